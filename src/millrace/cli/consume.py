@@ -1,0 +1,98 @@
+"""`millrace kafka consume`: records of a topic, printed."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
+from millrace.cli.output import say
+from millrace.cli.signals import until_stopped
+from millrace.errors import InvalidOption
+from millrace.units import parse_duration, parse_time
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to read.", show_default=False)],
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="From the oldest record, not only what comes from now on.")
+    ] = False,
+    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Only this partition.")] = None,
+    offset: Annotated[int | None, typer.Option("--offset", min=0, help="From this offset; needs --partition.")] = None,
+    from_time: Annotated[
+        str | None,
+        typer.Option("--from-time", metavar="TIME", help="From this time on: 2026-01-31T12:00:00Z, '5m ago'."),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Read as a member of this group and commit its offsets.")
+    ] = None,
+    most: Annotated[int | None, typer.Option("--max", min=1, help="Stop after so many records.")] = None,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="DURATION", help="Stop when no record came for so long.")
+    ] = None,
+    committed: Annotated[
+        bool,
+        typer.Option("--read-committed/--read-uncommitted", help="Only records of committed transactions, or all."),
+    ] = True,
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format", help="text: values as they are; json: values as JSON; record: with key, headers and place."
+        ),
+    ] = "text",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a record, with key, headers, timestamp and place.")
+    ] = False,
+    keys: Annotated[bool, typer.Option("--keys", help="With text: key, tab, value.")] = False,
+    kafka: KafkaAddress = None,
+    kafka_config: KafkaConfig = None,
+    data: DataFolder = None,
+) -> None:
+    """Print the records of a topic until Ctrl-C, --max or --timeout."""
+    from millrace.clients.consumer import Reading, read
+    from millrace.clients.shown import SHOWN
+
+    shown = "record" if as_json else "keys" if keys and format_ == "text" else format_
+    if shown not in SHOWN:
+        raise InvalidOption(f"there is no format {format_!r}", hint="use text, json or record")
+    show = SHOWN[shown]
+    cluster = chosen_cluster(kafka, kafka_config, data)
+    printed = 0
+    with until_stopped() as stop:
+        reading = Reading(
+            topic,
+            _start(from_beginning, offset, from_time),
+            partition,
+            group,
+            most,
+            None if timeout is None else parse_duration(timeout),
+            committed,
+            stop,
+        )
+        try:
+            for batch in read(cluster, reading):
+                sys.stdout.buffer.write(b"".join(show(message) + b"\n" for message in batch))
+                sys.stdout.buffer.flush()
+                printed += len(batch)
+        except BrokenPipeError:
+            # Whoever read our output has had enough; nothing is wrong, and nothing more can be printed.
+            sys.stdout = None
+        finally:
+            say(f"{printed:,} records")
+
+
+def _start(from_beginning: bool, offset: int | None, from_time: str | None) -> str | int | datetime:
+    if sum((from_beginning, offset is not None, from_time is not None)) > 1:
+        raise InvalidOption(
+            "there is more than one place to start", hint="use one of --from-beginning, --offset, --from-time"
+        )
+    if offset is not None:
+        return offset
+    if from_time is not None:
+        return parse_time(from_time)
+    return "earliest" if from_beginning else "latest"

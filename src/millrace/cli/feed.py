@@ -1,0 +1,161 @@
+"""`millrace feed NAME`: events into a topic; each feed's own options come from its fields."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.core import TyperGroup
+
+from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
+from millrace.cli.output import progress_line, say
+from millrace.cli.signals import until_stopped
+from millrace.errors import InvalidOption
+from millrace.settings import STATE
+from millrace.units import format_duration, parse_duration, parse_rate
+
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+
+class FeedGroup(TyperGroup):
+    """One command a feed, made when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Every feed, built in or installed."""
+        del ctx
+        from millrace.feeds.base import FEEDS
+
+        return FEEDS.names()
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a feed; also of one in a file of the user's (`./my_feed.py`)."""
+        del ctx
+        from millrace.feeds.base import FEEDS
+
+        return _command(cmd_name, FEEDS.load(cmd_name))
+
+
+app = typer.Typer(
+    cls=FeedGroup, no_args_is_help=True, help="Events into a topic: simulated, from files, from the world."
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Events into a topic: simulated, from files, over HTTP, or from public streams."""
+
+
+def run_feed(
+    name: str,
+    make_feed: Any,
+    topic: Annotated[
+        str | None, typer.Option("--topic", show_default="the feed's name", help="The topic to write to.")
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", metavar="RATE", show_default="as fast as it can", help="As 500/s or 30/m.")
+    ] = None,
+    for_: Annotated[str | None, typer.Option("--for", metavar="DURATION", help="Stop after so long.")] = None,
+    count: Annotated[int | None, typer.Option("--count", min=1, help="Stop after so many records.")] = None,
+    to: Annotated[str, typer.Option("--to", metavar="SINK", help="kafka, console (print) or files.")] = "kafka",
+    path: Annotated[str | None, typer.Option("--path", metavar="FILE", help="With --to files: the file.")] = None,
+    kafka: KafkaAddress = None,
+    kafka_config: KafkaConfig = None,
+    data: DataFolder = None,
+) -> None:
+    """Run a feed until it ends, --for, --count or Ctrl-C."""
+    from millrace.connectors.base import SINKS, Target
+    from millrace.feeds.base import Cursor, Run
+    from millrace.feeds.pump import pump
+
+    topic = topic or name
+    duration = None if for_ is None else parse_duration(for_)
+    pace = None if rate is None else parse_rate(rate)
+    feed = make_feed()
+    sink = SINKS.load(to)(Target(topic, path, lambda: chosen_cluster(kafka, kafka_config, data)))
+    with until_stopped() as stop, progress_line() as show:
+        run = Run(pace, count, stop, Cursor(STATE.value() / "feeds" / f"{name}-{topic}.cursor"), say)
+
+        def on_progress(outcome: Any) -> None:
+            speed = outcome.tally.delivered / outcome.seconds if outcome.seconds else 0.0
+            of = f" of {count:,}" if count else ""
+            show(f"{outcome.tally.delivered:,}{of} delivered, {speed:,.0f} records/s")
+
+        outcome = pump(feed, sink, run, on_progress=on_progress, duration=duration)
+    speed = outcome.tally.delivered / outcome.seconds if outcome.seconds else 0.0
+    say(
+        f"{outcome.tally.delivered:,} delivered, {outcome.tally.failed:,} failed, "
+        f"in {format_duration(outcome.seconds)} ({speed:,.0f} records/s)"
+    )
+
+
+def _command(name: str, kind: type[Any]) -> Any:
+    """A command whose options are those of every feed and the fields of this one."""
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
+    hints = get_type_hints(kind)
+    own = [_parameter(field, hints[field.name]) for field in fields.values()]
+    common = [
+        parameter.replace(kind=_KEYWORD)
+        for parameter in inspect.signature(run_feed, eval_str=True).parameters.values()
+        if parameter.name not in ("name", "make_feed")
+    ]
+
+    def command(**given: Any) -> None:
+        chosen = {field: given.pop(field) for field in fields}
+        run_feed(_short(name), lambda: kind(**_values(fields, chosen)), **given)
+
+    command.__signature__ = inspect.Signature([*own, *common])  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in (*own, *common)}
+    command.__doc__ = inspect.getdoc(kind)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(name)(command)
+    return typer.main.get_command(single)
+
+
+def _parameter(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
+    """A field as Typer's parameter; text when the field reads it itself, and None when it is not given."""
+    about = field.metadata
+    required = field.default is dataclasses.MISSING or field.default is ...
+    shown = about.get("shown_default") or (None if field.default in (None, "") else str(field.default))
+    made: dict[str, Any] = {"help": about.get("help"), "show_default": False if required else (shown or False)}
+    if about.get("variable"):
+        made |= {"envvar": about["variable"], "show_default": False}
+    if hint is bool:
+        option = typer.Option(f"--{_dashed(field.name)}", **made)
+        return _keyword(field.name, Annotated[bool, option], field.default)
+    plain = str if about.get("parse") else _plain(hint)
+    if about.get("argument"):
+        default = inspect.Parameter.empty if required else None
+        return _keyword(field.name, Annotated[plain if required else plain | None, typer.Argument(**made)], default)
+    return _keyword(field.name, Annotated[plain | None, typer.Option(f"--{_dashed(field.name)}", **made)], None)
+
+
+def _values(fields: dict[str, dataclasses.Field[Any]], given: dict[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if value is not None:
+            parse = fields[name].metadata.get("parse")
+            values[name] = parse(value) if parse else value
+    missing = [name for name, field in fields.items() if field.default is dataclasses.MISSING and name not in values]
+    if missing:
+        raise InvalidOption(f"{', '.join(f'--{_dashed(name)}' for name in missing)} is needed")
+    return values
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, _KEYWORD, default=default, annotation=annotation)
+
+
+def _plain(hint: Any) -> Any:
+    """The type without its None."""
+    options = [one for one in getattr(hint, "__args__", (hint,)) if one is not type(None)]
+    return options[0]
+
+
+def _short(name: str) -> str:
+    return name.removesuffix(".py").rpartition("/")[2]
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")

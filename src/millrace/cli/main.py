@@ -1,0 +1,75 @@
+"""The `millrace` command: its groups, its exit codes, and how errors are shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from millrace import __version__
+from millrace.cli import demo, doctor, feed, jars, kafka, settings
+from millrace.cli.output import show_error
+from millrace.errors import MillraceError
+from millrace.settings import VERBOSE
+
+app = typer.Typer(
+    name="millrace",
+    help="Real-time data pipelines in Python on Apache Kafka and PySpark, with the broker already there.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demo.demo)
+app.add_typer(kafka.app, name="kafka")
+app.add_typer(feed.app, name="feed")
+app.add_typer(jars.app, name="jars")
+app.command("doctor")(doctor.doctor)
+app.command("settings")(settings.settings)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"millrace {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    verbose: Annotated[bool, typer.Option("--verbose", help=VERBOSE.help)] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)] = (
+        False
+    ),
+) -> None:
+    del version
+    if verbose:
+        # Children and every room read the same setting, so it is set where all of them look.
+        os.environ[VERBOSE.variable] = "1"
+
+
+def main() -> None:
+    """Run the command line; every failure is one message and an exit code."""
+    try:
+        app(prog_name="millrace")
+    except MillraceError as error:
+        show_error(error)
+        if VERBOSE.value():
+            traceback.print_exc()
+        sys.exit(error.exit_code)
+    except Exception as error:
+        # A mistake of ours, not of the user's: still no stack trace unless it is asked for.
+        show_error(
+            MillraceError(
+                f"Millrace made a mistake: {type(error).__name__}: {error}",
+                hint="run it again as millrace --verbose … and report what it prints",
+            )
+        )
+        if VERBOSE.value():
+            traceback.print_exc()
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

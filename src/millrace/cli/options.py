@@ -1,0 +1,69 @@
+"""Options that several commands share, each made from its setting."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millrace.errors import InvalidOption, NoCluster
+from millrace.settings import KAFKA, KAFKA_CONFIG, KAFKA_DATA, Setting
+
+if TYPE_CHECKING:
+    from millrace.clients.cluster import Cluster
+
+
+def setting_option(setting: Setting[Any], metavar: str, flag: str | None = None) -> Any:
+    """The command-line option of a setting; its text is given to `Setting.value`."""
+    return typer.Option(
+        flag or setting.flag,
+        metavar=metavar,
+        help=f"{setting.help} [dim][env: {setting.variable}][/dim]",
+        show_default=setting.shown_default or str(setting.default),
+    )
+
+
+KafkaAddress = Annotated[str | None, setting_option(KAFKA, "HOST:PORT")]
+KafkaConfig = Annotated[str | None, setting_option(KAFKA_CONFIG, "FILE")]
+DataFolder = Annotated[str | None, setting_option(KAFKA_DATA, "DIR", "--data")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Act without asking.")]
+
+
+def chosen_cluster(kafka: str | None, config: str | None, data: str | None) -> Cluster:
+    """The cluster to work on: the one that was named, else ours that runs in the data folder."""
+    from millrace.clients.cluster import Cluster
+    from millrace.services import kafka as service
+
+    address = KAFKA.value(kafka)
+    if address:
+        return Cluster.at(address, KAFKA_CONFIG.value(config))
+    folder = KAFKA_DATA.value(data)
+    layout = service.running(folder)
+    if layout is None:
+        raise NoCluster(
+            f"there is no Kafka to use: none was named, and none of ours runs in {folder}",
+            hint="start one with millrace kafka up --detach, or name one with --kafka HOST:PORT",
+        )
+    return service.cluster_of(folder, layout)
+
+
+def key_values(pairs: list[str] | None, option: str) -> dict[str, str]:
+    """`KEY=VALUE` options as a dictionary."""
+    found: dict[str, str] = {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InvalidOption(f"{option} {pair!r} has no '='", hint=f"write {option} KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def confirm(question: str, yes: bool) -> bool:
+    """Whether the user agrees; where nobody can be asked, only --yes does."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise InvalidOption("nothing was done: nobody can be asked here", hint="add --yes to act without asking")
+    return typer.confirm(question, err=True)

@@ -1,0 +1,141 @@
+"""What the terminal shows: tables for people, JSON for programs, errors for both."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from millrace.errors import MillraceError
+    from millrace.services.jars import Progress
+
+WIDE = 250
+"""Columns when the output goes to a file or a program: nothing is cut."""
+
+
+def out() -> Console:
+    """Standard output."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+
+
+def err() -> Console:
+    """Standard error: progress, summaries and errors, so that standard output holds only results."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else WIDE)
+
+
+def say(text: str) -> None:
+    """One line for the user, not part of the result."""
+    err().print(text, markup=False, soft_wrap=True)
+
+
+def show_error(error: MillraceError) -> None:
+    """An error, its first line in red."""
+    first, *rest = error.lines()
+    console = err()
+    console.print(first, style="bold red", markup=False, soft_wrap=True)
+    for line in rest:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def show_json(value: object) -> None:
+    """A value as JSON; dataclasses become objects."""
+    import orjson
+
+    options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
+    sys.stdout.buffer.write(orjson.dumps(value, default=str, option=options))
+    sys.stdout.buffer.flush()
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+    """Rows under headings; numbers stand at the right."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    kept = [list(row) for row in rows]
+    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    for number, column in enumerate(columns):
+        numeric = bool(kept) and all(isinstance(row[number], int | float) or row[number] is None for row in kept)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in kept:
+        table.add_row(*(value if isinstance(value, Text) else Text(_cell(value)) for value in row))
+    out().print(table)
+
+
+@contextmanager
+def progress_line() -> Iterator[Callable[[str], None]]:
+    """A figure that is renewed a few times a second on a terminal, and not shown elsewhere."""
+    console = err()
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    last = 0.0
+    with console.status("") as status:
+
+        def renew(text: str) -> None:
+            nonlocal last
+            if time.monotonic() - last > 0.1:
+                last = time.monotonic()
+                status.update(text)
+
+        yield renew
+
+
+@contextmanager
+def status_line() -> Iterator[Callable[[str], None]]:
+    """A line that says what is being waited for: replaced on a terminal, one after the other elsewhere."""
+    console = err()
+    if not console.is_terminal:
+        yield say
+        return
+    with console.status("") as status:
+        yield lambda text: status.update(f"{text} …")
+
+
+@contextmanager
+def fetching() -> Iterator[Progress]:
+    """A progress bar that appears when jars are being fetched, and only then."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    bar = Progress(
+        TextColumn("fetching jars"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[artifact]}"),
+        console=err(),
+    )
+    task = bar.add_task("fetching", artifact="", start=False)
+
+    def progress(arrived: int, total: int, artifact: str) -> None:
+        if not bar.live.is_started:
+            bar.start()
+            bar.start_task(task)
+        bar.update(task, completed=arrived, total=total, artifact=artifact)
+
+    try:
+        yield progress
+    finally:
+        if bar.live.is_started:
+            bar.stop()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, tuple | list):
+        return ",".join(str(one) for one in value)
+    return str(value)

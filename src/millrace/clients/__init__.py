@@ -1,0 +1,1 @@
+"""Kafka as a client sees it, on confluent-kafka: an address, topics, records in and out, groups."""

@@ -1,0 +1,120 @@
+"""Records out of a topic: from a place or with a group, until there are enough or none come any more."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from millrace.clients import topics
+from millrace.clients.cluster import Cluster
+from millrace.errors import InvalidOption, TopicGone
+
+_GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+_WAIT = 0.2
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What to read of a topic, and when to stop."""
+
+    topic: str
+    start: str | int | datetime = "latest"
+    """`earliest`, `latest`, an offset, or a time. With a group: where it begins if it has no offsets yet."""
+    partition: int | None = None
+    group: str | None = None
+    most: int | None = None
+    timeout: float | None = None
+    """Seconds without a record after which reading ends; None waits for ever."""
+    committed: bool = True
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+def read(cluster: Cluster, reading: Reading) -> Iterator[list[Message]]:
+    """Records in batches as they come. A group's offsets are committed for batches that were asked past."""
+    _check(reading)
+    topics.require(cluster.connect(), reading.topic, reading.partition)
+    with cluster.speaking("open a consumer"):
+        consumer = ConfluentConsumer(_config(cluster, reading))
+    try:
+        if reading.group and reading.partition is None:
+            consumer.subscribe([reading.topic])
+        else:
+            consumer.assign(_places(cluster, reading))
+        yield from _batches(consumer, cluster, reading)
+    finally:
+        consumer.close()
+
+
+def _check(reading: Reading) -> None:
+    if isinstance(reading.start, int) and reading.partition is None:
+        raise InvalidOption("an offset needs a partition", hint="offsets count within a partition: add --partition P")
+    if reading.group and not isinstance(reading.start, str):
+        raise InvalidOption(
+            "a group goes on from its own offsets",
+            hint="leave --offset and --from-time out, or move the group first: millrace kafka groups reset",
+        )
+
+
+def _config(cluster: Cluster, reading: Reading) -> dict[str, object]:
+    return cluster.config() | {
+        "group.id": reading.group or f"millrace-{uuid.uuid4()}",
+        "isolation.level": "read_committed" if reading.committed else "read_uncommitted",
+        "auto.offset.reset": reading.start if isinstance(reading.start, str) else "error",
+        "enable.auto.commit": reading.group is not None,
+        "enable.auto.offset.store": False,
+        "allow.auto.create.topics": False,
+        "topic.metadata.refresh.interval.ms": 5000,
+        "fetch.wait.max.ms": 100,
+    }
+
+
+def _places(cluster: Cluster, reading: Reading) -> list[TopicPartition]:
+    """Where each partition is read from, as offsets: what is asked for is then beyond doubt."""
+    if reading.group:
+        return [TopicPartition(reading.topic, reading.partition or 0)]
+    found = cluster.connect().topics[reading.topic].partitions
+    numbers = sorted(found) if reading.partition is None else [reading.partition]
+    every = [TopicPartition(reading.topic, number) for number in numbers]
+    start = topics.resolve(cluster, every, reading.start)
+    return [TopicPartition(topic, number, start[topic, number]) for topic, number in sorted(start)]
+
+
+def _batches(consumer: ConfluentConsumer, cluster: Cluster, reading: Reading) -> Iterator[list[Message]]:
+    left = reading.most
+    last = time.monotonic()
+    while (left is None or left > 0) and not reading.stop.is_set():
+        got = consumer.consume(min(500, left or 500), _WAIT)
+        records = [message for message in got if message.error() is None]
+        if records:
+            yield records
+            if reading.group:
+                for message in records:
+                    consumer.store_offsets(message)
+            left = left if left is None else left - len(records)
+        _raise_problems(cluster, reading, got)
+        if records or (reading.group and not consumer.assignment()):
+            last = time.monotonic()
+        elif reading.timeout is not None and time.monotonic() - last >= reading.timeout:
+            return
+
+
+def _raise_problems(cluster: Cluster, reading: Reading, got: list[Message]) -> None:
+    for message in got:
+        problem = message.error()
+        if problem is None:
+            continue
+        if problem.code() in _GONE:
+            raise TopicGone(
+                f"topic {reading.topic!r} disappeared while it was read",
+                why=problem.str(),
+                hint="somebody deleted it; what had been read until then was printed",
+            )
+        if problem.code() != KafkaError._PARTITION_EOF:
+            raise cluster.error(problem, f"read topic {reading.topic!r}")

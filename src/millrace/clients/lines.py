@@ -1,0 +1,105 @@
+"""Lines of text as records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO
+
+from millrace.clients.records import Record
+from millrace.errors import InvalidOption, NotUtf8
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class LineFormat:
+    """What a line means."""
+
+    key: str | None = None
+    key_separator: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    null: str | None = None
+    partition: int | None = None
+    raw: bool = False
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.key_separator is not None:
+            raise InvalidOption("--key and --key-separator cannot go together", hint="choose one of them")
+        if self.key_separator == "":
+            raise InvalidOption("--key-separator is empty", hint="write what stands between key and value, as ':'")
+
+
+def records(stream: IO[bytes], form: LineFormat) -> Iterator[list[Record]]:
+    """Records in the order of the lines, as soon as they can be read; a bad line raises with its number.
+
+    The good lines before a bad one are yielded first, so what was sent is known.
+    """
+    number = 0
+    for lines in _blocks(stream):
+        good, problem = _checked(lines, form, number)
+        if good:
+            yield good
+        if problem:
+            raise problem
+        number += len(lines)
+
+
+def _blocks(stream: IO[bytes]) -> Iterator[list[bytes]]:
+    """Whole lines, as many as have arrived; `read1` returns what a slow pipe has instead of waiting for more."""
+    read = getattr(stream, "read1", stream.read)
+    rest = b""
+    while chunk := read(_CHUNK):
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest]
+
+
+def _checked(lines: list[bytes], form: LineFormat, before: int) -> tuple[list[Record], NotUtf8 | InvalidOption | None]:
+    if not form.raw:
+        bad = _first_not_utf8(lines)
+        if bad is not None:
+            good, problem = _split(lines[:bad], form, before)
+            return good, problem or _not_utf8(lines[bad], before + bad + 1)
+    return _split(lines, form, before)
+
+
+def _split(lines: list[bytes], form: LineFormat, before: int) -> tuple[list[Record], InvalidOption | None]:
+    headers = tuple((name, text.encode()) for name, text in form.headers.items())
+    null = None if form.null is None else form.null.encode()
+    if form.key_separator is None:
+        key = None if form.key is None else form.key.encode()
+        return [Record(None if line == null else line, key, None, headers, form.partition) for line in lines], None
+    separator = form.key_separator.encode()
+    good: list[Record] = []
+    for number, line in enumerate(lines, before + 1):
+        key, found, text = line.partition(separator)
+        if not found:
+            return good, InvalidOption(
+                f"line {number} has no {form.key_separator!r} between key and value",
+                hint="mend the line, or choose another --key-separator",
+            )
+        good.append(Record(None if text == null else text, key, None, headers, form.partition))
+    return good, None
+
+
+def _first_not_utf8(lines: list[bytes]) -> int | None:
+    try:
+        b"\n".join(lines).decode("utf-8")
+    except UnicodeDecodeError as error:
+        return b"\n".join(lines)[: error.start].count(b"\n")
+    return None
+
+
+def _not_utf8(line: bytes, number: int) -> NotUtf8:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        where = f"byte {error.start + 1} (0x{line[error.start]:02x})"
+    return NotUtf8(
+        f"line {number} is not UTF-8",
+        why=f"{where}: {line[:40]!r}",
+        hint="the lines before it were sent; mend it and send the rest, or send bytes as they are with --raw",
+    )

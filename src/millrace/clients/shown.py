@@ -1,0 +1,64 @@
+"""A record as text: its value as it is, its value as JSON, or all of it as one JSON object."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+from confluent_kafka import Message
+
+
+def value(message: Message) -> bytes:
+    """The value's bytes, nothing for a null."""
+    return bytes(message.value() or b"")
+
+
+def key_and_value(message: Message) -> bytes:
+    """Key, tab, value."""
+    return bytes(message.key() or b"") + b"\t" + value(message)
+
+
+def json_value(message: Message) -> bytes:
+    """The value as compact JSON; one that is not JSON becomes a JSON string."""
+    try:
+        return orjson.dumps(orjson.loads(message.value() or b"null"))
+    except orjson.JSONDecodeError:
+        return orjson.dumps(value(message).decode("utf-8", "replace"))
+
+
+def record(message: Message) -> bytes:
+    """Everything: topic, partition, offset, timestamp, key, value, headers.
+
+    Bytes that are not UTF-8 stand under `key_base64` and `value_base64`, beside a null.
+    """
+    kind, timestamp = message.timestamp()
+    shown: dict[str, Any] = {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": timestamp if kind else None,
+        **_text("key", message.key()),
+        **_text("value", message.value()),
+        "headers": {name: _text("", content)[""] for name, content in message.headers() or []},
+    }
+    return orjson.dumps(shown)
+
+
+def _text(name: str, content: bytes | str | None) -> dict[str, str | None]:
+    if content is None or isinstance(content, str):
+        return {name: content}
+    try:
+        return {name: content.decode("utf-8")}
+    except UnicodeDecodeError:
+        encoded = b64encode(content).decode("ascii")
+        return {name: None, f"{name}_base64": encoded} if name else {name: encoded}
+
+
+SHOWN: dict[str, Callable[[Message], bytes]] = {
+    "text": value,
+    "keys": key_and_value,
+    "json": json_value,
+    "record": record,
+}

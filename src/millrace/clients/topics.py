@@ -1,0 +1,289 @@
+"""Topics: made, listed, described, changed and deleted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ClusterMetadata,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from millrace.clients.cluster import Cluster
+from millrace.errors import (
+    InvalidOption,
+    InvalidTopic,
+    KafkaFailed,
+    MillraceError,
+    UnknownTopic,
+    did_you_mean,
+)
+
+_REFUSED = {
+    KafkaError.TOPIC_ALREADY_EXISTS,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.INVALID_PARTITIONS,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.INVALID_CONFIG,
+    KafkaError.INVALID_REQUEST,
+    KafkaError.POLICY_VIOLATION,
+}
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition: who holds it and which offsets it has."""
+
+    id: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    first: int
+    end: int
+
+    @property
+    def records(self) -> int:
+        """How many offsets are retained; markers of transactions and compaction make it an upper bound."""
+        return self.end - self.first
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic with its partitions and the settings that differ from the broker's defaults."""
+
+    name: str
+    partitions: tuple[Partition, ...]
+    configs: Mapping[str, str]
+
+    @property
+    def replication(self) -> int:
+        """How many copies each partition has."""
+        return max((len(partition.replicas) for partition in self.partitions), default=0)
+
+    @property
+    def records(self) -> int:
+        """Retained offsets of all partitions."""
+        return sum(partition.records for partition in self.partitions)
+
+    @property
+    def under_replicated(self) -> int:
+        """Partitions with a replica that is not in sync."""
+        return sum(len(partition.in_sync) < len(partition.replicas) for partition in self.partitions)
+
+
+def list_topics(cluster: Cluster, *, internal: bool = False) -> list[Topic]:
+    """Every topic, without its settings; Kafka's own (`__…`) when asked for."""
+    metadata = cluster.connect()
+    names = sorted(name for name in metadata.topics if internal or not name.startswith("__"))
+    return _read(cluster, metadata, names)
+
+
+def describe(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
+    """The topics of these names, with their settings."""
+    metadata = cluster.connect()
+    for name in names:
+        require(metadata, name)
+    configs = _configs(cluster, names)
+    found = _read(cluster, metadata, names)
+    return [Topic(topic.name, topic.partitions, configs[topic.name]) for topic in found]
+
+
+def create(
+    cluster: Cluster,
+    name: str,
+    partitions: int | None = None,
+    replication: int | None = None,
+    configs: Mapping[str, str] | None = None,
+) -> None:
+    """Make a topic and wait until each partition has a leader; what is None is left to the broker."""
+    brokers = len(cluster.connect().brokers)
+    wanted = NewTopic(name, partitions or -1, replication or -1, config=dict(configs or {}))
+    admin = cluster.admin()
+    try:
+        admin.create_topics([wanted], operation_timeout=cluster.timeout)[name].result()
+    except KafkaException as error:
+        raise _refused(cluster, error.args[0], f"create the topic {name!r}", brokers) from None
+    except (TypeError, ValueError) as error:
+        raise InvalidTopic(f"could not create the topic {name!r}: {error}") from None
+    _wait_for_leaders(cluster, name)
+
+
+def ensure(cluster: Cluster, name: str, partitions: int | None = None) -> bool:
+    """Make a topic unless it is there; tells whether it was made."""
+    if name in cluster.connect().topics:
+        return False
+    try:
+        create(cluster, name, partitions)
+    except InvalidTopic:
+        if name in cluster.connect().topics:  # somebody else was quicker
+            return False
+        raise
+    return True
+
+
+def alter(
+    cluster: Cluster,
+    name: str,
+    partitions: int | None = None,
+    configs: Mapping[str, str] | None = None,
+    reset: Sequence[str] = (),
+) -> None:
+    """Give a topic more partitions, set configs, or put configs back to the broker's default."""
+    metadata = cluster.connect()
+    require(metadata, name)
+    brokers = len(metadata.brokers)
+    admin = cluster.admin()
+    try:
+        if partitions:
+            admin.create_partitions([NewPartitions(name, partitions)])[name].result()
+            _wait_for_leaders(cluster, name)
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in (configs or {}).items()
+        ]
+        entries += [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in reset]
+        if entries:
+            resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+            admin.incremental_alter_configs([resource])[resource].result()
+    except KafkaException as error:
+        raise _refused(cluster, error.args[0], f"change the topic {name!r}", brokers) from None
+
+
+def delete(cluster: Cluster, names: Sequence[str]) -> None:
+    """Delete topics with all their records, and wait until they are gone."""
+    metadata = cluster.connect()
+    for name in names:
+        require(metadata, name)
+    admin = cluster.admin()
+    results = admin.delete_topics(list(names), operation_timeout=cluster.timeout)
+    for name, result in results.items():
+        with cluster.speaking(f"delete the topic {name!r}"):
+            result.result()
+    _wait(cluster, lambda metadata: not metadata.topics.keys() & set(names), f"delete {', '.join(names)}")
+
+
+def require(metadata: ClusterMetadata, name: str, partition: int | None = None) -> None:
+    """Raise unless the topic, and the partition if one is named, exists."""
+    if name not in metadata.topics:
+        known = [topic for topic in metadata.topics if not topic.startswith("__")]
+        hint = did_you_mean(name, known) if known else f"make it: millrace kafka topics create {name}"
+        raise UnknownTopic(f"there is no topic {name!r}", hint=hint)
+    count = len(metadata.topics[name].partitions)
+    if partition is not None and not 0 <= partition < count:
+        raise UnknownTopic(f"topic {name!r} has no partition {partition}", hint=f"its partitions are 0 to {count - 1}")
+
+
+def offsets(cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    """The offset that a spec (earliest, latest, a time) means for each partition; -1 when there is none."""
+    if not wanted:
+        return {}
+    admin = cluster.admin()
+    asked = admin.list_offsets(dict.fromkeys(wanted, spec))
+    with cluster.speaking("ask for offsets"):
+        return {(place.topic, place.partition): asked[place].result().offset for place in asked}
+
+
+def resolve(cluster: Cluster, places: Sequence[TopicPartition], to: str | int | datetime) -> dict[tuple[str, int], int]:
+    """The offset of each partition that `earliest`, `latest`, an offset or a time means."""
+    first = offsets(cluster, places, OffsetSpec.earliest())
+    end = offsets(cluster, places, OffsetSpec.latest())
+    if isinstance(to, datetime):
+        found = offsets(cluster, places, OffsetSpec.for_timestamp(int(to.timestamp() * 1000)))
+        return {place: end[place] if offset < 0 else offset for place, offset in found.items()}
+    if isinstance(to, int):
+        for place in first:
+            _require_within(place, to, first[place], end[place])
+        return dict.fromkeys(first, to)
+    return first if to == "earliest" else end
+
+
+def _require_within(place: tuple[str, int], offset: int, first: int, end: int) -> None:
+    if not first <= offset <= end:
+        raise InvalidOption(
+            f"partition {place[1]} of {place[0]!r} has no offset {offset}",
+            why=f"it holds offsets {first} to {end - 1}" if end > first else f"it is empty, the next offset is {end}",
+            hint=f"choose an offset from {first} to {end}",
+        )
+
+
+def _read(cluster: Cluster, metadata: ClusterMetadata, names: Sequence[str]) -> list[Topic]:
+    places = [
+        TopicPartition(name, partition.id)
+        for name in names
+        for partition in metadata.topics[name].partitions.values()
+        if partition.leader >= 0
+    ]
+    first = offsets(cluster, places, OffsetSpec.earliest())
+    end = offsets(cluster, places, OffsetSpec.latest())
+    return [
+        Topic(
+            name,
+            tuple(
+                Partition(
+                    partition.id,
+                    partition.leader if partition.leader >= 0 else None,
+                    tuple(partition.replicas),
+                    tuple(partition.isrs),
+                    first.get((name, partition.id), 0),
+                    end.get((name, partition.id), 0),
+                )
+                for _, partition in sorted(metadata.topics[name].partitions.items())
+            ),
+            {},
+        )
+        for name in names
+    ]
+
+
+def _configs(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    admin = cluster.admin()
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    asked = admin.describe_configs(resources)
+    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    with cluster.speaking("read the settings of topics"):
+        return {
+            resource.name: {
+                key: str(entry.value) for key, entry in sorted(asked[resource].result().items()) if entry.source == own
+            }
+            for resource in resources
+        }
+
+
+def _refused(cluster: Cluster, problem: KafkaError, doing: str, brokers: int) -> MillraceError:
+    if problem.code() not in _REFUSED:
+        return cluster.error(problem, doing)
+    hints = {
+        KafkaError.INVALID_REPLICATION_FACTOR: f"the cluster has {brokers} broker{'s' * (brokers != 1)}, so "
+        f"--replication can be at most {brokers}; more: millrace kafka up --brokers N",
+        KafkaError.TOPIC_ALREADY_EXISTS: "choose another name, or change it: millrace kafka topics alter",
+        KafkaError.TOPIC_EXCEPTION: "names have letters, digits, '.', '_' and '-', at most 249 of them",
+        KafkaError.INVALID_PARTITIONS: "a topic has at least one partition, and the number can only grow",
+    }
+    return InvalidTopic(f"could not {doing}: {problem.str()}", hint=hints.get(problem.code()))
+
+
+def _wait_for_leaders(cluster: Cluster, name: str) -> None:
+    def led(metadata: ClusterMetadata) -> bool:
+        topic = metadata.topics.get(name)
+        return topic is not None and all(one.leader >= 0 for one in topic.partitions.values())
+
+    _wait(cluster, led, f"see leaders for {name!r}")
+
+
+def _wait(cluster: Cluster, holds: Callable[[ClusterMetadata], bool], doing: str) -> None:
+    deadline = time.monotonic() + cluster.timeout
+    while not holds(cluster.connect()):
+        if time.monotonic() > deadline:
+            raise KafkaFailed(f"could not {doing} within {cluster.timeout:.0f} s", hint="look at millrace kafka status")
+        time.sleep(0.05)

@@ -1,0 +1,61 @@
+"""The contract of a sink for records, and where sinks are found.
+
+A sink is one file in this folder (or one entry point in the group `millrace.connectors`) that defines one
+subclass of `Sink`. docs/extending.md shows a whole one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from millrace.clients.cluster import Cluster
+from millrace.clients.records import Done, Record
+from millrace.errors import MillraceError
+from millrace.plugins import Room
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the user said about where records go."""
+
+    topic: str | None = None
+    path: str | None = None
+    cluster: Callable[[], Cluster] | None = None
+    compression: str = "lz4"
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of the records so far."""
+
+    delivered: int = 0
+    failed: int = 0
+    reason: MillraceError | None = None
+
+
+class Sink(ABC):
+    """Where a feed's records go. The docstring's first line is its help; `guarantee` says what is promised."""
+
+    guarantee: ClassVar[str]
+
+    @abstractmethod
+    def __init__(self, target: Target) -> None:
+        """Open what the target names; raise an InputError when it does not fit."""
+
+    @abstractmethod
+    def write(self, records: Sequence[Record], done: Done | None = None) -> None:
+        """Take records, blocking while the sink is full. `done` is called when they are safe, or are not."""
+
+    @abstractmethod
+    def tally(self) -> Tally:
+        """What became of the records so far."""
+
+    @abstractmethod
+    def close(self) -> Tally:
+        """Wait until every record is safe or has failed; then let go of everything."""
+
+
+SINKS = Room("millrace.connectors", Sink, "sink")

@@ -1,0 +1,237 @@
+"""Every error that Millrace raises on purpose: one tree, each with a condition id, a place and a hint.
+
+    MillraceError                    exit  condition
+    ├── InputError                      2  what was typed or given is wrong
+    │   ├── InvalidOption               2  option.invalid
+    │   ├── InvalidSetting              2  setting.invalid
+    │   ├── UnknownName                 2  name.unknown
+    │   ├── NotUtf8                     2  input.not-utf8
+    │   ├── FileUnusable                2  file.unusable
+    │   ├── PortInUse                   2  port.in-use
+    │   ├── DataDirInUse                2  kafka.data-in-use
+    │   ├── DataDirMismatch             2  kafka.data-mismatch
+    │   ├── NoCluster                   2  kafka.none
+    │   ├── AccessDenied                2  kafka.access-denied
+    │   ├── UnknownTopic                2  kafka.topic-unknown
+    │   ├── InvalidTopic                2  kafka.topic-invalid
+    │   ├── UnknownGroup                2  kafka.group-unknown
+    │   └── GroupInUse                  2  kafka.group-in-use
+    └── RunError                        1  it was asked for rightly and did not work
+        ├── JavaUnusable                1  java.unusable
+        ├── FetchFailed                 1  jars.fetch-failed
+        ├── ServiceFailed               1  service.failed
+        ├── KafkaUnreachable            1  kafka.unreachable
+        ├── KafkaFailed                 1  kafka.failed
+        ├── TopicGone                   1  kafka.topic-gone
+        ├── NotDelivered                1  kafka.not-delivered
+        └── FeedFailed                  1  feed.failed
+
+A message says what is wrong; `why` gives the cause, `hint` what to do, `place` where (`file:line`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands in the user's files."""
+
+    file: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+class MillraceError(Exception):
+    """Anything that Millrace reports in one message instead of a stack trace."""
+
+    condition: ClassVar[str] = "millrace.error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, why: str | None = None, place: Place | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.why = why
+        self.place = place
+
+    def lines(self) -> list[str]:
+        """The message as it is shown, without colour."""
+        shown = [f"error[{self.condition}]: {self.message}"]
+        shown += [f"  at:  {self.place}"] if self.place else []
+        shown += [f"  why: {self.why}"] if self.why else []
+        shown += [f"  try: {self.hint}"] if self.hint else []
+        return shown
+
+
+class InputError(MillraceError):
+    """What was typed or given is wrong; the same call fails again until it is changed."""
+
+    condition = "input.invalid"
+    exit_code = 2
+
+
+class InvalidOption(InputError):
+    """An option's value cannot be read, or options contradict each other."""
+
+    condition = "option.invalid"
+
+
+class InvalidSetting(InputError):
+    """An environment variable or a settings file holds a value that cannot be used."""
+
+    condition = "setting.invalid"
+
+
+class UnknownName(InputError):
+    """A name (of a jar set, a feed, a sink) that is not known."""
+
+    condition = "name.unknown"
+
+    @classmethod
+    def among(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
+        """An error that lists what is known and guesses what was meant."""
+        names = sorted(known)
+        return cls(f"there is no {kind} named {name!r}", hint=did_you_mean(name, names))
+
+
+class NotUtf8(InputError):
+    """Text was expected and the bytes are not UTF-8."""
+
+    condition = "input.not-utf8"
+
+
+class FileUnusable(InputError):
+    """A file that was named cannot be read or written."""
+
+    condition = "file.unusable"
+
+
+class PortInUse(InputError):
+    """The chosen port belongs to another process."""
+
+    condition = "port.in-use"
+
+
+class DataDirInUse(InputError):
+    """Another process uses this data directory."""
+
+    condition = "kafka.data-in-use"
+
+
+class DataDirMismatch(InputError):
+    """The data directory belongs to a cluster of another shape, or is not a broker's at all."""
+
+    condition = "kafka.data-mismatch"
+
+
+class NoCluster(InputError):
+    """No cluster was named and none of ours runs here."""
+
+    condition = "kafka.none"
+
+
+class AccessDenied(InputError):
+    """The cluster refuses the credentials, the certificate, or what they are used for."""
+
+    condition = "kafka.access-denied"
+
+
+class UnknownTopic(InputError):
+    """A topic that does not exist, or a partition that it does not have."""
+
+    condition = "kafka.topic-unknown"
+
+
+class InvalidTopic(InputError):
+    """A topic cannot be made or changed as asked."""
+
+    condition = "kafka.topic-invalid"
+
+
+class UnknownGroup(InputError):
+    """A consumer group that does not exist."""
+
+    condition = "kafka.group-unknown"
+
+
+class GroupInUse(InputError):
+    """A consumer group has members, so its offsets must not be changed."""
+
+    condition = "kafka.group-in-use"
+
+
+class RunError(MillraceError):
+    """What was asked for is right and did not work; it may work another time."""
+
+    condition = "run.failed"
+
+
+class JavaUnusable(RunError):
+    """No Java was found, or it is too old."""
+
+    condition = "java.unusable"
+
+
+class FetchFailed(RunError):
+    """Jars could not be fetched, or are not what they should be."""
+
+    condition = "jars.fetch-failed"
+
+
+class ServiceFailed(RunError):
+    """A child process did not start, or ended by itself."""
+
+    condition = "service.failed"
+
+
+class KafkaUnreachable(RunError):
+    """No broker answers at the address."""
+
+    condition = "kafka.unreachable"
+
+
+class KafkaFailed(RunError):
+    """Kafka refused or failed a request for a reason of its own."""
+
+    condition = "kafka.failed"
+
+
+class TopicGone(RunError):
+    """A topic disappeared while it was in use."""
+
+    condition = "kafka.topic-gone"
+
+
+class NotDelivered(RunError):
+    """Records were not taken by Kafka."""
+
+    condition = "kafka.not-delivered"
+
+
+class FeedFailed(RunError):
+    """A feed's origin cannot be read any more."""
+
+    condition = "feed.failed"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint that names the nearest known name, and all of them when they are few."""
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if not names:
+        return "there are none yet"
+    shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+    return f"there are: {shown}"

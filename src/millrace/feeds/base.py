@@ -1,0 +1,97 @@
+"""The contract of a feed, and where feeds are found.
+
+A feed is one file in this folder (or one entry point in the group `millrace.feeds`) that defines one concrete
+subclass of `Feed`: a frozen dataclass whose fields are its options. The file's name is the feed's name, the
+first line of the class's docstring its help. docs/extending.md shows a whole one.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from millrace.clients.records import Done, Record
+from millrace.plugins import Room
+
+
+def option(
+    default: Any,
+    help: str,  # noqa: A002 - the word that users of dataclasses and Typer expect
+    *,
+    parse: Callable[[str], Any] | None = None,
+    argument: bool = False,
+    variable: str | None = None,
+    shown_default: str | None = None,
+) -> Any:
+    """A field of a feed that the user may set: as `--name`, or by position when it is an argument.
+
+    `parse` turns the text of the command line into the value (a duration, a share); without it the field's
+    own type (str, int, float, bool, Path) does. `variable` names an environment variable, for secrets.
+    """
+    metadata = {
+        "help": help,
+        "parse": parse,
+        "argument": argument,
+        "variable": variable,
+        "shown_default": shown_default,
+    }
+    return field(default=default, metadata=metadata)
+
+
+class Batch(NamedTuple):
+    """Records to send, and what to do when all of them are safe (or cannot be)."""
+
+    records: Sequence[Record]
+    done: Done | None = None
+
+
+class Cursor:
+    """How far a feed has read its origin, kept in a file so that the next run goes on from there."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def load(self) -> str | None:
+        """The last saved position, or None at the first run."""
+        if self._path is None or not self._path.exists():
+            return None
+        return self._path.read_text("utf-8") or None
+
+    def save(self, position: str) -> None:
+        """Remember a position; everything before it must be safe in the sink."""
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._path.with_suffix(".new")
+        fresh.write_text(position, "utf-8")
+        fresh.replace(self._path)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a feed may know of the run it is in."""
+
+    rate: float | None = None
+    """Records a second that the user asked for; None is as fast as possible. The pump does the pacing."""
+    count: int | None = None
+    """How many records the user asked for; None is without end. The pump does the counting."""
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set when the run is over. A feed that waits must wait on this, or be woken by it."""
+    cursor: Cursor = field(default_factory=lambda: Cursor(None))
+    say: Callable[[str], None] = lambda _: None
+    """Tells the user one line: connected, reconnecting, listening at …"""
+
+
+class Feed(ABC):
+    """A source of records."""
+
+    @abstractmethod
+    def batches(self, run: Run) -> Iterator[Batch]:
+        """Records in order, in batches of any size; ends when the origin does or when `run.stop` is set."""
+
+
+FEEDS = Room("millrace.feeds", Feed, "feed")

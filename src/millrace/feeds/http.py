@@ -1,0 +1,123 @@
+"""The feed of an HTTP endpoint."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from queue import Empty
+
+import uvicorn
+
+from millrace.errors import FeedFailed, InvalidOption, PortInUse
+from millrace.feeds.base import Batch, Feed, Run, option
+from millrace.feeds.intake import Intake, Terms
+
+MOST_CONNECTIONS = 1000
+_START_SECONDS = 10.0
+_TICK = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Http(Feed):
+    """What is POSTed to an HTTP endpoint, as JSON or NDJSON, each request answered once the sink has it.
+
+    POST / takes `application/json` (an object, or an array of objects) and `application/x-ndjson` or
+    `application/jsonl` (an object a line), all of a request or nothing of it. `?key=id` makes the field `id` the
+    record's key. The answers:
+
+        200  {"accepted": n}, and the sink has them
+        400  what is wrong and where: {"error": …, "line": 3}, or "element" (both count from 1)
+        401  the token is missing or wrong       408  the body did not come in time
+        413  too big                             415  another content type
+        503  the sink failed, or the feed is stopping: they were not delivered, send them again
+
+    At least once: a client that got no answer must send again. GET /healthz answers 200 while the feed listens.
+    """
+
+    host: str = option("127.0.0.1", "The address to listen at; beyond this machine it needs a token.")
+    port: int = option(0, "The port to listen at.", shown_default="a free one")
+    key: str | None = option(None, "The JSON field whose value becomes the record's key; ?key= comes before it.")
+    max_bytes: int = option(10_000_000, "The largest body that is taken, in bytes.")
+    token: str | None = option(None, "What clients must send as their bearer token.", variable="MILLRACE_HTTP_TOKEN")
+
+    def batches(self, run: Run) -> Iterator[Batch]:
+        """One batch a request, as they come."""
+        if self.max_bytes <= 0:
+            raise InvalidOption(f"--max-bytes: {self.max_bytes} is not above zero")
+        intake = Intake(Terms(self.max_bytes, self.key, self.token))
+        server = self._serve(intake, run)
+
+        def take() -> Batch | None:
+            while not run.stop.is_set():
+                try:
+                    return intake.batches.get(timeout=_TICK)
+                except Empty:
+                    continue
+            return None
+
+        try:
+            # Not a loop with a name for the batch: who drops its receipt must be the sink and nobody else.
+            yield from iter(take, None)
+        finally:
+            # The requests that the sink still works on are answered after this, when it has. So the server goes on
+            # until they are; its thread is no daemon, and the process waits for it.
+            intake.stop()
+            server.should_exit = True
+
+    def _serve(self, intake: Intake, run: Run) -> uvicorn.Server:
+        with self._listening() as listener:
+            config = uvicorn.Config(
+                intake.app,
+                log_config=None,
+                log_level="error",
+                access_log=False,
+                server_header=False,
+                ws="none",
+                lifespan="on",
+                limit_concurrency=MOST_CONNECTIONS,
+            )
+            server = uvicorn.Server(config)
+            # The server closes the socket that it is given, so it is given one of its own.
+            thread = threading.Thread(target=server.run, args=([listener.dup()],), name="millrace-feed-http")
+            thread.start()
+            if not intake.ready.wait(_START_SECONDS):
+                server.should_exit = True
+                raise FeedFailed("the HTTP endpoint did not start")
+            host, port = listener.getsockname()[:2]
+        run.say(f"listening at http://{f'[{host}]' if ':' in host else host}:{port}/")
+        return server
+
+    def _listening(self) -> socket.socket:
+        family, address = self._address()
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen()
+        except OSError as error:
+            listener.close()
+            if error.errno == errno.EADDRINUSE:
+                raise PortInUse(
+                    f"port {self.port} is in use", hint="choose another with --port, or 0 for a free one"
+                ) from None
+            raise InvalidOption(f"cannot listen at {self.host} port {self.port}", why=error.strerror) from None
+        return listener
+
+    def _address(self) -> tuple[socket.AddressFamily, tuple[str, int]]:
+        if not 0 <= self.port <= 65535:
+            raise InvalidOption(f"--port: {self.port} is not a port", hint="a port is a number from 0 to 65535")
+        try:
+            family, *_, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
+        except OSError as error:
+            raise InvalidOption(f"--host: {self.host!r} is not an address", why=error.strerror) from None
+        host = str(address[0])
+        if not self.token and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+            raise InvalidOption(
+                f"{self.host} can be reached from other machines, so a token is needed",
+                hint="set one in MILLRACE_HTTP_TOKEN, or listen at 127.0.0.1",
+            )
+        return family, (host, self.port)

@@ -1,0 +1,225 @@
+"""The requests of the HTTP feed: read, checked, handed over, and answered when the sink has what they brought."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TypeVar
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from millrace.clients.records import Record
+from millrace.errors import FeedFailed, MillraceError
+from millrace.feeds.base import Batch
+from millrace.feeds.payloads import Malformed, from_json, from_ndjson
+from millrace.units import format_bytes
+
+T = TypeVar("T")
+
+BODY_SECONDS = 60.0
+"""A body that takes longer to come is given up: it holds memory that others wait for."""
+
+_FORMS: dict[str, Callable[[bytes, str | None], list[Record]]] = {
+    "application/json": from_json,
+    "application/x-ndjson": from_ndjson,
+    "application/jsonl": from_ndjson,
+}
+_LEAST = 4096
+
+
+class Refused(Exception):
+    """A request is not taken; nothing of it was."""
+
+    def __init__(self, status: int, error: str, **more: object) -> None:
+        super().__init__(error)
+        self.response = JSONResponse({"error": error, **more}, status)
+        if status == 401:
+            self.response.headers["www-authenticate"] = "Bearer"
+
+
+class Receipt:
+    """Brings the sink's verdict to the request that waits for it, from whichever thread has it.
+
+    A receipt that is let go without a verdict (the sink raised instead) is one that can never come: the request is
+    told so rather than left waiting.
+    """
+
+    def __init__(self, verdict: asyncio.Future[MillraceError | None]) -> None:
+        self._verdict: asyncio.Future[MillraceError | None] | None = verdict
+
+    def __call__(self, error: MillraceError | None) -> None:
+        verdict, self._verdict = self._verdict, None
+        if verdict is not None:
+            # A loop that is closed has no request left to answer.
+            with suppress(RuntimeError):
+                verdict.get_loop().call_soon_threadsafe(_settle, verdict, error)
+
+    def __del__(self) -> None:
+        if self._verdict is not None:
+            self(FeedFailed("the records were not delivered", why="the run ended while they were being sent"))
+
+
+def _settle(verdict: asyncio.Future[MillraceError | None], error: MillraceError | None) -> None:
+    if not verdict.done():
+        verdict.set_result(error)
+
+
+class Budget:
+    """The bytes that requests may hold at once; who wants more than is left waits, and is served in turn."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+        self._turn = asyncio.Lock()
+        self._freed = asyncio.Event()
+
+    async def take(self, amount: int) -> None:
+        """Have this much, until it is given back."""
+        async with self._turn:
+            while self._left < amount:
+                self._freed.clear()
+                await self._freed.wait()
+            self._left -= amount
+
+    def give(self, amount: int) -> None:
+        """Leave it to the others."""
+        self._left += amount
+        self._freed.set()
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a request must keep to."""
+
+    largest: int
+    key: str | None = None
+    token: str | None = None
+
+
+class Intake:
+    """The requests of one run, from the event loop's side."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.batches: SimpleQueue[Batch] = SimpleQueue()
+        """What was taken and waits for the sink; the budget bounds it."""
+        self.ready = threading.Event()
+        self.app = Starlette(
+            routes=[Route("/", self._post, methods=["POST"]), Route("/healthz", self._health, methods=["GET"])],
+            lifespan=self._lifespan,
+        )
+        self._terms = terms
+        self._budget = Budget(max(64_000_000, 2 * terms.largest))
+        self._pending: set[asyncio.Timeout] = set()
+        self._stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def stop(self) -> None:
+        """Take nothing more, from any thread; what the sink was given already is still answered by its verdict."""
+        if self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        self._stopping = True
+        for limit in self._pending:
+            limit.reschedule(asyncio.get_running_loop().time())
+        while not self.batches.empty():
+            _, done = self.batches.get_nowait()
+            if done is not None:
+                done(FeedFailed("the feed is stopping"))
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        self._loop = asyncio.get_running_loop()
+        self.ready.set()
+        yield
+
+    async def _health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def _post(self, request: Request) -> Response:
+        try:
+            self._admit(request)
+            return await self._take(request)
+        except Refused as refused:
+            return refused.response
+        except ClientDisconnect:
+            return Response(status_code=400)
+
+    def _admit(self, request: Request) -> None:
+        given = request.headers.get("authorization", "").encode()
+        if self._terms.token and not hmac.compare_digest(given, f"Bearer {self._terms.token}".encode()):
+            raise Refused(401, "a bearer token is needed, and the right one")
+        if _form(request) not in _FORMS:
+            raise Refused(415, f"send it as {' or '.join(_FORMS)}")
+        if request.headers.get("content-encoding", "identity") != "identity":
+            raise Refused(415, "send it uncompressed")
+        self._check_open()
+
+    async def _take(self, request: Request) -> Response:
+        size = int(request.headers.get("content-length", self._terms.largest))
+        self._check_size(size)
+        size = max(size, _LEAST)
+        await self._unless_stopped(self._budget.take(size))
+        try:
+            body = await self._unless_stopped(self._body(request), BODY_SECONDS)
+            return await self._deliver(await self._records(request, body))
+        finally:
+            self._budget.give(size)
+
+    async def _body(self, request: Request) -> bytes:
+        body = bytearray()
+        async for chunk in request.stream():
+            self._check_size(len(body) + len(chunk))
+            body += chunk
+        return bytes(body)
+
+    async def _records(self, request: Request, body: bytes) -> list[Record]:
+        key = request.query_params.get("key") or self._terms.key
+        try:
+            # In a thread, because the loop has other requests to attend to.
+            return await asyncio.to_thread(_FORMS[_form(request)], body, key)
+        except Malformed as error:
+            place = "".join(f"{unit} {number}: " for unit, number in error.where.items())
+            raise Refused(400, f"{place}{error}", **error.where) from None
+
+    async def _deliver(self, records: list[Record]) -> Response:
+        self._check_open()
+        if records:
+            verdict: asyncio.Future[MillraceError | None] = asyncio.get_running_loop().create_future()
+            self.batches.put(Batch(records, Receipt(verdict)))
+            error = await verdict
+            if error is not None:
+                raise Refused(503, error.message, why=error.why, condition=error.condition)
+        return JSONResponse({"accepted": len(records)})
+
+    async def _unless_stopped(self, work: Awaitable[T], seconds: float | None = None) -> T:
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                self._pending.add(limit)
+                try:
+                    return await work
+                finally:
+                    self._pending.discard(limit)
+        except TimeoutError:
+            self._check_open()
+            raise Refused(408, "the body did not come in time") from None
+
+    def _check_open(self) -> None:
+        if self._stopping:
+            raise Refused(503, "the feed is stopping")
+
+    def _check_size(self, size: int) -> None:
+        if size > self._terms.largest:
+            raise Refused(413, f"send at most {format_bytes(self._terms.largest)} at once")
+
+
+def _form(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -1,0 +1,141 @@
+"""Moves records from a feed to a sink."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from millrace.clients.records import Done, Record
+from millrace.connectors.base import Sink, Tally
+from millrace.feeds.base import Batch, Feed, Run
+from millrace.feeds.pace import Clock, Pace
+
+_REPORT_EVERY = 0.25
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run has come to, at its end or so far."""
+
+    sent: int
+    """Records handed to the sink."""
+    tally: Tally
+    """What became of them there."""
+    seconds: float
+
+
+Progress = Callable[[Outcome], None]
+
+
+def pump(
+    feed: Feed,
+    sink: Sink,
+    run: Run,
+    *,
+    on_progress: Progress | None = None,
+    duration: float | None = None,
+    clock: Clock | None = None,
+) -> Outcome:
+    """Send what the feed gives, at the run's rate, until the run is over; then close the sink.
+
+    A run is over after `run.count` records, after `duration` seconds, when `run.stop` is set, when the feed
+    ends, or when the sink says that records failed, which is raised once the sink is closed. In the end
+    `run.stop` is set.
+
+    A batch that wants to know when it is safe is sent whole and in any case: its origin waits for an answer.
+    So the last one may go beyond the count, or follow the stop.
+    """
+    flow = _Flow(sink, run, clock or Clock(), duration, on_progress)
+    try:
+        with _alarm(duration, run.stop):
+            flow.drain(feed.batches(run))
+    finally:
+        run.stop.set()
+        tally = sink.close()
+    if tally.reason is not None:
+        raise tally.reason
+    return flow.outcome(tally)
+
+
+@contextmanager
+def _alarm(duration: float | None, stop: threading.Event) -> Iterator[None]:
+    """Stop the run in time even if the feed waits for its origin, and so never comes back to look."""
+    timer = threading.Timer(min(duration or 0.0, threading.TIMEOUT_MAX), stop.set)
+    timer.daemon = True
+    if duration is not None:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+class _Flow:
+    def __init__(
+        self, sink: Sink, run: Run, clock: Clock, duration: float | None, on_progress: Progress | None
+    ) -> None:
+        self._sink = sink
+        self._run = run
+        self._clock = clock
+        self._pace = Pace(run.rate, clock, run.stop)
+        self._on_progress = on_progress
+        self._begun = self._reported = clock.now()
+        self._deadline = None if duration is None else self._begun + duration
+        self._sent = 0
+        self._failed = False
+
+    def drain(self, batches: Iterator[Batch]) -> None:
+        """Send batches until there is a reason not to go on; then let the feed clean up."""
+        try:
+            while not self._over():
+                batch = next(batches, None)
+                if batch is None:
+                    return
+                self._send(batch)
+        finally:
+            if isinstance(batches, Generator):
+                batches.close()
+
+    def outcome(self, tally: Tally) -> Outcome:
+        """How far it has come."""
+        return Outcome(self._sent, tally, self._clock.now() - self._begun)
+
+    def _over(self) -> bool:
+        if self._failed or self._run.stop.is_set():
+            return True
+        if self._run.count is not None and self._sent >= self._run.count:
+            return True
+        return self._deadline is not None and self._clock.now() >= self._deadline
+
+    def _send(self, batch: Batch) -> None:
+        if batch.done is not None:
+            self._pace.wait()
+            self._write(batch.records, batch.done)
+            return
+        position = 0
+        while position < len(batch.records):
+            self._pace.wait()
+            if self._over():
+                return
+            size = self._pace.slice(self._wanted(len(batch.records) - position))
+            self._write(batch.records[position : position + size])
+            position += size
+
+    def _wanted(self, waiting: int) -> int:
+        return waiting if self._run.count is None else min(waiting, self._run.count - self._sent)
+
+    def _write(self, records: Sequence[Record], done: Done | None = None) -> None:
+        self._sink.write(records, done)
+        self._sent += len(records)
+        self._pace.sent(len(records))
+        tally = self._sink.tally()
+        self._failed = tally.reason is not None
+        self._report(tally)
+
+    def _report(self, tally: Tally) -> None:
+        now = self._clock.now()
+        if self._on_progress is not None and now - self._reported >= _REPORT_EVERY:
+            self._reported = now
+            self._on_progress(self.outcome(tally))

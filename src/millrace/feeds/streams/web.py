@@ -1,0 +1,161 @@
+"""HTTP to an origin: answers that stream without end, small ones of JSON, and what their failures mean."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from millrace import __version__
+from millrace.errors import FeedFailed, InvalidOption
+from millrace.feeds.streams.backoff import Lapse, refusal
+from millrace.feeds.streams.reading import Halt
+from millrace.feeds.streams.wire import EventParser, ServerSentEvent
+from millrace.units import format_duration
+
+HOME = "https://pypi.org/project/millrace/"
+CONNECT_TIMEOUT = 10.0
+SMALL_TIMEOUT = 10.0
+"""Seconds that a small answer may take: unlike a stream it has no reason to be silent."""
+_LONGEST_REFUSAL = 4000
+
+
+def user_agent(contact: str = "") -> str:
+    """Who asks, as the origins' policies want it: a name, a version, and where to complain."""
+    return f"millrace/{__version__} ({contact or HOME}) httpx/{httpx.__version__}"
+
+
+def checked_url(text: str, option: str, schemes: tuple[str, ...] = ("http", "https")) -> str:
+    """A URL that can be connected to, without a slash at its end."""
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL as error:
+        raise InvalidOption(f"{option}: {text!r} is not a URL", why=str(error)) from None
+    if url.scheme not in schemes or not url.host:
+        raise InvalidOption(f"{option}: {text!r} is not a URL", hint=f"write it as {schemes[-1]}://host/…")
+    return text.rstrip("/")
+
+
+class Web:
+    """An HTTP client that raises a Lapse for what passes and FeedFailed for what does not."""
+
+    def __init__(
+        self,
+        halt: Halt,
+        *,
+        name: str,
+        idle: float,
+        headers: Mapping[str, str] | None = None,
+        hints: Mapping[int, str] | None = None,
+    ) -> None:
+        self._halt = halt
+        self._name = name
+        self._idle = idle
+        self._hints = hints
+        self._client = httpx.Client(
+            headers={"user-agent": user_agent(), **(headers or {})},
+            timeout=httpx.Timeout(CONNECT_TIMEOUT, read=idle),
+            follow_redirects=True,
+        )
+
+    def __enter__(self) -> Web:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def events(self, url: str, *, headers: Mapping[str, str] | None = None) -> Iterator[ServerSentEvent | None]:
+        """Server-sent events as they come; first of all a None, once the server has accepted the request."""
+        parser = EventParser()
+        try:
+            with self.stream(url, headers={"accept": "text/event-stream", **(headers or {})}) as chunks:
+                yield None
+                for chunk in chunks:
+                    yield from parser.feed(chunk)
+        except Lapse as lapse:
+            if parser.retry is not None:
+                lapse.wait = max(lapse.wait or 0.0, parser.retry)
+            raise
+        raise Lapse("the connection was closed", wait=parser.retry)
+
+    @contextmanager
+    def stream(
+        self, url: str, *, params: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> Iterator[Iterator[bytes]]:
+        """The chunks of an answer without end, uncompressed: a compressor holds events back to fill its blocks."""
+        headers = {"accept-encoding": "identity", **(headers or {})}
+        with (
+            self._faults(self._idle),
+            self._client.stream("GET", url, params=params, headers=headers) as response,
+        ):
+            self._check(response, expected=headers.get("accept"))
+            self._halt.cuts(response.extensions["network_stream"].get_extra_info("socket"))
+            yield response.iter_bytes()
+
+    def get(self, url: str, params: Mapping[str, Any] | None = None) -> bytes:
+        """The body of a small answer."""
+        return self._small(self._client.build_request("GET", url, params=params, timeout=SMALL_TIMEOUT))
+
+    def post(self, url: str, body: object) -> bytes:
+        """The body of a small answer to JSON."""
+        return self._small(self._client.build_request("POST", url, json=body, timeout=SMALL_TIMEOUT))
+
+    def _small(self, request: httpx.Request) -> bytes:
+        with self._faults(SMALL_TIMEOUT):
+            response = self._client.send(request, stream=True)
+            try:
+                self._check(response)
+                return response.read()
+            finally:
+                response.close()
+
+    def _check(self, response: httpx.Response, expected: str | None = None) -> None:
+        if not response.is_success:
+            raise refusal(self._name, response.status_code, response.headers, _beginning(response), self._hints)
+        kind = response.headers.get("content-type", "").partition(";")[0]
+        if expected and kind != expected:
+            raise Lapse(f"{self._name} answers with {kind or 'nothing'} instead of {expected}")
+
+    @contextmanager
+    def _faults(self, silence: float) -> Iterator[None]:
+        try:
+            yield
+        except httpx.ReadTimeout:
+            raise Lapse(f"nothing came for {format_duration(silence)}") from None
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            if (wrong := certificate_fault(error)) is not None:
+                raise untrusted(self._name, wrong) from error
+            raise Lapse(str(error) or type(error).__name__) from error
+        except httpx.TooManyRedirects as error:
+            raise FeedFailed(f"{self._name} redirects without end", why=str(error)) from error
+
+
+def _beginning(response: httpx.Response) -> bytes:
+    body = b""
+    for chunk in response.iter_bytes():
+        body += chunk
+        if len(body) > _LONGEST_REFUSAL:
+            break
+    return body[:_LONGEST_REFUSAL]
+
+
+def certificate_fault(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
+    """The certificate that was not accepted, if that is what is behind an error."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def untrusted(name: str, error: ssl.SSLCertVerificationError) -> FeedFailed:
+    """No retry mends a certificate."""
+    return FeedFailed(
+        f"{name} has a certificate that is not trusted here",
+        why=error.verify_message,
+        hint="behind a company proxy, name its certificates' file in the variable SSL_CERT_FILE",
+    )

@@ -1,0 +1,138 @@
+"""Simulated trips of a bike share."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp
+from typing import ClassVar, NamedTuple
+
+from millrace.clients.records import Record
+from millrace.errors import InvalidOption
+from millrace.feeds.base import option
+from millrace.feeds.chance import bell, draws, spread, zipf
+from millrace.feeds.moments import DAY, iso
+from millrace.feeds.simulated import Scene, Simulated
+
+_HOMES = (
+    *("Orchard Lane", "Linden Crescent", "Chapel Hill", "Weavers Row", "Meadow Gate", "Canal Cottages"),
+    *("Almond Street", "Windmill Rise", "Kingfisher Way", "Old Brewery", "Rosemary Court", "Tanners Yard"),
+)
+_OFFICES = (
+    *("Central Station", "Exchange Square", "City Hall", "Harbour Tower", "University North", "Law Courts"),
+    *("Foundry Park", "Customs House", "General Hospital", "Printworks", "Bridge Street", "Science Quarter"),
+)
+_SIGHTS = (
+    *("Lighthouse Pier", "Botanic Garden", "Market Hall", "Castle Steps", "Boating Lake", "Museum Island"),
+    *("Stadium West", "Beach Pavilion"),
+)
+_FIRST_TERMINAL = 2
+_FIRST_TRIP = 400_000
+_BIKES = 900
+_LONGEST = 24 * 3600
+_FORMATS = ("json", "csv")
+
+
+def parse_format(text: str) -> str:
+    """The name of a form in which trips are written."""
+    if text not in _FORMATS:
+        raise InvalidOption(f"{text!r} is not a format of trips", hint="write json or csv")
+    return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trips(Simulated):
+    """Bike trips between 32 stations of a city, with its rush hours, as JSON or CSV.
+
+    A trip is reported when it ends, so EndDate is the event time. On the mornings of workdays (UTC) people
+    ride from homes to offices, in the evenings back. CSV lines have no header. The key is StartTerminal.
+    """
+
+    schema: ClassVar[str] = (
+        "TripID bigint, Duration int, StartDate timestamp, StartStation string, StartTerminal int, "
+        "EndDate timestamp, EndStation string, EndTerminal int, BikeNo int, SubscriberType string, ZipCode string"
+    )
+    moment: ClassVar[str] = "EndDate"
+
+    format: str = option("json", "How a trip is written: json, or csv without a header.", parse=parse_format)
+
+    def scene(self, rng: random.Random) -> Scene:
+        """A city whose stations differ in how busy they are."""
+        return _City(rng, _CSV if self.format == "csv" else _JSON).trips
+
+
+class _Station(NamedTuple):
+    name: str
+    terminal: int
+
+
+class _Rider(NamedTuple):
+    kind: str
+    median: float
+    """Of the duration, in seconds."""
+
+
+_STATIONS = [_Station(name, number) for number, name in enumerate(_HOMES + _OFFICES + _SIGHTS, _FIRST_TERMINAL)]
+_SUBSCRIBER = _Rider("Subscriber", 510.0)
+_CUSTOMER = _Rider("Customer", 1250.0)
+_CSV = "{},{},{},{},{},{},{},{},{},{},{}"
+_JSON = (
+    '{{"TripID":{},"Duration":{},"StartDate":"{}","StartStation":"{}","StartTerminal":{},"EndDate":"{}",'
+    '"EndStation":"{}","EndTerminal":{},"BikeNo":{},"SubscriberType":"{}","ZipCode":"{}"}}'
+)
+
+
+class _Traffic:
+    """Who rides from where to where at one time of the day."""
+
+    def __init__(self, busy: list[float], leave: tuple[int, int, int], reach: tuple[int, int, int], loyal: int) -> None:
+        self.origins = spread(_STATIONS, _weighted(busy, leave))
+        self.destinations = spread(_STATIONS, _weighted(busy, reach))
+        self.riders = spread((_SUBSCRIBER, _CUSTOMER), (loyal, 100 - loyal))
+
+
+class _City:
+    def __init__(self, rng: random.Random, form: str) -> None:
+        self._rng = rng
+        self._write = form.format
+        self._next = _FIRST_TRIP
+        self._zips = spread([f"{rng.randrange(501, 99951):05d}" for _ in range(60)], zipf(60, 1.0))
+        self._stretch = [exp(0.55 * deviation) for deviation in bell()]
+        busy = [rng.uniform(0.3, 1.7) for _ in _STATIONS]
+        morning = _Traffic(busy, (12, 2, 1), (1, 12, 1), 94)
+        evening = _Traffic(busy, (1, 12, 2), (10, 2, 3), 90)
+        noon = _Traffic(busy, (2, 3, 3), (2, 3, 3), 72)
+        night = _Traffic(busy, (2, 1, 4), (5, 1, 1), 60)
+        self._workday = [night] * 6 + [morning] * 4 + [noon] * 6 + [evening] * 4 + [night] * 4
+        self._weekend = [night] * 8 + [noon] * 12 + [night] * 4
+
+    def trips(self, times: Sequence[int]) -> list[Record]:
+        """The next trips to end."""
+        write, zips, stretch = self._write, self._zips, self._stretch
+        columns = [draws(self._rng, len(times)) for _ in range(6)]
+        records = []
+        rows = zip(times, *columns, strict=True)
+        for number, (end, here, there, who, long, bike, home) in enumerate(rows, self._next):
+            traffic = self._traffic(end)
+            start, finish, rider = traffic.origins[here], traffic.destinations[there], traffic.riders[who]
+            duration = min(_LONGEST, 60 + int(rider.median * stretch[long]))
+            began = iso(end - 1000 * duration)
+            value = write(
+                *(number, duration, began, start.name, start.terminal, iso(end), finish.name, finish.terminal),
+                *(1 + bike % _BIKES, rider.kind, zips[home]),
+            )
+            records.append(Record(value.encode(), b"%d" % start.terminal))
+        self._next += len(records)
+        return records
+
+    def _traffic(self, moment: int) -> _Traffic:
+        hour = moment % DAY * 24 // DAY
+        weekend = (moment // DAY + 3) % 7 >= 5  # the first day of 1970 was a Thursday
+        return (self._weekend if weekend else self._workday)[hour]
+
+
+def _weighted(busy: list[float], pull: tuple[int, int, int]) -> list[float]:
+    """Each station's weight from how busy it is and how its district (homes, offices, sights) pulls."""
+    districts = [pull[0]] * len(_HOMES) + [pull[1]] * len(_OFFICES) + [pull[2]] * len(_SIGHTS)
+    return [weight * district for weight, district in zip(busy, districts, strict=True)]

@@ -1,0 +1,245 @@
+"""Jars by name: sets of Maven artifacts, fetched once with the Ivy that PySpark carries, pinned by checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources, util
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from millrace.errors import FetchFailed, FileUnusable, UnknownName
+from millrace.services.java import find_java
+from millrace.services.locks import FolderLock
+from millrace.settings import CACHE, IVY_SETTINGS
+
+Progress = Callable[[int, int, str], None]
+"""Called with how many artifacts have arrived, of how many, and the newest one's name."""
+
+_ARRIVED = re.compile(r"\[SUCCESSFUL \] [^#]+#([^;]+);")
+_UNRESOLVED = re.compile(r"^\s*:: ([^#\s]+)#([^;\s]+);(\S+?): (.+)$", re.MULTILINE)
+_FAILED = re.compile(r"\[FAILED\s+\] ([^#]+)#([^;]+);([^!]+)!(.*)")
+_CAUSE = re.compile(r"(?:Server access [Ee]rror[^:]*: |\b[a-z.]+Exception: )(.+)")
+# Every artifact is named with its version, so Maven's descriptors need not be read: seconds instead of minutes.
+_SETTINGS = """<ivysettings>
+  <settings defaultResolver="maven"/>
+  <resolvers><ibiblio name="maven" m2compatible="true" usepoms="false"/></resolvers>
+</ivysettings>
+"""
+
+
+@dataclass(frozen=True, order=True)
+class Artifact:
+    """One jar of Maven's world and the SHA-256 of its bytes."""
+
+    group: str
+    name: str
+    version: str
+    sha256: str
+
+    @property
+    def coordinates(self) -> str:
+        """How Maven writes it."""
+        return f"{self.group}:{self.name}:{self.version}"
+
+    @property
+    def file(self) -> str:
+        """The name of the jar on disk."""
+        return f"{self.name}-{self.version}.jar"
+
+
+@dataclass(frozen=True)
+class JarSet:
+    """Artifacts that are used together, and the folder that holds them."""
+
+    name: str
+    about: str
+    artifacts: tuple[Artifact, ...]
+
+    @cached_property
+    def folder(self) -> Path:
+        """Where the set lies once it is fetched; another version of the set is another folder."""
+        pinned = "\n".join(f"{jar.coordinates} {jar.sha256}" for jar in self.artifacts)
+        digest = hashlib.sha256(pinned.encode()).hexdigest()[:12]
+        return CACHE.value().absolute() / "jars" / f"{self.name}-{digest}"
+
+    def present(self) -> bool:
+        """Whether every jar of the set is there."""
+        return all((self.folder / jar.file).is_file() for jar in self.artifacts)
+
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum((self.folder / jar.file).stat().st_size for jar in self.artifacts) if self.present() else 0
+
+    def classpath(self) -> str:
+        """The set as Java wants it, in an order that does not change."""
+        return ":".join(str(self.folder / jar.file) for jar in self.artifacts)
+
+    def damaged(self) -> list[Artifact]:
+        """The jars that are missing or whose bytes are not the pinned ones."""
+        return [jar for jar in self.artifacts if _sha256(self.folder / jar.file) != jar.sha256]
+
+
+def jar_sets() -> dict[str, JarSet]:
+    """Every set by name."""
+    pinned = tomllib.loads(resources.files("millrace.services").joinpath("jars.toml").read_text("utf-8"))
+    return {name: _jar_set(name, described) for name, described in pinned.items()}
+
+
+def jar_set(name: str) -> JarSet:
+    """The set of a name, fetched or not."""
+    sets = jar_sets()
+    if name not in sets:
+        raise UnknownName.among("jar set", name, sets)
+    return sets[name]
+
+
+def ensure(name: str, progress: Progress | None = None) -> JarSet:
+    """The set of a name, fetched if it is not there yet. Two processes may ask at once: one fetches."""
+    wanted = jar_set(name)
+    if wanted.present():
+        return wanted
+    return fetch(wanted, progress)
+
+
+def fetch(wanted: JarSet, progress: Progress | None = None) -> JarSet:
+    """Fetch a set whole or not at all: it appears under its name only when every checksum is right."""
+    home = wanted.folder.parent
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileUnusable(
+            f"cannot make the cache folder {home}",
+            why=str(error),
+            hint=f"set {CACHE.variable} to a folder of yours",
+        ) from None
+    with FolderLock(home / f".{wanted.name}.lock"):
+        if wanted.present():
+            return wanted
+        with _staging(home, wanted.name) as staging:
+            _run_ivy(wanted, staging, progress or (lambda *_: None))
+            _verify(wanted, staging / "lib")
+            shutil.rmtree(wanted.folder, ignore_errors=True)
+            (staging / "lib").rename(wanted.folder)
+    return wanted
+
+
+def _jar_set(name: str, described: dict[str, object]) -> JarSet:
+    jars = described["jars"]
+    if not isinstance(jars, dict):
+        raise TypeError(f"jars.toml: [{name}.jars] is not a table")
+    artifacts = (_artifact(coordinates, sha256) for coordinates, sha256 in jars.items())
+    return JarSet(name, str(described["about"]), tuple(artifacts))
+
+
+def _artifact(coordinates: str, sha256: str) -> Artifact:
+    group, name, version = coordinates.split(":")
+    return Artifact(group, name, version, sha256)
+
+
+@contextmanager
+def _staging(home: Path, name: str) -> Iterator[Path]:
+    prefix = f".{name}.fetching-"
+    # Only the holder of the lock gets here, so whatever another fetch left behind is nobody's.
+    for left in home.glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=home) as folder:
+        yield Path(folder)
+
+
+def _run_ivy(wanted: JarSet, staging: Path, progress: Progress) -> None:
+    module, settings = staging / "ivy.xml", staging / "settings.xml"
+    module.write_text(_module(wanted.artifacts), "utf-8")
+    settings.write_text(_SETTINGS, "utf-8")
+    command: list[str | Path] = [
+        find_java().path, "-jar", _ivy_jar(),
+        "-settings", _mirror() or settings, "-ivy", module, "-cache", staging / "cache",
+        "-confs", "default", "-types", "jar", "bundle",
+        "-retrieve", f"{staging}/lib/[artifact]-[revision].[ext]",
+    ]  # fmt: skip
+    said: list[str] = []
+    arrived = 0
+    progress(arrived, len(wanted.artifacts), "")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
+        try:
+            for line in ivy.stdout or ():
+                said.append(line)
+                found = _ARRIVED.search(line)
+                if found:
+                    arrived += 1
+                    progress(arrived, len(wanted.artifacts), found[1])
+        except BaseException:
+            ivy.kill()
+            raise
+    if ivy.returncode:
+        raise _fetch_failed(wanted, "".join(said))
+
+
+def _module(artifacts: tuple[Artifact, ...]) -> str:
+    """What Ivy shall fetch: exactly the artifacts, nothing that they in turn ask for."""
+    wanted = "\n".join(
+        f"    <dependency org={quoteattr(jar.group)} name={quoteattr(jar.name)} rev={quoteattr(jar.version)}"
+        ' conf="default->default" transitive="false"/>'
+        for jar in artifacts
+    )
+    return (
+        '<ivy-module version="2.0">\n  <info organisation="millrace" module="jars"/>\n'
+        '  <configurations><conf name="default"/></configurations>\n'
+        f"  <dependencies>\n{wanted}\n  </dependencies>\n</ivy-module>\n"
+    )
+
+
+def _ivy_jar() -> Path:
+    spec = util.find_spec("pyspark")  # finds the folder without importing PySpark
+    folder = Path(spec.origin).parent / "jars" if spec and spec.origin else None
+    found = sorted(folder.glob("ivy-*.jar")) if folder else []
+    if not found:
+        raise FetchFailed("PySpark's Ivy is missing", why=f"no ivy-*.jar in {folder}", hint="pip install pyspark")
+    return found[-1]
+
+
+def _mirror() -> Path | None:
+    chosen = IVY_SETTINGS.value()
+    if chosen and not chosen.is_file():
+        raise FileUnusable(f"the Ivy settings file {chosen} does not exist", hint=f"look at {IVY_SETTINGS.variable}")
+    return chosen.absolute() if chosen else None
+
+
+def _fetch_failed(wanted: JarSet, said: str) -> FetchFailed:
+    missing = dict.fromkeys(":".join(found[:3]) for found in _UNRESOLVED.findall(said) + _FAILED.findall(said))
+    cause = _CAUSE.search(said)
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    first = next(iter(missing), None)
+    others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    return FetchFailed(
+        f"could not fetch {first or f'the jar set {wanted.name}'}{others}",
+        why=cause[1].strip() if cause else ("it was not found" if first else "; ".join(lines[-2:])),
+        hint="check the network or proxy; to use a company mirror set "
+        f"{IVY_SETTINGS.variable}; to work offline copy {wanted.folder.parent} from a machine that has it",
+    )
+
+
+def _verify(wanted: JarSet, folder: Path) -> None:
+    for jar in wanted.artifacts:
+        found = _sha256(folder / jar.file)
+        if found != jar.sha256:
+            raise FetchFailed(
+                f"{jar.coordinates} is not what it should be",
+                why=f"SHA-256 is {found or 'of a missing file'}, expected {jar.sha256}",
+                hint="nothing was kept; fetch again, and if it stays so ask who runs your mirror",
+            )
+
+
+def _sha256(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

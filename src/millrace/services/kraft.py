@@ -1,0 +1,237 @@
+"""A Kafka cluster as it lies on disk: its shape, the properties of each node, the format of its storage."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from millrace.errors import DataDirMismatch
+from millrace.services.certificates import Certificates
+from millrace.services.process import Identity, free_port, port_is_free, require_free
+
+USER = "millrace"
+_LOG4J = """<Configuration status="ERROR">
+  <Appenders>
+    <RollingFile name="file" fileName="{log}" filePattern="{log}.%i">
+      <PatternLayout pattern="%d{{ISO8601}} %-5p %c{{1}} %m%n"/>
+      <SizeBasedTriggeringPolicy size="10MB"/>
+      <DefaultRolloverStrategy max="3"/>
+    </RollingFile>
+    <Console name="console" target="SYSTEM_ERR"><PatternLayout pattern="%-5p %m%n"/></Console>
+  </Appenders>
+  <Loggers>
+    <Root level="INFO">
+      <AppenderRef ref="file"/>
+      <AppenderRef ref="console" level="ERROR"/>
+    </Root>
+    <Logger name="org.apache.kafka.common.config.AbstractConfig" level="WARN"/>
+    <Logger name="kafka.server.KafkaConfig" level="WARN"/>
+  </Loggers>
+</Configuration>
+"""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One process that is both broker and controller."""
+
+    id: int
+    port: int
+    controller_port: int
+    internal_port: int
+    process: Identity | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What `cluster.json` holds."""
+
+    cluster_id: str
+    password: str
+    secure: bool
+    nodes: tuple[Node, ...]
+
+    @classmethod
+    def load(cls, folder: Path) -> Layout | None:
+        """The cluster that lies in a folder, or None when the folder is new."""
+        path = folder / "cluster.json"
+        if not path.exists():
+            _require_empty(folder)
+            return None
+        try:
+            found = json.loads(path.read_text("utf-8"))
+            nodes = tuple(_node(node) for node in found["nodes"])
+            return cls(found["cluster_id"], found["password"], found["secure"], nodes)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataDirMismatch(
+                f"{path} cannot be read",
+                why=f"{type(error).__name__}: {error}",
+                hint="choose another --data folder",
+            ) from None
+
+    def save(self, folder: Path) -> None:
+        """Write it whole or not at all; it holds a password, so only the owner may read it."""
+        fresh = folder / "cluster.json.new"
+        fresh.touch(mode=0o600)
+        fresh.write_text(json.dumps(asdict(self), indent=2), "utf-8")
+        fresh.replace(folder / "cluster.json")
+
+    def with_process(self, node_id: int, process: Identity | None) -> Layout:
+        """The same with another process for a node."""
+        nodes = (replace(node, process=process) if node.id == node_id else node for node in self.nodes)
+        return replace(self, nodes=tuple(nodes))
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for clients."""
+        return ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    @property
+    def internal(self) -> str:
+        """The address that needs no password: the brokers' own."""
+        return ",".join(f"127.0.0.1:{node.internal_port if self.secure else node.port}" for node in self.nodes)
+
+    def running(self) -> list[Node]:
+        """The nodes whose process is alive."""
+        return [node for node in self.nodes if node.process and node.process.process()]
+
+
+def plan_layout(before: Layout | None, brokers: int | None, port: int | None, secure: bool | None) -> Layout:
+    """The layout to start with: the old one where there is one, with ports that are free now."""
+    if before and brokers not in (None, len(before.nodes)):
+        raise DataDirMismatch(
+            f"the data is that of a cluster with {len(before.nodes)} brokers, not {brokers}",
+            hint=f"use --brokers {len(before.nodes)}, or another --data folder for the new cluster",
+        )
+    count = len(before.nodes) if before else brokers or 1
+    if port:
+        for number in range(count):
+            require_free(port + number)
+    old = before.nodes if before else (None,) * count
+    taken: set[int] = set()
+    nodes = tuple(
+        Node(
+            id=number,
+            port=port + number - 1 if port else _port(node.port if node else None, taken),
+            controller_port=_port(node.controller_port if node else None, taken),
+            internal_port=_port(node.internal_port if node else None, taken),
+        )
+        for number, node in enumerate(old, 1)
+    )
+    return Layout(
+        cluster_id=before.cluster_id if before else urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
+        password=before.password if before else secrets.token_urlsafe(18),
+        secure=secure if secure is not None else bool(before and before.secure),
+        nodes=nodes,
+    )
+
+
+def write_node(
+    folder: Path, layout: Layout, node: Node, certificates: Certificates | None, extra: Mapping[str, str]
+) -> Path:
+    """Write a node's properties and log configuration; gives the properties file."""
+    home = node_folder(folder, node)
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "log4j2.xml").write_text(_LOG4J.format(log=home / "broker.log"), "utf-8")
+    properties = {
+        **_roles(layout, node, home),
+        **_replication(len(layout.nodes)),
+        **(_security(layout, certificates) if certificates else {}),
+        **extra,
+    }
+    path = home / "server.properties"
+    path.touch(mode=0o600)
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), "utf-8")
+    return path
+
+
+def node_folder(folder: Path, node: Node) -> Path:
+    """Where a node keeps its files."""
+    return folder / f"node-{node.id}"
+
+
+def _roles(layout: Layout, node: Node, home: Path) -> dict[str, str]:
+    voters = ",".join(f"{peer.id}@127.0.0.1:{peer.controller_port}" for peer in layout.nodes)
+    listeners = {"CLIENT": node.port} | ({"INTERNAL": node.internal_port} if layout.secure else {})
+    advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
+    client = "SASL_SSL" if layout.secure else "PLAINTEXT"
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(node.id),
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"{advertised},CONTROLLER://127.0.0.1:{node.controller_port}",
+        "advertised.listeners": advertised,
+        "listener.security.protocol.map": f"CLIENT:{client},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "INTERNAL" if layout.secure else "CLIENT",
+        "log.dirs": str(home / "data"),
+        # A name that is mistyped must be an error, not a new topic.
+        "auto.create.topics.enable": "false",
+        # One machine, few groups: little to load at start and little memory.
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "8",
+        "transaction.state.log.num.partitions": "8",
+        "share.coordinator.state.topic.num.partitions": "4",
+        "log.cleaner.dedupe.buffer.size": "16777216",
+        # A broker that was killed is noticed in seconds.
+        "broker.heartbeat.interval.ms": "1000",
+        "broker.session.timeout.ms": "6000",
+    }
+
+
+def _replication(brokers: int) -> dict[str, str]:
+    """Copies on three brokers where there are three, and a write is safe on two before it is acknowledged."""
+    copies, in_sync = str(min(3, brokers)), str(2 if brokers >= 3 else 1)
+    return {
+        "default.replication.factor": copies,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.min.isr": in_sync,
+    }
+
+
+def _security(layout: Layout, certificates: Certificates) -> dict[str, str]:
+    login = "org.apache.kafka.common.security"
+    plain = f'{login}.plain.PlainLoginModule required user_{USER}="{layout.password}";'
+    scram = f"{login}.scram.ScramLoginModule required;"
+    return {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "listener.name.client.plain.sasl.jaas.config": plain,
+        "listener.name.client.scram-sha-512.sasl.jaas.config": scram,
+        "listener.name.client.ssl.keystore.type": "PKCS12",
+        "listener.name.client.ssl.keystore.location": str(certificates.store),
+        "listener.name.client.ssl.keystore.password": certificates.password,
+        "listener.name.client.ssl.key.password": certificates.password,
+    }
+
+
+def _port(preferred: int | None, taken: set[int]) -> int:
+    """The port of last time if it is still free, so that addresses stay the same; else a free one."""
+    port = preferred if preferred and port_is_free(preferred) else free_port()
+    while port in taken:
+        port = free_port()
+    taken.add(port)
+    return port
+
+
+def _node(found: dict[str, object]) -> Node:
+    process = found.pop("process")
+    return Node(**found, process=Identity(**process) if isinstance(process, dict) else None)  # type: ignore[arg-type]
+
+
+def _require_empty(folder: Path) -> None:
+    left = [entry.name for entry in folder.iterdir() if entry.name != "lock"] if folder.is_dir() else []
+    if left:
+        raise DataDirMismatch(
+            f"{folder} is not empty and holds no cluster of Millrace",
+            why=f"it has {', '.join(sorted(left)[:4])}" + (", …" if len(left) > 4 else ""),
+            hint="choose another --data folder, or an empty one",
+        )

@@ -1,0 +1,47 @@
+"""A lock on a folder that lasts exactly as long as a process holds it, however that process ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+
+
+class FolderLock:
+    """An advisory lock on `FOLDER/lock`.
+
+    The system ties the lock to the open file: a child that inherits `fd` goes on holding it when its parent
+    dies, and the lock is free when the last of them has ended. No stale lock is possible.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def try_acquire(self) -> bool:
+        """Take the lock if nobody has it."""
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def acquire(self) -> None:
+        """Wait for the lock."""
+        fcntl.flock(self.fd, fcntl.LOCK_EX)
+
+    def release(self) -> None:
+        """Let go; children that inherited the lock still hold it."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __enter__(self) -> FolderLock:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

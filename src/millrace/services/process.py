@@ -1,0 +1,200 @@
+"""Child processes that never outlive their purpose: started, watched and stopped by pid."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from millrace.errors import PortInUse, ServiceFailed
+from millrace.services import guard
+
+STOP_GRACE = 30.0
+"""Seconds that a process may take to stop before it is killed."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A process beyond doubt: pids are used again, a pid and its start time are not."""
+
+    pid: int
+    created: float
+
+    @classmethod
+    def of(cls, pid: int) -> Identity | None:
+        """The identity of a running process, or None."""
+        with contextlib.suppress(psutil.Error):
+            return cls(pid, psutil.Process(pid).create_time())
+        return None
+
+    def process(self) -> psutil.Process | None:
+        """The process if it still runs."""
+        with contextlib.suppress(psutil.Error):
+            found = psutil.Process(self.pid)
+            alive = abs(found.create_time() - self.created) < 1 and found.status() != psutil.STATUS_ZOMBIE
+            return found if alive else None
+        return None
+
+    def stop(self, grace: float = STOP_GRACE) -> None:
+        """Ask it to end and wait; kill it after the grace."""
+        process = self.process()
+        if process is None:
+            return
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+            try:
+                process.wait(grace)
+            except psutil.TimeoutExpired:
+                process.kill()
+                process.wait(grace)
+
+
+class Child:
+    """A program with its output in a log file.
+
+    Unless detached, it is run by a guard and ends when this process does, even when this process is killed.
+    A detached one goes on by itself; its identity is all that is needed to stop it later.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        log: Path,
+        *,
+        detach: bool = False,
+        keep_fds: Sequence[int] = (),
+        grace: float = STOP_GRACE,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self.grace = grace
+        arguments = [str(part) for part in command]
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as out:
+            self._log_start = out.tell()
+            if detach:
+                self._popen = _spawn(arguments, out.fileno(), subprocess.DEVNULL, out.fileno(), keep_fds)
+                pid = self._popen.pid
+            else:
+                guarded = [sys.executable, "-I", "-S", guard.__file__, str(grace), *arguments]
+                self._popen = _spawn(guarded, subprocess.PIPE, subprocess.PIPE, out.fileno(), keep_fds)
+                pid = self._pid_from_guard()
+        self.identity = Identity.of(pid) or Identity(pid, 0.0)
+
+    @property
+    def pid(self) -> int:
+        """The program's own pid."""
+        return self.identity.pid
+
+    def running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._popen.poll() is None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, once it has ended."""
+        return self._popen.wait(timeout)
+
+    def stop(self) -> None:
+        """Ask it to end, wait, and kill it after the grace."""
+        if self._popen.stdin:
+            with contextlib.suppress(BrokenPipeError):
+                self._popen.stdin.close()
+            self._popen.wait(self.grace + 10)
+            self._close_pipes()
+        else:
+            self.identity.stop(self.grace)
+            self._popen.wait(self.grace)
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self._popen.wait(self.grace)
+        self._close_pipes()
+
+    def output(self) -> str:
+        """What it has written since it was started."""
+        with self.log.open("rb") as written:
+            written.seek(self._log_start)
+            return written.read().decode("utf-8", "replace")
+
+    def failure(self, what: str, hint: str | None = None) -> ServiceFailed:
+        """An error that quotes the end of the log."""
+        code = self._popen.poll()
+        ended = "still runs" if code is None else f"ended with exit code {code}"
+        tail = [line for line in self.output().splitlines() if line.strip()][-6:]
+        quoted = "".join(f"\n       | {line[:200]}" for line in tail)
+        return ServiceFailed(what, why=f"{self.name} {ended}{quoted}", hint=hint or f"the whole log is in {self.log}")
+
+    def _pid_from_guard(self) -> int:
+        assert self._popen.stdout is not None  # noqa: S101 - it was opened as a pipe
+        line = self._popen.stdout.readline()
+        if not line:
+            self._popen.wait()
+            raise ServiceFailed(f"{self.name} could not be started", hint=f"the log is in {self.log}")
+        return int(line)
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            if pipe:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+
+def _spawn(
+    arguments: list[str], stdout: int, stdin: int, stderr: int, keep_fds: Sequence[int]
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        arguments,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=keep_fds,
+        start_new_session=True,  # Ctrl-C in the terminal is ours to act on, in order
+    )
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def port_is_free(port: int) -> bool:
+    """Whether a server could listen on the port of 127.0.0.1."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def require_free(port: int) -> None:
+    """Raise when another process has the port, naming it where the system tells."""
+    if not port_is_free(port):
+        raise PortInUse(
+            f"port {port} of 127.0.0.1 is in use",
+            why=_listener(port),
+            hint="stop that process, choose another port, or leave the choice out to get a free one",
+        )
+
+
+def _listener(port: int) -> str | None:
+    with contextlib.suppress(psutil.Error, OSError):
+        for connection in psutil.net_connections("tcp"):
+            if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
+                name = psutil.Process(connection.pid).name() if connection.pid else "a process of another user"
+                return f"{name} (pid {connection.pid}) listens there"
+    return None

@@ -1,0 +1,64 @@
+"""How many bytes the partitions of topics have on disk."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from millrace.clients.cluster import Cluster
+from millrace.services import jars, kafka
+from millrace.services.java import find_java
+from millrace.services.kraft import node_folder
+
+Sizes = dict[tuple[str, int], int]
+"""Bytes by topic and partition, of the largest replica."""
+
+
+def sizes_on_disk(folder: Path, names: Sequence[str]) -> Sizes:
+    """The sizes in our own cluster, read from its folders."""
+    layout = kafka.running(folder)
+    sizes: Sizes = {}
+    for node in layout.nodes if layout else ():
+        for name in names:
+            for home in (node_folder(folder, node) / "data").glob(f"{name}-*"):
+                number = home.name.removeprefix(f"{name}-")
+                if number.isdigit():
+                    size = sum(segment.stat().st_size for segment in home.glob("*.log"))
+                    _keep_largest(sizes, name, int(number), size)
+    return sizes
+
+
+def sizes_by_tool(cluster: Cluster, names: Sequence[str]) -> Sizes | None:
+    """The sizes that an outside cluster tells to Kafka's own tool; None when it does not tell.
+
+    The Python client has no such request, so the tool from the fetched jars asks.
+    """
+    classpath = jars.ensure("kafka").classpath()
+    with tempfile.NamedTemporaryFile("w", suffix=".properties") as properties:
+        properties.writelines(f"{key}={value}\n" for key, value in cluster.java_properties().items())
+        properties.flush()
+        command = [
+            find_java().path, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classpath,
+            "org.apache.kafka.tools.LogDirsCommand", "--describe", "--bootstrap-server", cluster.bootstrap,
+            "--topic-list", ",".join(names), "--command-config", properties.name,
+        ]  # fmt: skip
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    answer = next((line for line in ran.stdout.splitlines() if line.startswith("{")), None)
+    return _parse(answer) if answer and not ran.returncode else None
+
+
+def _parse(answer: str) -> Sizes:
+    sizes: Sizes = {}
+    for broker in json.loads(answer)["brokers"]:
+        for folder in broker["logDirs"]:
+            for replica in folder["partitions"]:
+                name, _, number = replica["partition"].rpartition("-")
+                _keep_largest(sizes, name, int(number), replica["size"])
+    return sizes
+
+
+def _keep_largest(sizes: Sizes, name: str, number: int, size: int) -> None:
+    sizes[name, number] = max(size, sizes.get((name, number), 0))

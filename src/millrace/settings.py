@@ -1,0 +1,96 @@
+"""Every setting once: its name, default and help make its flag, its environment variable and its documentation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from platformdirs import user_cache_path
+
+from millrace.errors import InvalidOption, InvalidSetting
+from millrace.units import parse_duration, parse_heap
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Setting(Generic[T]):
+    """One thing that a user may choose: by flag, else by environment variable, else the default."""
+
+    name: str
+    parse: Callable[[str], T]
+    default: T
+    help: str
+    shown_default: str | None = None
+
+    @property
+    def flag(self) -> str:
+        """How it is written on the command line."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """How it is written in the environment."""
+        return "MILLRACE_" + self.name.upper()
+
+    def value(self, given: str | None = None) -> T:
+        """What holds now: the flag's text if one was given, else the environment's, else the default."""
+        if given is not None:
+            return self.parse(given)
+        text = os.environ.get(self.variable)
+        if not text:
+            return self.default
+        try:
+            return self.parse(text)
+        except InvalidOption as error:
+            raise InvalidSetting(f"{self.variable}: {error.message}", hint=error.hint) from None
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+def _yes(text: str) -> bool:
+    return text.lower() not in ("0", "no", "false", "off")
+
+
+KAFKA = Setting[str | None](
+    "kafka", str, None, "An outside Kafka cluster to use, as HOST:PORT[,HOST:PORT…].", "the one running here"
+)
+KAFKA_CONFIG = Setting[Path | None](
+    "kafka_config",
+    _path,
+    None,
+    "A file of client properties for the cluster (security.protocol, sasl.mechanism, ssl.ca.location, …).",
+    "none",
+)
+KAFKA_DATA = Setting(
+    "kafka_data", _path, Path(".millrace/kafka"), "Where our own Kafka keeps its data.", ".millrace/kafka"
+)
+KAFKA_HEAP = Setting("kafka_heap", parse_heap, "512m", "How much memory each of our brokers may use for its heap.")
+KAFKA_TIMEOUT = Setting(
+    "kafka_timeout", parse_duration, 10.0, "How long to wait for a broker to answer before giving up.", "10s"
+)
+CACHE = Setting("cache", _path, user_cache_path("millrace"), "Where fetched jars are kept.", "the user's cache folder")
+IVY_SETTINGS = Setting[Path | None](
+    "ivy_settings", _path, None, "An Ivy settings file, to fetch jars from a company mirror.", "Maven Central"
+)
+JAVA = Setting[Path | None]("java", _path, None, "The java program to use.", "JAVA_HOME's, else the first on the PATH")
+STATE = Setting("state", _path, Path(".millrace"), "Where feeds remember how far they have read.", ".millrace")
+VERBOSE = Setting("verbose", _yes, False, "Show stack traces and what child processes say.", "off")
+
+SETTINGS: tuple[Setting[object], ...] = (
+    KAFKA,
+    KAFKA_CONFIG,
+    KAFKA_DATA,
+    KAFKA_HEAP,
+    KAFKA_TIMEOUT,
+    CACHE,
+    IVY_SETTINGS,
+    JAVA,
+    STATE,
+    VERBOSE,
+)  # type: ignore[assignment]  # a tuple of different T

@@ -1,0 +1,102 @@
+"""How quantities are written and read: `5s`, `500/s`, `1%`, `512m`, a point in time."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from millrace.errors import InvalidOption
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?")
+_HEAP = re.compile(r"[1-9]\d*[mg]", re.IGNORECASE)
+
+
+def parse_duration(text: str) -> float:
+    """`500ms`, `5s`, `2m`, `1h`, `7d`, or several together (`1h30m`), as seconds."""
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise InvalidOption(f"{text!r} is not a duration", hint="write it as 500ms, 5s, 2m, 1h or 7d")
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+def parse_rate(text: str) -> float:
+    """`500/s` (or `30/m`, `10/h`, plain `500`) as records a second."""
+    found = _RATE.fullmatch(text)
+    if not found or float(found[1]) <= 0:
+        raise InvalidOption(f"{text!r} is not a rate", hint="write it as 500/s, 30/m or 10/h, above zero")
+    return float(found[1]) / _SECONDS[found[2] or "s"]
+
+
+def parse_share(text: str) -> float:
+    """`1%` or `0.01` as a fraction between 0 and 1."""
+    number, percent = (text[:-1], 100.0) if text.endswith("%") else (text, 1.0)
+    try:
+        share = float(number) / percent
+    except ValueError:
+        share = -1.0
+    if not 0.0 <= share <= 1.0:
+        raise InvalidOption(f"{text!r} is not a share", hint="write it as 1% or 0.01, between 0 and 1")
+    return share
+
+
+def parse_heap(text: str) -> str:
+    """`512m` or `2g`: a heap size that Java accepts."""
+    if not _HEAP.fullmatch(text):
+        raise InvalidOption(f"{text!r} is not a heap size", hint="write it as 512m or 2g")
+    return text.lower()
+
+
+def parse_time(text: str, now: datetime | None = None) -> datetime:
+    """An ISO 8601 time, `now`, milliseconds since 1970, or how long ago (`5m ago`)."""
+    now = now or datetime.now(UTC)
+    try:
+        if text == "now":
+            return now
+        if text.endswith(" ago"):
+            return now - timedelta(seconds=parse_duration(text.removesuffix(" ago").strip()))
+        if text.isdigit() and len(text) > 4:
+            return datetime.fromtimestamp(int(text) / 1000, UTC)
+        moment = datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError, InvalidOption):
+        raise InvalidOption(
+            f"{text!r} is not a point in time",
+            hint="write it as 2026-01-31T12:00:00Z, as milliseconds since 1970, as now, or as '5m ago'",
+        ) from None
+    return moment.astimezone(UTC) if moment.tzinfo else moment.astimezone()
+
+
+def parse_place(text: str) -> str | int | datetime:
+    """`earliest`, `latest`, an offset, or a time."""
+    if text in ("earliest", "latest"):
+        return text
+    if text.isdigit() and len(text) < 12:
+        return int(text)
+    try:
+        return parse_time(text)
+    except InvalidOption:
+        raise InvalidOption(
+            f"{text!r} is not a place in a topic", hint="write earliest, latest, an offset, or a time as '5m ago'"
+        ) from None
+
+
+def format_duration(seconds: float) -> str:
+    """A duration for people: `340 ms`, `12.4 s`, `3 m 20 s`, `2 h 5 m`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} m {rest} s"
+    return f"{minutes // 60} h {minutes % 60} m"
+
+
+def format_bytes(count: float) -> str:
+    """A size for people: `12 B`, `3.4 KB`, `1.2 GB`."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
