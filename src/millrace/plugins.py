@@ -65,7 +65,9 @@ class Room(Generic[T]):
             raise
 
     def _defined_in(self, module: ModuleType | None) -> type[T] | None:
-        for member in vars(module).values() if module else ():
+        if module is None:
+            return None
+        for member in vars(module).values():
             if (
                 inspect.isclass(member)
                 and issubclass(member, self.kind)

@@ -23,6 +23,7 @@ class MemorySink(Sink):
 
     def __init__(self, target: Target) -> None:
         self.writes: list[Sequence[Record]] = []
+        self.taken = 0
         self.dones: list[Done | None] = []
         self.closed = 0
         self.refuse_from: int | None = None
@@ -35,12 +36,12 @@ class MemorySink(Sink):
     def write(self, records: Sequence[Record], done: Done | None = None) -> None:
         assert not self.closed
         self.writes.append(records)
+        self.taken += len(records)
         self.dones.append(done)
 
     def tally(self) -> Tally:
-        taken = len(self.records)
-        good = taken if self.refuse_from is None else min(taken, self.refuse_from)
-        return Tally(good, taken - good, self.reason if taken > good else None)
+        good = self.taken if self.refuse_from is None else min(self.taken, self.refuse_from)
+        return Tally(good, self.taken - good, self.reason if self.taken > good else None)
 
     def close(self) -> Tally:
         self.closed += 1

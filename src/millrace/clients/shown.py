@@ -41,9 +41,13 @@ def record(message: Message) -> bytes:
         "timestamp": timestamp if kind else None,
         **_text("key", message.key()),
         **_text("value", message.value()),
-        "headers": {name: _text("", content)[""] for name, content in message.headers() or []},
+        "headers": {name: _text("", content)[""] for name, content in _headers(message)},
     }
     return orjson.dumps(shown)
+
+
+def _headers(message: Message) -> list[tuple[str, bytes | None]]:
+    return message.headers() or []  # type: ignore[return-value]  # declared wider than it is
 
 
 def _text(name: str, content: bytes | str | None) -> dict[str, str | None]:

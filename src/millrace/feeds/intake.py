@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 BODY_SECONDS = 60.0
 """A body that takes longer to come is given up: it holds memory that others wait for."""
+GRACE_SECONDS = 60.0
+"""After the stop a sink has so long to say what became of its records; then their requests wait no more."""
 
 _FORMS: dict[str, Callable[[bytes, str | None], list[Record]]] = {
     "application/json": from_json,
@@ -117,6 +119,7 @@ class Intake:
         self._terms = terms
         self._budget = Budget(max(64_000_000, 2 * terms.largest))
         self._pending: set[asyncio.Timeout] = set()
+        self._verdicts: set[asyncio.Future[MillraceError | None]] = set()
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -134,14 +137,19 @@ class Intake:
             _, done = self.batches.get_nowait()
             if done is not None:
                 done(FeedFailed("the feed is stopping"))
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        for verdict in self._verdicts:
+            _settle(verdict, FeedFailed("it is not known whether the records were delivered", why="the feed stopped"))
 
     @asynccontextmanager
-    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         self._loop = asyncio.get_running_loop()
         self.ready.set()
         yield
 
-    async def _health(self, request: Request) -> Response:
+    async def _health(self, _request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
     async def _post(self, request: Request) -> Response:
@@ -194,6 +202,8 @@ class Intake:
         self._check_open()
         if records:
             verdict: asyncio.Future[MillraceError | None] = asyncio.get_running_loop().create_future()
+            self._verdicts.add(verdict)
+            verdict.add_done_callback(self._verdicts.discard)
             self.batches.put(Batch(records, Receipt(verdict)))
             error = await verdict
             if error is not None:

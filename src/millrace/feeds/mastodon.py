@@ -35,8 +35,8 @@ OVERLAP = 10_000
 """Milliseconds before the last post from which missed ones are fetched: posts of other servers come in late."""
 PAGE = 40
 
-_NEEDS_TOKEN = "make an application in the server's settings (Development) and set its token in MILLRACE_MASTODON_TOKEN"
-_HINTS = {401: _NEEDS_TOKEN, 403: _NEEDS_TOKEN, 404: "is this a Mastodon server? name another with --instance"}
+_AUTHORISE = "make an application in the server's settings (Development) and set its token in MILLRACE_MASTODON_TOKEN"
+_HINTS = {401: _AUTHORISE, 403: _AUTHORISE, 404: "is this a Mastodon server? name another with --instance"}
 
 
 @dataclass(frozen=True, kw_only=True)

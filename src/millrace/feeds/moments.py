@@ -15,8 +15,8 @@ CHUNK = 500
 
 DAY = 86_400_000
 _EPOCH = datetime(1970, 1, 1)  # without a zone: `isoformat` then writes none, and ours is always Z
-_EARLIEST = -62_104_000_000_000  # in January of the year 1 and in December of 9998: all that datetime can
-_LATEST = 253_370_000_000_000  # write, less a margin for what a simulation adds to an event's time
+# What `datetime` can write, less a year at each end for what a simulation adds to an event's time.
+_EARLIEST, _LATEST = -62_104_000_000_000, 253_370_000_000_000
 _MILLIS = [f"{number:03d}Z" for number in range(1000)]
 
 _PUNCTUAL = 0.97
@@ -30,7 +30,7 @@ def event_times(rng: random.Random, start: int, pace: float, disorder: float) ->
     the later the rarer. None is from before `start`.
     """
     step, reach = 1000 / pace, disorder * 1000
-    settled = reach / step
+    settled = disorder * pace
     draw = rng.random
     for first in count(0, CHUNK):
         _check_range(start + first * step, start + (first + CHUNK) * step)
@@ -56,4 +56,4 @@ def _second(second: int) -> str:
 
 def _check_range(first: float, last: float) -> None:
     if first < _EARLIEST or last > _LATEST:
-        raise InvalidOption("event times leave the years 1 to 9998", hint="choose another --start or a higher --pace")
+        raise InvalidOption("event times leave the years 2 to 9998", hint="choose another --start or a higher --pace")

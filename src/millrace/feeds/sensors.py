@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import cos, exp, tau
 from typing import ClassVar, NamedTuple
 
@@ -129,6 +130,7 @@ class _Home:
         return records
 
 
+@cache
 def _daytime(kind: _Kind) -> list[float]:
     """What each minute of the day adds: the sun's for weather indoors, the people's for what people cause."""
     rhythm = _sun if kind in (_TEMPERATURE, _HUMIDITY) else _people

@@ -40,7 +40,7 @@ def sizes_by_tool(cluster: Cluster, names: Sequence[str]) -> Sizes | None:
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as properties:
         properties.writelines(f"{key}={value}\n" for key, value in cluster.java_properties().items())
         properties.flush()
-        command = [
+        command: list[str | Path] = [
             find_java().path, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classpath,
             "org.apache.kafka.tools.LogDirsCommand", "--describe", "--bootstrap-server", cluster.bootstrap,
             "--topic-list", ",".join(names), "--command-config", properties.name,
