@@ -1,4 +1,4 @@
-"""Small servers on this machine that speak the protocols of the streaming feeds' origins, and break off when told to."""
+"""Small servers that speak the protocols of the streaming feeds' origins, and break off when a test says so."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
+from websockets.server import ServerProtocol
 from websockets.sync.server import Server, ServerConnection, serve
 
 from millrace.clients.records import Record
@@ -218,7 +219,7 @@ class Timeline:
 
 @contextmanager
 def jetstream(log: Log, refusals: list[tuple[int, dict[str, str]]] | None = None) -> Iterator[tuple[str, list[str]]]:
-    """Bluesky's Jetstream: plays back from the cursor, keeps to the wanted collections; gives its URL and the requests."""
+    """Bluesky's Jetstream: plays the wanted collections from the cursor on; gives its URL and the requests."""
     requests: list[str] = []
     ended = threading.Event()
 
@@ -262,3 +263,25 @@ def _port(server: Server) -> int:
 
 def _wanted(event: dict[str, Any], collections: list[str]) -> bool:
     return event["kind"] != "commit" or not collections or event["commit"]["collection"] in collections
+
+
+@contextmanager
+def mute_websocket() -> Iterator[str]:
+    """A server that shakes hands with one client and then does not even answer a ping."""
+
+    def shake_hands() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            protocol = ServerProtocol()
+            protocol.receive_data(connection.recv(65536))
+            [request] = protocol.events_received()
+            protocol.send_response(protocol.accept(request))  # type: ignore[arg-type]
+            connection.sendall(b"".join(protocol.data_to_send()))
+            while connection.recv(65536):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=shake_hands)
+        thread.start()
+        yield f"ws://127.0.0.1:{listener.getsockname()[1]}/subscribe"
+        thread.join(5)

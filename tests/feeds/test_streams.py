@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def parse(*chunks: bytes) -> list[ServerSentEvent]:
 
 def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
     places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    return [data[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [data[start:end] for start, end in pairwise(places)]
 
 
 class TestServerSentEvents:

@@ -148,7 +148,7 @@ def _watch(cluster: Cluster, scene: Scene, duration: float, stop: threading.Even
 def _ends(cluster: Cluster) -> dict[int, int]:
     from millrace.clients import topics
 
-    return {one.id: one.end for one in topics.describe(cluster, [_TOPIC])[0].partitions}
+    return {one.id: one.end or 0 for one in topics.describe(cluster, [_TOPIC])[0].partitions}
 
 
 def _sentence(scene: Scene) -> str:

@@ -59,7 +59,7 @@ def run_feed(
     for_: Annotated[str | None, typer.Option("--for", metavar="DURATION", help="Stop after so long.")] = None,
     count: Annotated[int | None, typer.Option("--count", min=1, help="Stop after so many records.")] = None,
     to: Annotated[str, typer.Option("--to", metavar="SINK", help="kafka, console (print) or files.")] = "kafka",
-    path: Annotated[str | None, typer.Option("--path", metavar="FILE", help="With --to files: the file.")] = None,
+    out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="With --to files: the file.")] = None,
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
     data: DataFolder = None,
@@ -73,7 +73,7 @@ def run_feed(
     duration = None if for_ is None else parse_duration(for_)
     pace = None if rate is None else parse_rate(rate)
     feed = make_feed()
-    sink = SINKS.load(to)(Target(topic, path, lambda: chosen_cluster(kafka, kafka_config, data)))
+    sink = SINKS.load(to)(Target(topic, out, lambda: chosen_cluster(kafka, kafka_config, data)))
     with until_stopped() as stop, progress_line() as show:
         run = Run(pace, count, stop, Cursor(STATE.value() / "feeds" / f"{name}-{topic}.cursor"), say)
 
@@ -108,7 +108,7 @@ def _command(name: str, kind: type[Any]) -> Any:
     command.__signature__ = inspect.Signature([*own, *common])  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in (*own, *common)}
     command.__doc__ = inspect.getdoc(kind)
-    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single = typer.Typer(add_completion=False)
     single.command(name)(command)
     return typer.main.get_command(single)
 

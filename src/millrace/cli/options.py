@@ -19,7 +19,7 @@ def setting_option(setting: Setting[Any], metavar: str, flag: str | None = None)
     return typer.Option(
         flag or setting.flag,
         metavar=metavar,
-        help=f"{setting.help} [dim][env: {setting.variable}][/dim]",
+        help=f"{setting.help} (env {setting.variable})",
         show_default=setting.shown_default or str(setting.default),
     )
 

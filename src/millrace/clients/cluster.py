@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
@@ -49,6 +50,11 @@ _UNREACHABLE = {
     KafkaError._RESOLVE,
     KafkaError.REQUEST_TIMED_OUT,
 }
+_FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+_LONGEST_TIMEOUT = 3600.0
+_SILENT = logging.getLogger("millrace.silent")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
 
 
 @dataclass(frozen=True)
@@ -70,11 +76,12 @@ class Cluster:
                     f"{part!r} is not a Kafka address", hint="write HOST:PORT, several separated by commas"
                 )
         options = read_properties(config) if config else {}
-        return cls(",".join(parts), options, KAFKA_TIMEOUT.value() if timeout is None else timeout)
+        wait = KAFKA_TIMEOUT.value() if timeout is None else timeout
+        return cls(",".join(parts), options, min(wait, _LONGEST_TIMEOUT))
 
     def config(self, **extra: Any) -> dict[str, Any]:
         """The configuration for a client of confluent-kafka; keys of `extra` use _ for the dot."""
-        quiet = {} if VERBOSE.value() else {"log_level": 0}
+        quiet = {} if VERBOSE.value() else {"log_level": 0, "logger": _SILENT}
         mine = {key.replace("_", "."): value for key, value in extra.items() if not key.endswith("_cb")}
         callbacks = {key: value for key, value in extra.items() if key.endswith("_cb")}
         return {
@@ -89,6 +96,8 @@ class Cluster:
     def java_properties(self) -> dict[str, str]:
         """The same properties as Java's clients (Kafka's tools, Spark) write them."""
         mine = dict(self.options)
+        if "sasl.mechanisms" in mine:  # librdkafka's own name for it
+            mine["sasl.mechanism"] = mine.pop("sasl.mechanisms")
         user, password = mine.pop("sasl.username", ""), mine.pop("sasl.password", "")
         authority = mine.pop("ssl.ca.location", None)
         certificate, key = mine.pop("ssl.certificate.location", None), mine.pop("ssl.key.location", None)
@@ -96,7 +105,8 @@ class Cluster:
             scram = mine.get("sasl.mechanism", "PLAIN").startswith("SCRAM")
             module = "scram.ScramLoginModule" if scram else "plain.PlainLoginModule"
             mine["sasl.jaas.config"] = (
-                f'org.apache.kafka.common.security.{module} required username="{user}" password="{password}";'
+                f"org.apache.kafka.common.security.{module} required "
+                f"username={_quoted(user)} password={_quoted(password)};"
             )
         if authority:
             mine |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
@@ -150,6 +160,12 @@ class Cluster:
                 f"could not {doing}: {text}",
                 hint="look at the client properties in the file given by --kafka-config",
             )
+        if code in _FENCED:
+            return KafkaFailed(
+                f"could not {doing}: another producer has taken over",
+                why=text,
+                hint="two producers use the same transactional id: give each its own",
+            )
         return KafkaFailed(f"could not {doing}: {text}", why=problem.name())
 
 
@@ -187,6 +203,11 @@ def read_properties(path: Path) -> dict[str, str]:
             )
         found[key] = _with_variables(value, place)
     return found
+
+
+def _quoted(text: str) -> str:
+    """Text as a JAAS configuration wants it."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _with_variables(value: str, place: Place) -> str:

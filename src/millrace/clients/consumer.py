@@ -43,11 +43,13 @@ def read(cluster: Cluster, reading: Reading) -> Iterator[list[Message]]:
     with cluster.speaking("open a consumer"):
         consumer = ConfluentConsumer(_config(cluster, reading))
     try:
+        joined = threading.Event()
         if reading.group and reading.partition is None:
-            consumer.subscribe([reading.topic])
+            consumer.subscribe([reading.topic], on_assign=lambda *_: joined.set())
         else:
             consumer.assign(_places(cluster, reading))
-        yield from _batches(consumer, cluster, reading)
+            joined.set()
+        yield from _batches(consumer, cluster, reading, joined)
     finally:
         consumer.close()
 
@@ -71,6 +73,7 @@ def _config(cluster: Cluster, reading: Reading) -> dict[str, object]:
         "enable.auto.offset.store": False,
         "allow.auto.create.topics": False,
         "topic.metadata.refresh.interval.ms": 5000,
+        "topic.metadata.propagation.max.ms": 5000,  # how long a deleted topic may pass for a very new one
         "fetch.wait.max.ms": 100,
     }
 
@@ -86,7 +89,9 @@ def _places(cluster: Cluster, reading: Reading) -> list[TopicPartition]:
     return [TopicPartition(topic, number, start[topic, number]) for topic, number in sorted(start)]
 
 
-def _batches(consumer: ConfluentConsumer, cluster: Cluster, reading: Reading) -> Iterator[list[Message]]:
+def _batches(
+    consumer: ConfluentConsumer, cluster: Cluster, reading: Reading, joined: threading.Event
+) -> Iterator[list[Message]]:
     left = reading.most
     last = time.monotonic()
     while (left is None or left > 0) and not reading.stop.is_set():
@@ -99,7 +104,7 @@ def _batches(consumer: ConfluentConsumer, cluster: Cluster, reading: Reading) ->
                     consumer.store_offsets(message)
             left = left if left is None else left - len(records)
         _raise_problems(cluster, reading, got)
-        if records or (reading.group and not consumer.assignment()):
+        if records or not joined.is_set():
             last = time.monotonic()
         elif reading.timeout is not None and time.monotonic() - last >= reading.timeout:
             return

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,9 @@ from millrace.errors import InvalidOption, MillraceError, NotDelivered
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = ("0", "1", "all")
 _POLL_EVERY = 1000
+_TRANSACTION_TIMEOUT = 60.0
+_LONGEST = 2_000_000.0
+"""Seconds that the client can count in milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,16 @@ class Delivery:
             f"use one of {', '.join(COMPRESSIONS)}",
         )
         _require(
+            self.linger < self.timeout <= _LONGEST,
+            f"a record cannot be given {self.timeout:g} s to arrive",
+            "use a timeout from 100ms to 20d",
+        )
+        _require(
+            not (self.transaction and self.idempotence is False),
+            "a transaction cannot go without idempotence",
+            "leave --no-idempotence out",
+        )
+        _require(
             self.acks == "all" or not (idempotent or self.transaction),
             f"acks={self.acks} cannot go with idempotence or a transaction",
             "they need --acks all, which is the default",
@@ -53,8 +68,15 @@ class Delivery:
             "message.timeout.ms": int(self.timeout * 1000),
             "queue.buffering.max.messages": 500_000,
             "queue.buffering.max.kbytes": 256 * 1024,
-            **({"transactional.id": self.transaction} if self.transaction else {}),
+            **self._transactional(),
         }
+
+    def _transactional(self) -> dict[str, Any]:
+        """A transaction may not end before the records in it do."""
+        if not self.transaction:
+            return {}
+        longest = max(_TRANSACTION_TIMEOUT, self.timeout)
+        return {"transactional.id": self.transaction, "transaction.timeout.ms": int(longest * 1000)}
 
 
 class Producer:
@@ -71,6 +93,8 @@ class Producer:
         self.failed = 0
         self.reason: MillraceError | None = None
         self._in_transaction = False
+        self._initialised = False
+        self._failed_before = 0
         how = delivery or Delivery()
         self._transactional = how.transaction is not None
         with cluster.speaking("open a producer"):
@@ -89,20 +113,20 @@ class Producer:
                     produce(topic, record.value, record.key, on_delivery=report, **arguments)
                     break
                 except BufferError:
-                    self._client.poll(0.1)
+                    self._serve(0.1)
                 except KafkaException as error:  # refused before it was queued: too large, fenced, fatal
                     report(error.args[0], None)
                     break
             if number % _POLL_EVERY == 0:
-                self._client.poll(0)
-        self._client.poll(0)
+                self._serve(0)
+        self._serve(0)
 
     def serve_in_background(self) -> None:
         """Report deliveries as they come, also while nothing is sent."""
 
         def serve() -> None:
             while not self._served.is_set():
-                self._client.poll(0.1)
+                self._serve(0.1)
 
         self._server = threading.Thread(target=serve, name="kafka-deliveries", daemon=True)
         self._server.start()
@@ -114,11 +138,9 @@ class Producer:
 
     def flush(self, seconds: float | None = None) -> None:
         """Wait until every record is delivered or has failed (`Delivery.timeout` bounds it), or so long."""
-        if seconds is not None:
-            self._client.flush(seconds)
-            return
-        while self._client.flush(1.0):
-            pass
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while self.waiting() and (deadline is None or time.monotonic() < deadline):
+            self._serve(0.1)
 
     def waiting(self) -> int:
         """How many records are sent and neither delivered nor failed yet."""
@@ -139,15 +161,19 @@ class Producer:
     def begin(self) -> None:
         """Open the transaction that everything sent from now on belongs to."""
         with self.cluster.speaking("begin a transaction"):
-            self._client.init_transactions(self.cluster.timeout)
+            if not self._initialised:
+                self._client.init_transactions(self.cluster.timeout)
+                self._initialised = True
             self._client.begin_transaction()
         self._in_transaction = True
+        self._failed_before = self.failed
 
     def commit(self) -> None:
         """Make everything that was sent visible at once; raises when any record failed, after aborting."""
         self.flush()
-        if self.failed:
-            self.abort()
+        if self.failed > self._failed_before:
+            with contextlib.suppress(MillraceError):  # a fenced producer cannot; nothing is seen either way
+                self.abort()
             raise self.failure()
         with self.cluster.speaking("commit the transaction"):
             self._client.commit_transaction(self.cluster.timeout)
@@ -158,6 +184,7 @@ class Producer:
         if not self._in_transaction:
             return
         self._client.purge()
+        self.flush()
         with self.cluster.speaking("abort the transaction"):
             self._client.abort_transaction(self.cluster.timeout)
         self._in_transaction = False
@@ -170,12 +197,22 @@ class Producer:
             hint=(self.reason and self.reason.hint) or "look at millrace kafka status and send them again",
         )
 
+    def _serve(self, seconds: float) -> None:
+        """Take reports. A fatal error is raised here, once; each record it concerns is then reported as failed."""
+        try:
+            self._client.poll(seconds)
+        except KafkaException as error:
+            self.reason = self.reason or self._problem(error.args[0])
+
     def _delivered(self, problem: KafkaError | None, _: Message | None) -> None:
         if problem is None:
             self.delivered += 1
         else:
             self.failed += 1
-            self.reason = self.reason or self.cluster.error(problem, f"write to topic {self.topic!r}")
+            self.reason = self.reason or self._problem(problem)
+
+    def _problem(self, problem: KafkaError) -> MillraceError:
+        return self.cluster.error(problem, f"write to topic {self.topic!r}")
 
 
 class _Countdown:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,6 +15,7 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     ConfigSource,
+    ListOffsetsResultInfo,
     NewPartitions,
     NewTopic,
     OffsetSpec,
@@ -49,13 +51,15 @@ class Partition:
     leader: int | None
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
-    first: int
-    end: int
+    first: int | None
+    """The oldest retained offset; None while no leader answers."""
+    end: int | None
+    """The offset that the next record gets; None while no leader answers."""
 
     @property
     def records(self) -> int:
         """How many offsets are retained; markers of transactions and compaction make it an upper bound."""
-        return self.end - self.first
+        return 0 if self.end is None or self.first is None else self.end - self.first
 
 
 @dataclass(frozen=True)
@@ -92,8 +96,7 @@ def list_topics(cluster: Cluster, *, internal: bool = False) -> list[Topic]:
 def describe(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
     """The topics of these names, with their settings."""
     metadata = cluster.connect()
-    for name in names:
-        require(metadata, name)
+    names = _known(metadata, names)
     configs = _configs(cluster, names)
     found = _read(cluster, metadata, names)
     return [Topic(topic.name, topic.partitions, configs[topic.name]) for topic in found]
@@ -108,9 +111,9 @@ def create(
 ) -> None:
     """Make a topic and wait until each partition has a leader; what is None is left to the broker."""
     brokers = len(cluster.connect().brokers)
-    wanted = NewTopic(name, partitions or -1, replication or -1, config=dict(configs or {}))
     admin = cluster.admin()
     try:
+        wanted = NewTopic(name, partitions or -1, replication or -1, config=dict(configs or {}))
         admin.create_topics([wanted], operation_timeout=cluster.timeout)[name].result()
     except KafkaException as error:
         raise _refused(cluster, error.args[0], f"create the topic {name!r}", brokers) from None
@@ -163,10 +166,9 @@ def alter(
 def delete(cluster: Cluster, names: Sequence[str]) -> None:
     """Delete topics with all their records, and wait until they are gone."""
     metadata = cluster.connect()
-    for name in names:
-        require(metadata, name)
+    names = _known(metadata, names)
     admin = cluster.admin()
-    results = admin.delete_topics(list(names), operation_timeout=cluster.timeout)
+    results = admin.delete_topics(names, operation_timeout=cluster.timeout)
     for name, result in results.items():
         with cluster.speaking(f"delete the topic {name!r}"):
             result.result()
@@ -184,14 +186,34 @@ def require(metadata: ClusterMetadata, name: str, partition: int | None = None) 
         raise UnknownTopic(f"topic {name!r} has no partition {partition}", hint=f"its partitions are 0 to {count - 1}")
 
 
+def _known(metadata: ClusterMetadata, names: Sequence[str]) -> list[str]:
+    """The names, each once; raises unless all exist."""
+    for name in names:
+        require(metadata, name)
+    return list(dict.fromkeys(names))
+
+
 def offsets(cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
     """The offset that a spec (earliest, latest, a time) means for each partition; -1 when there is none."""
+    with cluster.speaking("ask for offsets"):
+        return {place: result.result().offset for place, result in _ask(cluster, wanted, spec).items()}
+
+
+def known_offsets(cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    """The same without the partitions whose leader does not answer: a view of a cluster in trouble."""
+    asked = _ask(cluster, wanted, spec)
+    return {place: result.result().offset for place, result in asked.items() if result.exception() is None}
+
+
+def _ask(
+    cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec
+) -> dict[tuple[str, int], Future[ListOffsetsResultInfo]]:
     if not wanted:
         return {}
     admin = cluster.admin()
-    asked = admin.list_offsets(dict.fromkeys(wanted, spec))
-    with cluster.speaking("ask for offsets"):
-        return {(place.topic, place.partition): asked[place].result().offset for place in asked}
+    asked = admin.list_offsets(dict.fromkeys(wanted, spec), request_timeout=cluster.timeout)
+    wait(asked.values())  # the client must live until the last answer
+    return {(place.topic, place.partition): result for place, result in asked.items()}
 
 
 def resolve(cluster: Cluster, places: Sequence[TopicPartition], to: str | int | datetime) -> dict[tuple[str, int], int]:
@@ -199,7 +221,7 @@ def resolve(cluster: Cluster, places: Sequence[TopicPartition], to: str | int | 
     first = offsets(cluster, places, OffsetSpec.earliest())
     end = offsets(cluster, places, OffsetSpec.latest())
     if isinstance(to, datetime):
-        found = offsets(cluster, places, OffsetSpec.for_timestamp(int(to.timestamp() * 1000)))
+        found = offsets(cluster, places, OffsetSpec.for_timestamp(max(0, int(to.timestamp() * 1000))))
         return {place: end[place] if offset < 0 else offset for place, offset in found.items()}
     if isinstance(to, int):
         for place in first:
@@ -224,8 +246,8 @@ def _read(cluster: Cluster, metadata: ClusterMetadata, names: Sequence[str]) -> 
         for partition in metadata.topics[name].partitions.values()
         if partition.leader >= 0
     ]
-    first = offsets(cluster, places, OffsetSpec.earliest())
-    end = offsets(cluster, places, OffsetSpec.latest())
+    first = known_offsets(cluster, places, OffsetSpec.earliest())
+    end = known_offsets(cluster, places, OffsetSpec.latest())
     return [
         Topic(
             name,
@@ -235,8 +257,8 @@ def _read(cluster: Cluster, metadata: ClusterMetadata, names: Sequence[str]) -> 
                     partition.leader if partition.leader >= 0 else None,
                     tuple(partition.replicas),
                     tuple(partition.isrs),
-                    first.get((name, partition.id), 0),
-                    end.get((name, partition.id), 0),
+                    first.get((name, partition.id)),
+                    end.get((name, partition.id)),
                 )
                 for _, partition in sorted(metadata.topics[name].partitions.items())
             ),

@@ -18,7 +18,7 @@ class FileSink(Sink):
 
     def __init__(self, target: Target) -> None:
         if not target.path:
-            raise InvalidOption("a file needs a path", hint="add --path FILE")
+            raise InvalidOption("a file needs a path", hint="add --out FILE")
         try:
             self._file = Path(target.path).open("ab")  # noqa: SIM115 - closed by close()
         except OSError as error:

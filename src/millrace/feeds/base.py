@@ -30,7 +30,8 @@ def option(
     """A field of a feed that the user may set: as `--name`, or by position when it is an argument.
 
     `parse` turns the text of the command line into the value (a duration, a share); without it the field's
-    own type (str, int, float, bool, Path) does. `variable` names an environment variable, for secrets.
+    own type (str, int, float, bool, Path) does. `variable` names an environment variable, for secrets: the
+    value of such a field is left out of the feed's repr.
     """
     metadata = {
         "help": help,
@@ -39,7 +40,7 @@ def option(
         "variable": variable,
         "shown_default": shown_default,
     }
-    return field(default=default, metadata=metadata)
+    return field(default=default, metadata=metadata, repr=variable is None)
 
 
 class Batch(NamedTuple):

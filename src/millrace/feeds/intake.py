@@ -24,6 +24,8 @@ from millrace.units import format_bytes
 
 T = TypeVar("T")
 
+HELD = 64_000_000
+"""Bytes that all requests together may hold, from their first byte until the sink has them."""
 BODY_SECONDS = 60.0
 """A body that takes longer to come is given up: it holds memory that others wait for."""
 GRACE_SECONDS = 60.0
@@ -117,7 +119,7 @@ class Intake:
             lifespan=self._lifespan,
         )
         self._terms = terms
-        self._budget = Budget(max(64_000_000, 2 * terms.largest))
+        self._budget = Budget(max(HELD, 2 * terms.largest))
         self._pending: set[asyncio.Timeout] = set()
         self._verdicts: set[asyncio.Future[MillraceError | None]] = set()
         self._stopping = False

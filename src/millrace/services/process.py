@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,6 +18,8 @@ import psutil
 from millrace.errors import PortInUse, ServiceFailed
 from millrace.services import guard
 
+_FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
+"""A line of a Java stack trace, which says nothing to a user."""
 STOP_GRACE = 30.0
 """Seconds that a process may take to stop before it is killed."""
 
@@ -131,7 +134,7 @@ class Child:
         """An error that quotes the end of the log."""
         code = self._popen.poll()
         ended = "still runs" if code is None else f"ended with exit code {code}"
-        tail = [line for line in self.output().splitlines() if line.strip()][-6:]
+        tail = [line for line in self.output().splitlines() if line.strip() and not _FRAME.match(line)][-6:]
         quoted = "".join(f"\n       | {line[:200]}" for line in tail)
         return ServiceFailed(what, why=f"{self.name} {ended}{quoted}", hint=hint or f"the whole log is in {self.log}")
 
@@ -140,6 +143,7 @@ class Child:
         line = self._popen.stdout.readline()
         if not line:
             self._popen.wait()
+            self._close_pipes()
             raise ServiceFailed(f"{self.name} could not be started", hint=f"the log is in {self.log}")
         return int(line)
 

@@ -1,0 +1,196 @@
+"""Our own Kafka: it keeps its data, guards its folder, and leaves nothing running."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from millrace.clients import topics
+from millrace.clients.cluster import Cluster
+from millrace.clients.producer import Producer
+from millrace.clients.records import Record
+from millrace.errors import (
+    AccessDenied,
+    DataDirInUse,
+    DataDirMismatch,
+    FileUnusable,
+    JavaUnusable,
+    NoCluster,
+    PortInUse,
+    ServiceFailed,
+)
+from millrace.services import kafka
+from millrace.services.kafka import Kafka, Options
+from millrace.services.process import free_port
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the clusters of this file, one after the other; formatting it once is enough."""
+    return tmp_path_factory.mktemp("cluster")
+
+
+def pids(folder: Path) -> list[int]:
+    """The processes of the cluster in a folder."""
+    layout = kafka.running(folder)
+    return [node.process.pid for node in layout.running() if node.process] if layout else []
+
+
+def assert_ended(pid: int) -> None:
+    """Wait until a process has ended."""
+    try:
+        psutil.Process(pid).wait(60)
+    except psutil.NoSuchProcess:
+        return
+
+
+def test_data_and_address_survive_a_restart(folder: Path) -> None:
+    with Kafka(folder) as cluster:
+        topics.create(cluster, "kept", 2)
+        producer = Producer(cluster, "kept")
+        producer.send([Record(b"still here")])
+        producer.close()
+        address = cluster.bootstrap
+    assert kafka.running(folder) is None
+    with Kafka(folder) as cluster:
+        assert cluster.bootstrap == address
+        assert topics.describe(cluster, ["kept"])[0].records == 1
+
+
+def test_a_second_one_is_refused(folder: Path) -> None:
+    with Kafka(folder):
+        with pytest.raises(DataDirInUse) as caught:
+            Kafka(folder).start()
+        assert str(pids(folder)[0]) in str(caught.value.why)
+        assert pids(folder)
+
+
+def test_a_chosen_port_is_used_and_a_taken_one_refused(folder: Path) -> None:
+    port = free_port()
+    with Kafka(folder, Options(port=port)) as cluster:
+        assert cluster.bootstrap == f"127.0.0.1:{port}"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(PortInUse):
+            Kafka(folder, Options(port=taken.getsockname()[1])).start()
+    assert pids(folder) == []
+
+
+def test_another_number_of_brokers_is_refused(folder: Path) -> None:
+    with pytest.raises(DataDirMismatch):
+        Kafka(folder, Options(brokers=3)).start()
+
+
+def test_a_killed_parent_takes_the_broker_along(folder: Path) -> None:
+    program = textwrap.dedent(f"""
+        import time
+        from pathlib import Path
+        from millrace.services.kafka import Kafka
+        Kafka(Path({str(folder)!r})).start()
+        print("up", flush=True)
+        time.sleep(600)
+    """)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"up\n"
+        (pid,) = pids(folder)
+        parent.send_signal(signal.SIGKILL)
+    assert_ended(pid)
+    with Kafka(folder):  # the lock went with the broker
+        assert pids(folder) != [pid]
+
+
+def test_a_broken_property_is_quoted_from_the_log(folder: Path) -> None:
+    with pytest.raises(ServiceFailed) as caught:
+        Kafka(folder, Options(properties={"num.io.threads": "many"})).start()
+    assert "num.io.threads" in str(caught.value.why)
+    assert pids(folder) == []
+
+
+def test_a_broker_that_dies_is_noticed(folder: Path) -> None:
+    service = Kafka(folder)
+    service.start()
+    try:
+        assert service.died() is None
+        process = psutil.Process(pids(folder)[0])
+        process.kill()
+        process.wait(20)
+        service._children[1].wait(20)
+        gone = service.died()
+        assert gone is not None
+        assert isinstance(gone.failure("it died"), ServiceFailed)
+    finally:
+        service.stop()
+
+
+def test_detached_and_stopped_by_its_folder(folder: Path) -> None:
+    service = Kafka(folder, Options(detach=True))
+    service.start()
+    (pid,) = pids(folder)
+    assert len(kafka.stop(folder)) == 1
+    assert_ended(pid)
+    service.stop()
+    with pytest.raises(NoCluster):
+        kafka.stop(folder)
+
+
+def test_a_folder_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("cluster.id=other")
+    with pytest.raises(DataDirMismatch):
+        Kafka(tmp_path).start()
+
+
+def test_a_damaged_description(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text('{"nodes": 7}')
+    with pytest.raises(DataDirMismatch):
+        Kafka(tmp_path).start()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FileUnusable):
+        Kafka(tmp_path / "file" / "data").start()
+
+
+def test_no_java(tmp_path: Path, set_environment: Callable[..., None]) -> None:
+    set_environment(MILLRACE_JAVA="/nonexistent/java")
+    with pytest.raises(JavaUnusable):
+        Kafka(tmp_path).start()
+
+
+@pytest.fixture(scope="module")
+def secured(folder: Path) -> Iterator[Cluster]:
+    """The same folder's cluster with TLS and passwords."""
+    with Kafka(folder, Options(secure=True)) as cluster:
+        yield cluster
+    with Kafka(folder, Options(secure=False)) as cluster:
+        assert not cluster.options
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_password_opens_a_secure_cluster(secured: Cluster, mechanism: str) -> None:
+    access = replace(secured, options={**secured.options, "sasl.mechanism": mechanism})
+    assert len(access.connect().brokers) == 1
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_refused(secured: Cluster, mechanism: str) -> None:
+    options = {**secured.options, "sasl.mechanism": mechanism, "sasl.password": "guess"}
+    with pytest.raises(AccessDenied):
+        replace(secured, options=options).connect()
+
+
+def test_an_unknown_authority_is_refused(secured: Cluster) -> None:
+    options = {key: value for key, value in secured.options.items() if key != "ssl.ca.location"}
+    with pytest.raises(AccessDenied):
+        replace(secured, options=options).connect()
