@@ -110,7 +110,15 @@ def test_a_killed_parent_takes_the_broker_along(folder: Path) -> None:
         assert pids(folder) != [pid]
 
 
-def test_a_broken_property_is_quoted_from_the_log(folder: Path) -> None:
+def test_a_broken_property_is_quoted_and_the_next_start_is_not_harmed(tmp_path: Path) -> None:
+    with pytest.raises(ServiceFailed) as caught:
+        Kafka(tmp_path, Options(properties={"num.io.threads": "many"})).start()
+    assert "num.io.threads" in str(caught.value.why)
+    with Kafka(tmp_path):
+        assert pids(tmp_path)
+
+
+def test_a_property_that_stops_the_broker_is_quoted_from_its_log(folder: Path) -> None:
     with pytest.raises(ServiceFailed) as caught:
         Kafka(folder, Options(properties={"num.io.threads": "many"})).start()
     assert "num.io.threads" in str(caught.value.why)

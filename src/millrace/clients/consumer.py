@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from confluent_kafka import Consumer as ConfluentConsumer
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from millrace.clients import topics
 from millrace.clients.cluster import Cluster
@@ -18,6 +18,8 @@ from millrace.errors import InvalidOption, TopicGone
 
 _GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 _WAIT = 0.2
+_LOOK_EVERY = 2.0
+"""Seconds of silence after which to look whether the topic is still there: the client does not tell by itself."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,6 @@ def _config(cluster: Cluster, reading: Reading) -> dict[str, object]:
         "enable.auto.offset.store": False,
         "allow.auto.create.topics": False,
         "topic.metadata.refresh.interval.ms": 5000,
-        "topic.metadata.propagation.max.ms": 5000,  # how long a deleted topic may pass for a very new one
         "fetch.wait.max.ms": 100,
     }
 
@@ -93,7 +94,7 @@ def _batches(
     consumer: ConfluentConsumer, cluster: Cluster, reading: Reading, joined: threading.Event
 ) -> Iterator[list[Message]]:
     left = reading.most
-    last = time.monotonic()
+    last = looked = time.monotonic()
     while (left is None or left > 0) and not reading.stop.is_set():
         got = consumer.consume(min(500, left or 500), _WAIT)
         records = [message for message in got if message.error() is None]
@@ -104,10 +105,14 @@ def _batches(
                     consumer.store_offsets(message)
             left = left if left is None else left - len(records)
         _raise_problems(cluster, reading, got)
+        now = time.monotonic()
         if records or not joined.is_set():
-            last = time.monotonic()
-        elif reading.timeout is not None and time.monotonic() - last >= reading.timeout:
+            last = looked = now
+        elif reading.timeout is not None and now - last >= reading.timeout:
             return
+        elif now - looked >= _LOOK_EVERY:
+            looked = now
+            _raise_if_gone(consumer, reading.topic)
 
 
 def _raise_problems(cluster: Cluster, reading: Reading, got: list[Message]) -> None:
@@ -116,10 +121,23 @@ def _raise_problems(cluster: Cluster, reading: Reading, got: list[Message]) -> N
         if problem is None:
             continue
         if problem.code() in _GONE:
-            raise TopicGone(
-                f"topic {reading.topic!r} disappeared while it was read",
-                why=problem.str(),
-                hint="somebody deleted it; what had been read until then was printed",
-            )
+            raise _gone(reading.topic, problem)
         if problem.code() != KafkaError._PARTITION_EOF:
             raise cluster.error(problem, f"read topic {reading.topic!r}")
+
+
+def _raise_if_gone(consumer: ConfluentConsumer, topic: str) -> None:
+    try:
+        problem = consumer.list_topics(topic, timeout=1.0).topics[topic].error
+    except KafkaException:  # nobody answers at the moment; the topic may be there
+        return
+    if problem is not None and problem.code() in _GONE:
+        raise _gone(topic, problem)
+
+
+def _gone(topic: str, problem: KafkaError) -> TopicGone:
+    return TopicGone(
+        f"topic {topic!r} disappeared while it was read",
+        why=problem.str(),
+        hint="somebody deleted it; what had been read until then was printed",
+    )

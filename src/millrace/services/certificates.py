@@ -9,6 +9,7 @@ from pathlib import Path
 
 from millrace.errors import ServiceFailed
 from millrace.services.java import Java
+from millrace.services.process import quoted
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,6 @@ def _keytool(java: Java, arguments: list[str | Path]) -> None:
     if ran.returncode:
         raise ServiceFailed(
             "could not make a certificate for the broker",
-            why=(ran.stdout + ran.stderr).strip()[-300:],
+            why=f"keytool says{quoted(ran.stdout + ran.stderr)}",
             hint=f"{java.keytool} comes with a Java runtime; reinstall it",
         )

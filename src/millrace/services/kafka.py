@@ -19,7 +19,7 @@ from millrace.services.certificates import Certificates
 from millrace.services.java import Java, find_java
 from millrace.services.kraft import USER, Layout, Node, node_folder, plan_layout, write_node
 from millrace.services.locks import FolderLock
-from millrace.services.process import Child
+from millrace.services.process import Child, quoted
 from millrace.settings import KAFKA_HEAP
 
 START_TIMEOUT = 90.0
@@ -126,10 +126,10 @@ class Kafka:
         if layout.secure:
             tell("making certificates")
             self._certificates = Certificates.ensure(self.folder / "tls", java)
+        layout.save(self.folder)  # first, so that a start that fails can be tried again
         for node in layout.nodes:
             write_node(self.folder, layout, node, self._certificates, options.properties or {})
         self._format(java, classpath, tell)
-        layout.save(self.folder)
         tell(f"starting {len(layout.nodes)} broker{'s' if len(layout.nodes) > 1 else ''}")
         for node in layout.nodes:
             self._launch(node, java, classpath)
@@ -160,7 +160,7 @@ class Kafka:
         if ran.returncode:
             raise ServiceFailed(
                 f"Kafka could not format {home / 'data'}",
-                why=(ran.stderr.strip() or ran.stdout.strip())[-400:],
+                why=f"its StorageTool says{quoted(ran.stderr or ran.stdout)}",
                 hint="is the disk full or the folder not writable? millrace doctor tells",
             )
 

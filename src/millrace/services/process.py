@@ -134,9 +134,8 @@ class Child:
         """An error that quotes the end of the log."""
         code = self._popen.poll()
         ended = "still runs" if code is None else f"ended with exit code {code}"
-        tail = [line for line in self.output().splitlines() if line.strip() and not _FRAME.match(line)][-6:]
-        quoted = "".join(f"\n       | {line[:200]}" for line in tail)
-        return ServiceFailed(what, why=f"{self.name} {ended}{quoted}", hint=hint or f"the whole log is in {self.log}")
+        why = f"{self.name} {ended}{quoted(self.output())}"
+        return ServiceFailed(what, why=why, hint=hint or f"the whole log is in {self.log}")
 
     def _pid_from_guard(self) -> int:
         assert self._popen.stdout is not None  # noqa: S101 - it was opened as a pipe
@@ -165,6 +164,12 @@ def _spawn(
         pass_fds=keep_fds,
         start_new_session=True,  # Ctrl-C in the terminal is ours to act on, in order
     )
+
+
+def quoted(output: str) -> str:
+    """The last lines of a program's output that say something, as a block below an error's reason."""
+    lines = [line.rstrip() for line in output.splitlines() if line.strip() and not _FRAME.match(line)]
+    return "".join(f"\n       | {line[:200]}" for line in lines[-6:])
 
 
 def free_port() -> int:
