@@ -40,6 +40,7 @@ format: setup
 	$(BIN)/ruff format
 
 bench: setup
+	$(BIN)/python bench/start.py
 	$(BIN)/python bench/feed.py
 	$(BIN)/python bench/produce.py
 

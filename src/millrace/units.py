@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime, timedelta
 
 from millrace.errors import InvalidOption
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?")
-_HEAP = re.compile(r"[1-9]\d*[mg]", re.IGNORECASE)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?", re.ASCII)
+_HEAP = re.compile(r"[1-9]\d*[mg]", re.ASCII | re.IGNORECASE)
 
 
 def parse_duration(text: str) -> float:
@@ -18,13 +19,16 @@ def parse_duration(text: str) -> float:
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise InvalidOption(f"{text!r} is not a duration", hint="write it as 500ms, 5s, 2m, 1h or 7d")
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    if math.isinf(seconds):
+        raise InvalidOption("the duration is too long", hint="write it as 500ms, 5s, 2m, 1h or 7d")
+    return seconds
 
 
 def parse_rate(text: str) -> float:
     """`500/s` (or `30/m`, `10/h`, plain `500`) as records a second."""
     found = _RATE.fullmatch(text)
-    if not found or float(found[1]) <= 0:
+    if not found or not 0 < float(found[1]) < math.inf:
         raise InvalidOption(f"{text!r} is not a rate", hint="write it as 500/s, 30/m or 10/h, above zero")
     return float(found[1]) / _SECONDS[found[2] or "s"]
 
@@ -59,19 +63,19 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
         if text.isdigit() and len(text) > 4:
             return datetime.fromtimestamp(int(text) / 1000, UTC)
         moment = datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.astimezone()
     except (ValueError, OverflowError, OSError, InvalidOption):
         raise InvalidOption(
             f"{text!r} is not a point in time",
             hint="write it as 2026-01-31T12:00:00Z, as milliseconds since 1970, as now, or as '5m ago'",
         ) from None
-    return moment.astimezone(UTC) if moment.tzinfo else moment.astimezone()
 
 
 def parse_place(text: str) -> str | int | datetime:
     """`earliest`, `latest`, an offset, or a time."""
     if text in ("earliest", "latest"):
         return text
-    if text.isdigit() and len(text) < 12:
+    if text.isdecimal() and len(text) < 12:
         return int(text)
     try:
         return parse_time(text)

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
@@ -21,10 +22,16 @@ from websockets.sync.server import Server, ServerConnection, serve
 
 from millrace.clients.records import Record
 from millrace.feeds.base import Feed, Run
-from millrace.feeds.streams import Backoff, Ramp
+from millrace.feeds.streams import Backoff, Ramp, reading
 
 NO_WAIT = Ramp(0.001, 0.001)
 QUICK = Backoff(network=NO_WAIT, server=NO_WAIT, limited=NO_WAIT, jitter=0.0)
+
+
+def quicken(monkeypatch: pytest.MonkeyPatch, feed: type[Feed]) -> None:
+    """Let a feed wait for nothing."""
+    monkeypatch.setattr(feed, "backoff", QUICK)
+    monkeypatch.setattr(reading, "LINGER", 0.01)
 
 
 def gather(feed: Feed, run: Run, count: int) -> list[Record]:
@@ -186,7 +193,7 @@ class Timeline:
 
     posts: list[dict[str, Any]]
     connections: list[list[tuple[str, object]]]
-    """What each connection sends live; all but the last break off after it."""
+    """What each connection sends live; all but the last break off after it, unless they are told to "hold"."""
     token: str | None = None
     streaming: str | None = None
 
@@ -205,8 +212,9 @@ class Timeline:
     def _stream(self, exchange: Exchange) -> None:
         exchange.start()
         exchange.send(b":)\n")
-        events = self.connections.pop(0)
-        for kind, payload in events:
+        for kind, payload in self.connections.pop(0) if self.connections else ():
+            if kind == "hold":
+                exchange.hold()
             if kind == "update" and payload not in self.posts:
                 self.posts.append(payload)  # type: ignore[arg-type]
             text = payload if isinstance(payload, str) else json.dumps(payload)

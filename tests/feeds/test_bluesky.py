@@ -17,7 +17,7 @@ from millrace.feeds.base import FEEDS, Cursor, Run
 from millrace.feeds.bluesky import REWIND, Bluesky, identity
 from millrace.feeds.streams import Backoff
 
-from .servers import QUICK, Log, gather, jetstream, mute_websocket
+from .servers import Log, gather, jetstream, mute_websocket, quicken
 
 BEGAN = 1_767_225_600_000_000
 
@@ -43,7 +43,7 @@ def cursors(requests: list[str]) -> list[int | None]:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Bluesky, "backoff", QUICK)
+    quicken(monkeypatch, Bluesky)
 
 
 def test_is_a_feed() -> None:

@@ -33,6 +33,7 @@ from millrace.feeds.streams import (
     Web,
     checked_url,
     lines,
+    messages,
     read,
     time_of,
 )
@@ -411,6 +412,13 @@ class TestWeb:
     def test_redirects_without_end_are_a_failure(self) -> None:
         with pytest.raises(FeedFailed, match="redirects"):
             listen(refuse(302, b"", location="/again"), Run())
+
+    def test_a_proxy_that_cannot_be_used_is_a_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HTTPS_PROXY", "gopher://proxy.example")
+        with pytest.raises(FeedFailed, match="proxy"):
+            Web(Halt(), name="the origin", idle=1.0)
+        with pytest.raises(FeedFailed, match="proxy"):
+            next(messages("wss://stream.example", Halt(), name="the origin", idle=1.0))
 
     @pytest.mark.parametrize("url", ["stream.example", "ftp://stream.example", "http://", "http://[", "http://a:b"])
     def test_wants_a_url(self, url: str) -> None:

@@ -13,8 +13,8 @@ import typer
 
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, key_values
 from millrace.cli.output import progress_line, say
-from millrace.cli.signals import until_stopped
-from millrace.errors import FileUnusable
+from millrace.cli.signals import Stoppable, until_stopped
+from millrace.errors import FileUnusable, NotDelivered
 from millrace.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -79,14 +79,14 @@ def produce(
     with until_stopped() as stop, _lines(file) as lines:
         started = time.monotonic()
         try:
-            _send(producer, format_, lines, stop, abort)
+            _send(producer, format_, Stoppable(lines, stop), stop, abort)
         finally:
             _report(producer, time.monotonic() - started)
     if producer.failed:
         raise producer.failure()
 
 
-def _send(producer: Producer, format_: LineFormat, lines: IO[bytes], stop: threading.Event, abort: bool) -> None:
+def _send(producer: Producer, format_: LineFormat, lines: Stoppable, stop: threading.Event, abort: bool) -> None:
     from millrace.clients.lines import records
 
     if producer.transactional:
@@ -94,21 +94,32 @@ def _send(producer: Producer, format_: LineFormat, lines: IO[bytes], stop: threa
     try:
         with progress_line() as progress:
             for batch in records(lines, format_):
+                if stop.is_set() or producer.failed:  # the last line may be half of one when it was stopped
+                    break
                 producer.send(batch)
                 progress(f"{producer.delivered:,} delivered")
-                if stop.is_set() or producer.failed:
-                    break
     except BaseException:
         producer.abort()
         raise
-    if producer.transactional and abort:
+    if producer.transactional:
+        _end_transaction(producer, stop, abort)
+    else:
+        _finish(producer, stop)
+
+
+def _end_transaction(producer: Producer, stop: threading.Event, abort: bool) -> None:
+    if stop.is_set():
+        producer.abort()
+        raise NotDelivered(
+            "the transaction was aborted: it was stopped before its last line",
+            hint="end the lines with Ctrl-D to commit them",
+        )
+    if abort:
         producer.flush()
         producer.abort()
         say("the transaction was aborted: a reader of committed records sees none of it")
-    elif producer.transactional:
-        producer.commit()
     else:
-        _finish(producer, stop)
+        producer.commit()
 
 
 def _finish(producer: Producer, stop: threading.Event) -> None:

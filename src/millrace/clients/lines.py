@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import IO
+from typing import Protocol
 
 from millrace.clients.records import Record
 from millrace.errors import InvalidOption, NotUtf8
 
 _CHUNK = 1 << 20
+
+
+class Stream(Protocol):
+    """Bytes that come by and by."""
+
+    def read1(self, size: int, /) -> bytes:
+        """What has come, at most so much, without waiting for more of it; nothing at the end."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,10 @@ class LineFormat:
             raise InvalidOption("--key-separator is empty", hint="write what stands between key and value, as ':'")
 
 
-def records(stream: IO[bytes], form: LineFormat) -> Iterator[list[Record]]:
+_PLAIN = LineFormat()
+
+
+def records(stream: Stream, form: LineFormat) -> Iterator[list[Record]]:
     """Records in the order of the lines, as soon as they can be read; a bad line raises with its number.
 
     The good lines before a bad one are yielded first, so what was sent is known.
@@ -45,14 +55,13 @@ def records(stream: IO[bytes], form: LineFormat) -> Iterator[list[Record]]:
         number += len(lines)
 
 
-def _blocks(stream: IO[bytes]) -> Iterator[list[bytes]]:
-    """Whole lines, as many as have arrived; `read1` returns what a slow pipe has instead of waiting for more."""
-    read = getattr(stream, "read1", stream.read)
+def _blocks(stream: Stream) -> Iterator[list[bytes]]:
+    """Whole lines, as many as have arrived."""
     rest = b""
-    while chunk := read(_CHUNK):
-        *lines, rest = (rest + chunk).split(b"\n")
+    while chunk := stream.read1(_CHUNK):
+        *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
         if lines:
-            yield [line.removesuffix(b"\r") for line in lines]
+            yield lines
     if rest:
         yield [rest]
 
@@ -70,6 +79,8 @@ def _split(lines: list[bytes], form: LineFormat, before: int) -> tuple[list[Reco
     headers = tuple((name, text.encode()) for name, text in form.headers.items())
     null = None if form.null is None else form.null.encode()
     if form.key_separator is None:
+        if form == _PLAIN:
+            return list(map(Record, lines)), None
         key = None if form.key is None else form.key.encode()
         return [Record(None if line == null else line, key, None, headers, form.partition) for line in lines], None
     separator = form.key_separator.encode()
@@ -101,5 +112,5 @@ def _not_utf8(line: bytes, number: int) -> NotUtf8:
     return NotUtf8(
         f"line {number} is not UTF-8",
         why=f"{where}: {line[:40]!r}",
-        hint="the lines before it were sent; mend it and send the rest, or send bytes as they are with --raw",
+        hint="the lines before it were sent, unless in a transaction; mend it and send the rest, or use --raw",
     )

@@ -19,10 +19,13 @@ from millrace.errors import InvalidOption, MillraceError, NotDelivered
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = ("0", "1", "all")
-_POLL_EVERY = 1000
 _TRANSACTION_TIMEOUT = 60.0
 _LONGEST = 2_000_000.0
 """Seconds that the client can count in milliseconds."""
+
+
+Report = Callable[[KafkaError | None, Message | None], None]
+"""Called by the client for each record, when its fate is known."""
 
 
 @dataclass(frozen=True)
@@ -106,20 +109,36 @@ class Producer:
         """Hand records to the client, waiting while its queue is full."""
         report = _Countdown(len(records), self._delivered, done) if done else self._delivered
         produce, topic = self._client.produce, self.topic
-        for number, record in enumerate(records, 1):
-            arguments = _arguments(record)
-            while True:
-                try:
-                    produce(topic, record.value, record.key, on_delivery=report, **arguments)
-                    break
-                except BufferError:
-                    self._serve(0.1)
-                except KafkaException as error:  # refused before it was queued: too large, fenced, fatal
-                    report(error.args[0], None)
-                    break
-            if number % _POLL_EVERY == 0:
-                self._serve(0)
-        self._serve(0)
+        for record in records:
+            value, key, timestamp, headers, partition = record
+            try:
+                if timestamp is None and not headers and partition is None:
+                    produce(topic, value, key, -1, report)  # by position: this is where the time goes
+                else:
+                    self._produce(record, report)
+            except BufferError:
+                self._wait_and_produce(record, report)
+            except KafkaException as error:  # refused before it was queued: too large, fenced, fatal
+                report(error.args[0], None)
+        self._client.poll(0)
+
+    def _produce(self, record: Record, report: Report) -> None:
+        value, key, timestamp, headers, partition = record
+        place = -1 if partition is None else partition
+        if timestamp is None:
+            self._client.produce(self.topic, value, key, place, report, headers=list(headers))
+        else:
+            self._client.produce(self.topic, value, key, place, report, timestamp=timestamp, headers=list(headers))
+
+    def _wait_and_produce(self, record: Record, report: Report) -> None:
+        while True:
+            self._client.poll(0.1)
+            try:
+                return self._produce(record, report)
+            except BufferError:
+                continue
+            except KafkaException as error:
+                return report(error.args[0], None)
 
     def serve_in_background(self) -> None:
         """Report deliveries as they come, also while nothing is sent."""
@@ -218,7 +237,7 @@ class Producer:
 class _Countdown:
     """Calls `done` when the last record of a send is settled."""
 
-    def __init__(self, left: int, report: Callable[[KafkaError | None, Message | None], None], done: Done) -> None:
+    def __init__(self, left: int, report: Report, done: Done) -> None:
         self.left = left
         self.report = report
         self.done = done
@@ -238,20 +257,6 @@ class _Countdown:
 def new_transaction() -> str:
     """An id for a transaction that nobody else has."""
     return f"millrace-{uuid.uuid4()}"
-
-
-def _arguments(record: Record) -> dict[str, Any]:
-    """Only what a record sets: most set nothing, and each argument costs time."""
-    if record.timestamp is None and not record.headers and record.partition is None:
-        return {}
-    given: dict[str, Any] = {}
-    if record.timestamp is not None:
-        given["timestamp"] = record.timestamp
-    if record.headers:
-        given["headers"] = list(record.headers)
-    if record.partition is not None:
-        given["partition"] = record.partition
-    return given
 
 
 def _require(holds: bool, what: str, hint: str) -> None:

@@ -23,15 +23,16 @@ def key_and_value(message: Message) -> bytes:
 def json_value(message: Message) -> bytes:
     """The value as compact JSON; one that is not JSON becomes a JSON string."""
     try:
-        return orjson.dumps(orjson.loads(message.value() or b"null"))
-    except orjson.JSONDecodeError:
+        return orjson.dumps(None if message.value() is None else orjson.loads(value(message)))
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):  # not JSON, or too deep to be written again
         return orjson.dumps(value(message).decode("utf-8", "replace"))
 
 
 def record(message: Message) -> bytes:
     """Everything: topic, partition, offset, timestamp, key, value, headers.
 
-    Bytes that are not UTF-8 stand under `key_base64` and `value_base64`, beside a null.
+    Bytes that are not UTF-8 stand under `key_base64`, `value_base64` or the header's name with `_base64`, beside a
+    null. A header that is there several times has a list.
     """
     kind, timestamp = message.timestamp()
     shown: dict[str, Any] = {
@@ -41,13 +42,18 @@ def record(message: Message) -> bytes:
         "timestamp": timestamp if kind else None,
         **_text("key", message.key()),
         **_text("value", message.value()),
-        "headers": {name: _text("", content)[""] for name, content in _headers(message)},
+        "headers": _headers(message),
     }
     return orjson.dumps(shown)
 
 
-def _headers(message: Message) -> list[tuple[str, bytes | None]]:
-    return message.headers() or []  # type: ignore[return-value]  # declared wider than it is
+def _headers(message: Message) -> dict[str, Any]:
+    every: dict[str, list[str | None]] = {}
+    headers: list[tuple[str, bytes | None]] = message.headers() or []  # type: ignore[assignment]  # declared wider
+    for header, content in headers:
+        for name, text in _text(header, content).items():
+            every.setdefault(name, []).append(text)
+    return {name: texts[0] if len(texts) == 1 else texts for name, texts in every.items()}
 
 
 def _text(name: str, content: bytes | str | None) -> dict[str, str | None]:
@@ -56,8 +62,7 @@ def _text(name: str, content: bytes | str | None) -> dict[str, str | None]:
     try:
         return {name: content.decode("utf-8")}
     except UnicodeDecodeError:
-        encoded = b64encode(content).decode("ascii")
-        return {name: None, f"{name}_base64": encoded} if name else {name: encoded}
+        return {name: None, f"{name}_base64": b64encode(content).decode("ascii")}
 
 
 SHOWN: dict[str, Callable[[Message], bytes]] = {

@@ -70,6 +70,7 @@ class Http(Feed):
 
     def _serve(self, intake: Intake, run: Run) -> uvicorn.Server:
         with self._listening() as listener:
+            host, port = listener.getsockname()[:2]
             config = uvicorn.Config(
                 intake.app,
                 log_config=None,
@@ -82,18 +83,18 @@ class Http(Feed):
             )
             server = uvicorn.Server(config)
             # The server closes the socket that it is given, so it is given one of its own.
-            thread = threading.Thread(target=server.run, args=([listener.dup()],), name="millrace-feed-http")
-            thread.start()
-            if not intake.ready.wait(_START_SECONDS):
-                server.should_exit = True
-                raise FeedFailed("the HTTP endpoint did not start")
-            host, port = listener.getsockname()[:2]
+            sockets = [listener.dup()]
+        threading.Thread(target=server.run, args=(sockets,), name=f"millrace-feed-http-{port}").start()
+        if not intake.ready.wait(_START_SECONDS):
+            server.should_exit = True
+            raise FeedFailed("the HTTP endpoint did not start")
         run.say(f"listening at http://{f'[{host}]' if ':' in host else host}:{port}/")
         return server
 
     def _listening(self) -> socket.socket:
         family, address = self._address()
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # Named as TCP, because asyncio sends small answers at once only on sockets that say they are.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)

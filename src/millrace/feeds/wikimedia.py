@@ -87,7 +87,7 @@ class _Listener:
                 elif message.type == "error":
                     raise Lapse(f"Wikimedia reports {message.data.decode(errors='replace')[:200]}")
                 else:
-                    self._last = message.id or self._last
+                    self._last = furthest(self._last, message.id)
                     yield Event(self._record(message), self._last)
 
     def _record(self, message: ServerSentEvent) -> Record | None:
@@ -99,6 +99,14 @@ class _Listener:
         return Record(message.data, key, time_of(meta.get("dt")))
 
 
+def furthest(last: str | None, latest: str) -> str | None:
+    """How far the stream was read, after another event: in no topic less far than before, though it was rewound."""
+    before, after = _places(last or ""), _places(latest)
+    if not before or not after:
+        return latest or last
+    return _id([max(place, before.get(topic, place), key=_distance) for topic, place in after.items()])
+
+
 def rewound(last: str) -> str:
     """The id of an event, moved back so far that nothing after it can be missed.
 
@@ -106,18 +114,28 @@ def rewound(last: str) -> str:
     A second event in the same millisecond, or one that was late, would be skipped. A topic that has sent
     nothing yet is listed as "from its end on": where its end was when the last event came is meant.
     """
+    places = list(_places(last).values())
+    times = [place["timestamp"] for place in places if "timestamp" in place]
+    return _id([_earlier(place, max(times)) for place in places]) if times else last
+
+
+def _places(identity: str) -> dict[tuple[str, int], dict[str, Any]]:
     try:
-        places = json.loads(last)
-        times = [place["timestamp"] for place in places if "timestamp" in place]
-    except (ValueError, TypeError):
-        return last
-    if not times:
-        return last
-    return json.dumps([_earlier(place, max(times)) for place in places], separators=(",", ":"))
+        return {(place["topic"], place["partition"]): place for place in json.loads(identity)}
+    except (ValueError, TypeError, KeyError):
+        return {}
+
+
+def _id(places: list[dict[str, Any]]) -> str:
+    return json.dumps(places, separators=(",", ":"))
+
+
+def _distance(place: dict[str, Any]) -> int:
+    return int(place.get("timestamp", place.get("offset", -1)))
 
 
 def _earlier(place: dict[str, Any], newest: int) -> dict[str, Any]:
     if "timestamp" not in place and place.get("offset") != -1:
         return place
     moment = place.get("timestamp", newest) - OVERLAP
-    return {"topic": place.get("topic"), "partition": place.get("partition"), "timestamp": moment}
+    return {"topic": place["topic"], "partition": place["partition"], "timestamp": moment}

@@ -109,8 +109,8 @@ class _Listener:
                     yield from self._post(line)
 
     def _params(self) -> dict[str, Any]:
-        params: dict[str, Any] = {"tweet.fields": self._feed.tweet_fields}
-        return {**params, "backfill_minutes": self._feed.backfill_minutes} if self._feed.backfill_minutes else params
+        params = {"tweet.fields": self._feed.tweet_fields, "backfill_minutes": self._feed.backfill_minutes}
+        return {name: value for name, value in params.items() if value}
 
     def _post(self, line: bytes) -> Iterator[Event]:
         message = fields(line)

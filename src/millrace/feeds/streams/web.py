@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
@@ -59,11 +60,15 @@ class Web:
         self._name = name
         self._idle = idle
         self._hints = hints
-        self._client = httpx.Client(
-            headers={"user-agent": user_agent(), **(headers or {})},
-            timeout=httpx.Timeout(CONNECT_TIMEOUT, read=idle),
-            follow_redirects=True,
-        )
+        try:
+            self._client = httpx.Client(
+                headers={"user-agent": user_agent(), **(headers or {})},
+                timeout=httpx.Timeout(CONNECT_TIMEOUT, read=idle),
+                follow_redirects=True,
+                verify=_trusted(),
+            )
+        except (ImportError, ValueError) as error:
+            raise unusable_proxy(error) from error
 
     def __enter__(self) -> Web:
         return self
@@ -92,12 +97,16 @@ class Web:
         self, url: str, *, params: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
     ) -> Iterator[Iterator[bytes]]:
         """The chunks of an answer without end, uncompressed: a compressor holds events back to fill its blocks."""
-        headers = {"accept-encoding": "identity", **(headers or {})}
+        wanted = (headers or {}).get("accept")
+        # An event's id goes back in a header, and it is UTF-8.
+        fields = {
+            name.encode(): value.encode() for name, value in {"accept-encoding": "identity", **(headers or {})}.items()
+        }
         with (
             self._faults(self._idle),
-            self._client.stream("GET", url, params=params, headers=headers) as response,
+            self._client.stream("GET", url, params=params, headers=fields) as response,
         ):
-            self._check(response, expected=headers.get("accept"))
+            self._check(response, wanted)
             self._halt.cuts(response.extensions["network_stream"].get_extra_info("socket"))
             yield response.iter_bytes()
 
@@ -139,6 +148,12 @@ class Web:
             raise FeedFailed(f"{self._name} redirects without end", why=str(error)) from error
 
 
+@cache
+def _trusted() -> ssl.SSLContext:
+    # Reading the certificates takes longer than connecting, and every connection has a client of its own.
+    return httpx.create_ssl_context()
+
+
 def _beginning(response: httpx.Response) -> bytes:
     body = b""
     for chunk in response.iter_bytes():
@@ -161,4 +176,13 @@ def untrusted(name: str, error: ssl.SSLCertVerificationError) -> FeedFailed:
         f"{name} has a certificate that is not trusted here",
         why=error.verify_message,
         hint="behind a company proxy, name its certificates' file in the variable SSL_CERT_FILE",
+    )
+
+
+def unusable_proxy(error: Exception) -> FeedFailed:
+    """A proxy that the environment names cannot be used as it is."""
+    return FeedFailed(
+        "the proxy that the environment names cannot be used",
+        why=str(error),
+        hint="see the variables HTTPS_PROXY, ALL_PROXY and NO_PROXY",
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidProxy, InvalidStatus
 from websockets.sync.client import connect
 
 from millrace.errors import FeedFailed
 from millrace.feeds.streams.backoff import Lapse, refusal
 from millrace.feeds.streams.reading import Halt
-from millrace.feeds.streams.web import CONNECT_TIMEOUT, certificate_fault, untrusted, user_agent
+from millrace.feeds.streams.web import CONNECT_TIMEOUT, certificate_fault, untrusted, unusable_proxy, user_agent
 from millrace.feeds.streams.wire import LONGEST
 
 _TOO_BIG = 1009
@@ -53,6 +53,8 @@ def _faults(name: str) -> Iterator[None]:
         if error.sent and error.sent.code == _TOO_BIG:
             raise FeedFailed(f"{name} sent a message that is too big", why=str(error)) from error
         raise Lapse(f"the connection was closed ({error})") from error
+    except (InvalidProxy, ImportError) as error:
+        raise unusable_proxy(error) from error
     except (InvalidHandshake, OSError) as error:
         if (wrong := certificate_fault(error)) is not None:
             raise untrusted(name, wrong) from error

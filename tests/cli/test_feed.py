@@ -1,0 +1,112 @@
+"""`millrace feed` from the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import textwrap
+
+import httpx
+
+from conftest import CommandLine
+from millrace.clients import topics
+from millrace.clients.cluster import Cluster
+from millrace.feeds.base import FEEDS
+
+CLICKS = '''
+from dataclasses import dataclass
+from millrace.clients.records import Record
+from millrace.feeds.base import Batch, Feed, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clicks(Feed):
+    """Clicks on a button."""
+
+    button: str = option("red", "Which button.")
+
+    def batches(self, run):
+        while not run.stop.is_set():
+            yield Batch([Record(self.button.encode())])
+'''
+
+
+def test_a_count_of_posts_arrives(millrace: CommandLine, cluster: Cluster, topic: str) -> None:
+    said = millrace("feed", "posts", "--topic", topic, "--count", "5000", "--seed", "7")
+    assert "5,000 delivered, 0 failed" in said.stderr
+    assert topics.describe(cluster, [topic])[0].records == 5000
+
+
+def test_the_same_seed_and_start_give_the_same_bytes(offline_millrace: CommandLine) -> None:
+    arguments = ("feed", "posts", "--to", "console", "--count", "50", "--seed", "3", "--start", "2026-01-01T00:00:00Z")
+    first, second = offline_millrace(*arguments).stdout, offline_millrace(*arguments).stdout
+    assert first == second
+    assert len(first.splitlines()) == 50
+    assert json.loads(first.splitlines()[0])["at"].startswith("2026-01-01T00:00:00")
+
+
+def test_a_missing_topic_is_made(millrace: CommandLine, cluster: Cluster, topic: str) -> None:
+    millrace("feed", "sensors", "--topic", f"{topic}-new", "--count", "10")
+    assert topics.describe(cluster, [f"{topic}-new"])[0].records == 10
+
+
+def test_into_a_file(offline_millrace: CommandLine) -> None:
+    offline_millrace("feed", "trips", "--to", "files", "--out", "trips.jsonl", "--count", "20")
+    lines = (offline_millrace.folder / "trips.jsonl").read_text().splitlines()
+    assert len(lines) == 20
+
+
+def test_a_file_line_by_line(millrace: CommandLine, topic: str) -> None:
+    (millrace.folder / "sonnet.txt").write_text("a\nb\nc\n")
+    millrace("feed", "file", "sonnet.txt", "--topic", topic, "--rate", "100/s")
+    read = millrace("kafka", "consume", topic, "--from-beginning", "--max", "3")
+    assert sorted(read.stdout.split()) == ["a", "b", "c"]
+
+
+def test_http_answers_when_kafka_has_it(millrace: CommandLine, cluster: Cluster, topic: str) -> None:
+    with millrace.start("feed", "http", "--topic", topic) as process:
+        assert process.stderr is not None
+        address = ""
+        for line in process.stderr:
+            words = [word for word in line.decode().split() if word.startswith("http://")]
+            if words:
+                address = words[0].rstrip(".,;")
+                break
+        answer = httpx.post(address, json=[{"n": 1}, {"n": 2}])
+        assert (answer.status_code, answer.json()) == (200, {"accepted": 2})
+        assert topics.describe(cluster, [topic])[0].records == 2
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_a_feed_in_one_file_of_the_users(offline_millrace: CommandLine) -> None:
+    (offline_millrace.folder / "clicks.py").write_text(textwrap.dedent(CLICKS))
+    said = offline_millrace("feed", "./clicks.py", "--button", "blue", "--count", "2", "--to", "console")
+    assert said.stdout == "blue\nblue\n"
+    assert "Which button" in offline_millrace("feed", "./clicks.py", "--help").stdout
+
+
+def test_ctrl_c_ends_it_with_what_was_delivered(millrace: CommandLine, topic: str) -> None:
+    with millrace.start("feed", "ads", "--topic", topic, "--rate", "50/s") as process:
+        millrace("kafka", "consume", topic, "--from-beginning", "--max", "1")
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert b" 0 failed" in said
+
+
+def test_wrong_input(millrace: CommandLine) -> None:
+    assert "name.unknown" in millrace("feed", "postz", code=2).stderr
+    assert "name.unknown" in millrace("feed", "posts", "--to", "nowhere", code=2).stderr
+    assert "option.invalid" in millrace("feed", "posts", "--rate", "fast", code=2).stderr
+    assert "option.invalid" in millrace("feed", "posts", "--malformed", "200%", code=2).stderr
+    assert "file.unusable" in millrace("feed", "file", "nothing.txt", code=2).stderr
+    assert "file.unusable" in millrace("feed", "./nothing.py", code=2).stderr
+
+
+def test_every_feed_is_listed_and_has_help(offline_millrace: CommandLine) -> None:
+    shown = offline_millrace("feed", "--help").stdout
+    expected = {"posts", "sensors", "weblogs", "trips", "ads", "file", "http", "wikimedia", "bluesky", "mastodon", "x"}
+    assert expected <= set(FEEDS.names())
+    assert all(f" {name} " in shown for name in expected)

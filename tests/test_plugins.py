@@ -1,0 +1,140 @@
+"""How feeds and sinks are found."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from millrace.connectors.base import SINKS
+from millrace.errors import FileUnusable, UnknownName
+from millrace.feeds.base import FEEDS, Run
+from millrace.plugins import Room
+
+COUNTER = '''
+from dataclasses import dataclass
+
+from millrace.clients.records import Record
+from millrace.feeds.base import Batch, Feed, option
+
+
+@dataclass(frozen=True)
+class Counter(Feed):
+    """Numbers, counted up."""
+
+    until: int = option(3, "The last number.")
+
+    def batches(self, run):
+        for number in range(1, self.until + 1):
+            yield Batch([Record(str(number).encode())])
+'''
+
+
+class Tool:
+    """What the module of a made-up room defines."""
+
+
+@pytest.fixture(autouse=True)
+def _modules(tmp_path: Path) -> Iterator[None]:
+    """Modules that a test wrote are forgotten after it."""
+    yield
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Room[Tool]]:
+    """A room with one module of the given text, named `saw`."""
+
+    def make(text: str) -> Room[Tool]:
+        package = tmp_path / "shed"
+        package.mkdir()
+        (package / "__init__.py").touch()
+        (package / "saw.py").write_text(text)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setitem(sys.modules, "tool_of_the_test", sys.modules[__name__])
+        return Room("shed", Tool, "tool")
+
+    return make
+
+
+def test_built_in_feeds_are_found() -> None:
+    simulated, files, world = {"ads", "posts", "sensors", "trips", "weblogs"}, {"file", "http"}, {"wikimedia"}
+    assert simulated | files | world <= set(FEEDS.names())
+
+
+def test_modules_that_define_no_feed_are_no_feeds() -> None:
+    assert not {"base", "pump", "pace", "streams"} & set(FEEDS.names())
+
+
+def test_built_in_sinks_are_found() -> None:
+    assert {"console", "files", "kafka"} <= set(SINKS.names())
+    assert "base" not in SINKS.names()
+
+
+@pytest.mark.parametrize("room", [FEEDS, SINKS])
+def test_every_name_leads_to_a_class_that_says_what_it_is(room: Room[object]) -> None:
+    for name in room.names():
+        assert issubclass(room.load(name), room.kind)
+        assert room.load(name).__doc__
+
+
+def test_a_feed_in_a_file_is_loaded_by_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "my_counter.py"
+    file.write_text(COUNTER)
+    feed = FEEDS.load(str(file))(until=2)  # type: ignore[call-arg]
+    values = [record.value for batch in feed.batches(Run()) for record in batch.records]
+    assert values == [b"1", b"2"]
+
+
+def test_an_unknown_name_gets_the_nearest_known_one() -> None:
+    with pytest.raises(UnknownName) as raised:
+        FEEDS.load("sensor")
+    assert raised.value.condition == "name.unknown"
+    assert "'sensors'" in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize("name", ["base", "pump", "no such feed", "../posts", "", "feeds.posts"])
+def test_what_is_no_feed_is_unknown(name: str) -> None:
+    with pytest.raises(UnknownName):
+        FEEDS.load(name)
+
+
+def test_a_missing_file_is_unusable(tmp_path: Path) -> None:
+    with pytest.raises(FileUnusable):
+        FEEDS.load(str(tmp_path / "none.py"))
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [("def", "SyntaxError"), ("1 / 0", "ZeroDivisionError"), ("import no_such_module", "ModuleNotFoundError")],
+)
+def test_a_file_that_does_not_load_says_why(tmp_path: Path, text: str, cause: str) -> None:
+    file = tmp_path / "broken_feed.py"
+    file.write_text(text)
+    with pytest.raises(FileUnusable) as raised:
+        FEEDS.load(str(file))
+    assert cause in (raised.value.why or "")
+
+
+def test_a_file_without_a_feed_is_unknown(tmp_path: Path) -> None:
+    file = tmp_path / "no_feed.py"
+    file.write_text("nothing = 1\n")
+    with pytest.raises(UnknownName):
+        FEEDS.load(str(file))
+
+
+def test_a_module_of_a_room_is_found(room: Callable[[str], Room[Tool]]) -> None:
+    tools = room("from tool_of_the_test import Tool\nclass Saw(Tool): 'It saws.'\n")
+    assert tools.names() == ["saw"]
+    assert tools.load("saw").__name__ == "Saw"
+
+
+def test_a_module_whose_dependency_is_missing_is_not_unknown(room: Callable[[str], Room[Tool]]) -> None:
+    tools = room("import no_such_module\n")
+    with pytest.raises(ModuleNotFoundError) as raised:
+        tools.load("saw")
+    assert raised.value.name == "no_such_module"
