@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +41,7 @@ from millrace.feeds.streams import (
 )
 from millrace.feeds.streams import reading as reading_module
 from millrace.feeds.streams.backoff import LONGEST_ASKED, Retries, asked_wait, reason, refusal
+from millrace.feeds.streams.web import certificate_fault
 
 from .servers import QUICK, Exchange, Site, in_turn, refuse
 
@@ -412,6 +415,14 @@ class TestWeb:
     def test_redirects_without_end_are_a_failure(self) -> None:
         with pytest.raises(FeedFailed, match="redirects"):
             listen(refuse(302, b"", location="/again"), Run())
+
+    def test_a_certificate_is_found_behind_the_error_that_it_caused(self) -> None:
+        wrong = ssl.SSLCertVerificationError(1, "self-signed certificate")
+        error = httpx.ConnectError("cannot connect")
+        error.__cause__ = OSError()
+        error.__cause__.__context__ = wrong
+        assert certificate_fault(error) is wrong
+        assert certificate_fault(httpx.ConnectError("cannot connect")) is None
 
     def test_a_proxy_that_cannot_be_used_is_a_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HTTPS_PROXY", "gopher://proxy.example")

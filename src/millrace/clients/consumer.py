@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -49,7 +50,10 @@ def read(cluster: Cluster, reading: Reading) -> Iterator[list[Message]]:
         if reading.group and reading.partition is None:
             consumer.subscribe([reading.topic], on_assign=lambda *_: joined.set())
         else:
-            consumer.assign(_places(cluster, reading))
+            places = _places(cluster, reading)
+            with suppress(KafkaException):  # a client that knows no leaders yet may take a second to find them
+                consumer.list_topics(reading.topic, timeout=cluster.timeout)
+            consumer.assign(places)
             joined.set()
         yield from _batches(consumer, cluster, reading, joined)
     finally:

@@ -120,7 +120,7 @@ class Producer:
                 self._wait_and_produce(record, report)
             except KafkaException as error:  # refused before it was queued: too large, fenced, fatal
                 report(error.args[0], None)
-        self._client.poll(0)
+        self._serve(0)
 
     def _produce(self, record: Record, report: Report) -> None:
         value, key, timestamp, headers, partition = record
@@ -132,7 +132,7 @@ class Producer:
 
     def _wait_and_produce(self, record: Record, report: Report) -> None:
         while True:
-            self._client.poll(0.1)
+            self._serve(0.1)
             try:
                 return self._produce(record, report)
             except BufferError:

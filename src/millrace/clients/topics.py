@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -211,6 +212,8 @@ def _ask(
     if not wanted:
         return {}
     admin = cluster.admin()
+    with suppress(KafkaException):  # a client that knows no leaders yet may take seconds to find them
+        admin.list_topics(timeout=cluster.timeout)
     asked = admin.list_offsets(dict.fromkeys(wanted, spec), request_timeout=cluster.timeout)
     wait(asked.values())  # the client must live until the last answer
     return {(place.topic, place.partition): result for place, result in asked.items()}

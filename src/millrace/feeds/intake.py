@@ -177,6 +177,7 @@ class Intake:
         size = max(self._declared(request), _LEAST)
         await self._unless_stopped(self._budget.take(size))
         try:
+            self._check_open()
             body = await self._unless_stopped(self._body(request), BODY_SECONDS)
             return await self._deliver(await self._records(request, body))
         finally:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from millrace import __version__
-from millrace.errors import FeedFailed, InvalidOption
+from millrace.errors import FeedFailed, FileUnusable, InvalidOption
 from millrace.feeds.streams.backoff import Lapse, refusal
 from millrace.feeds.streams.reading import Halt
 from millrace.feeds.streams.wire import EventParser, ServerSentEvent
@@ -151,7 +151,10 @@ class Web:
 @cache
 def _trusted() -> ssl.SSLContext:
     # Reading the certificates takes longer than connecting, and every connection has a client of its own.
-    return httpx.create_ssl_context()
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        raise FileUnusable("the file that SSL_CERT_FILE names cannot be used", why=str(error)) from error
 
 
 def _beginning(response: httpx.Response) -> bytes:
