@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -144,7 +145,7 @@ def told(stream: Chunks, form: LineFormat) -> tuple[list[Record], str | None]:
 )
 def test_it_does_not_matter_how_the_bytes_come(text: bytes, cuts: list[int], form: LineFormat) -> None:
     places = [0, *sorted(cuts), len(text)]
-    pieces = [text[start:end] for start, end in zip(places, places[1:], strict=False)]
+    pieces = [text[start:end] for start, end in pairwise(places)]
     assert told(Chunks(*pieces), form) == told(Chunks(text), form)
 
 

@@ -1,10 +1,11 @@
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
-from millrace.clients.records import Record
-from millrace.errors import FeedFailed, KafkaFailed
+from millrace.clients.records import Done, Record
+from millrace.connectors.base import Sink, Tally
+from millrace.errors import FeedFailed, FileUnusable, KafkaFailed, MillraceError
 from millrace.feeds.base import Batch, Feed, Run
 from millrace.feeds.pump import Outcome, pump
 
@@ -160,3 +161,24 @@ def test_progress_is_told_a_few_times_a_second(sink, clock):
     assert 7 <= len(told) <= 8
     assert [outcome.sent for outcome in told] == sorted({outcome.sent for outcome in told})
     assert told[0].seconds == pytest.approx(0.25, abs=0.03)
+
+
+def test_a_write_that_raises_answers_whoever_waits() -> None:
+    class Broken(Sink):
+        guarantee = "none"
+
+        def __init__(self) -> None:
+            pass
+
+        def write(self, records: Sequence[Record], done: Done | None = None) -> None:
+            raise FileUnusable("full")
+
+        def tally(self) -> Tally:
+            return Tally()
+
+        close = tally
+
+    answers: list[MillraceError | None] = []
+    with pytest.raises(FileUnusable) as caught:
+        pump(Listed(Batch([Record(b"a")], answers.append)), Broken(), Run())
+    assert answers == [caught.value]

@@ -202,9 +202,8 @@ class Producer:
         """Make everything that was sent invisible for readers of committed records."""
         if not self._in_transaction:
             return
-        self._client.purge()
-        self.flush()
-        with self.cluster.speaking("abort the transaction"):
+        self._serve(0)
+        with self.cluster.speaking("abort the transaction"):  # which forgets what is not sent yet
             self._client.abort_transaction(self.cluster.timeout)
         self._in_transaction = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from millrace.clients.records import Done, Record
@@ -44,8 +45,13 @@ class FileSink(Sink):
 
     def close(self) -> Tally:
         """Everything on disk, then closed."""
-        self._sync()
-        self._file.close()
+        try:
+            self._sync()
+        except OSError as error:
+            raise FileUnusable(f"cannot write to {self._path}", why=str(error)) from None
+        finally:
+            with suppress(OSError):  # what cannot be written was told above
+                self._file.close()
         return self.tally()
 
     def _sync(self) -> None:

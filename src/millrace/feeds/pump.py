@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from millrace.clients.records import Done, Record
 from millrace.connectors.base import Sink, Tally
+from millrace.errors import MillraceError
 from millrace.feeds.base import Batch, Feed, Run
 from millrace.feeds.pace import Clock, Pace
 
@@ -127,7 +128,12 @@ class _Flow:
         return waiting if self._run.count is None else min(waiting, self._run.count - self._sent)
 
     def _write(self, records: Sequence[Record], done: Done | None = None) -> None:
-        self._sink.write(records, done)
+        try:
+            self._sink.write(records, done)
+        except MillraceError as error:
+            if done is not None:
+                done(error)  # whoever waits for these records must not wait for ever
+            raise
         self._sent += len(records)
         self._pace.sent(len(records))
         tally = self._sink.tally()

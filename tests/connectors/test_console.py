@@ -1,0 +1,19 @@
+"""Standard output as a sink for records."""
+
+from __future__ import annotations
+
+import pytest
+
+from millrace.clients.records import Record
+from millrace.connectors.base import Target
+from millrace.connectors.console import ConsoleSink
+from millrace.errors import MillraceError
+
+
+def test_values_are_printed_a_line_each(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    answers: list[MillraceError | None] = []
+    sink = ConsoleSink(Target())
+    sink.write([Record(b"a"), Record(None), Record(b"\xff")], answers.append)
+    assert capfdbinary.readouterr().out == b"a\n\n\xff\n"
+    assert answers == [None]
+    assert sink.close().delivered == 3

@@ -1,0 +1,57 @@
+"""Kafka as a sink for records."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from millrace.clients import topics
+from millrace.clients.cluster import Cluster
+from millrace.clients.records import Record
+from millrace.connectors.base import Target
+from millrace.connectors.kafka import KafkaSink
+from millrace.errors import InvalidOption, MillraceError, NotDelivered
+
+
+def test_records_arrive_and_are_counted(cluster: Cluster, topic: str) -> None:
+    sink = KafkaSink(Target(topic, cluster=lambda: cluster))
+    sink.write([Record(b"a"), Record(b"b")])
+    tally = sink.close()
+    assert (tally.delivered, tally.failed, tally.reason) == (2, 0, None)
+    assert topics.describe(cluster, [topic])[0].records == 2
+
+
+def test_done_is_called_without_another_write(cluster: Cluster, topic: str) -> None:
+    sink = KafkaSink(Target(topic, cluster=lambda: cluster))
+    called = threading.Event()
+    answers: list[MillraceError | None] = []
+
+    def done(problem: MillraceError | None) -> None:
+        answers.append(problem)
+        called.set()
+
+    sink.write([Record(b"a"), Record(b"b")], done)
+    assert called.wait(30)
+    sink.close()
+    assert answers == [None]
+
+
+def test_a_record_that_is_too_large_is_a_failure_with_its_reason(cluster: Cluster, topic: str) -> None:
+    sink = KafkaSink(Target(topic, cluster=lambda: cluster))
+    answers: list[MillraceError | None] = []
+    sink.write([Record(b"x" * 3_000_000), Record(b"small")], answers.append)
+    tally = sink.close()
+    assert (tally.delivered, tally.failed) == (1, 1)
+    assert isinstance(tally.reason, NotDelivered)
+    assert [type(answer) for answer in answers] == [NotDelivered]
+
+
+def test_a_missing_topic_is_made(cluster: Cluster, topic: str) -> None:
+    KafkaSink(Target(f"{topic}-made", cluster=lambda: cluster)).close()
+    assert topics.describe(cluster, [f"{topic}-made"])
+
+
+def test_a_topic_is_needed() -> None:
+    with pytest.raises(InvalidOption):
+        KafkaSink(Target())

@@ -1,0 +1,129 @@
+"""What the documentation says is run, and what exists is documented."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from millrace import errors
+from millrace.errors import MillraceError
+from millrace.feeds.base import FEEDS
+from millrace.services.jars import jar_sets
+from millrace.settings import SETTINGS
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The code blocks of a page in one language."""
+    return [text for kind, text in BLOCK.findall((ROOT / page).read_text("utf-8")) if kind == language]
+
+
+def commands(page: str) -> list[str]:
+    """The `$ millrace …` lines of a page, and what is piped into it, in order."""
+    lines = [line.removeprefix("$ ") for block in blocks(page, "console") for line in block.splitlines()]
+    return [line for line in lines if "millrace " in line and "spark-submit" not in line]
+
+
+def run(command: str, folder: Path) -> None:
+    """Run a line as a user would, in a folder."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MILLRACE_KAFKA")}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    ran = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
+
+
+def stop_what_is_left(folder: Path) -> None:
+    """Stop the brokers that a failed page left behind."""
+    from millrace.services import kafka
+
+    for cluster in folder.rglob("cluster.json"):
+        if kafka.running(cluster.parent):
+            kafka.stop(cluster.parent)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/kafka.md", "docs/feeds.md", "docs/jars.md", "docs/extending.md"])
+def test_the_commands_of_a_page_work(page: str, tmp_path: Path) -> None:
+    for program in blocks(page, "python"):
+        name = program.splitlines()[0].removeprefix("# ")
+        (tmp_path / name).write_text(program)
+    wanted = commands(page)
+    assert len(wanted) >= 2
+    try:
+        for command in wanted:
+            run(command, tmp_path)
+    finally:
+        stop_what_is_left(tmp_path)
+
+
+def tree(kind: type[MillraceError]) -> list[type[MillraceError]]:
+    """An error class and all below it."""
+    return [kind, *(below for child in kind.__subclasses__() for below in tree(child))]
+
+
+def test_every_condition_is_documented_with_its_exit_code() -> None:
+    rows = dict(re.findall(r"^\| `([\w.-]+)` \| (\d) \|", (ROOT / "docs/errors.md").read_text("utf-8"), re.MULTILINE))
+    ours = {kind.condition: str(kind.exit_code) for kind in tree(MillraceError) if kind.__module__ == errors.__name__}
+    assert rows == ours
+
+
+def test_the_tree_in_the_docstring_is_the_tree() -> None:
+    drawn = re.findall(r"[├└]── (\w+)\s+(\d)\s+([a-z0-9.-]+)?", errors.__doc__ or "")
+    leaves = {name: (code, condition) for name, code, condition in drawn if name not in ("InputError", "RunError")}
+    ours = {
+        kind.__name__: (str(kind.exit_code), kind.condition)
+        for kind in tree(MillraceError)
+        if kind.__name__ not in ("MillraceError", "InputError", "RunError")
+    }
+    assert leaves == ours
+
+
+def test_conditions_are_not_used_twice() -> None:
+    conditions = [kind.condition for kind in tree(MillraceError)]
+    assert len(conditions) == len(set(conditions))
+
+
+def test_every_setting_is_documented() -> None:
+    page = (ROOT / "docs/settings.md").read_text("utf-8")
+    for setting in SETTINGS:
+        assert f"| `{setting.variable}` |" in page
+        assert setting.help in page
+
+
+def test_every_feed_and_jar_set_is_documented() -> None:
+    feeds = (ROOT / "docs/feeds.md").read_text("utf-8")
+    for name in FEEDS.names():
+        assert re.search(rf"^\| `{name}[` ]", feeds, re.MULTILINE), name
+    jars = (ROOT / "docs/jars.md").read_text("utf-8") + (
+        ROOT / "docs/decisions/0001-spark-and-connectors.md"
+    ).read_text()
+    for name in jar_sets():
+        assert name in jars
+
+
+def test_every_decision_is_listed() -> None:
+    index = (ROOT / "docs/decisions/README.md").read_text("utf-8")
+    for page in (ROOT / "docs/decisions").glob("0*.md"):
+        assert page.name in index
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[\w-]*)?\)", page.read_text("utf-8")):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page}: {target}"

@@ -1,0 +1,39 @@
+"""A setting is the flag's text, else the environment's, else the default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from millrace.errors import InvalidOption, InvalidSetting
+from millrace.settings import CACHE, KAFKA_HEAP, KAFKA_TIMEOUT, SETTINGS, VERBOSE
+
+
+def test_flag_before_environment_before_default(set_environment: Callable[..., None]) -> None:
+    set_environment(MILLRACE_KAFKA_TIMEOUT=None)
+    assert KAFKA_TIMEOUT.value() == 10.0
+    set_environment(MILLRACE_KAFKA_TIMEOUT="3s")
+    assert KAFKA_TIMEOUT.value() == 3.0
+    assert KAFKA_TIMEOUT.value("500ms") == 0.5
+
+
+def test_a_wrong_value_names_its_variable(set_environment: Callable[..., None]) -> None:
+    set_environment(MILLRACE_KAFKA_HEAP="huge")
+    with pytest.raises(InvalidSetting) as caught:
+        KAFKA_HEAP.value()
+    assert "MILLRACE_KAFKA_HEAP" in caught.value.message
+    with pytest.raises(InvalidOption):
+        KAFKA_HEAP.value("huge")
+
+
+def test_paths_and_switches(set_environment: Callable[..., None]) -> None:
+    set_environment(MILLRACE_CACHE="~/jars", MILLRACE_VERBOSE="0")
+    assert CACHE.value() == Path.home() / "jars"
+    assert VERBOSE.value() is False
+
+
+def test_names_make_flags_and_variables() -> None:
+    assert (KAFKA_HEAP.flag, KAFKA_HEAP.variable) == ("--kafka-heap", "MILLRACE_KAFKA_HEAP")
+    assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
