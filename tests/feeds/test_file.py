@@ -62,7 +62,7 @@ def test_a_record_is_a_line_as_it_is(write, data, lines):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_lines_do_not_depend_on_how_they_are_read(write, monkeypatch, size):
-    monkeypatch.setattr("millrace.feeds.file._BLOCK", size)
+    monkeypatch.setattr("millrace.clients.inputs._BLOCK", size)
     assert values(File(write(b"one\r\n\ntwo\nthree\r\nfour"))) == [b"one", b"", b"two", b"three", b"four"]
 
 

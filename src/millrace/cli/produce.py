@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, key_values
 from millrace.cli.output import progress_line, say
-from millrace.cli.signals import Stoppable, until_stopped
-from millrace.errors import FileUnusable, NotDelivered
+from millrace.cli.signals import until_stopped
+from millrace.errors import NotDelivered
 from millrace.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -67,7 +65,8 @@ def produce(
 ) -> None:
     """Write lines from standard input or a file to a topic."""
     from millrace.clients import topics
-    from millrace.clients.lines import LineFormat
+    from millrace.clients.inputs import STANDARD_INPUT, chunks, opened
+    from millrace.clients.lines import LineFormat, split_lines
     from millrace.clients.producer import Delivery, Producer, new_transaction
 
     cluster = chosen_cluster(kafka, kafka_config, data)
@@ -76,17 +75,20 @@ def produce(
     delivery = Delivery(acks, idempotence, compression, id_, parse_duration(timeout))
     topics.require(cluster.connect(), topic, partition)
     producer = Producer(cluster, topic, delivery)
-    with until_stopped() as stop, _lines(file) as lines:
+    with until_stopped() as stop, opened(str(file or STANDARD_INPUT)) as descriptor:
+        lines = split_lines(chunks(descriptor, stop), stop)
         started = time.monotonic()
         try:
-            _send(producer, format_, Stoppable(lines, stop), stop, abort)
+            _send(producer, format_, lines, stop, abort)
         finally:
             _report(producer, time.monotonic() - started)
     if producer.failed:
         raise producer.failure()
 
 
-def _send(producer: Producer, format_: LineFormat, lines: Stoppable, stop: threading.Event, abort: bool) -> None:
+def _send(
+    producer: Producer, format_: LineFormat, lines: Iterator[list[bytes]], stop: threading.Event, abort: bool
+) -> None:
     from millrace.clients.lines import records
 
     if producer.transactional:
@@ -94,10 +96,10 @@ def _send(producer: Producer, format_: LineFormat, lines: Stoppable, stop: threa
     try:
         with progress_line() as progress:
             for batch in records(lines, format_):
-                if stop.is_set() or producer.failed:  # the last line may be half of one when it was stopped
-                    break
                 producer.send(batch)
                 progress(f"{producer.delivered:,} delivered")
+                if stop.is_set() or producer.failed:
+                    break
     except BaseException:
         producer.abort()
         raise
@@ -138,17 +140,3 @@ def _report(producer: Producer, seconds: float) -> None:
         f"{producer.delivered:,} delivered, {producer.failed:,} failed, "
         f"in {format_duration(seconds)} ({rate:,.0f} records/s)"
     )
-
-
-@contextmanager
-def _lines(file: Path | None) -> Iterator[IO[bytes]]:
-    """Standard input, or a file that is closed at the end."""
-    if file is None:
-        yield sys.stdin.buffer
-        return
-    try:
-        stream = file.open("rb")
-    except OSError as error:
-        raise FileUnusable(f"cannot read {file}", why=error.strerror) from None
-    with stream:
-        yield stream

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import select
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import IO
 
 _LOOK_EVERY = 0.1
 
@@ -32,18 +29,3 @@ def until_stopped() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class Stoppable:
-    """A stream of bytes that ends when the event is set, also while it waits for more."""
-
-    def __init__(self, stream: IO[bytes], stop: threading.Event) -> None:
-        self._file = stream.fileno()
-        self._stop = stop
-
-    def read1(self, size: int) -> bytes:
-        """What has come, nothing at the end."""
-        while not self._stop.is_set():
-            if select.select([self._file], [], [], _LOOK_EVERY)[0]:
-                return os.read(self._file, size)
-        return b""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from millrace.clients.records import Record
 from millrace.errors import InvalidOption, NotUtf8
-
-_CHUNK = 1 << 20
 
 
 class Stream(Protocol):
@@ -40,30 +39,34 @@ class LineFormat:
 _PLAIN = LineFormat()
 
 
-def records(stream: Stream, form: LineFormat) -> Iterator[list[Record]]:
-    """Records in the order of the lines, as soon as they can be read; a bad line raises with its number.
+def split_lines(chunks: Iterable[bytes], stop: threading.Event | None = None) -> Iterator[list[bytes]]:
+    """Whole lines, as many as have come; the last one need not end, unless reading was stopped in its middle."""
+    unfinished: list[bytes] = []
+    for chunk in chunks:
+        head, found, tail = chunk.rpartition(b"\n")
+        if found:
+            whole = b"".join([*unfinished, head, b"\n"])
+            yield whole.replace(b"\r\n", b"\n").split(b"\n")[:-1]
+            unfinished = []
+        unfinished.append(tail)
+    rest = b"".join(unfinished)
+    if rest and not (stop and stop.is_set()):
+        yield [rest]
+
+
+def records(blocks: Iterable[list[bytes]], form: LineFormat) -> Iterator[list[Record]]:
+    """Records in the order of the lines; a bad line raises with its number.
 
     The good lines before a bad one are yielded first, so what was sent is known.
     """
     number = 0
-    for lines in _blocks(stream):
+    for lines in blocks:
         good, problem = _checked(lines, form, number)
         if good:
             yield good
         if problem:
             raise problem
         number += len(lines)
-
-
-def _blocks(stream: Stream) -> Iterator[list[bytes]]:
-    """Whole lines, as many as have arrived."""
-    rest = b""
-    while chunk := stream.read1(_CHUNK):
-        *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
-        if lines:
-            yield lines
-    if rest:
-        yield [rest]
 
 
 def _checked(lines: list[bytes], form: LineFormat, before: int) -> tuple[list[Record], NotUtf8 | InvalidOption | None]:

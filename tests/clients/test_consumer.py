@@ -1,0 +1,257 @@
+"""Records out of a topic: from where, how many, and what a group remembers."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message
+
+from millrace.clients import groups, topics
+from millrace.clients.cluster import Cluster
+from millrace.clients.consumer import Reading, read
+from millrace.clients.producer import Delivery, Producer, new_transaction
+from millrace.clients.records import Record
+from millrace.errors import InvalidOption, TopicGone, UnknownTopic
+
+Put = Callable[..., object]
+MOMENT = 1_700_000_000_000
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def taken(cluster: Cluster) -> Callable[..., list[Message]]:
+    """Everything that a reading gives."""
+
+    def take(topic: str, start: str | int | datetime = "earliest", **how: Any) -> list[Message]:
+        return [message for batch in read(cluster, Reading(topic, start, **how)) for message in batch]
+
+    return take
+
+
+@contextmanager
+def reading(cluster: Cluster, *wanted: Reading) -> Iterator[list[Future[list[Message]]]]:
+    """Readings that go on in the background until the block ends."""
+
+    def take(one: Reading) -> list[Message]:
+        return [message for batch in read(cluster, one) for message in batch]
+
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        try:
+            yield [pool.submit(take, one) for one in wanted]
+        finally:
+            for one in wanted:
+                one.stop.set()
+
+
+def values(messages: list[Message]) -> list[bytes | None]:
+    return [message.value() for message in messages]
+
+
+def numbers(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+def wait_for_members(cluster: Cluster, group: str, count: int) -> None:
+    while True:
+        known = {one.name: one for one in groups.list_groups(cluster)}
+        if group in known and known[group].state == "stable" and len(known[group].members) == count:
+            return
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("earliest", numbers(5)),
+        (3, [b"3", b"4"]),
+        (datetime.fromtimestamp((MOMENT + 2000) / 1000, UTC), [b"2", b"3", b"4"]),
+        (datetime(1960, 1, 1, tzinfo=UTC), numbers(5)),
+    ],
+)
+def test_where_reading_starts(
+    taken: Callable[..., list[Message]], lane: str, put: Put, start: str | int | datetime, expected: list[bytes]
+) -> None:
+    put(lane, *(Record(b"%d" % number, timestamp=MOMENT + number * 1000) for number in range(5)))
+    assert values(taken(lane, start, partition=0, most=len(expected))) == expected
+
+
+def test_latest_is_only_what_comes_from_now_on(cluster: Cluster, lane: str, put: Put) -> None:
+    put(lane, b"old")
+    with reading(cluster, Reading(lane, "latest", most=1)) as [found]:
+        while not found.done():
+            put(lane, b"new")
+        assert values(found.result()) == [b"new"]
+
+
+def test_only_the_chosen_partition(taken: Callable[..., list[Message]], topic: str, put: Put) -> None:
+    put(topic, *(Record(b"%d" % number, partition=number % 3) for number in range(9)))
+    assert values(taken(topic, partition=1, most=3)) == [b"1", b"4", b"7"]
+
+
+def test_every_partition(taken: Callable[..., list[Message]], topic: str, put: Put) -> None:
+    put(topic, *(Record(b"%d" % number, partition=number % 3) for number in range(9)))
+    assert sorted(values(taken(topic, most=9))) == numbers(9)
+
+
+@pytest.mark.parametrize("most", [1, 500, 501])
+def test_not_one_record_more_than_asked_for(
+    taken: Callable[..., list[Message]], lane: str, put: Put, most: int
+) -> None:
+    put(lane, *numbers(700))
+    assert values(taken(lane, most=most)) == numbers(most)
+
+
+def test_silence_ends_reading(taken: Callable[..., list[Message]], lane: str) -> None:
+    assert taken(lane, timeout=0.1) == []
+
+
+def test_a_set_event_ends_reading(cluster: Cluster, lane: str) -> None:
+    one = Reading(lane)
+    with reading(cluster, one) as [found]:
+        one.stop.set()
+        assert found.result() == []
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ({"start": 0}, InvalidOption),
+        ({"start": 99, "partition": 0}, InvalidOption),
+        ({"start": 0, "partition": 0, "group": "g"}, InvalidOption),
+        ({"start": datetime.now(UTC), "group": "g"}, InvalidOption),
+        ({"partition": 9}, UnknownTopic),
+    ],
+)
+def test_what_cannot_be_read(
+    taken: Callable[..., list[Message]], topic: str, how: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        taken(topic, **how)
+
+
+def test_an_unknown_topic_is_not_made(cluster: Cluster, taken: Callable[..., list[Message]], topic: str) -> None:
+    with pytest.raises(UnknownTopic):
+        taken(f"{topic}x")
+    assert f"{topic}x" not in cluster.connect().topics
+
+
+def test_a_group_goes_on_where_it_was(
+    taken: Callable[..., list[Message]], cluster: Cluster, lane: str, put: Put, group: str
+) -> None:
+    put(lane, *numbers(10))
+    assert values(taken(lane, group=group, most=4)) == numbers(4)
+    assert groups.describe(cluster, group).positions[0].offset == 4
+    assert values(taken(lane, group=group, most=6)) == numbers(10)[4:]
+    assert groups.describe(cluster, group).lag == 0
+
+
+def test_a_batch_that_was_not_asked_past_is_read_again(
+    taken: Callable[..., list[Message]], cluster: Cluster, lane: str, put: Put, group: str
+) -> None:
+    put(lane, *numbers(10))
+    assert len(taken(lane, group=group, most=4)) == 4
+    with closing(read(cluster, Reading(lane, "earliest", group=group, most=3))) as batches:
+        assert next(batches)[0].value() == b"4"
+    assert groups.describe(cluster, group).positions[0].offset == 4
+    assert values(taken(lane, group=group, most=6)) == numbers(10)[4:]
+
+
+def test_a_group_that_is_new_starts_where_told(
+    taken: Callable[..., list[Message]], cluster: Cluster, lane: str, put: Put, group: str
+) -> None:
+    put(lane, b"old")
+    with reading(cluster, Reading(lane, "latest", group=group, most=1)) as [found]:
+        wait_for_members(cluster, group, 1)
+        while not found.done():
+            put(lane, b"new")
+        assert values(found.result()) == [b"new"]
+
+
+def test_a_group_can_read_one_partition(taken: Callable[..., list[Message]], topic: str, put: Put, group: str) -> None:
+    put(topic, *(Record(b"%d" % number, partition=number % 3) for number in range(9)))
+    assert values(taken(topic, group=group, partition=2, most=2)) == [b"2", b"5"]
+    assert values(taken(topic, group=group, partition=2, most=1)) == [b"8"]
+
+
+def test_without_a_group_nothing_is_remembered(
+    taken: Callable[..., list[Message]], cluster: Cluster, lane: str, put: Put
+) -> None:
+    before = {one.name for one in groups.list_groups(cluster)}
+    put(lane, b"a")
+    assert len(taken(lane, most=1)) == len(taken(lane, most=1)) == 1
+    assert {one.name for one in groups.list_groups(cluster)} == before
+
+
+def test_members_of_a_group_share_the_partitions(cluster: Cluster, topic: str, put: Put, group: str) -> None:
+    wanted = [Reading(topic, "earliest", group=group) for _ in range(2)]
+    with reading(cluster, *wanted) as both:
+        wait_for_members(cluster, group, 2)
+        put(topic, *(Record(b"%d" % number, partition=number % 3) for number in range(30)))
+        while groups.describe(cluster, group).lag or any(
+            one.offset is None for one in groups.describe(cluster, group).positions
+        ):
+            pass
+        for one in wanted:
+            one.stop.set()
+        first, second = (values(found.result()) for found in both)
+    assert first
+    assert second
+    assert sorted(first + second) == sorted(numbers(30))
+
+
+def test_a_member_without_partitions_ends_in_time_too(
+    taken: Callable[..., list[Message]], cluster: Cluster, lane: str, group: str
+) -> None:
+    holder = Consumer(cluster.config(client_id="a-first-in-the-alphabet", group_id=group))
+    holder.subscribe([lane])
+    over = threading.Event()
+
+    def hold() -> None:
+        while not over.is_set():
+            holder.poll(0.1)
+
+    with closing(holder), ThreadPoolExecutor(1) as pool:
+        pool.submit(hold)
+        try:
+            wait_for_members(cluster, group, 1)
+            assert taken(lane, group=group, timeout=0.1) == []
+        finally:
+            over.set()
+
+
+@pytest.mark.parametrize("how", [{}, {"group": "g"}])
+def test_a_topic_that_is_deleted_while_it_is_read_is_gone(
+    cluster: Cluster, lane: str, put: Put, group: str, how: dict[str, str]
+) -> None:
+    put(lane, b"a")
+    batches = read(cluster, Reading(lane, "earliest", group=group if how else None))
+    with closing(batches):
+        assert values(next(batches)) == [b"a"]
+        topics.delete(cluster, [lane])
+        with pytest.raises(TopicGone) as raised:
+            next(batches)
+    assert raised.value.condition == "kafka.topic-gone"
+
+
+def test_records_of_an_open_transaction_are_kept_back(
+    taken: Callable[..., list[Message]], cluster: Cluster, lane: str, put: Put
+) -> None:
+    producer = Producer(cluster, lane, Delivery(transaction=new_transaction()))
+    producer.begin()
+    producer.send([Record(b"open")])
+    producer.flush()
+    put(lane, b"after")
+    assert values(taken(lane, committed=False, most=2)) == [b"open", b"after"]
+    with reading(cluster, Reading(lane, "earliest", most=2)) as [found]:
+        producer.commit()
+        assert values(found.result()) == [b"open", b"after"]
