@@ -109,3 +109,22 @@ def test_a_secure_cluster_from_the_command_line(offline_millrace: CommandLine) -
         assert "sasl.password" not in refused.stderr
     finally:
         offline_millrace("kafka", "down")
+
+
+def test_stopped_by_another_command(offline_millrace: CommandLine) -> None:
+    with started(offline_millrace) as process:
+        offline_millrace("kafka", "down")
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert b"stopped" in said
+
+
+def test_interrupted_while_it_starts_leaves_nothing_running(offline_millrace: CommandLine) -> None:
+    with offline_millrace.start("kafka", "up", "--detach") as process:
+        assert process.stderr is not None
+        while b"starting" not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert kafka.running(offline_millrace.folder / ".millrace" / "kafka") is None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -63,10 +64,10 @@ def numbers(count: int) -> list[bytes]:
 
 
 def wait_for_members(cluster: Cluster, group: str, count: int) -> None:
-    while True:
-        known = {one.name: one for one in groups.list_groups(cluster)}
-        if group in known and known[group].state == "stable" and len(known[group].members) == count:
-            return
+    while not any(
+        (one.name, one.state, len(one.members)) == (group, "stable", count) for one in groups.list_groups(cluster)
+    ):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -129,6 +130,8 @@ def test_a_set_event_ends_reading(cluster: Cluster, lane: str) -> None:
         ({"start": 99, "partition": 0}, InvalidOption),
         ({"start": 0, "partition": 0, "group": "g"}, InvalidOption),
         ({"start": datetime.now(UTC), "group": "g"}, InvalidOption),
+        ({"group": ""}, InvalidOption),
+        ({"group": "\udcff"}, InvalidOption),
         ({"partition": 9}, UnknownTopic),
     ],
 )
@@ -193,20 +196,27 @@ def test_without_a_group_nothing_is_remembered(
 
 
 def test_members_of_a_group_share_the_partitions(cluster: Cluster, topic: str, put: Put, group: str) -> None:
+    arrived: Queue[tuple[int, bytes | None]] = Queue()
     wanted = [Reading(topic, "earliest", group=group) for _ in range(2)]
-    with reading(cluster, *wanted) as both:
-        wait_for_members(cluster, group, 2)
-        put(topic, *(Record(b"%d" % number, partition=number % 3) for number in range(30)))
-        while groups.describe(cluster, group).lag or any(
-            one.offset is None for one in groups.describe(cluster, group).positions
-        ):
-            pass
-        for one in wanted:
-            one.stop.set()
-        first, second = (values(found.result()) for found in both)
-    assert first
-    assert second
-    assert sorted(first + second) == sorted(numbers(30))
+
+    def pass_on(number: int) -> None:
+        for batch in read(cluster, wanted[number]):
+            for message in batch:
+                arrived.put((number, message.value()))
+
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            both = [pool.submit(pass_on, number) for number in range(2)]
+            wait_for_members(cluster, group, 2)
+            put(topic, *(Record(b"%d" % number, partition=number % 3) for number in range(30)))
+            found = [arrived.get(timeout=60) for _ in range(30)]
+        finally:
+            for one in wanted:
+                one.stop.set()
+    assert [one.result() for one in both] == [None, None]
+    assert {reader for reader, _ in found} == {0, 1}
+    assert sorted(value or b"" for _, value in found) == sorted(numbers(30))
+    assert arrived.empty()
 
 
 def test_a_member_without_partitions_ends_in_time_too(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -92,10 +94,20 @@ def test_headers_and_partition_are_on_every_record() -> None:
     assert split(b"a\nb\n", form) == [Record(line, headers=headers, partition=2) for line in (b"a", b"b")]
 
 
-@pytest.mark.parametrize("form", [{"key": "k", "key_separator": ":"}, {"key_separator": ""}])
-def test_contradictions(form: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"key": "k", "key_separator": ":"},
+        {"key_separator": ""},
+        {"key": "\udcff"},
+        {"null": "\udcff"},
+        {"headers": {"\udcff": ""}},
+        {"headers": {"h": "\udcff"}},
+    ],
+)
+def test_what_cannot_be_a_format(form: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption):
-        LineFormat(**form)  # type: ignore[arg-type]
+        LineFormat(**form)
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"caf\xe9", b"\xe2\x98", b"\xed\xa0\x80", b"\xc0\xaf"])
@@ -124,6 +136,16 @@ def test_whole_lines_are_given_before_the_rest_has_come() -> None:
     assert [record.value for record in next(batches)] == [b"a", b"b"]
     assert stream.left == [b"f\n"]
     assert [record.value for record in next(batches)] == [b"half"]
+
+
+def test_half_a_line_is_not_given_when_reading_was_stopped() -> None:
+    stop = threading.Event()
+
+    def interrupted() -> Iterator[bytes]:
+        yield b"a\nhal"
+        stop.set()
+
+    assert list(split_lines(interrupted(), stop)) == [[b"a"]]
 
 
 TEXT = st.lists(st.sampled_from([b"\n", b"\r", b"a", b":", b"\xe2", b"\x98", b"\x95", b"\xff", b""])).map(b"".join)

@@ -93,6 +93,8 @@ def test_records_of_a_key_stay_in_order(cluster: Cluster, topic: str, drain: Dra
         {"compression": "zip"},
         {"timeout": 0.0},
         {"timeout": 1e9},
+        {"transaction": ""},
+        {"transaction": "\udcff"},
     ],
 )
 def test_contradictions(nowhere: Cluster, choices: dict[str, Any]) -> None:

@@ -58,7 +58,7 @@ def demo(
 ) -> None:
     """Start Kafka, pour simulated posts into it, and watch them arrive."""
     duration, pace = parse_duration(for_), parse_rate(rate)
-    with until_stopped() as stop, _broker(kafka, kafka_config, data) as cluster:
+    with _broker(kafka, kafka_config, data) as cluster, until_stopped() as stop:
         scene = Scene(cluster.bootstrap)
         threads = [
             threading.Thread(target=_guarded, args=(scene, stop, work), daemon=True)

@@ -17,7 +17,7 @@ from millrace.cli.options import (
     setting_option,
 )
 from millrace.cli.output import fetching, out, say, show_json, show_table, status_line
-from millrace.cli.signals import until_stopped
+from millrace.cli.signals import interruptible, until_stopped
 from millrace.settings import KAFKA_DATA, KAFKA_HEAP
 
 if TYPE_CHECKING:
@@ -70,27 +70,34 @@ def up(
 
     options = Options(brokers, port, secure, KAFKA_HEAP.value(heap), detach, key_values(config, "--config"))
     service = Kafka(KAFKA_DATA.value(data), options)
+    start(service)
+    if detach:
+        say(f"it goes on in the background; stop it with: millrace kafka down{_data_flag(data)}")
+        return
+    say("Ctrl-C stops it")
+    try:
+        _stay(service)
+    finally:
+        service.stop()
+    say("stopped; the data is kept")
+
+
+def _stay(service: Kafka) -> None:
+    """Wait for Ctrl-C, or until somebody else has stopped it (`kafka down`); a broker that fails raises."""
     with until_stopped() as stop:
-        start(service)
-        if detach:
-            say(f"it goes on in the background; stop it with: millrace kafka down{_data_flag(data)}")
-            return
-        say("Ctrl-C stops it")
-        try:
-            while not stop.wait(0.5):
-                gone = service.died()
-                if gone:
-                    raise gone.failure(f"{gone.name} ended by itself")
-        finally:
-            service.stop()
-        say("stopped; the data is kept")
+        while not stop.wait(0.5):
+            gone = service.died()
+            if gone and not gone.was_stopped():
+                raise gone.failure(f"{gone.name} ended by itself")
+            if gone:
+                return
 
 
 def start(service: Kafka) -> Cluster:
     """Start a service, telling what is being waited for and then the address (on standard output)."""
     from millrace.services.kafka import client_properties
 
-    with fetching() as progress, status_line() as status:
+    with interruptible(), fetching() as progress, status_line() as status:
         cluster = service.start(status, progress)
     out().print(f"Kafka is up at {cluster.bootstrap}", markup=False, soft_wrap=True)
     if cluster.options:
@@ -111,7 +118,7 @@ def down(data: DataFolder = None) -> None:
 def status(
     kafka: KafkaAddress = None, kafka_config: KafkaConfig = None, data: DataFolder = None, as_json: AsJson = False
 ) -> None:
-    """Who is in the cluster, who leads it, and whether every replica is in sync."""
+    """Which brokers are in the cluster, what each leads and holds, and whether every replica is in sync."""
     from millrace.clients.status import read_status
 
     found = read_status(chosen_cluster(kafka, kafka_config, data))
@@ -119,11 +126,8 @@ def status(
         show_json(found)
         return
     out().print(f"cluster {found.cluster_id} at {found.bootstrap}", markup=False, soft_wrap=True)
-    rows = [
-        (broker.id, broker.address, broker.id == found.controller, broker.leads, broker.holds)
-        for broker in found.brokers
-    ]
-    show_table(("broker", "address", "controller", "leads", "replicas"), rows)
+    rows = [(broker.id, broker.address, broker.leads, broker.holds) for broker in found.brokers]
+    show_table(("broker", "address", "leads", "replicas"), rows)
     behind = f"{found.under_replicated} partitions have a replica behind" if found.under_replicated else "all in sync"
     say(f"{found.topics} topics, {found.partitions} partitions, {behind}")
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ WIDE = 250
 """Columns when the output goes to a file or a program: nothing is cut."""
 
 
+@cache
 def out() -> Console:
     """Standard output."""
     from rich.console import Console
@@ -25,6 +27,7 @@ def out() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 
 
+@cache
 def err() -> Console:
     """Standard error: progress, summaries and errors, so that standard output holds only results."""
     from rich.console import Console

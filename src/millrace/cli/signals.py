@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_LOOK_EVERY = 0.1
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """A time in which SIGTERM and a hang-up interrupt as Ctrl-C does, so that what was begun is undone."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with _handling((signal.SIGTERM, signal.SIGHUP), interrupt):
+        yield
 
 
 @contextmanager
@@ -22,10 +31,15 @@ def until_stopped() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         stop.set()
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, ask) for number in numbers}
-    try:
+    with _handling((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), ask):
         yield stop
+
+
+@contextmanager
+def _handling(numbers: tuple[signal.Signals, ...], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, old in before.items():
+            signal.signal(number, old)

@@ -13,7 +13,7 @@ from datetime import datetime
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from millrace.clients import topics
+from millrace.clients import groups, topics
 from millrace.clients.cluster import Cluster
 from millrace.errors import InvalidOption, TopicGone
 
@@ -63,7 +63,10 @@ def read(cluster: Cluster, reading: Reading) -> Iterator[list[Message]]:
 def _check(reading: Reading) -> None:
     if isinstance(reading.start, int) and reading.partition is None:
         raise InvalidOption("an offset needs a partition", hint="offsets count within a partition: add --partition P")
-    if reading.group and not isinstance(reading.start, str):
+    if reading.group is None:
+        return
+    groups.check_name(reading.group)
+    if not isinstance(reading.start, str):
         raise InvalidOption(
             "a group goes on from its own offsets",
             hint="leave --offset and --from-time out, or move the group first: millrace kafka groups reset",

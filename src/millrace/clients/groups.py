@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
 
 from millrace.clients import topics
 from millrace.clients.cluster import Cluster
 from millrace.errors import GroupInUse, InvalidOption, UnknownGroup, did_you_mean
+
+Offsets = dict[tuple[str, int], int]
+"""An offset for each topic and partition."""
 
 
 @dataclass(frozen=True)
@@ -73,41 +77,30 @@ class Move:
 def list_groups(cluster: Cluster) -> list[Group]:
     """Every consumer group."""
     cluster.connect()
-    admin = cluster.admin()
-    with cluster.speaking("list groups"):
-        found = admin.list_consumer_groups(request_timeout=cluster.timeout).result()
-    return [describe(cluster, name) for name in sorted(group.group_id for group in found.valid)]
+    return _described(cluster, sorted(_names(cluster)))
 
 
 def describe(cluster: Cluster, name: str) -> Group:
     """One group with its members and its lag."""
     require(cluster, name)
-    admin = cluster.admin()
-    with cluster.speaking(f"describe the group {name!r}"):
-        found = admin.describe_consumer_groups([name])[name].result()
-    members = tuple(
-        Member(
-            member.member_id,
-            member.client_id,
-            member.host.lstrip("/"),
-            tuple(sorted((place.topic, place.partition) for place in member.assignment.topic_partitions)),
-        )
-        for member in found.members
-    )
-    return Group(name, found.state.name.lower(), members, _positions(cluster, name, members))
+    found = _described(cluster, [name])
+    if not found:
+        raise _unknown(name, _names(cluster))
+    return found[0]
 
 
 def plan_reset(
     cluster: Cluster, name: str, topic: str, to: str | int | datetime, partition: int | None = None
 ) -> list[Move]:
     """What a reset would change: to `earliest`, `latest`, an offset or a time. A new name is a new group."""
+    check_name(name)
     metadata = cluster.connect()
     topics.require(metadata, topic, partition)
     if isinstance(to, int) and partition is None and len(metadata.topics[topic].partitions) > 1:
         raise InvalidOption("an offset needs a partition", hint=f"topic {topic!r} has several: add --partition P")
     numbers = sorted(metadata.topics[topic].partitions) if partition is None else [partition]
     places = [TopicPartition(topic, number) for number in numbers]
-    before = _committed(cluster, name)
+    before = _committed(cluster, cluster.admin(), name)
     after = topics.resolve(cluster, places, to)
     return [Move(topic, number, before.get((topic, number)), after[topic, number]) for number in numbers]
 
@@ -136,35 +129,99 @@ def delete(cluster: Cluster, name: str) -> None:
         raise _in_use(cluster, error.args[0], name, "delete") from None
 
 
+def check_name(name: str) -> None:
+    """Raise unless a group can have this name; the client itself breaks on some that it cannot have."""
+    if not name or not name.isprintable():
+        raise InvalidOption(f"{name!r} cannot be the name of a group", hint="use letters, digits, '.', '_' and '-'")
+
+
 def require(cluster: Cluster, name: str) -> None:
     """Raise unless the group exists."""
     cluster.connect()
+    known = _names(cluster)
+    if name not in known:
+        raise _unknown(name, known)
+
+
+def _names(cluster: Cluster) -> set[str]:
     admin = cluster.admin()
     with cluster.speaking("list groups"):
-        known = {group.group_id for group in admin.list_consumer_groups().result().valid}
-    if name not in known:
-        raise UnknownGroup(f"there is no consumer group {name!r}", hint=did_you_mean(name, known))
+        found = admin.list_consumer_groups(request_timeout=cluster.timeout).result()
+    return {group.group_id for group in found.valid}
 
 
-def _committed(cluster: Cluster, name: str) -> dict[tuple[str, int], int]:
+def _described(cluster: Cluster, names: Sequence[str]) -> list[Group]:
+    """The groups of these names, without those that have ended meanwhile."""
+    if not names:
+        return []
     admin = cluster.admin()
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])
+    asked = admin.describe_consumer_groups(list(names))
+    found = [one for name in names if (one := _unless_ended(cluster, name, asked[name]))]
+    members = {one.group_id: _members(one) for one in found}
+    committed = {name: _committed(cluster, admin, name) for name in members}
+    held = {place for every in members.values() for member in every for place in member.partitions}
+    ends = _ends(cluster, held.union(*committed.values()))
+    return [
+        Group(
+            one.group_id,
+            one.state.name.lower(),
+            members[one.group_id],
+            _positions(members[one.group_id], committed[one.group_id], ends),
+        )
+        for one in found
+    ]
+
+
+def _unless_ended(
+    cluster: Cluster, name: str, asked: Future[ConsumerGroupDescription]
+) -> ConsumerGroupDescription | None:
+    with cluster.speaking(f"describe the group {name!r}"):
+        try:
+            return asked.result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return None
+            raise
+
+
+def _members(found: ConsumerGroupDescription) -> tuple[Member, ...]:
+    return tuple(
+        Member(
+            member.member_id,
+            member.client_id,
+            member.host.lstrip("/"),
+            tuple(sorted((place.topic, place.partition) for place in member.assignment.topic_partitions)),
+        )
+        for member in found.members
+    )
+
+
+def _committed(cluster: Cluster, admin: AdminClient, name: str) -> Offsets:
     with cluster.speaking(f"read the offsets of the group {name!r}"):
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])
         found = asked[name].result().topic_partitions
     return {(place.topic, place.partition): place.offset for place in found if place.offset >= 0}
 
 
-def _positions(cluster: Cluster, name: str, members: Sequence[Member]) -> tuple[Position, ...]:
-    committed = _committed(cluster, name)
-    owners = {place: member.id for member in members for place in member.partitions}
+def _ends(cluster: Cluster, places: set[tuple[str, int]]) -> Offsets:
+    """The end of each partition that still exists."""
     existing = cluster.connect().topics
-    places = sorted(
-        place
-        for place in committed.keys() | owners.keys()
-        if place[0] in existing and place[1] in existing[place[0]].partitions
-    )
-    end = topics.offsets(cluster, [TopicPartition(*place) for place in places], OffsetSpec.latest())
-    return tuple(Position(*place, committed.get(place), end[place], owners.get(place)) for place in places)
+    wanted = [
+        TopicPartition(topic, number)
+        for topic, number in sorted(places)
+        if topic in existing and number in existing[topic].partitions
+    ]
+    return topics.offsets(cluster, wanted, OffsetSpec.latest())
+
+
+def _positions(members: Sequence[Member], committed: Offsets, ends: Offsets) -> tuple[Position, ...]:
+    owners = {place: member.id for member in members for place in member.partitions}
+    places = sorted(place for place in committed.keys() | owners.keys() if place in ends)
+    return tuple(Position(*place, committed.get(place), ends[place], owners.get(place)) for place in places)
+
+
+def _unknown(name: str, known: set[str]) -> UnknownGroup:
+    return UnknownGroup(f"there is no consumer group {name!r}", hint=did_you_mean(name, known))
 
 
 def _in_use(cluster: Cluster, problem: KafkaError, name: str, doing: str) -> Exception:

@@ -5,17 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from millrace.clients.records import Record
 from millrace.errors import InvalidOption, NotUtf8
-
-
-class Stream(Protocol):
-    """Bytes that come by and by."""
-
-    def read1(self, size: int, /) -> bytes:
-        """What has come, at most so much, without waiting for more of it; nothing at the end."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +26,13 @@ class LineFormat:
             raise InvalidOption("--key and --key-separator cannot go together", hint="choose one of them")
         if self.key_separator == "":
             raise InvalidOption("--key-separator is empty", hint="write what stands between key and value, as ':'")
+        texts = (self.key, self.key_separator, self.null, *self.headers, *self.headers.values())
+        try:
+            "".join(text or "" for text in texts).encode()
+        except UnicodeEncodeError:  # bytes of the command line that are no text; the client would break on them
+            raise InvalidOption(
+                "an option is not UTF-8", hint="look at --key, --key-separator, --header and --null"
+            ) from None
 
 
 _PLAIN = LineFormat()

@@ -54,6 +54,11 @@ class Delivery:
             "use a timeout from 100ms to 20d",
         )
         _require(
+            self.transaction is None or (self.transaction != "" and self.transaction.isprintable()),
+            f"{self.transaction!r} cannot be the id of a transaction",
+            "use letters, digits, '.', '_' and '-'",
+        )
+        _require(
             not (self.transaction and self.idempotence is False),
             "a transaction cannot go without idempotence",
             "leave --no-idempotence out",

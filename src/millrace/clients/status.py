@@ -24,7 +24,6 @@ class Status:
 
     cluster_id: str
     bootstrap: str
-    controller: int
     brokers: tuple[Broker, ...]
     topics: int
     partitions: int
@@ -40,7 +39,6 @@ def read_status(cluster: Cluster) -> Status:
     return Status(
         cluster_id=metadata.cluster_id or "",
         bootstrap=cluster.bootstrap,
-        controller=metadata.controller_id,
         brokers=tuple(
             Broker(broker.id, f"{broker.host}:{broker.port}", leads[broker.id], holds[broker.id])
             for broker in sorted(metadata.brokers.values(), key=lambda broker: broker.id)

@@ -126,6 +126,7 @@ class Kafka:
         if layout.secure:
             tell("making certificates")
             self._certificates = Certificates.ensure(self.folder / "tls", java)
+            _write_client_properties(self.folder, layout, self._certificates)
         layout.save(self.folder)  # first, so that a start that fails can be tried again
         for node in layout.nodes:
             write_node(self.folder, layout, node, self._certificates, options.properties or {})
@@ -136,7 +137,6 @@ class Kafka:
         self._wait_until_ready()
         if layout.secure:
             self._add_scram_user()
-            _write_client_properties(self.folder, layout, self._certificates)
         return self.cluster()
 
     def _format(self, java: Java, classpath: str, tell: Callable[[str], None]) -> None:
@@ -272,7 +272,7 @@ def _in_use(folder: Path) -> DataDirInUse:
     )
 
 
-def _write_client_properties(folder: Path, layout: Layout, certificates: Certificates | None) -> None:
+def _write_client_properties(folder: Path, layout: Layout, certificates: Certificates) -> None:
     path = client_properties(folder)
     path.touch(mode=0o600)
     lines = {
@@ -280,6 +280,6 @@ def _write_client_properties(folder: Path, layout: Layout, certificates: Certifi
         "sasl.mechanism": "PLAIN",
         "sasl.username": USER,
         "sasl.password": layout.password,
-        "ssl.ca.location": str(certificates.authority) if certificates else "",
+        "ssl.ca.location": str(certificates.authority),
     }
     path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()), "utf-8")

@@ -102,6 +102,10 @@ class Child:
         """Whether it has not ended yet."""
         return self._popen.poll() is None
 
+    def was_stopped(self) -> bool:
+        """Whether it ended because it was asked to, by whomever."""
+        return self._popen.poll() in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code, once it has ended."""
         return self._popen.wait(timeout)
