@@ -36,6 +36,7 @@ def put(cluster: Cluster) -> Put:
         producer = Producer(cluster, topic, Delivery(idempotence=False, linger=0.0))  # up half a second earlier
         producer.send([one if isinstance(one, Record) else Record(one) for one in records])
         producer.close()
+        assert not producer.failed, producer.failure()
         return producer
 
     return put

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from confluent_kafka import TopicPartition
 
-from millrace.clients import topics
+from millrace.clients import offsets, topics
 from millrace.clients.cluster import Cluster
 from millrace.clients.records import Record
 from millrace.errors import InvalidOption, InvalidTopic, UnknownTopic
@@ -181,11 +181,11 @@ def test_places_become_offsets(
     cluster: Cluster, lane: str, put: Callable[..., object], to: str | int | datetime, offset: int
 ) -> None:
     put(lane, *(Record(b"v", timestamp=MOMENT + seconds * 1000) for seconds in range(3)))
-    assert topics.resolve(cluster, [TopicPartition(lane, 0)], to) == {(lane, 0): offset}
+    assert offsets.resolve(cluster, [TopicPartition(lane, 0)], to) == {(lane, 0): offset}
 
 
 @pytest.mark.parametrize("offset", [1, 99])
 def test_an_offset_that_is_not_there(cluster: Cluster, lane: str, offset: int) -> None:
     with pytest.raises(InvalidOption) as raised:
-        topics.resolve(cluster, [TopicPartition(lane, 0)], offset)
+        offsets.resolve(cluster, [TopicPartition(lane, 0)], offset)
     assert raised.value.hint

@@ -13,7 +13,7 @@ from datetime import datetime
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from millrace.clients import groups, topics
+from millrace.clients import groups, offsets, topics
 from millrace.clients.cluster import Cluster
 from millrace.errors import InvalidOption, TopicGone
 
@@ -93,7 +93,7 @@ def _places(cluster: Cluster, reading: Reading) -> list[TopicPartition]:
     found = cluster.connect().topics[reading.topic].partitions
     numbers = sorted(found) if reading.partition is None else [reading.partition]
     every = [TopicPartition(reading.topic, number) for number in numbers]
-    start = topics.resolve(cluster, every, reading.start)
+    start = offsets.resolve(cluster, every, reading.start)
     return [TopicPartition(topic, number, start[topic, number]) for topic, number in sorted(start)]
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
 
-from millrace.clients import topics
+from millrace.clients import offsets, topics
 from millrace.clients.cluster import Cluster
 from millrace.errors import GroupInUse, InvalidOption, UnknownGroup, did_you_mean
 
@@ -101,7 +101,7 @@ def plan_reset(
     numbers = sorted(metadata.topics[topic].partitions) if partition is None else [partition]
     places = [TopicPartition(topic, number) for number in numbers]
     before = _committed(cluster, cluster.admin(), name)
-    after = topics.resolve(cluster, places, to)
+    after = offsets.resolve(cluster, places, to)
     return [Move(topic, number, before.get((topic, number)), after[topic, number]) for number in numbers]
 
 
@@ -211,7 +211,7 @@ def _ends(cluster: Cluster, places: set[tuple[str, int]]) -> Offsets:
         for topic, number in sorted(places)
         if topic in existing and number in existing[topic].partitions
     ]
-    return topics.offsets(cluster, wanted, OffsetSpec.latest())
+    return offsets.ask(cluster, wanted, OffsetSpec.latest())
 
 
 def _positions(members: Sequence[Member], committed: Offsets, ends: Offsets) -> tuple[Position, ...]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
@@ -16,16 +13,15 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     ConfigSource,
-    ListOffsetsResultInfo,
     NewPartitions,
     NewTopic,
     OffsetSpec,
     ResourceType,
 )
 
+from millrace.clients import offsets
 from millrace.clients.cluster import Cluster
 from millrace.errors import (
-    InvalidOption,
     InvalidTopic,
     KafkaFailed,
     MillraceError,
@@ -194,54 +190,6 @@ def _known(metadata: ClusterMetadata, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def offsets(cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
-    """The offset that a spec (earliest, latest, a time) means for each partition; -1 when there is none."""
-    with cluster.speaking("ask for offsets"):
-        return {place: result.result().offset for place, result in _ask(cluster, wanted, spec).items()}
-
-
-def known_offsets(cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
-    """The same without the partitions whose leader does not answer: a view of a cluster in trouble."""
-    asked = _ask(cluster, wanted, spec)
-    return {place: result.result().offset for place, result in asked.items() if result.exception() is None}
-
-
-def _ask(
-    cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec
-) -> dict[tuple[str, int], Future[ListOffsetsResultInfo]]:
-    if not wanted:
-        return {}
-    admin = cluster.admin()
-    with suppress(KafkaException):  # a client that knows no leaders yet may take seconds to find them
-        admin.list_topics(timeout=cluster.timeout)
-    asked = admin.list_offsets(dict.fromkeys(wanted, spec), request_timeout=cluster.timeout)
-    wait(asked.values())  # the client must live until the last answer
-    return {(place.topic, place.partition): result for place, result in asked.items()}
-
-
-def resolve(cluster: Cluster, places: Sequence[TopicPartition], to: str | int | datetime) -> dict[tuple[str, int], int]:
-    """The offset of each partition that `earliest`, `latest`, an offset or a time means."""
-    first = offsets(cluster, places, OffsetSpec.earliest())
-    end = offsets(cluster, places, OffsetSpec.latest())
-    if isinstance(to, datetime):
-        found = offsets(cluster, places, OffsetSpec.for_timestamp(max(0, int(to.timestamp() * 1000))))
-        return {place: end[place] if offset < 0 else offset for place, offset in found.items()}
-    if isinstance(to, int):
-        for place in first:
-            _require_within(place, to, first[place], end[place])
-        return dict.fromkeys(first, to)
-    return first if to == "earliest" else end
-
-
-def _require_within(place: tuple[str, int], offset: int, first: int, end: int) -> None:
-    if not first <= offset <= end:
-        raise InvalidOption(
-            f"partition {place[1]} of {place[0]!r} has no offset {offset}",
-            why=f"it holds offsets {first} to {end - 1}" if end > first else f"it is empty, the next offset is {end}",
-            hint=f"choose an offset from {first} to {end}",
-        )
-
-
 def _read(cluster: Cluster, metadata: ClusterMetadata, names: Sequence[str]) -> list[Topic]:
     places = [
         TopicPartition(name, partition.id)
@@ -249,8 +197,8 @@ def _read(cluster: Cluster, metadata: ClusterMetadata, names: Sequence[str]) -> 
         for partition in metadata.topics[name].partitions.values()
         if partition.leader >= 0
     ]
-    first = known_offsets(cluster, places, OffsetSpec.earliest())
-    end = known_offsets(cluster, places, OffsetSpec.latest())
+    first = offsets.known(cluster, places, OffsetSpec.earliest())
+    end = offsets.known(cluster, places, OffsetSpec.latest())
     return [
         Topic(
             name,
