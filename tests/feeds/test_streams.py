@@ -380,11 +380,11 @@ class TestWeb:
             exchange.start()
             for _ in range(10):
                 exchange.send(b":\n\n")
-                time.sleep(0.03)
+                time.sleep(0.12)
             exchange.send(b"data: at last\n\n")
             exchange.drop()
 
-        with Site(murmuring) as site, Web(Halt(), name="the origin", idle=0.2) as web:
+        with Site(murmuring) as site, Web(Halt(), name="the origin", idle=1.0) as web:
             events = web.events(site.url)
             assert next(events) is None
             event = next(events)

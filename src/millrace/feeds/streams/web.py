@@ -19,7 +19,6 @@ from millrace.feeds.streams.reading import Halt
 from millrace.feeds.streams.wire import EventParser, ServerSentEvent
 from millrace.units import format_duration
 
-HOME = "https://pypi.org/project/millrace/"
 CONNECT_TIMEOUT = 10.0
 SMALL_TIMEOUT = 10.0
 """Seconds that a small answer may take: unlike a stream it has no reason to be silent."""
@@ -27,8 +26,9 @@ _LONGEST_REFUSAL = 4000
 
 
 def user_agent(contact: str = "") -> str:
-    """Who asks, as the origins' policies want it: a name, a version, and where to complain."""
-    return f"millrace/{__version__} ({contact or HOME}) httpx/{httpx.__version__}"
+    """Who asks, as the origins' policies want it: a name, a version, and whom to write to if that is known."""
+    about = f" ({contact})" if contact else ""
+    return f"millrace/{__version__}{about} httpx/{httpx.__version__}"
 
 
 def checked_url(text: str, option: str, schemes: tuple[str, ...] = ("http", "https")) -> str:
