@@ -1,15 +1,18 @@
-"""The command line inside the test's own process, for what needs no process of its own."""
+"""The command line inside the test's own process, and as one that goes on beside the test."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from conftest import CommandLine
 from millrace.cli.main import main
 from millrace.clients.cluster import Cluster
 
@@ -22,12 +25,14 @@ class Ran(NamedTuple):
 
 
 Run = Callable[..., Ran]
+Start = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture
 def offline_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """`millrace …` with no cluster named; the exit code must be the expected one."""
+    """`millrace …` with no cluster named and nobody to ask; the exit code must be the expected one."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
     for name in [name for name in os.environ if name.startswith("MILLRACE_KAFKA")]:
         monkeypatch.delenv(name)
 
@@ -49,3 +54,18 @@ def run(cluster: Cluster, offline_run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     """`millrace …` with the broker of the run as its cluster."""
     monkeypatch.setenv("MILLRACE_KAFKA", cluster.bootstrap)
     return offline_run
+
+
+@pytest.fixture
+def start(millrace: CommandLine) -> Iterator[Start]:
+    """`millrace …` as a process that goes on; at the end of the test it is gone, however the test ends."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[bytes]:
+        processes.append(millrace.start(*arguments))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        with process:
+            process.kill()

@@ -28,6 +28,12 @@ def at(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
+def wait_for_configs(cluster: Cluster, topic: str, expected: dict[str, str]) -> None:
+    """A broker hears of them shortly after the controller has agreed to them."""
+    while topics.describe(cluster, [topic])[0].configs != expected:
+        pass
+
+
 def test_a_topic_is_made_as_asked(cluster: Cluster, name: str) -> None:
     topics.create(cluster, name, 2, 1, {"retention.ms": "60000", "cleanup.policy": "compact"})
     [found] = topics.describe(cluster, [name])
@@ -112,9 +118,9 @@ def test_partitions_are_not_taken_away(cluster: Cluster, topic: str, count: int)
 
 def test_configs_are_set_and_put_back(cluster: Cluster, topic: str) -> None:
     topics.alter(cluster, topic, configs={"retention.ms": "1000", "segment.ms": "2000"})
-    assert topics.describe(cluster, [topic])[0].configs == {"retention.ms": "1000", "segment.ms": "2000"}
+    wait_for_configs(cluster, topic, {"retention.ms": "1000", "segment.ms": "2000"})
     topics.alter(cluster, topic, reset=["retention.ms"])
-    assert topics.describe(cluster, [topic])[0].configs == {"segment.ms": "2000"}
+    wait_for_configs(cluster, topic, {"segment.ms": "2000"})
 
 
 def test_deleted_topics_are_gone(cluster: Cluster, topic: str, lane: str) -> None:

@@ -10,7 +10,7 @@ import typer
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
 from millrace.cli.output import say
 from millrace.cli.signals import until_stopped
-from millrace.errors import InvalidOption
+from millrace.errors import InvalidOption, MillraceError
 from millrace.units import parse_duration, parse_time
 
 if TYPE_CHECKING:
@@ -82,8 +82,11 @@ def consume(
         except BrokenPipeError:
             # Whoever read our output has had enough; nothing is wrong, and nothing more can be printed.
             sys.stdout = None
-        finally:
-            say(f"{printed:,} records")
+        except MillraceError:
+            if printed:
+                say(f"{printed:,} records")
+            raise
+        say(f"{printed:,} records")
 
 
 def _start(from_beginning: bool, offset: int | None, from_time: str | None) -> str | int | datetime:

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -116,15 +117,21 @@ class Cluster:
         return mine
 
     def admin(self) -> AdminClient:
-        """A client for administration; raises when a property is not one."""
+        """The client for administration, the same one each time; raises when a property is not one."""
+        return self._link[0]
+
+    @cached_property
+    def _link(self) -> tuple[AdminClient, list[KafkaError]]:
+        """A client and the errors that it has told: one for all, since each takes time to find the brokers."""
+        seen: list[KafkaError] = []
         with self.speaking("open a connection"):
-            return AdminClient(self.config())
+            return AdminClient(self.config(error_cb=seen.append, reconnect_backoff_max_ms=500)), seen
 
     def connect(self) -> ClusterMetadata:
         """Who is in the cluster and which topics it has; raises when nobody answers or we are refused."""
-        seen: list[KafkaError] = []
-        with self.speaking("connect"):
-            admin = AdminClient(self.config(error_cb=seen.append))
+        admin, seen = self._link
+        admin.poll(0)
+        seen.clear()
         deadline = time.monotonic() + self.timeout
         while True:
             left = deadline - time.monotonic()

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from datetime import datetime
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
 
 from millrace.clients.cluster import Cluster
 from millrace.errors import InvalidOption
 
+_MOVING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_LEADER_EPOCH}
+
 
 def ask(cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
     """The offset that a spec (earliest, latest, a time) means for each partition; -1 when there is none."""
+    asked = _request(cluster, wanted, spec)
+    deadline = time.monotonic() + cluster.timeout
+    while any(map(_is_moving, asked.values())) and time.monotonic() < deadline:
+        time.sleep(0.05)
+        asked = _request(cluster, wanted, spec)
     with cluster.speaking("ask for offsets"):
-        return {place: result.result().offset for place, result in _request(cluster, wanted, spec).items()}
+        return {place: result.result().offset for place, result in asked.items()}
 
 
 def known(cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
@@ -37,6 +45,12 @@ def _request(
     asked = admin.list_offsets(dict.fromkeys(wanted, spec), request_timeout=cluster.timeout)
     wait(asked.values())  # the client must live until the last answer
     return {(place.topic, place.partition): result for place, result in asked.items()}
+
+
+def _is_moving(asked: Future[ListOffsetsResultInfo]) -> bool:
+    """Whether the partition has no leader at this moment, or one that does not know it yet."""
+    problem = asked.exception()
+    return isinstance(problem, KafkaException) and problem.args[0].code() in _MOVING
 
 
 def resolve(cluster: Cluster, places: Sequence[TopicPartition], to: str | int | datetime) -> dict[tuple[str, int], int]:

@@ -30,7 +30,7 @@ Report = Callable[[KafkaError | None, Message | None], None]
 
 @dataclass(frozen=True)
 class Delivery:
-    """How records are sent."""
+    """How records are sent; raises when the choices contradict each other."""
 
     acks: str = "all"
     idempotence: bool | None = None
@@ -39,9 +39,7 @@ class Delivery:
     timeout: float = 120.0
     linger: float = 0.02
 
-    def config(self) -> dict[str, Any]:
-        """The properties for the client; raises when the choices contradict each other."""
-        idempotent = self.acks == "all" if self.idempotence is None else self.idempotence
+    def __post_init__(self) -> None:
         _require(self.acks in ACKS, f"acks cannot be {self.acks!r}", "use 0, 1 or all")
         _require(
             self.compression in COMPRESSIONS,
@@ -64,13 +62,16 @@ class Delivery:
             "leave --no-idempotence out",
         )
         _require(
-            self.acks == "all" or not (idempotent or self.transaction),
+            self.acks == "all" or not (self.idempotence or self.transaction),
             f"acks={self.acks} cannot go with idempotence or a transaction",
             "they need --acks all, which is the default",
         )
+
+    def config(self) -> dict[str, Any]:
+        """The properties for the client."""
         return {
             "acks": self.acks,
-            "enable.idempotence": idempotent or bool(self.transaction),
+            "enable.idempotence": self.acks == "all" if self.idempotence is None else self.idempotence,
             "compression.type": self.compression,
             "linger.ms": self.linger * 1000,
             "message.timeout.ms": int(self.timeout * 1000),

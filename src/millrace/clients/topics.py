@@ -107,29 +107,39 @@ def create(
     configs: Mapping[str, str] | None = None,
 ) -> None:
     """Make a topic and wait until each partition has a leader; what is None is left to the broker."""
-    brokers = len(cluster.connect().brokers)
+    cluster.connect()
+    problem = _create(cluster, name, partitions, replication, configs or {})
+    if problem:
+        raise _refused(cluster, problem, f"create the topic {name!r}")
+    _wait_for_leaders(cluster, name, partitions or 1)
+
+
+def _create(
+    cluster: Cluster, name: str, partitions: int | None, replication: int | None, configs: Mapping[str, str]
+) -> KafkaError | None:
+    """Ask for a topic; gives the reason when it is refused."""
     admin = cluster.admin()
     try:
-        wanted = NewTopic(name, partitions or -1, replication or -1, config=dict(configs or {}))
+        wanted = NewTopic(name, partitions or -1, replication or -1, config=dict(configs))
         admin.create_topics([wanted], operation_timeout=cluster.timeout)[name].result()
     except KafkaException as error:
-        raise _refused(cluster, error.args[0], f"create the topic {name!r}", brokers) from None
+        problem: KafkaError = error.args[0]
+        return problem
     except (TypeError, ValueError) as error:
         raise InvalidTopic(f"could not create the topic {name!r}: {error}") from None
-    _wait_for_leaders(cluster, name)
+    return None
 
 
 def ensure(cluster: Cluster, name: str, partitions: int | None = None) -> bool:
     """Make a topic unless it is there; tells whether it was made."""
     if name in cluster.connect().topics:
         return False
-    try:
-        create(cluster, name, partitions)
-    except InvalidTopic:
-        if name in cluster.connect().topics:  # somebody else was quicker
-            return False
-        raise
-    return True
+    problem = _create(cluster, name, partitions, None, {})
+    quicker = problem is not None and problem.code() == KafkaError.TOPIC_ALREADY_EXISTS
+    if problem and not quicker:
+        raise _refused(cluster, problem, f"create the topic {name!r}")
+    _wait_for_leaders(cluster, name)  # also if somebody else was quicker
+    return not quicker
 
 
 def alter(
@@ -140,14 +150,12 @@ def alter(
     reset: Sequence[str] = (),
 ) -> None:
     """Give a topic more partitions, set configs, or put configs back to the broker's default."""
-    metadata = cluster.connect()
-    require(metadata, name)
-    brokers = len(metadata.brokers)
+    require(cluster.connect(), name)
     admin = cluster.admin()
     try:
         if partitions:
             admin.create_partitions([NewPartitions(name, partitions)])[name].result()
-            _wait_for_leaders(cluster, name)
+            _wait_for_leaders(cluster, name, partitions)
         entries = [
             ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
             for key, value in (configs or {}).items()
@@ -157,7 +165,7 @@ def alter(
             resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
             admin.incremental_alter_configs([resource])[resource].result()
     except KafkaException as error:
-        raise _refused(cluster, error.args[0], f"change the topic {name!r}", brokers) from None
+        raise _refused(cluster, error.args[0], f"change the topic {name!r}") from None
 
 
 def delete(cluster: Cluster, names: Sequence[str]) -> None:
@@ -233,9 +241,10 @@ def _configs(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, str]
         }
 
 
-def _refused(cluster: Cluster, problem: KafkaError, doing: str, brokers: int) -> MillraceError:
+def _refused(cluster: Cluster, problem: KafkaError, doing: str) -> MillraceError:
     if problem.code() not in _REFUSED:
         return cluster.error(problem, doing)
+    brokers = len(cluster.connect().brokers)
     hints = {
         KafkaError.INVALID_REPLICATION_FACTOR: f"the cluster has {brokers} broker{'s' * (brokers != 1)}, so "
         f"--replication can be at most {brokers}; more: millrace kafka up --brokers N",
@@ -246,10 +255,17 @@ def _refused(cluster: Cluster, problem: KafkaError, doing: str, brokers: int) ->
     return InvalidTopic(f"could not {doing}: {problem.str()}", hint=hints.get(problem.code()))
 
 
-def _wait_for_leaders(cluster: Cluster, name: str) -> None:
+def _wait_for_leaders(cluster: Cluster, name: str, partitions: int = 1) -> None:
+    """Wait until so many partitions have leaders, and the leaders know it themselves."""
+
     def led(metadata: ClusterMetadata) -> bool:
         topic = metadata.topics.get(name)
-        return topic is not None and all(one.leader >= 0 for one in topic.partitions.values())
+        if topic is None or len(topic.partitions) < partitions:
+            return False
+        if any(one.leader < 0 for one in topic.partitions.values()):
+            return False
+        places = [TopicPartition(name, number) for number in topic.partitions]
+        return len(offsets.known(cluster, places, OffsetSpec.latest())) == len(places)
 
     _wait(cluster, led, f"see leaders for {name!r}")
 

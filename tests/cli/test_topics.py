@@ -1,0 +1,106 @@
+"""`millrace kafka topics` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conftest import CommandLine
+from millrace.clients import topics
+from millrace.clients.cluster import Cluster
+from millrace.clients.producer import Producer
+from millrace.clients.records import Record
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def name() -> str:
+    return f"new-{uuid.uuid4().hex[:12]}"
+
+
+def wait_for_configs(cluster: Cluster, topic: str, expected: dict[str, str]) -> None:
+    """A broker hears of them shortly after the controller has agreed to them."""
+    while topics.describe(cluster, [topic])[0].configs != expected:
+        pass
+
+
+def test_a_topic_from_its_making_to_its_end(millrace: CommandLine, name: str) -> None:
+    made = millrace("kafka", "topics", "create", name, "--partitions", "2", "--replication", "1", "--retention", "1h")
+    assert made.stdout == ""
+    millrace("kafka", "produce", name, "--partition", "1", stdin="a\nb\n")
+    [found] = json.loads(millrace("kafka", "topics", "describe", name, "--json").stdout)
+    assert (found["name"], found["replication"], found["records"]) == (name, 1, 2)
+    assert found["configs"] == {"retention.ms": "3600000"}
+    empty, full = found["partitions"]
+    assert (empty["id"], empty["first"], empty["end"], empty["records"], empty["bytes"]) == (0, 0, 0, 0, 0)
+    assert (full["id"], full["first"], full["end"], full["records"]) == (1, 0, 2, 2)
+    assert full["replicas"] == full["in_sync"] == [full["leader"]]
+    assert full["bytes"] > 0
+    millrace("kafka", "topics", "delete", name, "--yes")
+    assert "kafka.topic-unknown" in millrace("kafka", "topics", "describe", name, code=2).stderr
+
+
+def test_topics_are_listed(run: Run, cluster: Cluster, topic: str) -> None:
+    producer = Producer(cluster, topic)
+    producer.send([Record(b"v")] * 4)
+    producer.close()
+    [found] = [one for one in json.loads(run("kafka", "topics", "list", "--json").out) if one["name"] == topic]
+    assert found == {"name": topic, "partitions": 3, "replication": 1, "records": 4, "under_replicated": 0}
+    [row] = [line.split() for line in run("kafka", "topics", "list").out.splitlines() if topic in line]
+    assert row == [topic, "3", "1", "4", "0"]
+
+
+def test_kafkas_own_topics_are_listed_when_asked_for(run: Run, millrace: CommandLine, topic: str) -> None:
+    millrace("kafka", "consume", topic, "--group", f"g-{topic}", "--timeout", "100ms")
+    shown = {one["name"] for one in json.loads(run("kafka", "topics", "list", "--json").out)}
+    every = {one["name"] for one in json.loads(run("kafka", "topics", "list", "--internal", "--json").out)}
+    assert "__consumer_offsets" in every - shown
+
+
+def test_a_topic_is_described_for_people(run: Run, cluster: Cluster, topic: str) -> None:
+    topics.alter(cluster, topic, configs={"segment.ms": "5000"})
+    wait_for_configs(cluster, topic, {"segment.ms": "5000"})
+    shown = run("kafka", "topics", "describe", topic).out
+    assert all(word in shown for word in (topic, "leader", "in sync", "segment.ms = 5000"))
+
+
+@pytest.mark.parametrize(("text", "milliseconds"), [("90s", "90000"), ("forever", "-1")])
+def test_retention_is_changed(run: Run, cluster: Cluster, topic: str, text: str, milliseconds: str) -> None:
+    run("kafka", "topics", "alter", topic, "--retention", text, "--partitions", "4")
+    wait_for_configs(cluster, topic, {"retention.ms": milliseconds})
+    assert len(topics.describe(cluster, [topic])[0].partitions) == 4
+    run("kafka", "topics", "alter", topic, "--reset", "retention.ms", "--config", "segment.ms=5000")
+    wait_for_configs(cluster, topic, {"segment.ms": "5000"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "condition"),
+    [
+        (["create", "a b"], "kafka.topic-invalid"),
+        (["create", "NEW", "--replication", "2"], "kafka.topic-invalid"),
+        (["create", "NEW", "--config", "no.such=1"], "kafka.topic-invalid"),
+        (["create", "OLD"], "kafka.topic-invalid"),
+        (["alter", "OLD", "--partitions", "2"], "kafka.topic-invalid"),
+        (["alter", "NEW", "--partitions", "2"], "kafka.topic-unknown"),
+        (["describe", "OLD", "NEW"], "kafka.topic-unknown"),
+        (["delete", "OLD", "NEW", "--yes"], "kafka.topic-unknown"),
+    ],
+)
+def test_what_is_wrong_exits_2_and_changes_nothing(
+    run: Run, cluster: Cluster, topic: str, name: str, arguments: list[str], condition: str
+) -> None:
+    said = run("kafka", "topics", *({"OLD": topic, "NEW": name}.get(word, word) for word in arguments), code=2).err
+    assert f"error[{condition}]" in said
+    assert len(topics.describe(cluster, [topic])[0].partitions) == 3
+    assert name not in cluster.connect().topics
+
+
+def test_nothing_is_deleted_where_nobody_can_be_asked(millrace: CommandLine, cluster: Cluster, topic: str) -> None:
+    said = millrace("kafka", "topics", "delete", topic, stdin="y\n", code=2).stderr
+    assert "error[option.invalid]" in said
+    assert topic in cluster.connect().topics
