@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,11 +121,19 @@ def test_a_file_that_does_not_load_says_why(tmp_path: Path, text: str, cause: st
     assert cause in (raised.value.why or "")
 
 
-def test_a_file_without_a_feed_is_unknown(tmp_path: Path) -> None:
+def test_a_file_without_a_feed_is_unusable(tmp_path: Path) -> None:
     file = tmp_path / "no_feed.py"
     file.write_text("nothing = 1\n")
-    with pytest.raises(UnknownName):
+    with pytest.raises(FileUnusable):
         FEEDS.load(str(file))
+
+
+def test_a_file_may_have_the_name_of_a_module(tmp_path: Path) -> None:
+    file = tmp_path / "http.py"
+    file.write_text(COUNTER)
+    before = importlib.import_module("http")
+    assert FEEDS.load(str(file)).__name__ == "Counter"
+    assert importlib.import_module("http") is before
 
 
 def test_a_module_of_a_room_is_found(room: Callable[[str], Room[Tool]]) -> None:

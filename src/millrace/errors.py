@@ -12,6 +12,7 @@
     │   ├── DataDirMismatch             2  kafka.data-mismatch
     │   ├── NoCluster                   2  kafka.none
     │   ├── AccessDenied                2  kafka.access-denied
+    │   ├── FeedInUse                   2  feed.in-use
     │   ├── UnknownTopic                2  kafka.topic-unknown
     │   ├── InvalidTopic                2  kafka.topic-invalid
     │   ├── UnknownGroup                2  kafka.group-unknown
@@ -24,6 +25,8 @@
         ├── KafkaFailed                 1  kafka.failed
         ├── TopicGone                   1  kafka.topic-gone
         ├── NotDelivered                1  kafka.not-delivered
+        │   └── RecordRefused           1  kafka.record-refused
+        ├── CommitUnknown               1  kafka.commit-unknown
         └── FeedFailed                  1  feed.failed
 
 A message says what is wrong; `why` gives the cause, `hint` what to do, `place` where (`file:line`).
@@ -147,6 +150,12 @@ class AccessDenied(InputError):
     condition = "kafka.access-denied"
 
 
+class FeedInUse(InputError):
+    """Another run of the same feed writes to the same place, and both would save their position."""
+
+    condition = "feed.in-use"
+
+
 class UnknownTopic(InputError):
     """A topic that does not exist, or a partition that it does not have."""
 
@@ -217,6 +226,18 @@ class NotDelivered(RunError):
     """Records were not taken by Kafka."""
 
     condition = "kafka.not-delivered"
+
+
+class RecordRefused(NotDelivered):
+    """A record that the topic will never take, however often it is sent."""
+
+    condition = "kafka.record-refused"
+
+
+class CommitUnknown(RunError):
+    """A transaction's commit was asked for and not answered."""
+
+    condition = "kafka.commit-unknown"
 
 
 class FeedFailed(RunError):

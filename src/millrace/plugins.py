@@ -38,6 +38,8 @@ class Room(Generic[T]):
     def load(self, name: str) -> type[T]:
         """The class that a name stands for."""
         found = self._defined_in(self._module(name))
+        if found is None and name.endswith(".py"):
+            raise FileUnusable(f"{name} defines no {self.noun}", hint=f"it needs one subclass of {self.kind.__name__}")
         if found is None:
             raise UnknownName.among(self.noun, name, self.names())
         return found
@@ -79,13 +81,15 @@ class Room(Generic[T]):
 
 
 def _from_file(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = f"millrace_file_{path.stem}"  # not its bare name: a file may be called http.py
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise FileUnusable(f"there is no file {path}")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # dataclasses look their module up by name
+    sys.modules[name] = module  # dataclasses look their module up by name
     try:
         spec.loader.exec_module(module)
     except Exception as error:
+        del sys.modules[name]
         raise FileUnusable(f"{path} cannot be loaded", why=f"{type(error).__name__}: {error}") from error
     return module

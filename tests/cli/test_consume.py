@@ -13,7 +13,8 @@ import pytest
 
 from millrace.clients import groups, topics
 from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Delivery, Producer
+from millrace.clients.delivery import Delivery
+from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 
 Run = Callable[..., Any]
@@ -32,7 +33,7 @@ def lane(cluster: Cluster) -> str:
 @pytest.fixture
 def put(cluster: Cluster) -> Callable[..., None]:
     def put(topic: str, *records: Record) -> None:
-        producer = Producer(cluster, topic, Delivery(idempotence=False, linger=0.0))
+        producer = Producer(cluster, topic, Delivery(idempotence=False))
         producer.send(records)
         producer.close()
         assert not producer.failed
@@ -132,13 +133,3 @@ def test_a_reader_that_has_had_enough_is_no_error(start: Start, lane: str, put: 
     process.stdout.close()
     assert process.wait(60) == 0
     assert [line.split()[1:] for line in process.stderr.read().splitlines()] == [[b"records"]]
-
-
-def test_a_topic_that_is_deleted_while_it_is_read_exits_1(start: Start, cluster: Cluster, filled: str) -> None:
-    process = start("kafka", "consume", filled, "--from-beginning")
-    assert process.stdout is not None
-    assert [process.stdout.readline() for _ in range(5)] == [b"%d\n" % number for number in range(5)]
-    topics.delete(cluster, [filled])
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert b"error[kafka.topic-gone]" in said

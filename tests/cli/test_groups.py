@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from conftest import CommandLine
 from millrace.clients import groups, topics
 from millrace.clients.cluster import Cluster
 from millrace.clients.consumer import Reading, read
-from millrace.clients.producer import Delivery, Producer
+from millrace.clients.delivery import Delivery
+from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 
 Run = Callable[..., Any]
@@ -24,7 +24,7 @@ def lane(cluster: Cluster) -> str:
     """A new topic with one partition and five records."""
     name = f"lane-{uuid.uuid4().hex[:12]}"
     topics.create(cluster, name, 1)
-    producer = Producer(cluster, name, Delivery(idempotence=False, linger=0.0))
+    producer = Producer(cluster, name, Delivery(idempotence=False))
     producer.send([Record(b"%d" % number) for number in range(5)])
     producer.close()
     return name
@@ -74,13 +74,11 @@ def test_a_dry_run_changes_nothing(run: Run, cluster: Cluster, lane: str, group:
     assert offset(cluster, group) == 2
 
 
-def test_nothing_is_changed_where_nobody_can_be_asked(
-    millrace: CommandLine, cluster: Cluster, lane: str, group: str
-) -> None:
-    reset = millrace("kafka", "groups", "reset", group, "--topic", lane, "--to", "earliest", stdin="y\n", code=2)
-    delete = millrace("kafka", "groups", "delete", group, stdin="y\n", code=2)
-    assert "error[option.invalid]" in reset.stderr
-    assert "error[option.invalid]" in delete.stderr
+def test_nothing_is_changed_where_nobody_can_be_asked(run: Run, cluster: Cluster, lane: str, group: str) -> None:
+    reset = run("kafka", "groups", "reset", group, "--topic", lane, "--to", "earliest", code=2)
+    delete = run("kafka", "groups", "delete", group, code=2)
+    assert "error[option.invalid]" in reset.err
+    assert "error[option.invalid]" in delete.err
     assert offset(cluster, group) == 2
 
 

@@ -14,6 +14,7 @@ from millrace.clients import topics
 from millrace.clients.cluster import Cluster
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
+from millrace.services.kafka import Kafka
 
 Run = Callable[..., Any]
 
@@ -23,17 +24,24 @@ def name() -> str:
     return f"new-{uuid.uuid4().hex[:12]}"
 
 
+def put(cluster: Cluster, topic: str, *records: Record) -> None:
+    producer = Producer(cluster, topic)
+    producer.send(records)
+    producer.close()
+    assert producer.delivered == len(records)
+
+
 def wait_for_configs(cluster: Cluster, topic: str, expected: dict[str, str]) -> None:
     """A broker hears of them shortly after the controller has agreed to them."""
     while topics.describe(cluster, [topic])[0].configs != expected:
         pass
 
 
-def test_a_topic_from_its_making_to_its_end(millrace: CommandLine, name: str) -> None:
-    made = millrace("kafka", "topics", "create", name, "--partitions", "2", "--replication", "1", "--retention", "1h")
-    assert made.stdout == ""
-    millrace("kafka", "produce", name, "--partition", "1", stdin="a\nb\n")
-    [found] = json.loads(millrace("kafka", "topics", "describe", name, "--json").stdout)
+def test_a_topic_from_its_making_to_its_end(run: Run, cluster: Cluster, name: str) -> None:
+    options = ("--partitions", "2", "--replication", "1", "--retention", "1h")
+    assert run("kafka", "topics", "create", name, *options).out == ""
+    put(cluster, name, Record(b"a", partition=1), Record(b"b", partition=1))
+    [found] = json.loads(run("kafka", "topics", "describe", name, "--json").out)
     assert (found["name"], found["replication"], found["records"]) == (name, 1, 2)
     assert found["configs"] == {"retention.ms": "3600000"}
     empty, full = found["partitions"]
@@ -41,32 +49,33 @@ def test_a_topic_from_its_making_to_its_end(millrace: CommandLine, name: str) ->
     assert (full["id"], full["first"], full["end"], full["records"]) == (1, 0, 2, 2)
     assert full["replicas"] == full["in_sync"] == [full["leader"]]
     assert full["bytes"] > 0
-    millrace("kafka", "topics", "delete", name, "--yes")
-    assert "kafka.topic-unknown" in millrace("kafka", "topics", "describe", name, code=2).stderr
+    run("kafka", "topics", "delete", name, "--yes")
+    assert "error[kafka.topic-unknown]" in run("kafka", "topics", "describe", name, code=2).err
 
 
 def test_topics_are_listed(run: Run, cluster: Cluster, topic: str) -> None:
-    producer = Producer(cluster, topic)
-    producer.send([Record(b"v")] * 4)
-    producer.close()
+    put(cluster, topic, *[Record(b"v")] * 4)
     [found] = [one for one in json.loads(run("kafka", "topics", "list", "--json").out) if one["name"] == topic]
     assert found == {"name": topic, "partitions": 3, "replication": 1, "records": 4, "under_replicated": 0}
     [row] = [line.split() for line in run("kafka", "topics", "list").out.splitlines() if topic in line]
     assert row == [topic, "3", "1", "4", "0"]
 
 
-def test_kafkas_own_topics_are_listed_when_asked_for(run: Run, millrace: CommandLine, topic: str) -> None:
-    millrace("kafka", "consume", topic, "--group", f"g-{topic}", "--timeout", "100ms")
+def test_kafkas_own_topics_are_listed_when_asked_for(run: Run, topic: str) -> None:
+    run("kafka", "consume", topic, "--group", f"g-{topic}", "--timeout", "100ms")
     shown = {one["name"] for one in json.loads(run("kafka", "topics", "list", "--json").out)}
     every = {one["name"] for one in json.loads(run("kafka", "topics", "list", "--internal", "--json").out)}
     assert "__consumer_offsets" in every - shown
 
 
-def test_a_topic_is_described_for_people(run: Run, cluster: Cluster, topic: str) -> None:
+def test_a_topic_of_our_own_cluster_is_described_for_people(
+    offline_run: Run, monkeypatch: pytest.MonkeyPatch, broker: Kafka, cluster: Cluster, topic: str
+) -> None:
+    monkeypatch.setenv("MILLRACE_KAFKA_DATA", str(broker.folder))
     topics.alter(cluster, topic, configs={"segment.ms": "5000"})
     wait_for_configs(cluster, topic, {"segment.ms": "5000"})
-    shown = run("kafka", "topics", "describe", topic).out
-    assert all(word in shown for word in (topic, "leader", "in sync", "segment.ms = 5000"))
+    shown = offline_run("kafka", "topics", "describe", topic).out
+    assert all(word in shown for word in (topic, "leader", "in sync", "0 B", "segment.ms = 5000"))
 
 
 @pytest.mark.parametrize(("text", "milliseconds"), [("90s", "90000"), ("forever", "-1")])
@@ -101,6 +110,5 @@ def test_what_is_wrong_exits_2_and_changes_nothing(
 
 
 def test_nothing_is_deleted_where_nobody_can_be_asked(millrace: CommandLine, cluster: Cluster, topic: str) -> None:
-    said = millrace("kafka", "topics", "delete", topic, stdin="y\n", code=2).stderr
-    assert "error[option.invalid]" in said
+    assert "error[option.invalid]" in millrace("kafka", "topics", "delete", topic, stdin="y\n", code=2).stderr
     assert topic in cluster.connect().topics

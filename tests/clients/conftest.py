@@ -12,7 +12,8 @@ from confluent_kafka import Message
 from millrace.clients import topics
 from millrace.clients.cluster import Cluster
 from millrace.clients.consumer import Reading, read
-from millrace.clients.producer import Delivery, Producer
+from millrace.clients.delivery import Delivery
+from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 
 Put = Callable[..., Producer]
@@ -33,7 +34,7 @@ def put(cluster: Cluster) -> Put:
     """Sends values or whole records, and waits until they are settled."""
 
     def put(topic: str, *records: bytes | Record) -> Producer:
-        producer = Producer(cluster, topic, Delivery(idempotence=False, linger=0.0))  # up half a second earlier
+        producer = Producer(cluster, topic, Delivery(idempotence=False))  # up half a second earlier
         producer.send([one if isinstance(one, Record) else Record(one) for one in records])
         producer.close()
         assert not producer.failed, producer.failure()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from millrace.clients.cluster import Cluster, read_properties
+from millrace.clients.cluster import Cluster
+from millrace.clients.properties import read_properties
 from millrace.errors import FileUnusable, InvalidOption, KafkaUnreachable
 from millrace.services.process import free_port
 

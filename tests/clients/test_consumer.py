@@ -17,7 +17,8 @@ from confluent_kafka import Consumer, Message
 from millrace.clients import groups, topics
 from millrace.clients.cluster import Cluster
 from millrace.clients.consumer import Reading, read
-from millrace.clients.producer import Delivery, Producer, new_transaction
+from millrace.clients.delivery import Delivery, new_transaction
+from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 from millrace.errors import InvalidOption, TopicGone, UnknownTopic
 

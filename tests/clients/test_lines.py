@@ -89,8 +89,8 @@ def test_a_chosen_text_is_null() -> None:
 
 
 def test_headers_and_partition_are_on_every_record() -> None:
-    form = LineFormat(headers={"from": "zoë", "empty": ""}, partition=2)
-    headers = (("from", "zoë".encode()), ("empty", b""))
+    form = LineFormat(headers=[("a", "zoë"), ("a", ""), ("b", "1")], partition=2)
+    headers = (("a", "zoë".encode()), ("a", b""), ("b", b"1"))
     assert split(b"a\nb\n", form) == [Record(line, headers=headers, partition=2) for line in (b"a", b"b")]
 
 
@@ -101,8 +101,8 @@ def test_headers_and_partition_are_on_every_record() -> None:
         {"key_separator": ""},
         {"key": "\udcff"},
         {"null": "\udcff"},
-        {"headers": {"\udcff": ""}},
-        {"headers": {"h": "\udcff"}},
+        {"headers": [("\udcff", "")]},
+        {"headers": [("h", "\udcff")]},
     ],
 )
 def test_what_cannot_be_a_format(form: dict[str, Any]) -> None:
@@ -123,6 +123,10 @@ def test_a_line_that_is_not_utf8_is_told_after_the_good_ones(bad: bytes, end: by
 def test_lines_are_counted_across_chunks() -> None:
     with pytest.raises(NotUtf8, match="line 4"):
         list(records(split_lines(Chunks(b"a\nb", b"\nc", b"\n\xff\n")), LineFormat()))
+
+
+def test_only_line_feeds_end_lines_when_told_so() -> None:
+    assert list(split_lines([b"a\r\nb\r", b"\nc"], crlf=False)) == [[b"a\r"], [b"b\r"], [b"c"]]
 
 
 def test_raw_lines_need_not_be_utf8() -> None:

@@ -92,8 +92,8 @@ def test_a_header_that_comes_twice_is_there_twice() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (b'{"b": 1,\n "a": [true, null]}', b'{"b":1,"a":[true,null]}'),
-        (b" 12 ", b"12"),
+        (b'{"b": 1,\r\n "a": [true, null]}', b'{"b": 1,   "a": [true, null]}'),
+        (b"123456789012345678901234567890.10", b"123456789012345678901234567890.10"),
         (b'"text"', b'"text"'),
         (None, b"null"),
         (b"", b'""'),
@@ -109,9 +109,9 @@ def test_a_value_as_json_is_one_line_of_json(value: bytes | None, text: bytes) -
 
 
 @pytest.mark.parametrize("depth", [300, 2000])
-def test_json_too_deep_to_be_read_is_shown_as_text(depth: int) -> None:
+def test_json_of_any_depth_is_shown(depth: int) -> None:
     value = b"[" * depth + b"]" * depth
-    assert orjson.loads(SHOWN["json"](Shown(Record(value)))) == value.decode()  # type: ignore[arg-type]
+    assert SHOWN["json"](Shown(Record(value))) in (value, b'"%b"' % value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("form", "text"), [("text", b"v\xff"), ("keys", b"k\tv\xff")])

@@ -11,7 +11,8 @@ import pytest
 from millrace.clients import topics
 from millrace.clients.cluster import Cluster
 from millrace.clients.consumer import Reading, read
-from millrace.clients.producer import Delivery, Producer
+from millrace.clients.delivery import Delivery
+from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 from millrace.services.kafka import Kafka, Options
 

@@ -176,6 +176,23 @@ def test_no_java(tmp_path: Path, set_environment: Callable[..., None]) -> None:
         Kafka(tmp_path).start()
 
 
+def test_a_folder_with_letters_of_every_kind(tmp_path: Path) -> None:
+    folder = tmp_path / 'josé & "söhne" <ключ>'
+    with Kafka(folder) as cluster:
+        topics.create(cluster, "kept")
+    assert (folder / "node-1" / "data" / "kept-0").is_dir()
+    assert (folder / "node-1" / "broker.log").stat().st_size
+    assert [entry.name for entry in tmp_path.iterdir()] == [folder.name]
+
+
+def test_a_chosen_port_is_not_used_twice(folder: Path) -> None:
+    layout = kafka.Layout.load(folder)
+    assert layout is not None
+    port = layout.nodes[0].controller_port
+    with Kafka(folder, Options(port=port)) as cluster:
+        assert cluster.bootstrap == f"127.0.0.1:{port}"
+
+
 @pytest.fixture(scope="module")
 def secured(folder: Path) -> Iterator[Cluster]:
     """The same folder's cluster with TLS and passwords."""

@@ -94,19 +94,17 @@ def test_a_detached_child_outlives_its_parent(tmp_path: Path) -> None:
     with parent_that_starts(True, tmp_path / "log") as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        identity = Identity.of(pid)
         parent.kill()
-    assert identity is not None
+    identity = Identity(pid, SLEEPER[-1])
     assert identity.process() is not None
     identity.stop()
     assert gone(pid)
 
 
 def test_a_pid_that_was_used_again_is_another_process() -> None:
-    mine = Identity.of(os.getpid())
-    assert mine is not None
-    assert mine.process() is not None
-    assert Identity(mine.pid, mine.created - 100).process() is None
+    argument = psutil.Process().cmdline()[-1]
+    assert Identity(os.getpid(), argument).process() is not None
+    assert Identity(os.getpid(), "server.properties of another cluster").process() is None
 
 
 def test_a_program_that_does_not_exist(tmp_path: Path) -> None:

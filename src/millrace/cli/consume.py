@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
-from millrace.cli.output import say
+from millrace.cli.output import reader_may_leave, say
 from millrace.cli.signals import until_stopped
 from millrace.errors import InvalidOption, MillraceError
 from millrace.units import parse_duration, parse_time
@@ -73,15 +73,16 @@ def consume(
             None if timeout is None else parse_duration(timeout),
             committed,
             stop,
+            say,
         )
+        if sys.stdout.isatty() and not group and reading.start == "latest":
+            say("waiting for new records (--from-beginning shows older ones); Ctrl-C ends it")
         try:
-            for batch in read(cluster, reading):
-                sys.stdout.buffer.write(b"".join(show(message) + b"\n" for message in batch))
-                sys.stdout.buffer.flush()
-                printed += len(batch)
-        except BrokenPipeError:
-            # Whoever read our output has had enough; nothing is wrong, and nothing more can be printed.
-            sys.stdout = None
+            with reader_may_leave():
+                for batch in read(cluster, reading):
+                    sys.stdout.buffer.write(b"".join(show(message) + b"\n" for message in batch))
+                    sys.stdout.buffer.flush()
+                    printed += len(batch)
         except MillraceError:
             if printed:
                 say(f"{printed:,} records")

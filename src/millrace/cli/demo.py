@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import threading
 import time
 from collections import deque
@@ -75,7 +78,8 @@ def demo(
             raise scene.failure
     total = sum(scene.ends.values())
     say(f"{total:,} records are in topic {_TOPIC!r}; they stay for next time")
-    say("next: millrace kafka up --detach, then millrace kafka consume posts --from-beginning --max 5")
+    me = "millrace" if shutil.which("millrace") else os.path.relpath(sys.argv[0])
+    say(f"next: {me} kafka up --detach, then {me} kafka consume posts --from-beginning --max 5")
 
 
 @contextmanager

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
+import time
+import traceback
+from hashlib import sha256
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
-from millrace.cli.output import progress_line, say
+from millrace.cli.output import delivered_line, progress_line, reader_may_leave, say
 from millrace.cli.signals import until_stopped
-from millrace.errors import InvalidOption
+from millrace.errors import FeedFailed, InvalidOption, MillraceError, Place
 from millrace.settings import STATE
-from millrace.units import format_duration, parse_duration, parse_rate
+from millrace.units import parse_duration, parse_rate
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
@@ -67,33 +72,65 @@ def run_feed(
     """Run a feed until it ends, --for, --count or Ctrl-C."""
     from millrace.connectors.base import SINKS, Target
     from millrace.feeds.base import Cursor, Run
-    from millrace.feeds.pump import pump
 
     topic = topic or name
     duration = None if for_ is None else parse_duration(for_)
     pace = None if rate is None else parse_rate(rate)
     feed = make_feed()
-    sink = SINKS.load(to)(Target(topic, out, lambda: chosen_cluster(kafka, kafka_config, data)))
-    with until_stopped() as stop, progress_line() as show:
-        run = Run(pace, count, stop, Cursor(STATE.value() / "feeds" / f"{name}-{topic}.cursor"), say)
+    with until_stopped() as stop:
+        target = Target(topic, out, lambda: chosen_cluster(kafka, kafka_config, data), say, stop)
+        sink = SINKS.load(to)(target)
+        run = Run(pace, count, stop, Cursor(_cursor_folder(name, sink.place)), say)
+        _pour(feed, sink, run, duration)
 
-        def on_progress(outcome: Any) -> None:
-            speed = outcome.tally.delivered / outcome.seconds if outcome.seconds else 0.0
-            of = f" of {count:,}" if count else ""
-            show(f"{outcome.tally.delivered:,}{of} delivered, {speed:,.0f} records/s")
 
-        outcome = pump(feed, sink, run, on_progress=on_progress, duration=duration)
-    speed = outcome.tally.delivered / outcome.seconds if outcome.seconds else 0.0
-    say(
-        f"{outcome.tally.delivered:,} delivered, {outcome.tally.failed:,} failed, "
-        f"in {format_duration(outcome.seconds)} ({speed:,.0f} records/s)"
-    )
+def _pour(feed: Any, sink: Any, run: Any, duration: float | None) -> None:
+    from millrace.feeds.pump import pump
+
+    started = time.monotonic()
+    of = f" of {run.count:,}" if run.count else ""
+
+    def tell(outcome: Any) -> None:
+        speed = outcome.tally.delivered / outcome.seconds if outcome.seconds else 0.0
+        show(f"{outcome.tally.delivered:,}{of} delivered, {speed:,.0f} records/s")
+
+    try:
+        with reader_may_leave(), progress_line() as show:
+            pump(feed, sink, run, on_progress=tell, duration=duration)
+    except (MillraceError, OSError):
+        raise
+    except Exception as error:
+        raise _mistake(feed, error) from error
+    finally:
+        tally = sink.tally()
+        say(delivered_line(tally.delivered, tally.failed, time.monotonic() - started))
+
+
+def _mistake(feed: Any, error: Exception) -> FeedFailed:
+    """An exception out of a feed's own code, with the line of its file that raised it."""
+    file = inspect.getfile(type(feed))
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    place = Place(file, lines[-1]) if lines else Place(file)
+    return FeedFailed(f"the feed raised {type(error).__name__}: {error}", place=place, hint="mend the feed's code")
+
+
+def _cursor_folder(name: str, place: str | None) -> Path | None:
+    """Where a feed's position is kept: one for each place that it writes to, none where nothing is kept."""
+    if place is None:
+        return None
+    readable = re.sub(r"[^\w.-]+", "_", place)[:60]
+    return STATE.value() / "feeds" / f"{name}-{readable}-{sha256(place.encode()).hexdigest()[:8]}"
 
 
 def _command(name: str, kind: type[Any]) -> Any:
     """A command whose options are those of every feed and the fields of this one."""
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
     hints = get_type_hints(kind)
+    clash = fields.keys() & inspect.signature(run_feed).parameters.keys()
+    if clash:
+        raise InvalidOption(
+            f"{name}: every feed has {', '.join(sorted(clash))} already", hint="name the field otherwise"
+        )
     own = [_parameter(field, hints[field.name]) for field in fields.values()]
     common = [
         parameter.replace(kind=_KEYWORD)

@@ -82,6 +82,8 @@ def reset(
     else:
         rows = [(one.topic, one.partition, one.before, one.after) for one in moves]
         show_table(("topic", "partition", "offset now", "offset then"), rows)
+    if all(one.before is None for one in moves):
+        say(f"the group {name!r} has no offsets in {topic!r} yet: they would be its first")
     if dry_run:
         say("nothing was changed (--dry-run)")
     elif confirm(f"move group {name}?", yes):

@@ -9,6 +9,7 @@ import typer
 
 from millrace.cli.options import AsJson
 from millrace.cli.output import fetching, say, show_json, show_table
+from millrace.cli.signals import interruptible
 from millrace.errors import InvalidOption, UnknownName
 from millrace.units import format_bytes
 
@@ -30,7 +31,7 @@ def fetch(
         if name in known and known[name].present():
             say(f"{name}: is there already")
             continue
-        with fetching() as progress:
+        with interruptible(), fetching() as progress:
             found = jars.ensure(name, progress)
         say(f"{name}: {len(found.artifacts)} jars, {format_bytes(found.size())}")
 

@@ -13,7 +13,7 @@ from millrace.cli.options import (
     KafkaAddress,
     KafkaConfig,
     chosen_cluster,
-    key_values,
+    pairs,
     setting_option,
 )
 from millrace.cli.output import fetching, out, say, show_json, show_table, status_line
@@ -68,7 +68,7 @@ def up(
     """Start Kafka and keep it running until Ctrl-C, or in the background with --detach."""
     from millrace.services.kafka import Kafka, Options
 
-    options = Options(brokers, port, secure, KAFKA_HEAP.value(heap), detach, key_values(config, "--config"))
+    options = Options(brokers, port, secure, KAFKA_HEAP.value(heap), detach, dict(pairs(config, "--config")))
     service = Kafka(KAFKA_DATA.value(data), options)
     start(service)
     if detach:

@@ -12,7 +12,7 @@ import typer
 from millrace import __version__
 from millrace.cli import demo, doctor, feed, jars, kafka, settings
 from millrace.cli.output import show_error
-from millrace.errors import MillraceError
+from millrace.errors import MillraceError, RunError
 from millrace.settings import VERBOSE
 
 app = typer.Typer(
@@ -58,6 +58,12 @@ def main() -> None:
         if VERBOSE.value():
             traceback.print_exc()
         sys.exit(error.exit_code)
+    except OSError as error:
+        refused = RunError(f"the system refused: {error.strerror or error}", why=error.filename and str(error.filename))
+        show_error(refused)
+        if VERBOSE.value():
+            traceback.print_exc()
+        sys.exit(refused.exit_code)
     except Exception as error:
         # A mistake of ours, not of the user's: still no stack trace unless it is asked for.
         show_error(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,6 +35,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Act without asking.")]
 def chosen_cluster(kafka: str | None, config: str | None, data: str | None) -> Cluster:
     """The cluster to work on: the one that was named, else ours that runs in the data folder."""
     from millrace.clients.cluster import Cluster
+    from millrace.clients.properties import read_properties
     from millrace.services import kafka as service
 
     address = KAFKA.value(kafka)
@@ -46,17 +48,19 @@ def chosen_cluster(kafka: str | None, config: str | None, data: str | None) -> C
             f"there is no Kafka to use: none was named, and none of ours runs in {folder}",
             hint="start one with millrace kafka up --detach, or name one with --kafka HOST:PORT",
         )
-    return service.cluster_of(folder, layout)
+    ours = service.cluster_of(folder, layout)
+    extra = KAFKA_CONFIG.value(config)
+    return replace(ours, options={**ours.options, **read_properties(extra)}) if extra else ours
 
 
-def key_values(pairs: list[str] | None, option: str) -> dict[str, str]:
-    """`KEY=VALUE` options as a dictionary."""
-    found: dict[str, str] = {}
-    for pair in pairs or []:
+def pairs(given: list[str] | None, option: str) -> list[tuple[str, str]]:
+    """`KEY=VALUE` options in their order."""
+    found: list[tuple[str, str]] = []
+    for pair in given or []:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise InvalidOption(f"{option} {pair!r} has no '='", hint=f"write {option} KEY=VALUE")
-        found[key] = value
+        found.append((key, value))
     return found
 
 

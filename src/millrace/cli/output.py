@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from millrace.units import format_duration
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -49,6 +51,21 @@ def show_error(error: MillraceError) -> None:
         console.print(line, markup=False, soft_wrap=True)
 
 
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """A time in which whoever reads standard output may have had enough (`| head`): an end, not a failure."""
+    try:
+        yield
+    except BrokenPipeError:
+        sys.stdout = None  # nothing more can be printed, nor flushed at the end
+
+
+def delivered_line(delivered: int, failed: int, seconds: float) -> str:
+    """What became of records, in one line."""
+    rate = delivered / seconds if seconds else 0.0
+    return f"{delivered:,} delivered, {failed:,} failed, in {format_duration(seconds)} ({rate:,.0f} records/s)"
+
+
 def show_json(value: object) -> None:
     """A value as JSON; dataclasses become objects."""
     import orjson
@@ -75,10 +92,10 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str
 
 
 @contextmanager
-def progress_line() -> Iterator[Callable[[str], None]]:
+def progress_line(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
     """A figure that is renewed a few times a second on a terminal, and not shown elsewhere."""
     console = err()
-    if not console.is_terminal:
+    if quiet or not console.is_terminal:
         yield lambda _: None
         return
     last = 0.0

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, key_values
-from millrace.cli.output import progress_line, say
+from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
+from millrace.cli.output import delivered_line, progress_line, say
 from millrace.cli.signals import until_stopped
-from millrace.errors import NotDelivered
-from millrace.units import format_duration, parse_duration
+from millrace.errors import MillraceError, NotDelivered
+from millrace.units import parse_duration
 
 if TYPE_CHECKING:
-    import threading
-
-    from millrace.clients.lines import LineFormat
     from millrace.clients.producer import Producer
+    from millrace.clients.records import Record
 
 
 def produce(
@@ -46,7 +46,9 @@ def produce(
         bool | None,
         typer.Option("--idempotence/--no-idempotence", show_default="on with --acks all", help="No duplicates."),
     ] = None,
-    compression: Annotated[str, typer.Option("--compression", help="none, gzip, snappy, lz4 or zstd.")] = "lz4",
+    compression: Annotated[
+        str | None, typer.Option("--compression", show_default="lz4", help="none, gzip, snappy, lz4 or zstd.")
+    ] = None,
     transaction: Annotated[
         bool, typer.Option("--transaction", help="All lines in one transaction: all are seen, or none.")
     ] = False,
@@ -65,53 +67,55 @@ def produce(
 ) -> None:
     """Write lines from standard input or a file to a topic."""
     from millrace.clients import topics
+    from millrace.clients.delivery import Delivery, new_transaction
     from millrace.clients.inputs import STANDARD_INPUT, chunks, opened
-    from millrace.clients.lines import LineFormat, split_lines
-    from millrace.clients.producer import Delivery, Producer, new_transaction
+    from millrace.clients.lines import LineFormat, records, split_lines
+    from millrace.clients.producer import Producer
 
     cluster = chosen_cluster(kafka, kafka_config, data)
-    format_ = LineFormat(key, key_separator, key_values(header, "--header"), null, partition, raw)
+    format_ = LineFormat(key, key_separator, pairs(header, "--header"), null, partition, raw)
     id_ = transactional_id or (new_transaction() if transaction or abort else None)
-    delivery = Delivery(acks, idempotence, compression, id_, parse_duration(timeout))
+    delivery = Delivery(acks, idempotence, compression, id_, parse_duration(timeout), only_failures=True)
     topics.require(cluster.connect(), topic, partition)
-    producer = Producer(cluster, topic, delivery)
     with until_stopped() as stop, opened(str(file or STANDARD_INPUT)) as descriptor:
-        lines = split_lines(chunks(descriptor, stop), stop)
+        producer = Producer(cluster, topic, delivery, stop)
+        lines = split_lines(chunks(descriptor, stop), stop, crlf=not raw)
+        if descriptor == 0 and sys.stdin.isatty():
+            say("type lines; Ctrl-D ends them")
         started = time.monotonic()
         try:
-            _send(producer, format_, lines, stop, abort)
+            _send(producer, records(lines, format_), abort)
         finally:
-            _report(producer, time.monotonic() - started)
+            say(delivered_line(producer.delivered, producer.failed, time.monotonic() - started))
     if producer.failed:
         raise producer.failure()
 
 
-def _send(
-    producer: Producer, format_: LineFormat, lines: Iterator[list[bytes]], stop: threading.Event, abort: bool
-) -> None:
-    from millrace.clients.lines import records
-
+def _send(producer: Producer, batches: Iterator[list[Record]], abort: bool) -> None:
+    """Send everything, in a transaction if it is one; what stopped it decides how that ends."""
     if producer.transactional:
         producer.begin()
     try:
-        with progress_line() as progress:
-            for batch in records(lines, format_):
-                producer.send(batch)
-                progress(f"{producer.delivered:,} delivered")
-                if stop.is_set() or producer.failed:
-                    break
+        _send_all(producer, batches)
+        if producer.transactional:
+            _end_transaction(producer, abort)
     except BaseException:
-        producer.abort()
+        with suppress(MillraceError):  # the first failure is the one to tell
+            producer.abort()
         raise
-    if producer.transactional:
-        _end_transaction(producer, stop, abort)
-    else:
-        _finish(producer, stop)
+    finally:
+        producer.close(say)
 
 
-def _end_transaction(producer: Producer, stop: threading.Event, abort: bool) -> None:
-    if stop.is_set():
-        producer.abort()
+def _send_all(producer: Producer, batches: Iterator[list[Record]]) -> None:
+    with progress_line(quiet=sys.stdin.isatty()) as progress:
+        for batch in batches:
+            producer.send(batch)
+            progress(f"{producer.delivered:,} delivered")
+
+
+def _end_transaction(producer: Producer, abort: bool) -> None:
+    if producer.reason is None and producer.stopped():
         raise NotDelivered(
             "the transaction was aborted: it was stopped before its last line",
             hint="end the lines with Ctrl-D to commit them",
@@ -122,21 +126,3 @@ def _end_transaction(producer: Producer, stop: threading.Event, abort: bool) -> 
         say("the transaction was aborted: a reader of committed records sees none of it")
     else:
         producer.commit()
-
-
-def _finish(producer: Producer, stop: threading.Event) -> None:
-    """Wait for what is on its way; Ctrl-C gives it up, and it is counted as not delivered."""
-    stop.clear()
-    while producer.waiting() and not stop.is_set():
-        producer.flush(0.2)
-    if producer.waiting():
-        producer.give_up()
-
-
-def _report(producer: Producer, seconds: float) -> None:
-    producer.flush()
-    rate = producer.delivered / seconds if seconds else 0
-    say(
-        f"{producer.delivered:,} delivered, {producer.failed:,} failed, "
-        f"in {format_duration(seconds)} ({rate:,.0f} records/s)"
-    )

@@ -15,7 +15,7 @@ from millrace.cli.options import (
     Yes,
     chosen_cluster,
     confirm,
-    key_values,
+    pairs,
 )
 from millrace.cli.output import out, say, show_json, show_table
 from millrace.errors import InvalidOption
@@ -163,7 +163,7 @@ def delete(
 
 
 def _configs(config: list[str] | None, retention: str | None) -> dict[str, str]:
-    given = key_values(config, "--config")
+    given = dict(pairs(config, "--config"))
     if retention:
         forever = retention == "forever"
         given["retention.ms"] = "-1" if forever else str(int(parse_duration(retention) * 1000))

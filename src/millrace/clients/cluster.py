@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import time
 from collections.abc import Mapping
@@ -15,26 +14,17 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
+from millrace.clients.properties import read_properties
 from millrace.errors import (
     AccessDenied,
-    FileUnusable,
     InvalidOption,
     KafkaFailed,
     KafkaUnreachable,
     MillraceError,
-    Place,
 )
 from millrace.settings import KAFKA_TIMEOUT, VERBOSE
 
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):(\d{1,5})")
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
-_JAVA_NAMES = {
-    "sasl.jaas.config": "sasl.username and sasl.password",
-    "ssl.truststore.location": "ssl.ca.location, a PEM file",
-    "ssl.truststore.password": "ssl.ca.location, a PEM file",
-    "ssl.truststore.type": "ssl.ca.location, a PEM file",
-    "ssl.keystore.type": "ssl.certificate.location and ssl.key.location",
-}
 _DENIED = {
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -44,7 +34,11 @@ _DENIED = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     KafkaError._SSL,
 }
+_SOON = 2.0
+_VAGUE = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
+_NOBODY = {KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._BAD_MSG}
 _UNREACHABLE = {
+    KafkaError._BAD_MSG,
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TIMED_OUT,
@@ -132,16 +126,27 @@ class Cluster:
         admin, seen = self._link
         admin.poll(0)
         seen.clear()
-        deadline = time.monotonic() + self.timeout
+        started = time.monotonic()
         while True:
-            left = deadline - time.monotonic()
+            left = self.timeout - (time.monotonic() - started)
             try:
                 return admin.list_topics(timeout=max(0.1, min(1.0, left)))
             except KafkaException as error:
                 admin.poll(0)
-                for problem in (*seen, error.args[0]):
-                    if problem.code() in _DENIED or left <= 0:
-                        raise self.error(problem, "connect") from None
+                problem = self._verdict([*seen, error.args[0]], time.monotonic() - started, left)
+                if problem is not None:
+                    raise self.error(problem, "connect") from None
+
+    def _verdict(self, seen: list[KafkaError], waited: float, left: float) -> KafkaError | None:
+        """The error to give up with, or None to try again: a refusal at once, an address where nobody is soon."""
+        denied = next((problem for problem in seen if problem.code() in _DENIED), None)
+        if denied:
+            return denied
+        hopeless = waited >= _SOON and any(problem.code() in _NOBODY for problem in seen)
+        if left > 0 and not hopeless:
+            return None
+        # "All brokers are down" says less than what happened to each of them.
+        return next((problem for problem in seen if problem.code() not in _VAGUE), seen[-1])
 
     def speaking(self, doing: str) -> _Speaking:
         """A block in which Kafka's exceptions become ours; `doing` completes the words 'could not …'."""
@@ -153,14 +158,14 @@ class Cluster:
         if code in _DENIED:
             return AccessDenied(
                 f"the cluster at {self.bootstrap} refuses us: could not {doing}",
-                why=_after_last_prefix(text),
+                why=_reason(text),
                 hint="check user, password, security.protocol and certificates in the file given by --kafka-config",
             )
         if code in _UNREACHABLE:
             return KafkaUnreachable(
                 f"no broker answers at {self.bootstrap}: could not {doing}",
-                why=_after_last_prefix(text),
-                hint="check the address and security.protocol, and that the broker runs (millrace kafka status)",
+                why=_reason(text),
+                hint="check the address, that a broker runs there, and whether it wants TLS (--kafka-config)",
             )
         if code in (KafkaError._INVALID_ARG, KafkaError._CONFLICT):
             return InvalidOption(
@@ -189,44 +194,11 @@ class _Speaking:
             raise self.cluster.error(error.args[0], self.doing) from error
 
 
-def read_properties(path: Path) -> dict[str, str]:
-    """The client properties of a file: `key=value` lines, `#` comments, `${NAME}` from the environment."""
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileUnusable(f"cannot read the client properties in {path}", why=str(error)) from None
-    found: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        key, equals, value = (part.strip() for part in text.partition("="))
-        place = Place(str(path), number)
-        if not equals:
-            raise InvalidOption("a line of client properties has no '='", place=place, hint="write key=value")
-        if key in _JAVA_NAMES:
-            raise InvalidOption(
-                f"{key} is a property of Java clients", place=place, hint=f"use {_JAVA_NAMES[key]} instead"
-            )
-        found[key] = _with_variables(value, place)
-    return found
-
-
 def _quoted(text: str) -> str:
     """Text as a JAAS configuration wants it."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _with_variables(value: str, place: Place) -> str:
-    return _VARIABLE.sub(lambda match: _from_environment(match[1], place), value)
-
-
-def _from_environment(name: str, place: Place) -> str:
-    if name not in os.environ:
-        raise InvalidOption(f"the environment variable {name} is not set", place=place, hint=f"export {name}=…")
-    return os.environ[name]
-
-
-def _after_last_prefix(text: str) -> str:
-    """librdkafka puts the broker's name before each reason; the reason is what is read."""
+def _reason(text: str) -> str:
+    """librdkafka's words, without the mark that the error is its own."""
     return text.removeprefix("Local: ").strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from millrace.clients import groups, offsets, topics
 from millrace.clients.cluster import Cluster
-from millrace.errors import InvalidOption, TopicGone
+from millrace.errors import InvalidOption, KafkaFailed, TopicGone
 
 _GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 _WAIT = 0.2
@@ -37,6 +37,8 @@ class Reading:
     """Seconds without a record after which reading ends; None waits for ever."""
     committed: bool = True
     stop: threading.Event = field(default_factory=threading.Event)
+    say: Callable[[str], None] = lambda _: None
+    """Tells the user one line about what is being waited for."""
 
 
 def read(cluster: Cluster, reading: Reading) -> Iterator[list[Message]]:
@@ -74,15 +76,17 @@ def _check(reading: Reading) -> None:
 
 
 def _config(cluster: Cluster, reading: Reading) -> dict[str, object]:
-    return cluster.config() | {
+    tuning = {"topic.metadata.refresh.interval.ms": 5000, "fetch.wait.max.ms": 100}
+    return {
+        **tuning,
+        **cluster.config(),
         "group.id": reading.group or f"millrace-{uuid.uuid4()}",
         "isolation.level": "read_committed" if reading.committed else "read_uncommitted",
-        "auto.offset.reset": reading.start if isinstance(reading.start, str) else "error",
+        # Without a group every offset is explicit; one that retention has removed must not be jumped over silently.
+        "auto.offset.reset": reading.start if reading.group else "error",
         "enable.auto.commit": reading.group is not None,
         "enable.auto.offset.store": False,
         "allow.auto.create.topics": False,
-        "topic.metadata.refresh.interval.ms": 5000,
-        "fetch.wait.max.ms": 100,
     }
 
 
@@ -101,7 +105,7 @@ def _batches(
     consumer: ConfluentConsumer, cluster: Cluster, reading: Reading, joined: threading.Event
 ) -> Iterator[list[Message]]:
     left = reading.most
-    last = looked = time.monotonic()
+    silence = _Silence(cluster, reading, joined)
     while (left is None or left > 0) and not reading.stop.is_set():
         got = consumer.consume(min(500, left or 500), _WAIT)
         records = [message for message in got if message.error() is None]
@@ -112,14 +116,61 @@ def _batches(
                     consumer.store_offsets(message)
             left = left if left is None else left - len(records)
         _raise_problems(cluster, reading, got)
-        now = time.monotonic()
-        if records or not joined.is_set():
-            last = looked = now
-        elif reading.timeout is not None and now - last >= reading.timeout:
+        if silence.is_the_end(consumer, heard=bool(records)):
             return
-        elif now - looked >= _LOOK_EVERY:
-            looked = now
-            _raise_if_gone(consumer, reading.topic)
+
+
+class _Silence:
+    """How long nothing has come, and what that means."""
+
+    def __init__(self, cluster: Cluster, reading: Reading, joined: threading.Event) -> None:
+        self._cluster = cluster
+        self._reading = reading
+        self._joined = joined
+        self._waiting_to_join = not joined.is_set()
+        self._told = False
+        self._since = self._looked = time.monotonic()
+
+    def is_the_end(self, consumer: ConfluentConsumer, *, heard: bool) -> bool:
+        """Whether it has lasted long enough; raises when somebody is missing who could have broken it."""
+        now, joined = time.monotonic(), self._joined.is_set()
+        if heard or (joined and self._waiting_to_join):
+            self._since = self._looked = now
+            self._waiting_to_join, self._told = not joined, False
+            return False
+        patience = self._patience()
+        if patience is not None and now - self._since >= patience:
+            self._require_company(consumer, patience)
+            return True
+        if now - self._looked >= _LOOK_EVERY:
+            self._looked = now
+            self._look(consumer)
+        return False
+
+    def _patience(self) -> float | None:
+        wanted = self._reading.timeout
+        return max(wanted, self._cluster.timeout) if wanted is not None and self._waiting_to_join else wanted
+
+    def _require_company(self, consumer: ConfluentConsumer, patience: float) -> None:
+        if self._waiting_to_join:
+            raise KafkaFailed(
+                f"could not join the group {self._reading.group!r} within {patience:.0f} s",
+                hint="a member may hold it up (millrace kafka groups describe), or __consumer_offsets has no leader",
+            )
+        with self._cluster.speaking(f"read topic {self._reading.topic!r}"):
+            consumer.list_topics(self._reading.topic, timeout=self._cluster.timeout)
+
+    def _look(self, consumer: ConfluentConsumer) -> None:
+        topic = self._reading.topic
+        try:
+            problem = consumer.list_topics(topic, timeout=1.0).topics[topic].error
+        except KafkaException:
+            if not self._told:
+                self._told = True
+                self._reading.say(f"no broker answers at {self._cluster.bootstrap}; still trying")
+            return
+        if problem is not None and problem.code() in _GONE:
+            raise _gone(topic, problem)
 
 
 def _raise_problems(cluster: Cluster, reading: Reading, got: list[Message]) -> None:
@@ -131,15 +182,6 @@ def _raise_problems(cluster: Cluster, reading: Reading, got: list[Message]) -> N
             raise _gone(reading.topic, problem)
         if problem.code() != KafkaError._PARTITION_EOF:
             raise cluster.error(problem, f"read topic {reading.topic!r}")
-
-
-def _raise_if_gone(consumer: ConfluentConsumer, topic: str) -> None:
-    try:
-        problem = consumer.list_topics(topic, timeout=1.0).topics[topic].error
-    except KafkaException:  # nobody answers at the moment; the topic may be there
-        return
-    if problem is not None and problem.code() in _GONE:
-        raise _gone(topic, problem)
 
 
 def _gone(topic: str, problem: KafkaError) -> TopicGone:

@@ -147,6 +147,8 @@ def _names(cluster: Cluster) -> set[str]:
     admin = cluster.admin()
     with cluster.speaking("list groups"):
         found = admin.list_consumer_groups(request_timeout=cluster.timeout).result()
+    for problem in found.errors:  # a broker that did not answer may have groups that would be missing here
+        raise cluster.error(problem.args[0], "list groups")
     return {group.group_id for group in found.valid}
 
 

@@ -5,117 +5,66 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as ConfluentProducer
 
 from millrace.clients.cluster import Cluster
+from millrace.clients.delivery import Delivery
 from millrace.clients.records import Done, Record
-from millrace.errors import InvalidOption, MillraceError, NotDelivered
-
-COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-ACKS = ("0", "1", "all")
-_TRANSACTION_TIMEOUT = 60.0
-_LONGEST = 2_000_000.0
-"""Seconds that the client can count in milliseconds."""
-
+from millrace.errors import CommitUnknown, MillraceError, NotDelivered, RecordRefused
 
 Report = Callable[[KafkaError | None, Message | None], None]
 """Called by the client for each record, when its fate is known."""
 
-
-@dataclass(frozen=True)
-class Delivery:
-    """How records are sent; raises when the choices contradict each other."""
-
-    acks: str = "all"
-    idempotence: bool | None = None
-    compression: str = "lz4"
-    transaction: str | None = None
-    timeout: float = 120.0
-    linger: float = 0.02
-
-    def __post_init__(self) -> None:
-        _require(self.acks in ACKS, f"acks cannot be {self.acks!r}", "use 0, 1 or all")
-        _require(
-            self.compression in COMPRESSIONS,
-            f"there is no compression {self.compression!r}",
-            f"use one of {', '.join(COMPRESSIONS)}",
-        )
-        _require(
-            self.linger < self.timeout <= _LONGEST,
-            f"a record cannot be given {self.timeout:g} s to arrive",
-            "use a timeout from 100ms to 20d",
-        )
-        _require(
-            self.transaction is None or (self.transaction != "" and self.transaction.isprintable()),
-            f"{self.transaction!r} cannot be the id of a transaction",
-            "use letters, digits, '.', '_' and '-'",
-        )
-        _require(
-            not (self.transaction and self.idempotence is False),
-            "a transaction cannot go without idempotence",
-            "leave --no-idempotence out",
-        )
-        _require(
-            self.acks == "all" or not (self.idempotence or self.transaction),
-            f"acks={self.acks} cannot go with idempotence or a transaction",
-            "they need --acks all, which is the default",
-        )
-
-    def config(self) -> dict[str, Any]:
-        """The properties for the client."""
-        return {
-            "acks": self.acks,
-            "enable.idempotence": self.acks == "all" if self.idempotence is None else self.idempotence,
-            "compression.type": self.compression,
-            "linger.ms": self.linger * 1000,
-            "message.timeout.ms": int(self.timeout * 1000),
-            "queue.buffering.max.messages": 500_000,
-            "queue.buffering.max.kbytes": 256 * 1024,
-            **self._transactional(),
-        }
-
-    def _transactional(self) -> dict[str, Any]:
-        """A transaction may not end before the records in it do."""
-        if not self.transaction:
-            return {}
-        longest = max(_TRANSACTION_TIMEOUT, self.timeout)
-        return {"transactional.id": self.transaction, "transaction.timeout.ms": int(longest * 1000)}
+_REFUSED = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD}
+_BUSY = 0.02
+"""Seconds after a send in which the sender is trusted to come back and take the reports itself."""
+_QUIET = 2.0
+"""Seconds after which a wait is worth a word."""
+_STOPPED = KafkaError(KafkaError._PURGE_QUEUE, "stopped before it was sent")
 
 
 class Producer:
     """Sends records to one topic and counts what became of each.
 
-    `send` may be called from one thread at a time; `done` callbacks come from whichever thread serves the
-    client: the sender's own, or that of `serve_in_background`.
+    The reports of deliveries are taken by the sender while it sends (that is fastest) and by a thread while it
+    does not; never by both at once. They call `done` of the sends that have one. The failure of a record of such
+    a send is its owner's business; any other becomes `reason` and sets `stop`, so that whoever sends can end at
+    once. `stop` also ends a `send` that waits because too many records are on their way: the rest of its records
+    are not sent.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, delivery: Delivery | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, topic: str, delivery: Delivery | None = None, stop: threading.Event | None = None
+    ) -> None:
         self.cluster = cluster
         self.topic = topic
-        self.delivered = 0
         self.failed = 0
+        self._first: MillraceError | None = None
+        self._settled = 0
+        self._sent = 0
         self.reason: MillraceError | None = None
+        self._how = delivery or Delivery()
+        self._stop = stop or threading.Event()
+        self._lock = threading.Lock()
+        self._taking = threading.Lock()
+        self._busy_until = 0.0
         self._in_transaction = False
         self._initialised = False
         self._failed_before = 0
-        how = delivery or Delivery()
-        self._transactional = how.transaction is not None
         with cluster.speaking("open a producer"):
-            self._client = ConfluentProducer({**cluster.config(), **how.config()})
-        self._served = threading.Event()
-        self._server: threading.Thread | None = None
+            self._client = ConfluentProducer({**self._how.tuning(), **cluster.config(), **self._how.config()})
+        self._closed = threading.Event()
+        self._server = threading.Thread(target=self._serve, name="kafka-deliveries", daemon=True)
+        self._server.start()
 
     def send(self, records: Sequence[Record], done: Done | None = None) -> None:
-        """Hand records to the client, waiting while its queue is full."""
-        report = _Countdown(len(records), self._delivered, done) if done else self._delivered
+        """Hand records to the client, waiting while too many are on their way."""
+        report = _Countdown(len(records), self, done) if done else self._delivered
         produce, topic = self._client.produce, self.topic
-        for record in records:
+        for number, record in enumerate(records):
             value, key, timestamp, headers, partition = record
             try:
                 if timestamp is None and not headers and partition is None:
@@ -123,65 +72,60 @@ class Producer:
                 else:
                     self._produce(record, report)
             except BufferError:
-                self._wait_and_produce(record, report)
+                if not self._wait_and_produce(record, report):
+                    for _ in records[number:] if done else ():
+                        report(_STOPPED, None)
+                    self._sent += number
+                    return
             except KafkaException as error:  # refused before it was queued: too large, fenced, fatal
                 report(error.args[0], None)
-        self._serve(0)
+        self._sent += len(records)
+        self._busy_until = time.monotonic() + _BUSY
+        self._take_reports(0, wait=False)
 
-    def _produce(self, record: Record, report: Report) -> None:
-        value, key, timestamp, headers, partition = record
-        place = -1 if partition is None else partition
-        if timestamp is None:
-            self._client.produce(self.topic, value, key, place, report, headers=list(headers))
-        else:
-            self._client.produce(self.topic, value, key, place, report, timestamp=timestamp, headers=list(headers))
-
-    def _wait_and_produce(self, record: Record, report: Report) -> None:
-        while True:
-            self._serve(0.1)
-            try:
-                return self._produce(record, report)
-            except BufferError:
-                continue
-            except KafkaException as error:
-                return report(error.args[0], None)
-
-    def serve_in_background(self) -> None:
-        """Report deliveries as they come, also while nothing is sent."""
-
-        def serve() -> None:
-            while not self._served.is_set():
-                self._serve(0.1)
-
-        self._server = threading.Thread(target=serve, name="kafka-deliveries", daemon=True)
-        self._server.start()
+    @property
+    def delivered(self) -> int:
+        """How many records Kafka has; while some are on their way, nearly."""
+        return self._sent - self.failed - self.waiting() if self._how.only_failures else self._settled
 
     @property
     def transactional(self) -> bool:
         """Whether everything sent belongs to a transaction."""
-        return self._transactional
+        return self._how.transaction is not None
 
-    def flush(self, seconds: float | None = None) -> None:
-        """Wait until every record is delivered or has failed (`Delivery.timeout` bounds it), or so long."""
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while self.waiting() and (deadline is None or time.monotonic() < deadline):
-            self._serve(0.1)
+    def stopped(self) -> bool:
+        """Whether somebody, or a failure, has set the stop."""
+        return self._stop.is_set()
 
     def waiting(self) -> int:
         """How many records are sent and neither delivered nor failed yet."""
         return len(self._client)
+
+    def flush(self) -> None:
+        """Wait until every record is delivered or has failed; `Delivery.timeout` bounds it."""
+        self._flush(None)
+
+    def _flush(self, deadline: float | None) -> None:
+        pause = threading.Event()
+        while self.waiting() and (deadline is None or time.monotonic() < deadline):
+            pause.wait(0.01)
 
     def give_up(self) -> None:
         """Forget the records that wait; each is counted as failed."""
         self._client.purge()
         self.flush()
 
-    def close(self) -> None:
-        """Flush and stop serving."""
-        self.flush()
-        self._served.set()
-        if self._server:
-            self._server.join()
+    def close(self, say: Callable[[str], None] = lambda _: None) -> None:
+        """Wait for what is on its way (Ctrl-C gives that up, and it counts as failed); then let go."""
+        try:
+            self._flush(time.monotonic() + _QUIET)
+            if self.waiting():
+                say(f"waiting for {self.waiting():,} records that Kafka has not acknowledged; Ctrl-C gives them up")
+            self.flush()
+        except KeyboardInterrupt:
+            self.give_up()
+        self._closed.set()
+        self._server.join()
 
     def begin(self) -> None:
         """Open the transaction that everything sent from now on belongs to."""
@@ -200,70 +144,133 @@ class Producer:
             with contextlib.suppress(MillraceError):  # a fenced producer cannot; nothing is seen either way
                 self.abort()
             raise self.failure()
-        with self.cluster.speaking("commit the transaction"):
-            self._client.commit_transaction(self.cluster.timeout)
-        self._in_transaction = False
+        deadline = time.monotonic() + self._how.timeout
+        while self._in_transaction:
+            self._try_to_commit(deadline)
 
     def abort(self) -> None:
         """Make everything that was sent invisible for readers of committed records."""
         if not self._in_transaction:
             return
-        self._serve(0)
         with self.cluster.speaking("abort the transaction"):  # which forgets what is not sent yet
             self._client.abort_transaction(self.cluster.timeout)
+        self.flush()  # the reports of what it forgot belong to this transaction, not to the next
         self._in_transaction = False
 
     def failure(self) -> MillraceError:
         """What to raise when records failed."""
+        reason = self.reason or self._first
         return NotDelivered(
             f"{self.failed:,} of {self.failed + self.delivered:,} records were not taken by topic {self.topic!r}",
-            why=self.reason.message if self.reason else None,
-            hint=(self.reason and self.reason.hint) or "look at millrace kafka status and send them again",
+            why=": ".join(filter(None, (reason.message, reason.why))) if reason else None,
+            hint=(reason and reason.hint) or "look at millrace kafka status and send them again",
         )
 
-    def _serve(self, seconds: float) -> None:
+    def problem(self, problem: KafkaError) -> NotDelivered:
+        """Our error for what happened to a record."""
+        if problem.code() in _REFUSED:
+            return RecordRefused(
+                f"topic {self.topic!r} does not take a record",
+                why=problem.str(),
+                hint="make it smaller, or let the topic take it: millrace kafka topics alter … "
+                "--config max.message.bytes=N",
+            )
+        error = self.cluster.error(problem, f"write to topic {self.topic!r}")
+        return NotDelivered(error.message, why=error.why, hint=error.hint)
+
+    def count(self, problem: KafkaError | None) -> None:
+        """Count a record whose fate is known. Deliveries are seen by one thread at a time, so they need no lock."""
+        if problem is None:
+            self._settled += 1
+        else:
+            with self._lock:
+                self.failed += 1
+                self._first = self._first or self.problem(problem)
+
+    def _produce(self, record: Record, report: Report) -> None:
+        value, key, timestamp, headers, partition = record
+        place = -1 if partition is None else partition
+        if timestamp is None:
+            self._client.produce(self.topic, value, key, place, report, headers=list(headers))
+        else:
+            self._client.produce(self.topic, value, key, place, report, timestamp=timestamp, headers=list(headers))
+
+    def _wait_and_produce(self, record: Record, report: Report) -> bool:
+        """Try until there is room; tells whether there was before the stop."""
+        while not self._stop.is_set():
+            self._take_reports(0.1)
+            try:
+                self._produce(record, report)
+            except BufferError:
+                continue
+            except KafkaException as error:
+                report(error.args[0], None)
+            return True
+        return False
+
+    def _try_to_commit(self, deadline: float) -> None:
+        try:
+            self._client.commit_transaction(self.cluster.timeout)
+            self._in_transaction = False
+        except KafkaException as error:
+            problem = error.args[0]
+            if not problem.retriable():
+                raise self.cluster.error(problem, "commit the transaction") from None
+            if time.monotonic() > deadline:
+                raise CommitUnknown(
+                    "it is not known whether the transaction was committed",
+                    why=problem.str(),
+                    hint="look whether its records are there before sending them again",
+                ) from None
+
+    def _serve(self) -> None:
+        while not self._closed.is_set():
+            if time.monotonic() < self._busy_until:
+                self._closed.wait(_BUSY)
+            else:
+                self._take_reports(0.1)
+
+    def _take_reports(self, seconds: float, *, wait: bool = True) -> None:
         """Take reports. A fatal error is raised here, once; each record it concerns is then reported as failed."""
+        if not self._taking.acquire(blocking=wait):
+            return
         try:
             self._client.poll(seconds)
         except KafkaException as error:
-            self.reason = self.reason or self._problem(error.args[0])
+            self._fail(error.args[0])
+        finally:
+            self._taking.release()
 
     def _delivered(self, problem: KafkaError | None, _: Message | None) -> None:
-        if problem is None:
-            self.delivered += 1
+        if problem is None:  # as count() does, but this is called a million times
+            self._settled += 1
         else:
-            self.failed += 1
-            self.reason = self.reason or self._problem(problem)
+            self.count(problem)
+            self._fail(problem)
 
-    def _problem(self, problem: KafkaError) -> MillraceError:
-        return self.cluster.error(problem, f"write to topic {self.topic!r}")
+    def _fail(self, problem: KafkaError) -> None:
+        self.reason = self.reason or self.problem(problem)
+        self._stop.set()
 
 
 class _Countdown:
-    """Calls `done` when the last record of a send is settled."""
+    """Calls `done` once, when the last record of a send is settled, from whichever thread settles it."""
 
-    def __init__(self, left: int, report: Report, done: Done) -> None:
-        self.left = left
-        self.report = report
-        self.done = done
-        self.reason: MillraceError | None = None
+    def __init__(self, left: int, producer: Producer, done: Done) -> None:
+        self._left = left
+        self._producer = producer
+        self._done = done
+        self._reason: MillraceError | None = None
+        self._lock = threading.Lock()
         if not left:
             done(None)
 
-    def __call__(self, problem: KafkaError | None, message: Message | None) -> None:
-        self.report(problem, message)
-        self.left -= 1
-        if problem is not None and self.reason is None:
-            self.reason = NotDelivered("a record was not taken", why=problem.str())
-        if not self.left:
-            self.done(self.reason)
-
-
-def new_transaction() -> str:
-    """An id for a transaction that nobody else has."""
-    return f"millrace-{uuid.uuid4()}"
-
-
-def _require(holds: bool, what: str, hint: str) -> None:
-    if not holds:
-        raise InvalidOption(what, hint=hint)
+    def __call__(self, problem: KafkaError | None, _: Message | None) -> None:
+        self._producer.count(problem)
+        with self._lock:
+            if problem is not None and self._reason is None:
+                self._reason = self._producer.problem(problem)
+            self._left -= 1
+            last = not self._left
+        if last:
+            self._done(self._reason)

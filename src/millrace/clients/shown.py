@@ -21,11 +21,13 @@ def key_and_value(message: Message) -> bytes:
 
 
 def json_value(message: Message) -> bytes:
-    """The value as compact JSON; one that is not JSON becomes a JSON string."""
+    """The value as JSON in one line, its numbers as they are; one that is not JSON becomes a JSON string."""
+    content = b"null" if message.value() is None else value(message)
     try:
-        return orjson.dumps(None if message.value() is None else orjson.loads(value(message)))
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError):  # not JSON, or too deep to be written again
-        return orjson.dumps(value(message).decode("utf-8", "replace"))
+        orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return orjson.dumps(content.decode("utf-8", "replace"))
+    return content.replace(b"\r", b" ").replace(b"\n", b" ")  # within strings they are always escaped
 
 
 def record(message: Message) -> bytes:

@@ -184,7 +184,8 @@ def require(metadata: ClusterMetadata, name: str, partition: int | None = None) 
     """Raise unless the topic, and the partition if one is named, exists."""
     if name not in metadata.topics:
         known = [topic for topic in metadata.topics if not topic.startswith("__")]
-        hint = did_you_mean(name, known) if known else f"make it: millrace kafka topics create {name}"
+        near = f"{did_you_mean(name, known)} or " if known else ""
+        hint = f"{near}make it: millrace kafka topics create {name}"
         raise UnknownTopic(f"there is no topic {name!r}", hint=hint)
     count = len(metadata.topics[name].partitions)
     if partition is not None and not 0 <= partition < count:

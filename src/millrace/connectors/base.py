@@ -6,9 +6,10 @@ subclass of `Sink`. docs/extending.md shows a whole one.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from millrace.clients.cluster import Cluster
@@ -24,7 +25,10 @@ class Target:
     topic: str | None = None
     path: str | None = None
     cluster: Callable[[], Cluster] | None = None
-    compression: str = "lz4"
+    say: Callable[[str], None] = lambda _: None
+    """Tells the user one line about what is being waited for."""
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set when the run is over: a sink that waits for room must not wait any longer. Set by it when it fails."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Sink(ABC):
     """Where a feed's records go. The docstring's first line is its help; `guarantee` says what is promised."""
 
     guarantee: ClassVar[str]
+    place: str | None = None
+    """Names where the records go, for a feed to remember how far it has come there; None where nothing is kept."""
 
     @abstractmethod
     def __init__(self, target: Target) -> None:

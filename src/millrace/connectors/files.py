@@ -25,6 +25,7 @@ class FileSink(Sink):
         except OSError as error:
             raise FileUnusable(f"cannot write to {target.path}", why=str(error)) from None
         self._path = target.path
+        self.place = str(Path(target.path).absolute())
         self._written = 0
 
     def write(self, records: Sequence[Record], done: Done | None = None) -> None:

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from millrace.clients.records import Done, Record
+from millrace.errors import FeedInUse
 from millrace.plugins import Room
+from millrace.services.locks import FolderLock
 
 
 def option(
@@ -51,25 +53,42 @@ class Batch(NamedTuple):
 
 
 class Cursor:
-    """How far a feed has read its origin, kept in a file so that the next run goes on from there."""
+    """How far a feed has read its origin, kept in a folder so that the next run goes on from there.
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    Two runs that save to one place would undo each other's positions, so the first to ask holds a lock.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._lock: FolderLock | None = None
 
     def load(self) -> str | None:
         """The last saved position, or None at the first run."""
-        if self._path is None or not self._path.exists():
-            return None
-        return self._path.read_text("utf-8") or None
+        path = self._path()
+        return (path.read_text("utf-8") or None) if path and path.exists() else None
 
     def save(self, position: str) -> None:
         """Remember a position; everything before it must be safe in the sink."""
-        if self._path is None:
-            return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(".new")
-        fresh.write_text(position, "utf-8")
-        fresh.replace(self._path)
+        path = self._path()
+        if path:
+            fresh = path.with_suffix(".new")
+            fresh.write_text(position, "utf-8")
+            fresh.replace(path)
+
+    def _path(self) -> Path | None:
+        if self._folder is None:
+            return None
+        if self._lock is None:
+            lock = FolderLock(self._folder)
+            if not lock.try_acquire():
+                lock.release()
+                raise FeedInUse(
+                    "another run of this feed writes to the same place",
+                    why=f"it holds {self._folder / 'lock'}",
+                    hint="stop it, or write to another topic",
+                )
+            self._lock = lock
+        return self._folder / "position"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from millrace.clients.records import Record
-from millrace.errors import FeedFailed, MillraceError
+from millrace.errors import FeedFailed, MillraceError, RecordRefused
 from millrace.feeds.base import Batch
 from millrace.feeds.payloads import Malformed, from_json, from_ndjson
 from millrace.units import format_bytes
@@ -135,7 +135,8 @@ class Intake:
     def _stop(self) -> None:
         self._stopping = True
         for limit in self._pending:
-            limit.reschedule(asyncio.get_running_loop().time())
+            with suppress(RuntimeError):  # it is ending just now
+                limit.reschedule(asyncio.get_running_loop().time())
         while not self.batches.empty():
             _, done = self.batches.get_nowait()
             if done is not None:
@@ -216,7 +217,8 @@ class Intake:
             self.batches.put(Batch(records, Receipt(verdict)))
             error = await verdict
             if error is not None:
-                raise Refused(503, error.message, why=error.why, condition=error.condition)
+                status = 413 if isinstance(error, RecordRefused) else 503
+                raise Refused(status, error.message, why=error.why, condition=error.condition)
         return JSONResponse({"accepted": len(records)})
 
     async def _unless_stopped(self, work: Awaitable[T], seconds: float | None = None) -> T:

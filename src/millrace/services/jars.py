@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from xml.sax.saxutils import quoteattr
 from millrace.errors import FetchFailed, FileUnusable, UnknownName
 from millrace.services.java import find_java
 from millrace.services.locks import FolderLock
+from millrace.services.process import guarded
 from millrace.settings import CACHE, IVY_SETTINGS
 
 Progress = Callable[[int, int, str], None]
@@ -28,10 +30,14 @@ _ARRIVED = re.compile(r"\[SUCCESSFUL \] [^#]+#([^;]+);")
 _UNRESOLVED = re.compile(r"^\s*:: ([^#\s]+)#([^;\s]+);(\S+?): (.+)$", re.MULTILINE)
 _FAILED = re.compile(r"\[FAILED\s+\] ([^#]+)#([^;]+);([^!]+)!(.*)")
 _CAUSE = re.compile(r"(?:Server access [Ee]rror[^:]*: |\b[a-z.]+Exception: )(.+)")
+_SILENCE = 180.0
 # Every artifact is named with its version, so Maven's descriptors need not be read: seconds instead of minutes.
 _SETTINGS = """<ivysettings>
   <settings defaultResolver="maven"/>
-  <resolvers><ibiblio name="maven" m2compatible="true" usepoms="false"/></resolvers>
+  <timeout-constraints>
+    <timeout-constraint name="patience" connectionTimeout="20000" readTimeout="60000"/>
+  </timeout-constraints>
+  <resolvers><ibiblio name="maven" m2compatible="true" usepoms="false" timeoutConstraint="patience"/></resolvers>
 </ivysettings>
 """
 
@@ -168,19 +174,55 @@ def _run_ivy(wanted: JarSet, staging: Path, progress: Progress) -> None:
     said: list[str] = []
     arrived = 0
     progress(arrived, len(wanted.artifacts), "")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
+    # Under a guard: when this process ends, however it ends, Ivy does too and writes nothing more.
+    with subprocess.Popen(
+        guarded(command), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as ivy:
+        silence = _Silence(ivy)
         try:
-            for line in ivy.stdout or ():
+            for line in ivy.stderr or ():
+                silence.broken()
                 said.append(line)
                 found = _ARRIVED.search(line)
                 if found:
                     arrived += 1
                     progress(arrived, len(wanted.artifacts), found[1])
-        except BaseException:
-            ivy.kill()
-            raise
-    if ivy.returncode:
+        finally:
+            silence.over()
+            if ivy.stdin:
+                ivy.stdin.close()
+    if silence.too_long:
+        said.append(f"nothing came for {_SILENCE:.0f} s")
+    if ivy.returncode or silence.too_long:
         raise _fetch_failed(wanted, "".join(said))
+
+
+class _Silence:
+    """Ends a process that has said nothing for too long: a mirror may take a request and never answer it."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.too_long = False
+        self._process = process
+        self._timer = self._start()
+
+    def broken(self) -> None:
+        """Something was said; wait anew."""
+        self._timer.cancel()
+        self._timer = self._start()
+
+    def over(self) -> None:
+        """Wait no more."""
+        self._timer.cancel()
+
+    def _start(self) -> threading.Timer:
+        timer = threading.Timer(_SILENCE, self._end)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def _end(self) -> None:
+        self.too_long = True
+        self._process.terminate()
 
 
 def _module(artifacts: tuple[Artifact, ...]) -> str:

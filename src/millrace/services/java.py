@@ -37,7 +37,8 @@ def find_java() -> Java:
     try:
         ran = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise JavaUnusable(f"{path} does not run", why=str(error), hint=_INSTALL) from None
+        hint = f"{JAVA.variable} names it: set it to a java that runs, or unset it" if JAVA.value() else _INSTALL
+        raise JavaUnusable(f"{path} does not run", why=str(error), hint=hint) from None
     found = _VERSION.search(ran.stderr)
     if not found:
         why = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[0]

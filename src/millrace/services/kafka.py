@@ -64,7 +64,7 @@ class Kafka:
             classpath = jars.ensure("kafka", progress).classpath()
             for attempt in range(1, _TRIES + 1):
                 try:
-                    return self._start(java, classpath, before, tell)
+                    return self._start(java, classpath, self.layout or before, tell)
                 except _PortTakenError as taken:
                     self._stop_children()
                     if self.options.port or attempt == _TRIES:
@@ -111,6 +111,7 @@ class Kafka:
         return self.layout
 
     def _take_folder(self) -> None:
+        Layout.load(self.folder)  # a folder that is not ours is left as it is
         try:
             lock = FolderLock(self.folder)
         except OSError as error:
@@ -268,7 +269,7 @@ def _in_use(folder: Path) -> DataDirInUse:
     return DataDirInUse(
         f"the data folder {folder} is in use",
         why=f"a Kafka runs on it at {layout.bootstrap} (pid {pids})" if layout else "another process is starting on it",
-        hint="use that one, stop it with millrace kafka down, or choose another --data folder",
+        hint=f"use that one, stop it with millrace kafka down --data {folder}, or choose another --data folder",
     )
 
 

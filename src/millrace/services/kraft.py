@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import threading
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from xml.sax.saxutils import escape
 
+from millrace.clients.properties import java_file
 from millrace.errors import DataDirMismatch
 from millrace.services.certificates import Certificates
 from millrace.services.process import Identity, free_port, port_is_free, require_free
@@ -76,7 +80,7 @@ class Layout:
 
     def save(self, folder: Path) -> None:
         """Write it whole or not at all; it holds a password, so only the owner may read it."""
-        fresh = folder / "cluster.json.new"
+        fresh = folder / f"cluster.json.{os.getpid()}.{threading.get_ident()}"
         fresh.touch(mode=0o600)
         fresh.write_text(json.dumps(asdict(self), indent=2), "utf-8")
         fresh.replace(folder / "cluster.json")
@@ -113,7 +117,7 @@ def plan_layout(before: Layout | None, brokers: int | None, port: int | None, se
         for number in range(count):
             require_free(port + number)
     old = before.nodes if before else (None,) * count
-    taken: set[int] = set()
+    taken = set(range(port, port + count)) if port else set()
     nodes = tuple(
         Node(
             id=number,
@@ -137,7 +141,7 @@ def write_node(
     """Write a node's properties and log configuration; gives the properties file."""
     home = node_folder(folder, node)
     home.mkdir(parents=True, exist_ok=True)
-    (home / "log4j2.xml").write_text(_LOG4J.format(log=home / "broker.log"), "utf-8")
+    (home / "log4j2.xml").write_text(_LOG4J.format(log=escape(str(home / "broker.log"), {'"': "&quot;"})), "utf-8")
     properties = {
         **_roles(layout, node, home),
         **_replication(len(layout.nodes)),
@@ -146,7 +150,7 @@ def write_node(
     }
     path = home / "server.properties"
     path.touch(mode=0o600)
-    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), "utf-8")
+    path.write_text(java_file(properties), "ascii")
     return path
 
 
@@ -215,7 +219,7 @@ def _security(layout: Layout, certificates: Certificates) -> dict[str, str]:
 
 def _port(preferred: int | None, taken: set[int]) -> int:
     """The port of last time if it is still free, so that addresses stay the same; else a free one."""
-    port = preferred if preferred and port_is_free(preferred) else free_port()
+    port = preferred if preferred and preferred not in taken and port_is_free(preferred) else free_port()
     while port in taken:
         port = free_port()
     taken.add(port)

@@ -26,24 +26,19 @@ STOP_GRACE = 30.0
 
 @dataclass(frozen=True)
 class Identity:
-    """A process beyond doubt: pids are used again, a pid and its start time are not."""
+    """A process that can be told from another one that has got its pid since: by an argument of its command.
+
+    Not by its start time: that is counted from a boot time which moves when the clock is set.
+    """
 
     pid: int
-    created: float
-
-    @classmethod
-    def of(cls, pid: int) -> Identity | None:
-        """The identity of a running process, or None."""
-        with contextlib.suppress(psutil.Error):
-            return cls(pid, psutil.Process(pid).create_time())
-        return None
+    argument: str
 
     def process(self) -> psutil.Process | None:
         """The process if it still runs."""
         with contextlib.suppress(psutil.Error):
             found = psutil.Process(self.pid)
-            alive = abs(found.create_time() - self.created) < 1 and found.status() != psutil.STATUS_ZOMBIE
-            return found if alive else None
+            return found if self.argument in found.cmdline() else None
         return None
 
     def stop(self, grace: float = STOP_GRACE) -> None:
@@ -88,10 +83,11 @@ class Child:
                 self._popen = _spawn(arguments, out.fileno(), subprocess.DEVNULL, out.fileno(), keep_fds)
                 pid = self._popen.pid
             else:
-                guarded = [sys.executable, "-I", "-S", guard.__file__, str(grace), *arguments]
-                self._popen = _spawn(guarded, subprocess.PIPE, subprocess.PIPE, out.fileno(), keep_fds)
+                self._popen = _spawn(
+                    guarded(arguments, grace), subprocess.PIPE, subprocess.PIPE, out.fileno(), keep_fds
+                )
                 pid = self._pid_from_guard()
-        self.identity = Identity.of(pid) or Identity(pid, 0.0)
+        self.identity = Identity(pid, arguments[-1])
 
     @property
     def pid(self) -> int:
@@ -155,6 +151,11 @@ class Child:
             if pipe:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
+
+
+def guarded(command: Sequence[str | Path], grace: float = STOP_GRACE) -> list[str]:
+    """A command that ends when the writing end of its standard input is closed; its output is standard error."""
+    return [sys.executable, "-I", "-S", guard.__file__, str(grace), *map(str, command)]
 
 
 def _spawn(

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from millrace.clients.cluster import Cluster
+from millrace.clients.properties import java_file
+from millrace.errors import JavaUnusable
 from millrace.services import jars, kafka
 from millrace.services.java import find_java
 from millrace.services.kraft import node_folder
@@ -26,28 +28,43 @@ def sizes_on_disk(folder: Path, names: Sequence[str]) -> Sizes:
             for home in (node_folder(folder, node) / "data").glob(f"{name}-*"):
                 number = home.name.removeprefix(f"{name}-")
                 if number.isdigit():
-                    size = sum(segment.stat().st_size for segment in home.glob("*.log"))
-                    _keep_largest(sizes, name, int(number), size)
+                    _keep_largest(sizes, name, int(number), sum(map(_size, home.glob("*.log"))))
     return sizes
 
 
 def sizes_by_tool(cluster: Cluster, names: Sequence[str]) -> Sizes | None:
     """The sizes that an outside cluster tells to Kafka's own tool; None when it does not tell.
 
-    The Python client has no such request, so the tool from the fetched jars asks.
+    The Python client has no such request, so the tool asks, if its jars and a Java are there already.
     """
-    classpath = jars.ensure("kafka").classpath()
+    tools = jars.jar_set("kafka")
+    if not tools.present():
+        return None
+    try:
+        java = find_java()
+    except JavaUnusable:
+        return None
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as properties:
-        properties.writelines(f"{key}={value}\n" for key, value in cluster.java_properties().items())
+        properties.write(java_file(cluster.java_properties()))
         properties.flush()
         command: list[str | Path] = [
-            find_java().path, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classpath,
+            java.path, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", tools.classpath(),
             "org.apache.kafka.tools.LogDirsCommand", "--describe", "--bootstrap-server", cluster.bootstrap,
             "--topic-list", ",".join(names), "--command-config", properties.name,
         ]  # fmt: skip
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        try:
+            ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        except subprocess.TimeoutExpired:
+            return None
     answer = next((line for line in ran.stdout.splitlines() if line.startswith("{")), None)
     return _parse(answer) if answer and not ran.returncode else None
+
+
+def _size(segment: Path) -> int:
+    try:
+        return segment.stat().st_size
+    except FileNotFoundError:  # retention was quicker
+        return 0
 
 
 def _parse(answer: str) -> Sizes:

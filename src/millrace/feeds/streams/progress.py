@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from millrace.clients.records import Done
-from millrace.errors import FileUnusable, MillraceError
+from millrace.errors import FileUnusable, MillraceError, RecordRefused
 from millrace.feeds.base import Run
 
 
@@ -31,6 +31,7 @@ class Progress:
         self._steps: deque[_Step] = deque()
         self._lock = threading.Lock()
         self._unsaved: OSError | None = None
+        self._failed: MillraceError | None = None
 
     def load(self) -> str | None:
         """The position of an earlier run, if it was one in this origin: that of another means nothing here."""
@@ -59,8 +60,15 @@ class Progress:
             self._steps.append(step)
 
         def done(error: MillraceError | None) -> None:
+            if isinstance(error, RecordRefused):
+                # It will never be taken, so waiting for it would stop the feed for good: told, and passed over.
+                self._run.say(f"an event was left out: {error.why or error.message}")
+                error = None
             if error is None:
                 self._settle(step)
+            else:
+                self._failed = self._failed or error
+                self._run.stop.set()
 
         return done
 
@@ -81,5 +89,7 @@ class Progress:
             self._unsaved = error
 
     def _check(self) -> None:
+        if self._failed is not None:
+            raise self._failed
         if self._unsaved is not None:
             raise FileUnusable("the position of this feed cannot be saved", why=str(self._unsaved))
