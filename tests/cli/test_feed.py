@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import textwrap
 
@@ -29,6 +30,23 @@ class Clicks(Feed):
         while not run.stop.is_set():
             yield Batch([Record(self.button.encode())])
 '''
+
+
+COUNTER = '''
+from dataclasses import dataclass
+from millrace.clients.records import Record
+from millrace.feeds.base import Batch, Feed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counter(Feed):
+    """Goes on counting where it was."""
+
+    def batches(self, run):
+        number = int(run.cursor.load() or "0") + 1
+        yield Batch([Record(b"%d" % number)], lambda problem: run.cursor.save(str(number)))
+'''
+JSON = {"content-type": "application/json"}
 
 
 def test_a_count_of_posts_arrives(millrace: CommandLine, cluster: Cluster, topic: str) -> None:
@@ -75,9 +93,33 @@ def test_http_answers_when_kafka_has_it(millrace: CommandLine, cluster: Cluster,
         answer = httpx.post(address, json=[{"n": 1}, {"n": 2}])
         assert (answer.status_code, answer.json()) == (200, {"accepted": 2})
         assert topics.describe(cluster, [topic])[0].records == 2
+        # A record that the topic will not take is its sender's business, and nobody else's.
+        too_large = json.dumps({"noise": random.Random(1).randbytes(2_000_000).hex()})
+        assert httpx.post(address, content=too_large, headers=JSON).status_code == 413
+        assert httpx.post(address, content="{broken", headers=JSON).status_code == 400
+        assert httpx.post(address, json={"n": 3}).status_code == 200
+        assert topics.describe(cluster, [topic])[0].records == 3
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+def test_two_places_have_two_positions(offline_millrace: CommandLine) -> None:
+    (offline_millrace.folder / "counter.py").write_text(textwrap.dedent(COUNTER))
+    for place, first in (("a", "1"), ("a", "2"), ("b", "1")):
+        offline_millrace("feed", "./counter.py", "--to", "files", "--out", place, "--count", "1")
+        assert (offline_millrace.folder / place).read_text().split()[-1] == first
+    said = offline_millrace("feed", "./counter.py", "--to", "console", "--count", "1")
+    assert said.stdout == "1\n"
+
+
+def test_a_mistake_in_a_feed_is_told_with_its_line(offline_millrace: CommandLine) -> None:
+    broken = COUNTER.replace('run.cursor.load() or "0"', "nothing")
+    (offline_millrace.folder / "counter.py").write_text(textwrap.dedent(broken))
+    said = offline_millrace("feed", "./counter.py", "--to", "console", code=1)
+    assert "feed.failed" in said.stderr
+    line = broken.splitlines().index("        number = int(nothing) + 1") + 1
+    assert f"counter.py:{line}" in said.stderr
 
 
 def test_a_feed_in_one_file_of_the_users(offline_millrace: CommandLine) -> None:

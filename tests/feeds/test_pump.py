@@ -7,6 +7,7 @@ from millrace.clients.records import Done, Record
 from millrace.connectors.base import Sink, Tally
 from millrace.errors import FeedFailed, FileUnusable, KafkaFailed, MillraceError
 from millrace.feeds.base import Batch, Feed, Run
+from millrace.feeds.pace import Clock
 from millrace.feeds.pump import Outcome, pump
 
 
@@ -93,10 +94,16 @@ def test_a_stop_ends_a_feed_that_waits(sink):
     assert sink.closed == 1
 
 
+class StopsWhileWaiting(Clock):
+    """A clock on which the run is stopped as soon as something waits."""
+
+    def wait(self, seconds, stop):
+        stop.set()
+        return super().wait(seconds, stop)
+
+
 def test_a_stop_ends_a_wait_for_the_rate(sink):
-    run = Run(rate=0.001)
-    threading.Timer(0.01, run.stop.set).start()
-    assert pump(Listed(batch(10)), sink, run).sent == 1
+    assert pump(Listed(batch(10)), sink, Run(rate=0.001), clock=StopsWhileWaiting()).sent == 1
 
 
 def test_what_wants_an_answer_is_passed_whole(sink, clock):
@@ -110,9 +117,8 @@ def test_what_wants_an_answer_is_passed_whole(sink, clock):
 
 
 def test_what_wants_an_answer_is_sent_even_if_the_run_stops_meanwhile(sink):
-    run = Run(rate=0.001)
-    threading.Timer(0.01, run.stop.set).start()
-    assert pump(Listed(batch(2, print), batch(2, print), batch(2, print)), sink, run).sent == 4
+    feed = Listed(batch(2, print), batch(2, print), batch(2, print))
+    assert pump(feed, sink, Run(rate=0.001), clock=StopsWhileWaiting()).sent == 4
 
 
 def test_records_that_fail_stop_the_run(sink):
