@@ -1,0 +1,121 @@
+"""The only broker stops answering: everything says so, ends when asked to, and says what was not delivered."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import CommandLine
+from millrace.clients import topics
+from millrace.services.kafka import Kafka, Options
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Kafka]:
+    """A broker of the test's own, which may be frozen."""
+    service = Kafka(tmp_path / "kafka", Options(heap="320m"))
+    topics.create(service.start(), "t")
+    yield service
+    thaw(service)
+    service.stop()
+
+
+@pytest.fixture
+def line(broker: Kafka, offline_millrace: CommandLine) -> CommandLine:
+    """The command line for that broker, with little patience."""
+    address = {"MILLRACE_KAFKA": broker.cluster().bootstrap, "MILLRACE_KAFKA_TIMEOUT": "2s"}
+    return CommandLine(offline_millrace.folder, offline_millrace.environment | address)
+
+
+def freeze(service: Kafka) -> None:
+    """Stop the broker as a machine that hangs would."""
+    os.kill(service._children[1].pid, signal.SIGSTOP)
+
+
+def thaw(service: Kafka) -> None:
+    """Let it go on."""
+    os.kill(service._children[1].pid, signal.SIGCONT)
+
+
+def read_until(process: subprocess.Popen[bytes], words: bytes) -> None:
+    """Read what a process tells until these words."""
+    assert process.stderr is not None
+    while words not in (told := process.stderr.readline()):
+        assert told, f"it ended without {words!r}"
+
+
+def test_consume_does_not_take_silence_for_the_end(broker: Kafka, line: CommandLine) -> None:
+    line("kafka", "produce", "t", stdin="a\n")
+    with line.start("kafka", "consume", "t", "--from-beginning", "--timeout", "3s") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"a\n"
+        freeze(broker)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"kafka.unreachable" in told
+
+
+def test_consume_without_end_says_what_it_waits_for(broker: Kafka, line: CommandLine) -> None:
+    line("kafka", "produce", "t", stdin="a\n")
+    with line.start("kafka", "consume", "t", "--from-beginning") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"a\n"
+        freeze(broker)
+        read_until(process, b"no broker answers")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_a_feed_ends_on_the_second_ctrl_c_and_says_what_was_lost(broker: Kafka, line: CommandLine) -> None:
+    with line.start("feed", "ads", "--topic", "t", "--rate", "20000/s") as process:
+        line("kafka", "consume", "t", "--from-beginning", "--max", "1")
+        freeze(broker)
+        process.send_signal(signal.SIGINT)
+        read_until(process, b"waiting for")
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"delivered" in told
+    assert b"kafka.not-delivered" in told
+
+
+def test_produce_ends_on_ctrl_c_though_its_queue_is_full(broker: Kafka, line: CommandLine) -> None:
+    (line.folder / "small.properties").write_text("queue.buffering.max.messages=1000\n")
+    arguments = ("kafka", "produce", "t", "--kafka-config", "small.properties")
+    with line.start(*arguments) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first\n")
+        process.stdin.flush()
+        line("kafka", "consume", "t", "--from-beginning", "--max", "1")
+        freeze(broker)
+        process.stdin.write(b"line\n" * 5_000)
+        process.stdin.flush()
+        process.send_signal(signal.SIGINT)
+        read_until(process, b"waiting for")
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"kafka.not-delivered" in told
+
+
+def test_a_pause_is_survived(broker: Kafka, line: CommandLine) -> None:
+    with line.start("kafka", "produce", "t") as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first\n")
+        process.stdin.flush()
+        line("kafka", "consume", "t", "--from-beginning", "--max", "1")
+        freeze(broker)
+        process.stdin.write(b"line\n" * 1_000)
+        process.stdin.close()
+        process.stdin = None
+        read_until(process, b"waiting for")
+        thaw(broker)
+        process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert topics.describe(broker.cluster(), ["t"])[0].records == 1_001
