@@ -9,7 +9,7 @@ import time
 import traceback
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperGroup
@@ -20,6 +20,11 @@ from millrace.cli.signals import until_stopped
 from millrace.errors import FeedFailed, InvalidOption, MillraceError, Place
 from millrace.settings import STATE
 from millrace.units import parse_duration, parse_rate
+
+if TYPE_CHECKING:
+    from millrace.connectors.base import Sink
+    from millrace.feeds.base import Feed, Run
+    from millrace.feeds.pump import Outcome
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
@@ -84,13 +89,13 @@ def run_feed(
         _pour(feed, sink, run, duration)
 
 
-def _pour(feed: Any, sink: Any, run: Any, duration: float | None) -> None:
+def _pour(feed: Feed, sink: Sink, run: Run, duration: float | None) -> None:
     from millrace.feeds.pump import pump
 
     started = time.monotonic()
     of = f" of {run.count:,}" if run.count else ""
 
-    def tell(outcome: Any) -> None:
+    def tell(outcome: Outcome) -> None:
         speed = outcome.tally.delivered / outcome.seconds if outcome.seconds else 0.0
         show(f"{outcome.tally.delivered:,}{of} delivered, {speed:,.0f} records/s")
 
@@ -106,7 +111,7 @@ def _pour(feed: Any, sink: Any, run: Any, duration: float | None) -> None:
         say(delivered_line(tally.delivered, tally.failed, time.monotonic() - started))
 
 
-def _mistake(feed: Any, error: Exception) -> FeedFailed:
+def _mistake(feed: Feed, error: Exception) -> FeedFailed:
     """An exception out of a feed's own code, with the line of its file that raised it."""
     file = inspect.getfile(type(feed))
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, Yes, chosen_cluster, confirm
-from millrace.cli.output import out, say, show_json, show_table
+from millrace.cli.output import out, say, show_json, show_rows, show_table
 from millrace.units import parse_place
 
 app = typer.Typer(help="Consumer groups: list, describe, reset, delete.", no_args_is_help=True)
@@ -25,11 +25,8 @@ def list_(
 
     found = groups.list_groups(chosen_cluster(kafka, kafka_config, data))
     rows = [(one.name, one.state, len(one.members), one.topics, one.lag) for one in found]
-    if as_json:
-        keys = ("name", "state", "members", "topics", "lag")
-        show_json([dict(zip(keys, row, strict=True)) for row in rows])
-    else:
-        show_table(("group", "state", "members", "topics", "lag"), rows)
+    columns = {"name": "group", "state": "state", "members": "members", "topics": "topics", "lag": "lag"}
+    show_rows(columns, rows, as_json=as_json)
 
 
 @app.command()

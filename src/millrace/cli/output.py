@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -89,6 +89,14 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str
     for row in kept:
         table.add_row(*(value if isinstance(value, Text) else Text(_cell(value)) for value in row))
     out().print(table)
+
+
+def show_rows(columns: Mapping[str, str], rows: Iterable[Sequence[Any]], *, as_json: bool) -> None:
+    """Rows as a table, or as JSON objects; `columns` gives the heading of each key."""
+    if as_json:
+        show_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        show_table(tuple(columns.values()), rows)
 
 
 @contextmanager

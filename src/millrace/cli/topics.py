@@ -17,7 +17,7 @@ from millrace.cli.options import (
     confirm,
     pairs,
 )
-from millrace.cli.output import out, say, show_json, show_table
+from millrace.cli.output import out, say, show_json, show_rows, show_table
 from millrace.errors import InvalidOption
 from millrace.settings import KAFKA, KAFKA_DATA
 from millrace.units import format_bytes, parse_duration
@@ -75,12 +75,14 @@ def list_(
 
     found = topics.list_topics(chosen_cluster(kafka, kafka_config, data), internal=internal)
     rows = [(one.name, len(one.partitions), one.replication, one.records, one.under_replicated) for one in found]
-    columns = ("topic", "partitions", "replication", "records", "under-replicated")
-    if as_json:
-        keys = ("name", "partitions", "replication", "records", "under_replicated")
-        show_json([dict(zip(keys, row, strict=True)) for row in rows])
-    else:
-        show_table(columns, rows)
+    columns = {
+        "name": "topic",
+        "partitions": "partitions",
+        "replication": "replication",
+        "records": "records",
+        "under_replicated": "under-replicated",
+    }
+    show_rows(columns, rows, as_json=as_json)
 
 
 @app.command()
