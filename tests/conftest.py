@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -16,6 +17,14 @@ from millrace.clients.cluster import Cluster
 from millrace.services.kafka import Kafka, Options
 
 MILLRACE = Path(sys.executable).parent / "millrace"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_as_at_a_terminal() -> None:
+    """Whoever runs the tests may ignore signals (nohup, a job in the background); what they start must not."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

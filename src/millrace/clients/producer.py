@@ -107,8 +107,12 @@ class Producer:
 
     def _flush(self, deadline: float | None) -> None:
         pause = threading.Event()
-        while self.waiting() and (deadline is None or time.monotonic() < deadline):
+        while self.waiting() and not self._doomed() and (deadline is None or time.monotonic() < deadline):
             pause.wait(0.01)
+
+    def _doomed(self) -> bool:
+        """Whether the transaction can only be aborted: until then the client keeps back what is left of it."""
+        return self._in_transaction and self.failed > self._failed_before
 
     def give_up(self) -> None:
         """Forget the records that wait; each is counted as failed."""
@@ -140,7 +144,7 @@ class Producer:
     def commit(self) -> None:
         """Make everything that was sent visible at once; raises when any record failed, after aborting."""
         self.flush()
-        if self.failed > self._failed_before:
+        if self._doomed():
             with contextlib.suppress(MillraceError):  # a fenced producer cannot; nothing is seen either way
                 self.abort()
             raise self.failure()
@@ -154,8 +158,8 @@ class Producer:
             return
         with self.cluster.speaking("abort the transaction"):  # which forgets what is not sent yet
             self._client.abort_transaction(self.cluster.timeout)
-        self.flush()  # the reports of what it forgot belong to this transaction, not to the next
         self._in_transaction = False
+        self.flush()  # the reports of what it forgot belong to this transaction, not to the next
 
     def failure(self) -> MillraceError:
         """What to raise when records failed."""
