@@ -86,7 +86,9 @@ class Producer:
     @property
     def delivered(self) -> int:
         """How many records Kafka has; while some are on their way, nearly."""
-        return self._sent - self.failed - self.waiting() if self._how.only_failures else self._settled
+        if not self._how.only_failures:
+            return self._settled
+        return max(0, self._sent - self.failed - self.waiting())
 
     @property
     def transactional(self) -> bool:
