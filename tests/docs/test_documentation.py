@@ -57,6 +57,7 @@ def stop_what_is_left(folder: Path) -> None:
             kafka.stop(cluster.parent)
 
 
+@pytest.mark.timeout(900)  # a page is many commands
 @pytest.mark.parametrize("page", ["README.md", "docs/kafka.md", "docs/feeds.md", "docs/jars.md", "docs/extending.md"])
 def test_the_commands_of_a_page_work(page: str, tmp_path: Path) -> None:
     for program in blocks(page, "python"):
