@@ -57,3 +57,13 @@ def test_interruptible_undoes_what_was_begun() -> None:
     with pytest.raises(KeyboardInterrupt), interruptible():
         os.kill(os.getpid(), signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interruptible_within_a_longer_wait_hands_over_without_a_gap(number: signal.Signals) -> None:
+    with until_stopped() as stop:
+        with pytest.raises(KeyboardInterrupt), interruptible():
+            os.kill(os.getpid(), number)
+        stop.clear()
+        os.kill(os.getpid(), number)
+        assert stop.wait(30)

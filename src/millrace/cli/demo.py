@@ -61,7 +61,7 @@ def demo(
 ) -> None:
     """Start Kafka, pour simulated posts into it, and watch them arrive."""
     duration, pace = parse_duration(for_), parse_rate(rate)
-    with _broker(kafka, kafka_config, data) as cluster, until_stopped() as stop:
+    with until_stopped() as stop, _broker(kafka, kafka_config, data) as cluster:
         scene = Scene(cluster.bootstrap)
         threads = [
             threading.Thread(target=_guarded, args=(scene, stop, work), daemon=True)
@@ -89,11 +89,11 @@ def _broker(kafka: str | None, config: str | None, data: str | None) -> Iterator
 
     service = None
     try:
-        cluster = chosen_cluster(kafka, config, data)
-    except NoCluster:
-        service = Kafka(KAFKA_DATA.value(data))
-        cluster = start(service)
-    try:
+        try:
+            cluster = chosen_cluster(kafka, config, data)
+        except NoCluster:
+            service = Kafka(KAFKA_DATA.value(data))
+            cluster = start(service)
         yield cluster
     finally:
         if service:

@@ -21,6 +21,8 @@ from millrace.cli.signals import interruptible, until_stopped
 from millrace.settings import KAFKA_DATA, KAFKA_HEAP
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from millrace.clients.cluster import Cluster
     from millrace.services.kafka import Kafka
 
@@ -70,27 +72,28 @@ def up(
 
     options = Options(brokers, port, secure, KAFKA_HEAP.value(heap), detach, dict(pairs(config, "--config")))
     service = Kafka(KAFKA_DATA.value(data), options)
-    start(service)
     if detach:
+        start(service)
         say(f"it goes on in the background; stop it with: millrace kafka down{_data_flag(data)}")
         return
-    say("Ctrl-C stops it")
-    try:
-        _stay(service)
-    finally:
-        service.stop()
+    with until_stopped() as stop:
+        try:
+            start(service)
+            say("Ctrl-C stops it")
+            _stay(service, stop)
+        finally:
+            service.stop()
     say("stopped; the data is kept")
 
 
-def _stay(service: Kafka) -> None:
+def _stay(service: Kafka, stop: Event) -> None:
     """Wait for Ctrl-C, or until somebody else has stopped it (`kafka down`); a broker that fails raises."""
-    with until_stopped() as stop:
-        while not stop.wait(0.5):
-            gone = service.died()
-            if gone and not gone.was_stopped():
-                raise gone.failure(f"{gone.name} ended by itself")
-            if gone:
-                return
+    while not stop.wait(0.5):
+        gone = service.died()
+        if gone and not gone.was_stopped():
+            raise gone.failure(f"{gone.name} ended by itself")
+        if gone:
+            return
 
 
 def start(service: Kafka) -> Cluster:

@@ -14,12 +14,12 @@ _ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """A time in which SIGTERM and a hang-up interrupt as Ctrl-C does, so that what was begun is undone."""
+    """A time in which Ctrl-C, SIGTERM and a hang-up interrupt at once, so that what was begun is undone."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with _handling((signal.SIGTERM, signal.SIGHUP), interrupt):
+    with _handling(_ASKING, interrupt):
         yield
 
 
