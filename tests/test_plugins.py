@@ -18,7 +18,8 @@ COUNTER = '''
 from dataclasses import dataclass
 
 from millrace.clients.records import Record
-from millrace.feeds.base import Batch, Feed, option
+from millrace.feeds.base import Batch, Feed
+from millrace.plugins import option
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,67 @@
-"""Millrace: real-time data pipelines in Python on Apache Kafka and PySpark."""
+"""Millrace: real-time data pipelines in Python on Apache Kafka and PySpark.
+
+    import millrace as mr
+
+    pipeline = mr.Pipeline("counts")
+    pipeline.source("lines", mr.kafka("lines", format="text"))
+
+Every connector is here by its name (`mr.kafka`, `mr.files`, `mr.console`, …), and so is every kind of panel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millrace.pipeline.python import Pipeline
 
 __version__ = "0.1.0"
-__all__ = ["__version__"]
+__all__ = ["Pipeline", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Pipeline":
+        from millrace.pipeline.python import Pipeline
+
+        return Pipeline
+    from millrace.pipeline.model import PANELS
+
+    if name in PANELS:
+        return _panel(name)
+    if not name.startswith("_") and name in _connectors():
+        return _connector(name)
+    raise AttributeError(f"module 'millrace' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    from millrace.pipeline.model import PANELS
+
+    return sorted({*__all__, *PANELS, *_connectors()})
+
+
+def _connectors() -> set[str]:
+    from millrace.connectors.stream import READERS, WRITERS
+
+    return {*READERS.names(), *WRITERS.names()}
+
+
+def _connector(name: str) -> Callable[..., Any]:
+    from millrace.connectors.signatures import described
+    from millrace.pipeline.model import connection
+    from millrace.pipeline.python import calling_place
+
+    def connect(argument: Any = None, /, **options: Any) -> Any:
+        return connection(name, argument, options, place=calling_place())
+
+    return described(connect, name)
+
+
+def _panel(kind: str) -> Callable[..., tuple[str, dict[str, Any]]]:
+    def picture(**options: Any) -> tuple[str, dict[str, Any]]:
+        return kind, options
+
+    picture.__name__ = picture.__qualname__ = kind
+    picture.__doc__ = f"A panel of the kind {kind}; its options name columns of the table."
+    return picture

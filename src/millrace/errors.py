@@ -5,6 +5,12 @@
     │   ├── InvalidOption               2  option.invalid
     │   ├── InvalidSetting              2  setting.invalid
     │   ├── UnknownName                 2  name.unknown
+    │   ├── InvalidDefinition           2  pipeline.invalid
+    │   ├── InvalidSchema               2  schema.invalid
+    │   ├── InvalidSql                  2  sql.invalid
+    │   ├── StateMismatch               2  state.mismatch
+    │   ├── InvalidQuery                2  spark.analysis
+    │   ├── CheckpointIncompatible      2  checkpoint.incompatible
     │   ├── NotUtf8                     2  input.not-utf8
     │   ├── FileUnusable                2  file.unusable
     │   ├── PortInUse                   2  port.in-use
@@ -27,6 +33,14 @@
         ├── NotDelivered                1  kafka.not-delivered
         │   └── RecordRefused           1  kafka.record-refused
         ├── CommitUnknown               1  kafka.commit-unknown
+        ├── BadRecord                   1  record.bad
+        ├── RegistryUnreachable         1  registry.unreachable
+        ├── RegistryRefused             1  registry.refused
+        ├── SparkFailed                 1  spark.failed
+        ├── QueryFailed                 1  query.failed
+        ├── FunctionFailed              1  function.failed
+        ├── OffsetsGone                 1  kafka.offsets-gone
+        ├── DiskFull                    1  disk.full
         └── FeedFailed                  1  feed.failed
 
 A message says what is wrong; `why` gives the cause, `hint` what to do, `place` where (`file:line`).
@@ -51,6 +65,26 @@ class Place:
 
     def __str__(self) -> str:
         return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a pipeline's file, or (as a warning) that may be; `check` lists them all."""
+
+    condition: str
+    message: str
+    place: Place | None = None
+    hint: str | None = None
+    why: str | None = None
+    severity: str = "error"
+
+    def lines(self) -> list[str]:
+        """The problem as a compiler would tell it, without colour."""
+        at = f"{self.place}: " if self.place else ""
+        shown = [f"{at}{self.severity}[{self.condition}]: {self.message}"]
+        shown += [f"  why: {self.why}"] if self.why else []
+        shown += [f"  try: {self.hint}"] if self.hint else []
+        return shown
 
 
 class MillraceError(Exception):
@@ -106,6 +140,60 @@ class UnknownName(InputError):
         """An error that lists what is known and guesses what was meant."""
         names = sorted(known)
         return cls(f"there is no {kind} named {name!r}", hint=did_you_mean(name, names))
+
+
+class InvalidDefinition(InputError):
+    """A pipeline's file cannot be read as one, or has problems that `check` lists."""
+
+    condition = "pipeline.invalid"
+    problems: tuple[Problem, ...] = ()
+    """All that is wrong, when it is more than the message says."""
+
+    @classmethod
+    def listing(cls, file: str, problems: Iterable[Problem]) -> InvalidDefinition:
+        """One error that tells several problems of a file."""
+        found = tuple(problems)
+        error = cls(f"{file} has {len(found)} problem{'s' if len(found) > 1 else ''}")
+        error.problems = found
+        return error
+
+    def lines(self) -> list[str]:
+        """The message, then every problem."""
+        return [*super().lines(), *(line for problem in self.problems for line in problem.lines())]
+
+
+class InvalidSchema(InputError):
+    """A schema that cannot be parsed or used; `line` and `column` count from 1 within its text."""
+
+    condition = "schema.invalid"
+    line: int | None = None
+    column: int | None = None
+
+
+class InvalidSql(InputError):
+    """SQL that cannot be parsed; `line` and `column` count from 1 within the text."""
+
+    condition = "sql.invalid"
+    line = 1
+    column = 1
+
+
+class StateMismatch(InputError):
+    """A state folder holds the checkpoints of another pipeline, or another run uses it."""
+
+    condition = "state.mismatch"
+
+
+class InvalidQuery(InputError):
+    """Spark cannot make a plan of what was written: an unknown column, types that do not fit, an operation refused."""
+
+    condition = "spark.analysis"
+
+
+class CheckpointIncompatible(InputError):
+    """A query was changed in a way that its checkpoint cannot follow."""
+
+    condition = "checkpoint.incompatible"
 
 
 class NotUtf8(InputError):
@@ -238,6 +326,54 @@ class CommitUnknown(RunError):
     """A transaction's commit was asked for and not answered."""
 
     condition = "kafka.commit-unknown"
+
+
+class RegistryUnreachable(RunError):
+    """The schema registry does not answer, or not as one."""
+
+    condition = "registry.unreachable"
+
+
+class RegistryRefused(RunError):
+    """The schema registry answers and refuses what is asked: the password, or a schema that does not fit."""
+
+    condition = "registry.refused"
+
+
+class BadRecord(RunError):
+    """A record that cannot be decoded, in a source that is told to fail then."""
+
+    condition = "record.bad"
+
+
+class SparkFailed(RunError):
+    """Spark did not start, or its JVM ended by itself."""
+
+    condition = "spark.failed"
+
+
+class QueryFailed(RunError):
+    """A query stopped because a batch of it failed."""
+
+    condition = "query.failed"
+
+
+class FunctionFailed(RunError):
+    """A function of the user's raised while Spark ran it."""
+
+    condition = "function.failed"
+
+
+class OffsetsGone(RunError):
+    """Records that a query has not read yet are no longer in Kafka."""
+
+    condition = "kafka.offsets-gone"
+
+
+class DiskFull(RunError):
+    """There is no space left where Spark or a sink writes."""
+
+    condition = "disk.full"
 
 
 class FeedFailed(RunError):

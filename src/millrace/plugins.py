@@ -1,4 +1,4 @@
-"""How feeds and sinks are found: every module of a room is one, and so is every entry point of its name.
+"""How feeds, formats and connectors are found: every module of a room is one, and so is every entry point of its name.
 
 A built-in is a file in the room's folder. A third party declares an entry point in a group named after the
 room (`millrace.feeds`, `millrace.connectors`) that leads to a module of the same form. A user names a file of
@@ -12,14 +12,58 @@ import importlib.util
 import inspect
 import pkgutil
 import sys
-from importlib.metadata import entry_points
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from millrace.errors import FileUnusable, UnknownName
 
 T = TypeVar("T")
+
+
+def option(
+    default: Any = MISSING,
+    help: str = "",  # noqa: A002 - the word that users of dataclasses and Typer expect
+    *,
+    parse: Callable[[str], Any] | None = None,
+    argument: bool = False,
+    choices: Sequence[str] = (),
+    least: int | None = None,
+    rest: bool = False,
+    variable: str | None = None,
+    secret: bool = False,
+    shown_default: str | None = None,
+) -> Any:
+    """A field that the user may set: `--name` of a feed, a key of a source or a sink; by position with `argument`.
+
+    `parse` turns text into the value (a duration, a share); without it the field's own type does. `choices` are the
+    only values allowed, `least` the smallest number. `rest` is for a mapping that takes every option that has no field.
+    `variable` names an environment variable, for secrets: the value of such a field is left out of the repr.
+    """
+    metadata = {
+        "help": help,
+        "parse": parse,
+        "argument": argument,
+        "choices": tuple(choices),
+        "least": least,
+        "rest": rest,
+        "variable": variable,
+        "secret": secret or variable is not None,
+        "shown_default": shown_default,
+    }
+    if rest:
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata, repr=variable is None and not secret)
+
+
+@cache
+def _points(group: str) -> tuple[EntryPoint, ...]:
+    """What is installed for a room; looking through every distribution takes a while, and they do not change."""
+    return tuple(entry_points(group=group))
 
 
 class Room(Generic[T]):
@@ -32,7 +76,7 @@ class Room(Generic[T]):
 
     def names(self) -> list[str]:
         """Every name, built in or installed."""
-        installed = {point.name for point in entry_points(group=self.package)}
+        installed = {point.name for point in _points(self.package)}
         return sorted(installed.union(self._built_in()))
 
     def load(self, name: str) -> type[T]:
@@ -50,11 +94,11 @@ class Room(Generic[T]):
         return [name for name in modules if self._defined_in(self._import(name))]
 
     def _module(self, name: str) -> ModuleType | None:
-        for point in entry_points(group=self.package, name=name):
+        for point in (point for point in _points(self.package) if point.name == name):
             loaded = point.load()
             return loaded if isinstance(loaded, ModuleType) else None
         if name.endswith(".py"):
-            return _from_file(Path(name))
+            return module_of(Path(name))
         return self._import(name) if name.isidentifier() else None
 
     def _import(self, name: str) -> ModuleType | None:
@@ -80,7 +124,8 @@ class Room(Generic[T]):
         return None
 
 
-def _from_file(path: Path) -> ModuleType:
+def module_of(path: Path) -> ModuleType:
+    """The module that a user's file makes."""
     name = f"millrace_file_{path.stem}"  # not its bare name: a file may be called http.py
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():

@@ -9,6 +9,14 @@ from datetime import UTC, datetime, timedelta
 from millrace.errors import InvalidOption
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_WORDS = {
+    "millisecond": 0.001,
+    "second": 1.0,
+    "minute": 60.0,
+    "hour": 3600.0,
+    "day": 86400.0,
+    "week": 604800.0,
+}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?", re.ASCII)
 _HEAP = re.compile(r"[1-9]\d*[mg]", re.ASCII | re.IGNORECASE)
@@ -22,6 +30,20 @@ def parse_duration(text: str) -> float:
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if math.isinf(seconds):
         raise InvalidOption("the duration is too long", hint="write it as 500ms, 5s, 2m, 1h or 7d")
+    return seconds
+
+
+def parse_interval(text: str) -> float:
+    """A duration in our words (`10s`) or in SQL's (`10 seconds`, `1 minute 30 seconds`), as seconds."""
+    words = text.split()
+    if len(words) < 2:
+        return parse_duration(text)
+    seconds = 0.0
+    for number, unit in zip(words[::2], words[1::2], strict=False):
+        factor = _WORDS.get(unit.lower().removesuffix("s"))
+        if len(words) % 2 or factor is None or not re.fullmatch(r"\d+(\.\d+)?", number, re.ASCII):
+            raise InvalidOption(f"{text!r} is not a duration", hint="write it as 10s, 5m or 10 seconds")
+        seconds += float(number) * factor
     return seconds
 
 

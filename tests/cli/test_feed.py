@@ -17,7 +17,8 @@ from millrace.feeds.base import FEEDS
 CLICKS = '''
 from dataclasses import dataclass
 from millrace.clients.records import Record
-from millrace.feeds.base import Batch, Feed, option
+from millrace.feeds.base import Batch, Feed
+from millrace.plugins import option
 
 
 @dataclass(frozen=True, kw_only=True)

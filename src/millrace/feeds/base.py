@@ -12,37 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from millrace.clients.records import Done, Record
 from millrace.errors import FeedInUse
 from millrace.plugins import Room
 from millrace.services.locks import FolderLock
-
-
-def option(
-    default: Any,
-    help: str,  # noqa: A002 - the word that users of dataclasses and Typer expect
-    *,
-    parse: Callable[[str], Any] | None = None,
-    argument: bool = False,
-    variable: str | None = None,
-    shown_default: str | None = None,
-) -> Any:
-    """A field of a feed that the user may set: as `--name`, or by position when it is an argument.
-
-    `parse` turns the text of the command line into the value (a duration, a share); without it the field's
-    own type (str, int, float, bool, Path) does. `variable` names an environment variable, for secrets: the
-    value of such a field is left out of the feed's repr.
-    """
-    metadata = {
-        "help": help,
-        "parse": parse,
-        "argument": argument,
-        "variable": variable,
-        "shown_default": shown_default,
-    }
-    return field(default=default, metadata=metadata, repr=variable is None)
 
 
 class Batch(NamedTuple):

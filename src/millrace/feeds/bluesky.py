@@ -11,7 +11,7 @@ import httpx
 
 from millrace.clients.records import Record
 from millrace.errors import InvalidOption
-from millrace.feeds.base import Batch, Feed, Run, option
+from millrace.feeds.base import Batch, Feed, Run
 from millrace.feeds.streams import (
     CONNECTED,
     Backoff,
@@ -27,6 +27,7 @@ from millrace.feeds.streams import (
     not_future,
     read,
 )
+from millrace.plugins import option
 from millrace.units import format_duration, parse_duration
 
 HOSTS = ("jetstream2.us-east", "jetstream1.us-east", "jetstream2.us-west", "jetstream1.us-west")

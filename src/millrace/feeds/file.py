@@ -13,7 +13,8 @@ from millrace.clients.inputs import STANDARD_INPUT, chunks, opened
 from millrace.clients.lines import split_lines
 from millrace.clients.records import Record
 from millrace.errors import FileUnusable, InvalidOption
-from millrace.feeds.base import Batch, Feed, Run, option
+from millrace.feeds.base import Batch, Feed, Run
+from millrace.plugins import option
 
 
 @dataclass(frozen=True)

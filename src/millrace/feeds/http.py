@@ -13,8 +13,9 @@ from queue import Empty
 import uvicorn
 
 from millrace.errors import FeedFailed, InvalidOption, PortInUse
-from millrace.feeds.base import Batch, Feed, Run, option
+from millrace.feeds.base import Batch, Feed, Run
 from millrace.feeds.intake import Intake, Terms
+from millrace.plugins import option
 
 MOST_CONNECTIONS = 1000
 _START_SECONDS = 10.0

@@ -10,7 +10,7 @@ import orjson
 
 from millrace.clients.records import Record
 from millrace.errors import FeedFailed
-from millrace.feeds.base import Batch, Feed, Run, option
+from millrace.feeds.base import Batch, Feed, Run
 from millrace.feeds.payloads import Malformed, elements
 from millrace.feeds.streams import (
     CONNECTED,
@@ -29,6 +29,7 @@ from millrace.feeds.streams import (
     read,
     time_of,
 )
+from millrace.plugins import option
 from millrace.units import parse_duration
 
 OVERLAP = 10_000

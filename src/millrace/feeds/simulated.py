@@ -11,9 +11,10 @@ from datetime import datetime
 from typing import ClassVar
 
 from millrace.clients.records import Record
-from millrace.feeds.base import Batch, Feed, Run, option
+from millrace.feeds.base import Batch, Feed, Run
 from millrace.feeds.malformed import Shape, malform
 from millrace.feeds.moments import event_times
+from millrace.plugins import option
 from millrace.units import parse_duration, parse_rate, parse_share, parse_time
 
 Scene = Callable[[Sequence[int]], list[Record]]

@@ -10,10 +10,10 @@ from typing import ClassVar, NamedTuple
 
 from millrace.clients.records import Record
 from millrace.errors import InvalidOption
-from millrace.feeds.base import option
 from millrace.feeds.chance import bell, draws, spread, zipf
 from millrace.feeds.moments import DAY, iso
 from millrace.feeds.simulated import Scene, Simulated
+from millrace.plugins import option
 
 _HOMES = (
     *("Orchard Lane", "Linden Crescent", "Chapel Hill", "Weavers Row", "Meadow Gate", "Canal Cottages"),

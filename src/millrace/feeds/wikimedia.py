@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from millrace.clients.records import Record
-from millrace.feeds.base import Batch, Feed, Run, option
+from millrace.feeds.base import Batch, Feed, Run
 from millrace.feeds.streams import (
     CONNECTED,
     Backoff,
@@ -27,6 +27,7 @@ from millrace.feeds.streams import (
     time_of,
     user_agent,
 )
+from millrace.plugins import option
 from millrace.units import parse_duration
 
 OVERLAP = 2000

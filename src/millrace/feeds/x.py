@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from millrace.clients.records import Record
 from millrace.errors import FeedFailed, InvalidOption
-from millrace.feeds.base import Batch, Feed, Run, option
+from millrace.feeds.base import Batch, Feed, Run
 from millrace.feeds.streams import (
     CONNECTED,
     Backoff,
@@ -30,6 +30,7 @@ from millrace.feeds.streams import (
     time_of,
 )
 from millrace.feeds.streams.backoff import reason
+from millrace.plugins import option
 from millrace.units import parse_duration
 
 VARIABLE = "X_BEARER_TOKEN"

@@ -1,0 +1,1 @@
+"""What a pipeline is: pure Python, no Spark and no network."""

@@ -1,0 +1,242 @@
+"""A YAML file as a tree in which everything knows its line; what it means is read elsewhere.
+
+The tree is made from the parser's events by a loop, not by recursion, and within bounds: a file of brackets or of
+aliases to aliases is refused, whatever it would unfold to.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import yaml
+
+from millrace.errors import Place, Problem
+
+LARGEST = 1_000_000
+DEEPEST = 30
+MOST = 50_000
+"""Bytes of a file, levels inside each other, and values (an alias counts as all that it stands for)."""
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TEXT = "tag:yaml.org,2002:str"
+_ESCAPE = re.compile(r"\\(x..|u....|U........|.)")
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A text as it is written; `plain` when no quotes or tag say that it is one."""
+
+    text: str
+    place: Place
+    plain: bool = False
+    begins: Place | None = None
+    """Where its first line stands, which in a block is the line after the `|`."""
+    marks: tuple[int, ...] | None = None
+    """As `Table.sql_marks`."""
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list."""
+
+    nodes: tuple[Node, ...]
+    place: Place
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A mapping, in its order, without duplicates."""
+
+    pairs: tuple[tuple[Scalar, Node], ...]
+    place: Place
+
+
+Node = Scalar | Items | Fields
+
+
+class Refused(Exception):
+    """A file that cannot be read any further."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+def read_document(data: bytes, file: str, problems: list[Problem]) -> Node | None:
+    """The tree of a file's bytes, or None when there is none; what is wrong with it goes to `problems`."""
+    try:
+        composer = _Composer(file, _decoded(data, file), problems)
+        try:
+            return composer.compose()
+        except yaml.MarkedYAMLError as error:
+            problems.append(_syntax(error, file, composer.lines))
+    except Refused as refused:
+        problems.append(refused.problem)
+    except yaml.YAMLError as error:
+        problems.append(Problem("file.syntax", f"the file is not YAML: {error}".splitlines()[0], Place(file)))
+    return None
+
+
+def _decoded(data: bytes, file: str) -> str:
+    if len(data) > LARGEST:
+        raise Refused(Problem("file.too-large", f"the file has more than {LARGEST:,} bytes", Place(file)))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = Place(file, data.count(b"\n", 0, error.start) + 1)
+        raise Refused(Problem("file.not-utf8", "the file is not UTF-8", place, "save it as UTF-8")) from None
+
+
+def _syntax(error: yaml.MarkedYAMLError, file: str, lines: list[str]) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    said = error.problem or error.context or "it cannot be parsed"
+    written = "".join(lines[mark.line : mark.line + 1]) if mark else ""
+    if "${" in written:
+        hint = 'inside { } put it in quotes: "${NAME}"'
+    elif "\t" in written[: len(written) - len(written.lstrip())]:
+        hint = "indent with spaces: YAML allows no tabs there"
+    else:
+        hint = "look at the indentation, and put text with : or # or { in quotes"
+    return Problem("file.syntax", f"the file is not YAML: {said}", Place(file, mark.line + 1 if mark else None), hint)
+
+
+@dataclass
+class _Open:
+    """A list or a mapping whose end has not come yet."""
+
+    start: yaml.CollectionStartEvent
+    nodes: list[Node] = field(default_factory=list)
+    count: int = 1
+
+
+class _Composer:
+    """Events to a tree."""
+
+    def __init__(self, file: str, text: str, problems: list[Problem]) -> None:
+        self.file, self.problems = file, problems
+        self.text = text
+        self.lines = text.splitlines()
+        self.anchors: dict[str, tuple[Node, int]] = {}
+        self.stack: list[_Open] = []
+        self.root: Node | None = None
+        self.documents = 0
+
+    def compose(self) -> Node | None:
+        for event in yaml.parse(self.text, Loader=_LOADER):
+            if isinstance(event, yaml.DocumentStartEvent):
+                self._document(event)
+            elif isinstance(event, yaml.ScalarEvent):
+                self._keep(self._scalar(event), 1, event)
+            elif isinstance(event, yaml.CollectionStartEvent):
+                self._open(event)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                closed = self.stack.pop()
+                self._keep(self._closed(closed), closed.count, closed.start)
+            elif isinstance(event, yaml.AliasEvent):
+                self._alias(event)
+        return self.root
+
+    def _document(self, event: yaml.DocumentStartEvent) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            raise self._refused(event, "file.syntax", "the file holds more than one YAML document", "leave --- out")
+
+    def _open(self, event: yaml.CollectionStartEvent) -> None:
+        if len(self.stack) >= DEEPEST:
+            raise self._refused(event, "file.too-nested", f"the file has more than {DEEPEST} levels")
+        if event.tag not in (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
+            self._tagged(event)
+        if event.anchor:
+            self.anchors.pop(event.anchor, None)
+        self.stack.append(_Open(event))
+
+    def _alias(self, event: yaml.AliasEvent) -> None:
+        found = self.anchors.get(event.anchor or "")
+        if found is None:
+            inside = any(one.start.anchor == event.anchor for one in self.stack)
+            said = f"*{event.anchor} stands inside itself" if inside else f"there is no &{event.anchor} before this"
+            raise self._refused(event, "file.syntax", said)
+        self._keep(*found, event)
+
+    def _keep(self, node: Node, count: int, event: yaml.NodeEvent) -> None:
+        if event.anchor:
+            self.anchors[event.anchor] = (node, count)
+        if not self.stack:
+            self.root = node
+            return
+        self.stack[-1].nodes.append(node)
+        self.stack[-1].count += count
+        if self.stack[-1].count > MOST:
+            raise self._refused(event, "file.too-large", f"the file has more than {MOST:,} values")
+
+    def _closed(self, closed: _Open) -> Node:
+        place = self._place(closed.start)
+        if not isinstance(closed.start, yaml.MappingStartEvent):
+            return Items(tuple(closed.nodes), place)
+        own: dict[str, tuple[Scalar, Node]] = {}
+        merged: dict[str, tuple[Scalar, Node]] = {}
+        for key, value in zip(closed.nodes[::2], closed.nodes[1::2], strict=True):
+            if not isinstance(key, Scalar):
+                self.problems.append(Problem("file.syntax", "a key must be a word", key.place, "quote { and ["))
+            elif key.text == "<<" and key.plain:
+                merged = {**self._merged(value), **merged}
+            elif key.text in own:
+                first = own[key.text][0].place.line
+                said = f"{key.text!r} is there twice: it stands in line {first} already"
+                self.problems.append(Problem("key.duplicate", said, key.place, "keep one of them"))
+            else:
+                own[key.text] = (key, value)
+        return Fields(tuple({**merged, **own}.values()), place)
+
+    def _merged(self, value: Node) -> dict[str, tuple[Scalar, Node]]:
+        parts = value.nodes if isinstance(value, Items) else (value,)
+        if not all(isinstance(part, Fields) for part in parts):
+            self.problems.append(Problem("value.type", "<< takes a mapping, as <<: *name", value.place))
+        fields = [part for part in reversed(parts) if isinstance(part, Fields)]
+        return {key.text: (key, one) for part in fields for key, one in part.pairs}
+
+    def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
+        if event.tag not in (None, "!", _TEXT):
+            self._tagged(event)
+        place = self._place(event)
+        plain = not event.style and event.tag is None
+        block = event.style in ("|", ">")
+        begins = Place(self.file, place.line + 1) if block and place.line else place
+        return Scalar(event.value, place, plain, begins, None if event.style == "|" else self._marks(event))
+
+    def _marks(self, event: yaml.ScalarEvent) -> tuple[int, ...]:
+        """How many visible characters of a text stand before each of the file's lines that it runs over."""
+        start, end = _mark(event.start_mark), _mark(event.end_mark)
+        if event.style == ">":
+            lines = self.lines[start.line + 1 : end.line + 1]
+        else:
+            lines = self.lines[start.line : end.line + 1]
+            lines[:1] = [lines[0][start.column + bool(event.style) :]] if lines else []
+        counts = accumulate((_visible(line, event.style) for line in lines[:-1]), initial=0)
+        return tuple(counts)
+
+    def _tagged(self, event: Any) -> None:
+        said = f"the tag {event.tag} means nothing here"
+        self.problems.append(Problem("value.type", said, self._place(event), "leave it out"))
+
+    def _place(self, event: yaml.Event) -> Place:
+        return Place(self.file, _mark(event.start_mark).line + 1)
+
+    def _refused(self, event: yaml.Event, condition: str, said: str, hint: str | None = None) -> Refused:
+        return Refused(Problem(condition, said, self._place(event), hint))
+
+
+def _mark(mark: Any) -> Any:
+    """A position of an event, which the parser always gives although its types do not say so."""
+    return mark
+
+
+def _visible(line: str, style: str | None) -> int:
+    if style == "'":
+        line = line.replace("''", "'")
+    elif style == '"':
+        line = _ESCAPE.sub(lambda found: "" if found[1] in "nrtb0 \t" else "x", line).rstrip("\\")
+    return len("".join(line.split()))

@@ -1,0 +1,44 @@
+"""What `check` must know of a connector, told by the connectors without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from millrace.pipeline.model import MODES, Connection
+from millrace.pipeline.schema import Schema
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """Something wrong with one option of a connection (or with the whole of it, when `option` is None)."""
+
+    condition: str
+    message: str
+    option: str | None = None
+    hint: str | None = None
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One connection as its connector sees it."""
+
+    mistakes: tuple[Mistake, ...] = ()
+    schema: Schema | None = None
+    """A source's columns, when they are known without looking."""
+    modes: tuple[str, ...] = MODES
+    """A sink's output modes."""
+    realtime: str | None = None
+    """Why Spark's real-time mode cannot use it; None when it can."""
+    continuous: str | None = None
+    """Why the continuous trigger cannot use it; None when it can."""
+    guarantee: str = ""
+
+
+@dataclass(frozen=True)
+class Connectors:
+    """Where facts come from: one function for sources (streamed or static) and one for sinks."""
+
+    source: Callable[[Connection, bool], Facts]
+    sink: Callable[[Connection], Facts]

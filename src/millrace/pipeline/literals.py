@@ -1,0 +1,84 @@
+"""What a Python file says literally, and where: read from its syntax tree, never run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from millrace.errors import Place
+from millrace.pipeline.sql import blank_lines
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Marks = tuple[int, ...] | None
+
+
+def function_tree(function: Callable[..., Any]) -> Function | None:
+    """The definition of a function, with the line numbers of its file; None when there is no file to read."""
+    code = function.__code__
+    tree = _tree(code.co_filename)
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, Function) and node.name == code.co_name and _first_line(node) == code.co_firstlineno:
+            return node
+    return None
+
+
+def returned_text(function: Callable[..., Any], text: str) -> tuple[Place | None, Marks]:
+    """Where the text that a function returns begins, as `Table` keeps it."""
+    tree = function_tree(function)
+    returns = [node for node in ast.walk(tree) if isinstance(node, ast.Return)] if tree else []
+    return _place_of(function.__code__.co_filename, returns, text)
+
+
+def called_text(at: Place, text: str) -> tuple[Place | None, Marks]:
+    """Where a text stands that a call on some line was given."""
+    return _place_of(at.file, _calls(at), text)
+
+
+def literal_keywords(at: Place) -> Iterator[tuple[str, Place]]:
+    """The names under which a call on some line was given plain texts, those in dictionaries included, and where."""
+    for node in (below for call in _calls(at) for below in ast.walk(call)):
+        if isinstance(node, ast.keyword) and node.arg and _is_text(node.value):
+            yield node.arg, Place(at.file, node.lineno)
+        for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
+            if isinstance(key, ast.Constant) and _is_text(value):
+                yield str(key.value), Place(at.file, key.lineno)
+
+
+def _place_of(file: str, within: list[Any], text: str) -> tuple[Place | None, Marks]:
+    for node in (below for one in within for below in ast.walk(one)):
+        if isinstance(node, ast.Constant | ast.JoinedStr) and getattr(node, "value", text) == text:
+            # Only between triple quotes is a line of the text a line of the file.
+            as_written = (node.end_lineno or node.lineno) - node.lineno == text.count("\n")
+            line = node.lineno + (blank_lines(text) if as_written else 0)
+            return Place(file, line), None if as_written else (0,)
+    return None, None
+
+
+def _calls(at: Place) -> list[ast.Call]:
+    tree = _tree(at.file)
+    line = at.line or 0
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
+    return [call for call in calls if call.lineno <= line <= (call.end_lineno or call.lineno)]
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(node.value)
+
+
+def _first_line(node: Function) -> int:
+    return min([node.lineno, *(one.lineno for one in node.decorator_list)])
+
+
+def _tree(file: str) -> ast.Module | None:
+    try:
+        return _parsed(file, Path(file).stat().st_mtime_ns)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+@lru_cache(maxsize=16)
+def _parsed(file: str, _: int) -> ast.Module:
+    return ast.parse(Path(file).read_bytes())

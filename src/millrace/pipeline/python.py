@@ -1,0 +1,202 @@
+"""Pipelines written in Python: decorators that only build data.
+
+    trending = Pipeline("trending")
+    trending.source("posts", mr.kafka("posts", schema="id string, text string, at timestamp"))
+
+    @trending.table(watermark=("at", "10 seconds"))
+    def hashtags(posts):
+        return posts.select(...)
+
+Nothing is read and no Spark is needed until the model that comes out of it is run.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar, overload
+
+from millrace.errors import InputError, InvalidDefinition, Place
+from millrace.pipeline import model
+from millrace.pipeline.literals import called_text, returned_text
+from millrace.pipeline.sql import tables_read, tidy
+from millrace.units import parse_interval
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_made: ContextVar[list[Pipeline] | None] = ContextVar("pipelines", default=None)
+
+
+@contextmanager
+def collecting() -> Iterator[list[Pipeline]]:
+    """Every pipeline that is made meanwhile, in order."""
+    pipelines: list[Pipeline] = []
+    token = _made.set(pipelines)
+    try:
+        yield pipelines
+    finally:
+        _made.reset(token)
+
+
+class Pipeline:
+    """A pipeline being written; `model()` is what it says."""
+
+    def __init__(self, name: str, *, trigger: str | None = None) -> None:
+        self._place = calling_place()
+        self.name = name
+        self._trigger = as_trigger(trigger, self._place) or model.FASTEST
+        self._sources: list[model.Source] = []
+        self._tables: list[model.Table] = []
+        self._sinks: list[model.Sink] = []
+        self._panels: list[model.Panel] = []
+        made = _made.get()
+        if made is not None:
+            made.append(self)
+
+    def source(
+        self, name: str, connection: model.Connection, *, watermark: Sequence[str] | None = None, static: bool = False
+    ) -> None:
+        """Read something under a name: a stream, or with `static` a table that is read whole, for joins."""
+        place = calling_place()
+        _require_connection(connection, f"source {name!r}", place)
+        self._sources.append(model.Source(name, connection, as_watermark(watermark, place), static, place))
+
+    @overload
+    def table(self, function: F, /) -> F: ...
+    @overload
+    def table(
+        self, _: None = None, /, *, name: str | None = None, watermark: Sequence[str] | None = None
+    ) -> Callable[[F], F]: ...
+    def table(
+        self, function: F | None = None, /, *, name: str | None = None, watermark: Sequence[str] | None = None
+    ) -> F | Callable[[F], F]:
+        """Make a table of a function. Its parameters name what it reads; it returns a DataFrame, or SQL text."""
+
+        def add(made: F) -> F:
+            self._tables.append(_table(made, name, watermark))
+            return made
+
+        return add(function) if function else add
+
+    def sql(self, name: str, query: str, *, watermark: Sequence[str] | None = None) -> None:
+        """Make a table of a SQL query over the names of sources and other tables."""
+        place = calling_place()
+        at, marks = called_text(place, query)
+        text = tidy(query)
+        waits = as_watermark(watermark, place)
+        self._tables.append(model.Table(name, read_by(text), text, None, waits, place, at, marks))
+
+    def sink(
+        self, table: str, connection: model.Connection, *, mode: str = "append", trigger: str | None = None
+    ) -> None:
+        """Write a table's rows somewhere: `append` new ones, `update` changed ones, or the `complete` result."""
+        place = calling_place()
+        _require_connection(connection, f"the sink of {table!r}", place)
+        self._sinks.append(model.Sink(table, connection, mode, as_trigger(trigger, place), place))
+
+    def panel(self, table: str, picture: tuple[str, dict[str, Any]]) -> None:
+        """Show a table on the page, as `mr.top(label=…, value=…)` and others say."""
+        kind, options = picture
+        self._panels.append(model.Panel(table, kind, model.freeze(options), calling_place()))
+
+    def model(self) -> model.Pipeline:
+        """What was written, frozen."""
+        written = model.Pipeline(
+            self.name,
+            tuple(self._sources),
+            tuple(self._tables),
+            tuple(self._sinks),
+            tuple(self._panels),
+            self._trigger,
+            self._place,
+        )
+        return written.linked()
+
+
+def calling_place() -> Place:
+    """The line of the user's file that called us."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "millrace":
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def as_watermark(given: Sequence[str] | None, place: Place) -> model.Watermark | None:
+    """`("at", "10 seconds")` as a watermark."""
+    if given is None:
+        return None
+    if isinstance(given, str) or len(given) != 2:
+        raise InvalidDefinition(
+            f"a watermark is a column and a delay, not {given!r}", place=place, hint='write ("at", "10 seconds")'
+        )
+    column, delay = given
+    try:
+        return model.Watermark(str(column), parse_interval(str(delay)))
+    except InputError as error:
+        raise InvalidDefinition(f"the watermark's delay: {error.message}", place=place, hint=error.hint) from None
+
+
+def as_trigger(given: str | None, place: Place) -> model.Trigger | None:
+    """`5s`, `realtime` … as a trigger."""
+    if given is None:
+        return None
+    try:
+        return model.parse_trigger(str(given))
+    except InputError as error:
+        raise InvalidDefinition(error.message, place=place, hint=error.hint) from None
+
+
+def read_by(query: str, otherwise: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """What a query reads; when it does not parse, what is known otherwise (`check` tells of it)."""
+    try:
+        return tables_read(query)
+    except InputError:
+        return otherwise
+
+
+def _table(function: Callable[..., Any], given: str | None, watermark: Sequence[str] | None) -> model.Table:
+    if not inspect.isfunction(function):
+        kind = type(function).__name__
+        raise InvalidDefinition(f"a table is made of a function, not of {kind}", place=calling_place())
+    place = Place(function.__code__.co_filename, function.__code__.co_firstlineno)
+    parameters = _parameters(function, place)
+    name = given or function.__name__
+    waits = as_watermark(watermark, place)
+    if _gives_text(function, parameters):
+        made = function(*parameters)
+        if isinstance(made, str):
+            at, marks = returned_text(function, made)
+            query = tidy(made)
+            return model.Table(name, read_by(query, parameters), query, None, waits, place, at, marks, parameters)
+    return model.Table(name, parameters, None, function, waits, place)
+
+
+def _parameters(function: Callable[..., Any], place: Place) -> tuple[str, ...]:
+    given = inspect.signature(function).parameters.values()
+    if any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.KEYWORD_ONLY) for one in given):
+        raise InvalidDefinition(
+            "a table's parameters name what it reads, one each", place=place, hint="write def popular(posts, replies):"
+        )
+    return tuple(one.name for one in given)
+
+
+def _gives_text(function: Callable[..., Any], parameters: Sequence[str]) -> bool:
+    """Whether a function can only return SQL text: it does not look at what it is given, or can call nothing."""
+    steps = list(dis.get_instructions(function))
+    used = any(
+        step.argval in parameters and step.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "MAKE_CELL"))
+        for step in steps
+    )
+    # Without parameters a call might as well read a table from Spark, which is not there yet.
+    return not used and (bool(parameters) or not any("CALL" in step.opname for step in steps))
+
+
+def _require_connection(given: Any, what: str, place: Place) -> None:
+    if not isinstance(given, model.Connection):
+        raise InvalidDefinition(
+            f"{what} needs a connection, not {type(given).__name__}", place=place, hint='as mr.kafka("posts", …)'
+        )

@@ -1,0 +1,78 @@
+"""What the rules look at: the model, the shapes of its tables, and what the connectors say; each found once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from millrace.pipeline.facts import Connectors, Facts
+from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger
+from millrace.pipeline.shapes.shape import UNKNOWN, Shape, Step
+from millrace.pipeline.shapes.whole import shapes
+
+
+class Scope:
+    """A pipeline with all that is known of it."""
+
+    def __init__(self, pipeline: Pipeline, connectors: Connectors) -> None:
+        self.pipeline = pipeline
+        self._connectors = connectors
+        self._sources: dict[int, Facts] = {}
+        self._sinks: dict[int, Facts] = {}
+
+    @cached_property
+    def shapes(self) -> dict[str, Shape]:
+        """The shape of every source and table, by name in small letters."""
+        return shapes(self.pipeline)
+
+    def shape(self, name: str) -> Shape:
+        """The shape of one of them."""
+        return self.shapes.get(name.lower(), UNKNOWN)
+
+    @property
+    def elements(self) -> tuple[Source | Table, ...]:
+        """All that has a name to read it by."""
+        return (*self.pipeline.sources, *self.pipeline.tables)
+
+    def source_facts(self, source: Source) -> Facts:
+        """What the connector says of a source; nothing when the source could not be read in full."""
+        if id(source) not in self._sources:
+            readable = source.connection.readable
+            asked = self._connectors.source(source.connection, source.static) if readable else Facts()
+            self._sources[id(source)] = asked
+        return self._sources[id(source)]
+
+    def sink_facts(self, sink: Sink) -> Facts:
+        """What the connector says of a sink."""
+        if id(sink) not in self._sinks:
+            self._sinks[id(sink)] = self._connectors.sink(sink.connection) if sink.connection.readable else Facts()
+        return self._sinks[id(sink)]
+
+    def trigger(self, sink: Sink) -> Trigger:
+        """What holds for a sink: its own trigger, else the pipeline's."""
+        return sink.trigger or self.pipeline.trigger
+
+    def sinks_with(self, trigger: str) -> Iterator[Sink]:
+        """The sinks whose trigger is of a kind."""
+        return (sink for sink in self.pipeline.sinks if self.trigger(sink).kind == trigger)
+
+    def steps(self, sink: Sink, kind: str) -> Iterator[Step]:
+        """The operations of a kind on the way to a sink that are certainly there."""
+        return (step for step in self.shape(sink.table).steps if step.kind == kind and step.sure)
+
+    def sources_of(self, sink: Sink) -> Iterator[Source]:
+        """The streams that a sink's rows come from."""
+        found = (self.pipeline.source(name) for name in self.pipeline.upstream(sink.table))
+        return (source for source in found if source and not source.static)
+
+    def watermarked(self, sink: Sink) -> Iterator[Source | Table]:
+        """The streams and tables on the way to a sink that have a watermark of their own."""
+        for name in self.pipeline.upstream(sink.table):
+            element = self.pipeline.table(name) or self.pipeline.source(name)
+            if element and element.watermark:
+                yield element
+
+
+def written_to(sink: Sink) -> str:
+    """A sink in a message."""
+    return f"the {sink.connection.connector or 'unknown'} sink of {sink.table!r}"

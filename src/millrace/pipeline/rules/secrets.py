@@ -1,0 +1,37 @@
+"""Secrets that stand in the file for everyone to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from millrace.errors import Place, Problem
+from millrace.pipeline.literals import literal_keywords
+from millrace.pipeline.model import Connection
+from millrace.pipeline.rules.scope import Scope
+from millrace.pipeline.secret import Secret, is_secret
+
+
+def plain(scope: Scope) -> Iterator[Problem]:
+    """A password, token or key that is written out; the value itself is never shown."""
+    sources = [source.connection for source in scope.pipeline.sources]
+    for connection in (*sources, *(sink.connection for sink in scope.pipeline.sinks)):
+        in_python = connection.place.file.endswith(".py")
+        hint = 'take it from the environment, as os.environ["PASSWORD"]' if in_python else "write ${PASSWORD}"
+        for name, place in (*connection.bare, *_spelt_out(connection)):
+            said = f"{name or connection.connector} is a secret in plain text"
+            yield Problem("secret.plain", said, place, hint, "whoever sees the file sees it", "warning")
+
+
+def _spelt_out(connection: Connection) -> Iterator[tuple[str, Place]]:
+    """Those in a call in Python."""
+    if not connection.place.file.endswith(".py") or not _has_secret((connection.argument, connection.options)):
+        return
+    for name, place in literal_keywords(connection.place):
+        if is_secret(name):
+            yield name, place
+
+
+def _has_secret(value: object) -> bool:
+    if isinstance(value, tuple):
+        return any(map(_has_secret, value))
+    return isinstance(value, Secret)

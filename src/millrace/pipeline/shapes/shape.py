@@ -1,0 +1,85 @@
+"""The shape of a table: is it a stream, what holds its event time, and every operation on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from millrace.errors import Place
+
+Events = frozenset[str] | None
+"""The columns (in small letters) that carry a watermark; None when that cannot be told."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation on a stream. `kind` is one of
+
+    - `aggregate` (GROUP BY, SELECT DISTINCT, UNION), `deduplicate`, `within` (a watermark), `join`, `state` (by Python)
+    - `sort`, `limit`, `offset`, `over`, `distinct` (an aggregate of distinct values), `pivot`, `intersect`, `except`,
+      `subquery`, `sample`, `mixed` (a union with a static table), `outer` (a join that keeps static rows), `number`
+    - `python` (code of the user in Spark's workers), `explode`, `union`, `with`, `clock`, `action`
+    """
+
+    kind: str
+    what: str
+    """As the user wrote it: GROUP BY, orderBy."""
+    place: Place
+    table: str
+    bounded: bool | None = None
+    """Whether a watermark ends its state; None when that cannot be told."""
+    session: bool = False
+    join: str = ""
+    """inner, cross, left, right, full, semi or anti."""
+    after_aggregate: bool = False
+    sure: bool = True
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is known of the rows of a source or a table."""
+
+    streaming: bool | None
+    events: Events = frozenset()
+    steps: tuple[Step, ...] = ()
+    opaque: bool = False
+    """Whether more may happen to it than the steps say."""
+
+    @property
+    def aggregated(self) -> bool:
+        """Whether an aggregation is among the steps."""
+        return any(step.kind == "aggregate" for step in self.steps)
+
+    def then(self, step: Step) -> Shape:
+        """The same rows after one more operation; one on static rows does not count."""
+        if self.streaming is False:
+            return self
+        certain = step.sure and self.streaming is True
+        done = replace(step, after_aggregate=self.aggregated, sure=certain)
+        return replace(self, steps=(*self.steps, done))
+
+    def carrying(self, events: Events) -> Shape:
+        """The same rows with other columns of event time."""
+        return replace(self, events=events)
+
+    def watermarked(self, column: str) -> Shape:
+        """The same rows with a watermark; an unnamed column is one that could not be read."""
+        if self.events is None or not column:
+            return replace(self, events=None)
+        return replace(self, events=self.events | {column.lower()})
+
+
+STATIC = Shape(False)
+UNKNOWN = Shape(None, None, opaque=True)
+
+
+def together(shapes: Iterable[Shape]) -> Shape:
+    """Rows made from several: a stream when one of them is, with the steps of all."""
+    found = list(shapes)
+    streaming = True if any(one.streaming for one in found) else None
+    if streaming is None and all(one.streaming is False for one in found):
+        streaming = False
+    steps = dict.fromkeys(step for one in found for step in one.steps)
+    known = [one.events for one in found if one.events is not None]
+    events = frozenset[str]().union(*known) if len(known) == len(found) else None
+    return Shape(streaming, events, tuple(steps), any(one.opaque for one in found))

@@ -1,0 +1,168 @@
+"""SQL as far as a pipeline must understand it without Spark: what a query reads, and whether it parses."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import pairwise
+from os.path import commonprefix
+from typing import Any
+
+from millrace.errors import InvalidSql
+
+_NOT_AFTER_A_COMMA = ("COMMA", "FROM", "WHERE", "GROUP_BY", "ORDER_BY", "R_PAREN")
+
+
+def parse_sql(text: str) -> Any:
+    """The syntax tree of one SELECT (sqlglot's, in Spark's dialect)."""
+    from sqlglot import errors, exp
+    from sqlglot.dialects.spark import Spark
+
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)
+    try:
+        tokens = _tokens(text)
+        with _deeper():
+            trees = [tree for tree in Spark().parser().parse(tokens, text) if tree is not None]
+        _refuse_stray_commas(tokens)
+    except InvalidSql:
+        raise
+    except errors.ParseError as error:
+        raise _mistake(error.errors[0] if error.errors else {}, str(error)) from None
+    except errors.TokenError as error:
+        raise _unfinished(error, text) from None
+    except RecursionError:
+        raise InvalidSql("the SQL is nested too deeply") from None
+    except Exception as error:  # sqlglot trips over some texts that are no SQL at all
+        raise InvalidSql("the SQL does not parse", why=f"{type(error).__name__}: {error}") from None
+    if len(trees) != 1:
+        raise InvalidSql(f"a table is one query, and this is {len(trees) or 'none'}")
+    if not isinstance(trees[0], exp.Query):
+        raise InvalidSql("a table is a query, and this is none", hint="write SELECT … FROM …")
+    return trees[0]
+
+
+@lru_cache(maxsize=512)
+def parsed(text: str) -> Any:
+    """The same tree, made once, for those who only look at it."""
+    return parse_sql(text)
+
+
+def tables_read(text: str) -> tuple[str, ...]:
+    """The names that a query reads, in order of appearance, without those it defines itself."""
+    from sqlglot import exp
+
+    tables = sorted(parsed(text).find_all(exp.Table), key=lambda table: table.this.meta.get("start", 0))
+    names = [table.name for table in tables if table.name and not table.db and defined_by(table) is None]
+    first = {name.lower(): name for name in reversed(names)}
+    return tuple(dict.fromkeys(first[name.lower()] for name in names))
+
+
+def defined_by(table: Any) -> Any:
+    """The WITH part of the same query that a table's name stands for, or None when it is a name from outside."""
+    inside, node = table, table.parent
+    while node is not None and not table.db:
+        for part in reversed(_visible(node, inside)):
+            if part.alias_or_name.lower() == table.name.lower():
+                return part
+        inside, node = node, node.parent
+    return None
+
+
+def _visible(node: Any, inside: Any) -> list[Any]:
+    """The parts of a node's WITH that may be named inside one of its other children."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.With):
+        parts = list(node.expressions)
+        before = next((number for number, part in enumerate(parts) if part is inside), 0)
+        return parts[: before + 1] if node.args.get("recursive") else parts[:before]
+    with_ = node.args.get("with_")
+    return [] if with_ is None or with_ is inside else list(with_.expressions)
+
+
+def tidy(text: str) -> str:
+    """SQL as it is kept: without blank lines around it and without the indentation of the file it stands in."""
+    lines = text.strip("\n").rstrip().split("\n")
+    while len(lines) > 1 and not lines[0].strip():
+        del lines[0]
+    indents = [line[: len(line) - len(line.lstrip())] for line in lines[1:] if line.strip()]
+    margin = commonprefix(indents)  # noqa: RUF071 - of characters: these are no paths
+    rest = [line[len(margin) :] if line.strip() else "" for line in lines[1:]]
+    return "\n".join([lines[0].lstrip(), *rest])
+
+
+def blank_lines(text: str) -> int:
+    """How many lines stand before the first that is not blank; `tidy` leaves them out."""
+    return text[: len(text) - len(text.lstrip())].count("\n")
+
+
+def _mistake(about: dict[str, Any], otherwise: str) -> InvalidSql:
+    said, at = str(about.get("description") or otherwise.splitlines()[0]), about.get("highlight")
+    if said.startswith("Invalid expression"):
+        said = f"{at!r} is not expected here"
+    elif said.startswith("Required"):
+        said = f"something is missing at {at!r}"
+    else:  # without the parser's own names for things
+        said = re.sub(r" but got .*| for <.*|<[^>]*>", "", said).rstrip(". ")
+    mistake = InvalidSql(f"the SQL does not parse: {said[:1].lower()}{said[1:]}", why=_shown(about))
+    mistake.line = about.get("line") or 1
+    mistake.column = max((about.get("col") or 1) - len(str(at or "")) + 1, 1)
+    return mistake
+
+
+def _unfinished(error: Exception, text: str) -> InvalidSql:
+    """A quote or a comment that does not end; the tokenizer tells at which character it begins."""
+    said = str(error.__cause__ or error).splitlines()[0]
+    mistake = InvalidSql("the SQL does not parse: a quote or a comment does not end")
+    found = re.search(r"Missing (.+) from \d+:(\d+)", said)
+    if found:
+        before = text[: int(found[2])]
+        mistake.why = f"the closing {found[1]} is missing"
+        mistake.line, mistake.column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    return mistake
+
+
+@contextmanager
+def _deeper() -> Iterator[None]:
+    """Room for the parser, which takes some twenty calls for each level of brackets."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, 5000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _tokens(text: str) -> list[Any]:
+    """The words of a query. `window` is a function, unless `WINDOW name AS` follows: the parser thinks otherwise."""
+    from sqlglot import TokenType
+    from sqlglot.dialects.spark import Spark
+
+    tokens = Spark().tokenize(text)
+    for number, token in enumerate(tokens):
+        clause = [one.text.upper() for one in tokens[number + 2 : number + 3]] == ["AS"]
+        if token.token_type == TokenType.WINDOW and not clause:
+            token.token_type = TokenType.VAR
+    return list(tokens)
+
+
+def _refuse_stray_commas(tokens: list[Any]) -> None:
+    """The parser lets `SELECT a, FROM b` pass; Spark does not."""
+    for token, following in pairwise(tokens):
+        if token.token_type.name == "COMMA" and following.token_type.name in _NOT_AFTER_A_COMMA:
+            mistake = InvalidSql(f"the SQL does not parse: {following.text!r} cannot follow a comma")
+            mistake.line, mistake.column = token.line, token.col
+            raise mistake
+
+
+def _shown(about: dict[str, Any]) -> str | None:
+    highlight = about.get("highlight")
+    if not highlight:
+        return None
+    before = str(about.get("start_context") or "").splitlines()[-1:] or [""]
+    after = str(about.get("end_context") or "").splitlines()[:1] or [""]
+    return f"near {before[0][-30:]}>>>{highlight}<<<{after[0][:30]}"

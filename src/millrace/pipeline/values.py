@@ -1,0 +1,102 @@
+"""What a value in a YAML file means: text, number, yes or no, list, mapping; with the environment put in."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from millrace.errors import Place, Problem
+from millrace.pipeline.document import Fields, Items, Node, Scalar
+from millrace.pipeline.interpolation import Filled, fill
+from millrace.pipeline.model import UNREADABLE
+from millrace.pipeline.secret import Secret, holds_password, is_secret
+
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
+_NUMBER = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][-+]?[0-9]{1,3})?")
+_WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
+
+
+class Values:
+    """Reads values; what is wrong with them goes to `problems`."""
+
+    def __init__(self, environment: Mapping[str, str], problems: list[Problem]) -> None:
+        self._environment = environment
+        self.problems = problems
+
+    def text(self, node: Node, what: str) -> str | None:
+        """A value that must be text (a number's digits are), or None."""
+        if not isinstance(node, Scalar) or (node.plain and node.text in ("", "~", "null")):
+            self.wrong(node, what, "text")
+            return None
+        filled = self._filled(node)
+        return None if filled is None else filled.text
+
+    def flag(self, node: Node, what: str) -> bool:
+        """A value that must be true or false."""
+        found = self.value(node)
+        if not isinstance(found, bool) and found is not UNREADABLE:
+            self.wrong(node, what, "true or false")
+        return found is True
+
+    def value(
+        self, node: Node, name: str = "", bare: list[tuple[str, Place]] | None = None, *, inside: bool = False
+    ) -> Any:
+        """A value of any kind, under an option's name; `bare` takes the secrets that the file spells out."""
+        if isinstance(node, Items):
+            found = [self.value(one, name, bare, inside=inside) for one in node.nodes]
+            return UNREADABLE if UNREADABLE in found else found
+        if isinstance(node, Fields):
+            below = {
+                key.text: self.value(one, name if is_secret(name) else key.text, bare, inside=True)
+                for key, one in node.pairs
+            }
+            return UNREADABLE if UNREADABLE in below.values() else below
+        filled = self._filled(node)
+        if filled is None:
+            return UNREADABLE
+        if is_secret(name) or holds_password(filled.text):
+            if filled.spelt_out and filled.text and bare is not None:
+                bare.append((name, node.place))
+            return Secret(filled.text)
+        # What comes from the environment into a mapping (Kafka's properties) may be one whatever its name.
+        if filled.from_environment and (inside or "key" in name.lower()):
+            return Secret(filled.text)
+        return _meaning(filled.text) if node.plain else filled.text
+
+    def wrong(self, node: Node, what: str, wanted: str, hint: str | None = None) -> None:
+        """A value is of another kind than it must be."""
+        self.problems.append(Problem("value.type", f"{what} must be {wanted}, not {_kind(node)}", node.place, hint))
+
+    def _filled(self, node: Scalar) -> Filled | None:
+        filled = fill(node.text, self._environment)
+        for name in filled.missing if not filled.malformed else ():
+            hint = f"set it, or give a default: ${{{name}:-…}}"
+            said = f"the environment variable {name} is not set"
+            self.problems.append(Problem("env.missing", said, node.place, hint))
+        if filled.malformed:
+            hint = "write ${NAME} or ${NAME:-default}; for a plain ${ write $${"
+            self.problems.append(Problem("env.syntax", "a ${ does not begin a variable's name", node.place, hint))
+        return None if filled.missing or filled.malformed else filled
+
+
+def _meaning(text: str) -> Any:
+    """What an unquoted word is, by YAML 1.2: `no` and `on` are words, `2026-01-31` is text, and so is `007`."""
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _NUMBER.fullmatch(text) and not text.isdigit() and not math.isinf(float(text)):
+        return float(text)
+    return text
+
+
+def _kind(node: Node) -> str:
+    if isinstance(node, Items):
+        return "a list"
+    if isinstance(node, Fields):
+        return "a mapping"
+    meaning = _meaning(node.text) if node.plain else node.text
+    kinds = {str: "text", bool: "true or false", int: "a number", float: "a number"}
+    return kinds.get(type(meaning), "empty")

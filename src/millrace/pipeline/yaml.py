@@ -1,0 +1,241 @@
+"""Pipelines written in YAML, with SQL for their tables.
+
+    name: trending
+    sources:
+      posts: {kafka: posts, schema: "id string, text string, at timestamp"}
+    tables:
+      tags: SELECT explode(regexp_extract_all(text, '#(\\w+)')) AS tag FROM posts
+    sinks:
+      - {from: tags, kafka: tags}
+
+Reading goes on after a mistake, so that all of them are told at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from millrace.errors import FileUnusable, InputError, InvalidDefinition, Place, Problem, did_you_mean
+from millrace.pipeline import model
+from millrace.pipeline.document import Fields, Items, Node, Scalar, read_document
+from millrace.pipeline.python import read_by
+from millrace.pipeline.sql import blank_lines, tidy
+from millrace.pipeline.values import Values
+from millrace.units import parse_interval
+
+KEYS = ("name", "trigger", "sources", "tables", "sinks", "panels")
+GENERAL = ("from", "mode", "trigger", "watermark", "static")
+"""Words that every source or sink knows; of the others, one is the connector's name."""
+
+_UNKNOWN_WATERMARK = model.Watermark("", 0.0)
+
+
+def load_yaml(path: Path, connectors: Collection[str] = ()) -> model.Pipeline:
+    """The pipeline of a YAML file; every mistake in it is told by one error."""
+    pipeline, problems = read_yaml(path, connectors)
+    if pipeline is None or problems:
+        raise InvalidDefinition.listing(str(path), problems)
+    return pipeline
+
+
+def read_yaml(
+    path: Path, connectors: Collection[str] = (), environment: Mapping[str, str] | None = None
+) -> tuple[model.Pipeline | None, list[Problem]]:
+    """What can be read of a YAML file, and what is wrong with it.
+
+    `connectors` are names that are known to be connectors. Where none of them is a key of a source or sink, its first
+    key that is no general word is taken for the connector.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FileUnusable(f"cannot read {path}", why=error.strerror) from None
+    problems: list[Problem] = []
+    root = read_document(data, str(path), problems)
+    if root is None:
+        if not problems:
+            problems.append(Problem("file.empty", "the file is empty", Place(str(path)), "it needs name, sources …"))
+        return None, problems
+    values = Values(os.environ if environment is None else environment, problems)
+    return _Form(str(path), values, connectors).pipeline(root), problems
+
+
+class _Form:
+    """A document read as a pipeline."""
+
+    def __init__(self, file: str, values: Values, connectors: Collection[str]) -> None:
+        self._file, self._values, self._connectors = file, values, connectors
+        self._problems = values.problems
+
+    def pipeline(self, root: Node) -> model.Pipeline | None:
+        fields = self._fields(root, "a pipeline", hint="begin with name: and sources:")
+        if fields is None:
+            return None
+        self._refuse_unknown(fields, KEYS, "a pipeline")
+        place = Place(self._file, 1)
+        if "name" not in fields:
+            self._problems.append(Problem("key.missing", "the pipeline has no name", place, "add name: my_pipeline"))
+        key, name = fields.get("name", (None, None))
+        return model.Pipeline(
+            (name and self._values.text(name, "name")) or "",
+            tuple(self._source(*pair) for pair in self._named(fields, "sources")),
+            tuple(self._table(*pair) for pair in self._named(fields, "tables")),
+            tuple(self._sink(one, part) for one, part in self._listed(fields, "sinks")),
+            tuple(self._panel(one, part) for one, part in self._listed(fields, "panels")),
+            self._trigger(fields) or model.FASTEST,
+            key.place if key else place,
+        ).linked()
+
+    def _source(self, key: Scalar, node: Node) -> model.Source:
+        fields = self._fields(node, f"source {key.text!r}", hint="write {kafka: topic, schema: …}") or {}
+        static = "static" in fields and self._values.flag(fields["static"][1], "static")
+        connection = self._connection(fields, key.place, ("watermark", "static"), f"source {key.text!r}")
+        return model.Source(key.text, connection, self._watermark(fields), static, key.place)
+
+    def _table(self, key: Scalar, node: Node) -> model.Table:
+        what = f"table {key.text!r}"
+        if isinstance(node, Scalar):
+            return self._sql_table(key, node, what, None)
+        fields = self._fields(node, what, hint="write SQL, or sql: and watermark:") or {}
+        self._refuse_unknown(fields, ("sql", "watermark"), what)
+        watermark = self._watermark(fields)
+        if "sql" in fields:
+            return self._sql_table(key, fields["sql"][1], what, watermark)
+        if fields:
+            self._problems.append(Problem("key.missing", f"{what} has no SQL", key.place, "add sql: SELECT …"))
+        return model.Table(key.text, (), watermark=watermark, place=key.place)
+
+    def _sql_table(self, key: Scalar, node: Node, what: str, watermark: model.Watermark | None) -> model.Table:
+        text = self._values.text(node, f"the SQL of {what}")
+        if text is None or not isinstance(node, Scalar):
+            return model.Table(key.text, (), watermark=watermark, place=key.place)
+        begins = node.begins or node.place
+        if node.marks is None and begins.line is not None:
+            begins = Place(begins.file, begins.line + blank_lines(text))
+        query = tidy(text)
+        return model.Table(key.text, read_by(query), query, None, watermark, key.place, begins, node.marks)
+
+    def _sink(self, node: Node, fields: dict[str, tuple[Scalar, Node]]) -> model.Sink:
+        place = node.place
+        connection = self._connection(fields, place, ("from", "mode", "trigger"), "the sink")
+        mode = "append"
+        if "mode" in fields:
+            mode = self._values.text(fields["mode"][1], "mode") or ""
+        return model.Sink(self._from(node, fields, "a sink"), connection, mode, self._trigger(fields), place)
+
+    def _panel(self, node: Node, fields: dict[str, tuple[Scalar, Node]]) -> model.Panel:
+        kinds = [name for name in fields if name != "from"]
+        kind = next((name for name in kinds if name in model.PANELS), kinds[0] if kinds else "")
+        table = self._from(node, fields, "a panel")
+        if not kind:
+            hint = f"add one of: {', '.join(model.PANELS)}"
+            self._problems.append(Problem("key.missing", "a panel says what it shows", node.place, hint))
+            return model.Panel(table, "", (), node.place)
+        self._refuse_unknown(fields, ("from", kind), "a panel")
+        key, options = fields[kind]
+        given = self._values.value(options, kind)
+        if given is not None and not isinstance(options, Fields):
+            self._values.wrong(options, kind, "a mapping", f"write {kind}: {{label: …, value: …}}")
+        return model.Panel(table, kind, model.freeze(given if isinstance(given, dict) else {}), key.place)
+
+    def _connection(
+        self, fields: dict[str, tuple[Scalar, Node]], place: Place, general: tuple[str, ...], what: str
+    ) -> model.Connection:
+        chosen = self._connector(list(fields))
+        if chosen is None:
+            if fields or what == "the sink":
+                hint = "add one as kafka: topic"
+                self._problems.append(Problem("connector.missing", f"{what} names no connector", place, hint))
+            return model.connection("", place=place)
+        bare: list[tuple[str, Place]] = []
+        options = {
+            name: self._values.value(node, name, bare)
+            for name, (_, node) in fields.items()
+            if name != chosen and name not in general
+        }
+        key, node = fields[chosen]
+        argument = self._values.value(node, "", bare)
+        return model.connection(
+            chosen,
+            None if argument == {} else argument,
+            options,
+            place=key.place,
+            places={name: one.place for name, (one, _) in fields.items()},
+            bare=tuple(bare),
+        )
+
+    def _connector(self, keys: list[str]) -> str | None:
+        """The key that names the connector: a known one, else the first that is no general word."""
+        others = [key for key in keys if key not in GENERAL]
+        known = [key for key in others if key in self._connectors or key.endswith(".py")]
+        return next(iter(known or others), None)
+
+    def _watermark(self, fields: dict[str, tuple[Scalar, Node]]) -> model.Watermark | None:
+        if "watermark" not in fields:
+            return None
+        node = fields["watermark"][1]
+        if not isinstance(node, Items) or len(node.nodes) != 2:
+            self._values.wrong(node, "watermark", "a column and a delay", "write [at, 10 seconds]")
+            return _UNKNOWN_WATERMARK
+        column, delay = (self._values.text(one, "watermark") for one in node.nodes)
+        if column is None or delay is None:
+            return _UNKNOWN_WATERMARK
+        try:
+            return model.Watermark(column, parse_interval(delay))
+        except InputError as error:
+            said = f"the watermark's delay: {error.message}"
+            self._problems.append(Problem("watermark.invalid", said, node.place, error.hint))
+            return _UNKNOWN_WATERMARK
+
+    def _trigger(self, fields: dict[str, tuple[Scalar, Node]]) -> model.Trigger | None:
+        if "trigger" not in fields:
+            return None
+        node = fields["trigger"][1]
+        text = self._values.text(node, "trigger")
+        try:
+            return model.parse_trigger(text) if text else None
+        except InputError as error:
+            self._problems.append(Problem("trigger.invalid", error.message, node.place, error.hint))
+            return None
+
+    def _from(self, node: Node, fields: dict[str, tuple[Scalar, Node]], what: str) -> str:
+        if "from" in fields:
+            return self._values.text(fields["from"][1], "from") or ""
+        self._problems.append(Problem("key.missing", f"{what} says what it takes", node.place, "add from: TABLE"))
+        return ""
+
+    def _named(self, fields: dict[str, tuple[Scalar, Node]], key: str) -> list[tuple[Scalar, Node]]:
+        """The pairs of a mapping of names; an empty value is none of them."""
+        if key not in fields or _is_empty(fields[key][1]):
+            return []
+        found = self._fields(fields[key][1], key, hint="write each under its name")
+        return list(found.values()) if found else []
+
+    def _listed(self, fields: dict[str, tuple[Scalar, Node]], key: str) -> list[tuple[Node, Any]]:
+        """The mappings of a list."""
+        if key not in fields or _is_empty(fields[key][1]):
+            return []
+        node = fields[key][1]
+        if not isinstance(node, Items):
+            self._values.wrong(node, key, "a list", "begin each with a dash: - {from: …}")
+            return []
+        return [(one, self._fields(one, f"each of {key}", hint="write {from: …}") or {}) for one in node.nodes]
+
+    def _fields(self, node: Node, what: str, hint: str) -> dict[str, tuple[Scalar, Node]] | None:
+        if isinstance(node, Fields):
+            return {key.text: (key, value) for key, value in node.pairs}
+        self._values.wrong(node, what, "a mapping", hint)
+        return None
+
+    def _refuse_unknown(self, fields: dict[str, tuple[Scalar, Node]], known: tuple[str, ...], what: str) -> None:
+        for name, (key, _) in fields.items():
+            if name not in known and not name.startswith("x-"):  # x-…: a place for what others refer to by *alias
+                hint = did_you_mean(name, known)
+                self._problems.append(Problem("key.unknown", f"{what} has no {name!r}", key.place, hint))
+
+
+def _is_empty(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.plain and node.text in ("", "~", "null")

@@ -1,0 +1,50 @@
+"""Every condition that check can tell is explained, and the examples of the page on pipelines are sound."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from millrace.cli.check import load_sound
+from millrace.errors import InvalidSchema
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "millrace"
+CONDITION = re.compile(r'"((?:[a-z]+\.)[a-z-]+)"')
+MADE = re.compile(r'(?:Mistake|Problem)\(\s*"([a-z.-]+)"')
+
+
+def conditions() -> set[str]:
+    """Every condition in the rules, the loader and the connectors."""
+    rules = [
+        *(SOURCE / "pipeline/rules").glob("*.py"),
+        *(SOURCE / f"pipeline/{name}.py" for name in ("document", "values", "yaml")),
+    ]
+    found = {name for path in rules for name in CONDITION.findall(path.read_text("utf-8"))}
+    others = [
+        *(SOURCE / "connectors").glob("*.py"),
+        *(SOURCE / "engine").glob("*.py"),
+        *(SOURCE / "pipeline").rglob("*.py"),
+    ]
+    found |= {name for path in others for name in MADE.findall(path.read_text("utf-8"))}
+    return found | {"pipeline.invalid", "schema.missing", InvalidSchema.condition}
+
+
+def test_every_condition_of_check_is_explained() -> None:
+    page = (ROOT / "docs/checks.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([a-z.-]+)` \| .+ \| .+ \|$", page, re.MULTILINE)
+    assert len(rows) == len(set(rows))
+    assert set(rows) == conditions()
+
+
+@pytest.mark.parametrize("kind", ["yaml", "python"])
+def test_the_examples_of_the_page_on_pipelines_are_sound(kind: str, tmp_path: Path) -> None:
+    page = (ROOT / "docs/pipelines.md").read_text("utf-8")
+    blocks = re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL)
+    assert blocks
+    for number, block in enumerate(blocks):
+        file = tmp_path / f"example{number}.{'py' if kind == 'python' else kind}"
+        file.write_text(block)
+        assert load_sound(str(file)).name == "trending"

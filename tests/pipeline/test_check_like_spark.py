@@ -1,0 +1,63 @@
+"""What check says of a query on a stream is what Spark says of it, in every output mode."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millrace.pipeline.check import check
+from millrace.pipeline.model import Pipeline, Sink, Source, Table, Watermark, connection
+from millrace.pipeline.sql import tables_read
+
+from .conftest import CONNECTORS
+from .streaming import FUNCTIONS, MODES, SQL
+
+pytestmark = pytest.mark.timeout(400)  # the first of them starts Spark
+
+_RATE = connection("rate")
+_AT = Watermark("at", 10.0)
+_SOURCES = (
+    Source("a", _RATE),
+    Source("b", _RATE),
+    Source("a_w", _RATE, _AT),
+    Source("b_w", _RATE, _AT),
+    Source("s", _RATE, static=True),
+)
+
+
+@cache
+def spark_says() -> dict[str, dict[str, bool]]:
+    """Spark's verdicts, from a process of its own."""
+    program = Path(__file__).with_name("streaming.py")
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    ran = subprocess.run([sys.executable, program], capture_output=True, env=environment, check=True, timeout=380)
+    said: dict[str, dict[str, bool]] = json.loads(ran.stdout)
+    return said
+
+
+def errors(table: Table, mode: str) -> list[str]:
+    pipeline = Pipeline("p", _SOURCES, (table,), (Sink(table.name, connection("console"), mode),))
+    return [one.condition for one in check(pipeline, CONNECTORS) if one.severity == "error"]
+
+
+@pytest.mark.parametrize("query", SQL)
+def test_sql(query: str) -> None:
+    table = Table("t", tables_read(query), query)
+    taken = {mode: not errors(table, mode) for mode in MODES}
+    assert taken == spark_says()[query], {mode: errors(table, mode) for mode in MODES}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda one: one.__name__)
+def test_python(function: Callable[..., Any]) -> None:
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    table = Table(function.__name__, names, function=function)
+    taken = {mode: not errors(table, mode) for mode in MODES}
+    assert taken == spark_says()[function.__name__], {mode: errors(table, mode) for mode in MODES}

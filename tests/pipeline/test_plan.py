@@ -1,0 +1,52 @@
+"""Which queries a model becomes."""
+
+from __future__ import annotations
+
+from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, connection
+from millrace.pipeline.plan import make_plan
+
+SOURCES = (Source("posts", connection("kafka", "posts")), Source("users", connection("kafka", "users")))
+TABLES = (
+    Table("tags", ("posts",), "SELECT 1 FROM posts"),
+    Table("joined", ("tags", "users"), "SELECT 1 FROM tags, users"),
+)
+
+
+def sink(table: str, connector: str, mode: str = "append", trigger: Trigger | None = None) -> Sink:
+    return Sink(table, connection(connector), mode, trigger)
+
+
+def test_sinks_of_one_table_share_a_query() -> None:
+    plan = make_plan(Pipeline("p", SOURCES, TABLES, (sink("tags", "console"), sink("tags", "memory"))))
+    assert [(query.name, len(query.sinks)) for query in plan.queries] == [("tags", 2)]
+
+
+def test_another_mode_or_trigger_is_another_query() -> None:
+    later = sink("tags", "kafka", trigger=Trigger("every", 5))
+    plan = make_plan(Pipeline("p", SOURCES, TABLES, (sink("tags", "console"), sink("tags", "memory", "update"), later)))
+    assert [query.name for query in plan.queries] == ["tags", "tags-update", "tags-every-5"]
+
+
+def test_a_query_keeps_its_name_whatever_else_there_is_and_however_it_runs() -> None:
+    first = sink("tags", "kafka", "update", Trigger("every", 60))
+    alone = make_plan(Pipeline("p", SOURCES, TABLES, (first,)))
+    among = make_plan(Pipeline("p", SOURCES, TABLES, (sink("tags", "files"), first)), once=True)
+    assert alone.queries[0].name == among.queries[1].name == "tags-update-every-60"
+
+
+def test_real_time_queries_have_one_sink() -> None:
+    realtime = Trigger("realtime")
+    sinks = tuple(Sink("tags", connection("kafka", to), "update", realtime) for to in ("a", "b"))
+    plan = make_plan(Pipeline("p", SOURCES, TABLES, sinks))
+    assert [query.name for query in plan.queries] == ["tags-update-realtime-kafka-a", "tags-update-realtime-kafka-b"]
+    assert not any(query.batches for query in plan.queries)
+
+
+def test_each_source_is_buried_by_one_query() -> None:
+    plan = make_plan(Pipeline("p", SOURCES, TABLES, (sink("tags", "console"), sink("joined", "console"))))
+    assert [query.buries for query in plan.queries] == [("posts",), ("users",)]
+
+
+def test_once_wins_over_every_trigger() -> None:
+    plan = make_plan(Pipeline("p", SOURCES, TABLES, (sink("tags", "console", trigger=Trigger("every", 5)),)), once=True)
+    assert plan.queries[0].trigger == Trigger("once")
