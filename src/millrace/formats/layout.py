@@ -1,0 +1,91 @@
+"""Where each text of an Arrow array stands in the bytes of all, so that bytes can be looked at many at a time."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
+Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
+Places: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+_FEW = 128
+
+
+class Layout(NamedTuple):
+    """The bytes of all texts, and where each starts and how long it is."""
+
+    data: Bytes
+    starts: Places
+    lengths: Places
+
+    @classmethod
+    def of(cls, texts: pa.Array) -> Layout:
+        """The layout of an array of strings."""
+        _, offsets, data = texts.buffers()
+        if not len(texts) or data is None:
+            return cls(np.empty(0, np.uint8), np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int64))
+        ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+        return cls(np.frombuffer(data, np.uint8)[ends[0] : ends[-1]], ends[:-1] - ends[0], np.diff(ends))
+
+    def edges(self, inwards: int = 0) -> tuple[Bytes, Bytes]:
+        """The first and last byte of each text, or those further in; of a text that is too short whatever is near."""
+        if not len(self.data):
+            nothing = np.zeros(len(self.lengths), np.uint8)
+            return nothing, nothing
+        last = len(self.data) - 1
+        first = np.minimum(self.starts + inwards, last)
+        return self.data[first], self.data[np.clip(self.starts + self.lengths - 1 - inwards, 0, last)]
+
+    def with_word(self, word: bytes) -> Places:
+        """The texts that have a word in them; it is looked for by its first byte, so that should be rare."""
+        places = np.flatnonzero(self.data == word[0])
+        places = places[places + len(word) <= len(self.data)]
+        for step, byte in enumerate(word[1:], 1):
+            places = places[self.data[places + step] == byte]
+        owners = np.searchsorted(self.starts, places, "right") - 1
+        inside: Mask = places + len(word) <= self.starts[owners] + self.lengths[owners]
+        return np.unique(owners[inside])
+
+    def text(self, place: int) -> bytes:
+        """One text."""
+        start = self.starts[place]
+        return self.data[start : start + self.lengths[place]].tobytes()
+
+
+class Texts(NamedTuple):
+    """Messages as texts; those that are null or not UTF-8 must not be used as such."""
+
+    texts: pa.Array
+    broken: Mask
+
+
+def texts_of(values: pa.Array) -> Texts:
+    """Binary values as texts."""
+    broken = values.is_null().to_numpy(zero_copy_only=False).copy()
+    try:
+        return Texts(values.cast(pa.string()), broken)
+    except pa.ArrowInvalid:
+        for start in range(0, len(values), _FEW):
+            piece = values.slice(start, _FEW)
+            try:
+                piece.cast(pa.string())
+            except pa.ArrowInvalid:
+                broken[start : start + _FEW] = [why_no_text(value) is not None for value in piece.to_pylist()]
+        return Texts(values.view(pa.string()), broken)
+
+
+TOMBSTONE = "no value (a tombstone)"
+
+
+def why_no_text(value: bytes | None) -> str | None:
+    """The reason why a message is no text, if it is none."""
+    if value is None:
+        return TOMBSTONE
+    try:
+        value.decode()
+    except UnicodeDecodeError as error:
+        return f"not UTF-8 at byte {error.start}"
+    return None

@@ -1,0 +1,36 @@
+"""Messages that are one column as they are: text and raw bytes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from millrace.formats.arrow import arrow_schema
+from millrace.formats.base import Decoded, Decoder
+from millrace.formats.harvest import Harvest, portions
+from millrace.pipeline.schema import Schema
+
+
+class TextDecoder(Decoder):
+    """Decodes messages that are UTF-8."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = arrow_schema(schema)
+
+    def decode(self, values: pa.Array) -> Decoded:
+        """Decode a batch."""
+        harvest = Harvest(self._schema)
+        for portion, indices in portions(values):
+            texts, good = harvest.texts(portion, indices)
+            harvest.add(pa.RecordBatch.from_arrays([texts], schema=self._schema), good)
+        return harvest.decoded()
+
+
+class RawDecoder(Decoder):
+    """Passes messages on."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = arrow_schema(schema)
+
+    def decode(self, values: pa.Array) -> Decoded:
+        """All of them, as they are."""
+        return Decoded(pa.RecordBatch.from_arrays([values.cast(pa.binary())], schema=self._schema), None, [])

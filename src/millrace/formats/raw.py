@@ -1,0 +1,26 @@
+"""Raw: a message is the bytes it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from millrace.formats.base import Decoder, Format, only_column
+from millrace.pipeline.schema import Schema, Simple
+
+
+@dataclass(frozen=True, kw_only=True)
+class Raw(Format):
+    """The message's bytes, in the column `value`; nothing is bad, and a tombstone is null."""
+
+    needs_schema: ClassVar[bool] = False
+
+    def columns(self, schema: Schema | None) -> Schema:
+        """One binary column; a schema may give it another name."""
+        return only_column(schema, "raw", Simple("binary"))
+
+    def decoder(self, schema: Schema | None) -> Decoder:
+        """A decoder that does nothing."""
+        from millrace.formats.plain import RawDecoder
+
+        return RawDecoder(self.columns(schema))

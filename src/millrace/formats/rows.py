@@ -1,0 +1,139 @@
+"""Records as Python values become Arrow columns, column by column; those that do not fit are set apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from millrace.formats import columns
+from millrace.formats.arrow import arrow_schema
+from millrace.formats.values import Converter, Wrong, converter
+from millrace.pipeline.schema import Field, Schema
+
+_NONE = type(None)
+
+
+class Bulk(NamedTuple):
+    """How many values of one Python type become a column at once; what it cannot take, it refuses as a whole."""
+
+    expected: type
+    convert: Callable[[Sequence[Any], pa.DataType], pa.Array]
+    screen: Callable[[Any], Any] | None = None
+    """Raises ValueError for most of the values that are refused; much quicker than their converter."""
+
+
+class Table(NamedTuple):
+    """Columns of the good records, which those are (None means all), and why the others are not."""
+
+    rows: pa.RecordBatch
+    good: list[int] | None
+    bad: dict[int, str]
+
+
+class Rows:
+    """Makes tables of one schema."""
+
+    def __init__(self, schema: Schema, leaves: Mapping[str, Converter], bulk: Mapping[str, Bulk]) -> None:
+        self.arrow = arrow_schema(schema)
+        self._columns = [
+            _Column(field, kind, converter(field.type, leaves), bulk.get(field.type.ddl()))
+            for field, kind in zip(schema.fields, self.arrow.types, strict=True)
+        ]
+        self._pick = itemgetter(*schema.names, schema.names[0])  # one more, so that it gives tuples always
+
+    def of_records(self, records: Sequence[Mapping[str, Any]]) -> Table:
+        """A table of records that have the values by name; names that no column has are left out."""
+        if not records:
+            return self.of_columns([()] * len(self._columns), 0)
+        try:
+            picked = list(map(self._pick, records))
+        except KeyError:
+            picked = [self._picked(record) for record in records]
+        return self.of_columns(list(zip(*picked, strict=True))[:-1], len(records))
+
+    def _picked(self, record: Mapping[str, Any]) -> tuple[Any, ...]:
+        try:
+            picked: tuple[Any, ...] = self._pick(record)
+        except KeyError:
+            picked = (*(record.get(column.name) for column in self._columns), None)
+        return picked
+
+    def of_columns(self, columns: Sequence[Sequence[Any]], count: int) -> Table:
+        """A table of columns in the schema's order, each with so many values."""
+        bad: dict[int, str] = {}
+        arrays = [column.array(values, bad) for column, values in zip(self._columns, columns, strict=True)]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
+        if not bad:
+            return Table(rows, None, bad)
+        good = [index for index in range(count) if index not in bad]
+        return Table(rows.take(pa.array(good, pa.int64())), good, bad)
+
+
+class _Column:
+    """One column: its converter, and a shorter way when every value is of the expected Python type."""
+
+    def __init__(self, field: Field, kind: pa.DataType, convert: Converter, bulk: Bulk | None) -> None:
+        self.name = field.name
+        self._kind = kind
+        self._nullable = field.nullable
+        self._convert = convert
+        self._bulk = bulk
+        self._expected = {bulk.expected if bulk else object, *([_NONE] if field.nullable else [])}
+
+    def array(self, values: Sequence[Any], bad: dict[int, str]) -> pa.Array:
+        """The column; a record that it cannot take is noted, unless an earlier column has done so."""
+        if self._bulk:
+            odd = [] if set(map(type, values)) <= self._expected else self._unexpected(values)
+            whole = self._at_once(self._bulk, values, odd, bad)
+            if whole is None and self._bulk.screen:
+                whole = self._at_once(self._bulk, values, self._caught(self._bulk.screen, values, odd), bad)
+            if whole is not None:
+                return whole
+        return pa.array([self._converted(value, place, bad) for place, value in enumerate(values)], self._kind)
+
+    def _unexpected(self, values: Sequence[Any]) -> list[int]:
+        expected = self._expected
+        return [place for place, kind in enumerate(map(type, values)) if kind not in expected]
+
+    def _caught(self, screen: Callable[[Any], Any], values: Sequence[Any], odd: list[int]) -> list[int]:
+        hidden = list(values)
+        for place in odd:
+            hidden[place] = None
+        return odd + columns.caught(screen, hidden)
+
+    def _at_once(self, bulk: Bulk, values: Sequence[Any], odd: list[int], bad: dict[int, str]) -> pa.Array | None:
+        """The column, with the odd values converted apart; None if that cannot be."""
+        if odd:
+            values = list(values)
+            for place in odd:
+                values[place] = self._converted(values[place], place, bad)
+                if type(values[place]) not in (bulk.expected, _NONE):
+                    return None
+        try:
+            return bulk.convert(values, self._kind)
+        except (pa.ArrowInvalid, OverflowError):
+            return None
+
+    def _converted(self, value: Any, place: int, bad: dict[int, str]) -> Any:
+        if value is None:
+            if not self._nullable:
+                bad.setdefault(place, f"column {self.name}: missing")
+            return None
+        try:
+            return self._convert(value)
+        except Wrong as wrong:
+            bad.setdefault(place, f"column {self.name}{wrong.path}: {wrong.reason}")
+            return None
+
+
+BULK = {
+    "string": Bulk(str, pa.array),
+    "boolean": Bulk(bool, pa.array),
+    "double": Bulk(float, pa.array),
+    "timestamp": Bulk(str, columns.moments, datetime.fromisoformat),
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), Bulk(int, pa.array)),
+}
