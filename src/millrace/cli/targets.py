@@ -1,0 +1,111 @@
+"""Whose dead letters are meant: those of a pipeline, by its name or its file, or those of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from millrace.cli.options import chosen_cluster
+from millrace.cli.output import say
+from millrace.errors import FileUnusable, NoCluster, UnknownName
+
+if TYPE_CHECKING:
+    from millrace.clients.cluster import Cluster
+    from millrace.clients.dead import Found
+
+_FILES = {".py", ".yaml", ".yml"}
+
+
+def the_cluster(kafka: str | None, config: str | None, data: str | None) -> tuple[Cluster | None, NoCluster | None]:
+    """The cluster to work on, or why there is none: the letters of files can be read without."""
+    try:
+        return chosen_cluster(kafka, config, data), None
+    except NoCluster as error:
+        return None, error
+
+
+def load_name(path: Path) -> str:
+    """The name of the pipeline that a file defines."""
+    import yaml
+
+    from millrace.pipeline.load import load
+
+    if path.suffix == ".py":
+        return load(str(path)).name
+    try:
+        found = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise FileUnusable(f"cannot read {path}", why=error.strerror or str(error)) from None
+    except yaml.YAMLError as error:
+        raise FileUnusable(f"{path} is not YAML", why=" ".join(str(error).split())) from None
+    name = found.get("name") if isinstance(found, dict) else None
+    if not isinstance(name, str) or not name:
+        raise FileUnusable(f"{path} gives no name to its pipeline", hint="begin it with name: …")
+    return name
+
+
+@dataclass
+class Target:
+    """Dead letters that were asked for."""
+
+    name: str
+    topics: list[str]
+    folders: list[Path]
+    cluster: Cluster | None
+    pipeline: str | None = None
+    """Only letters of this pipeline; the topics may have those of others."""
+    known: bool = True
+    """Whether something of that name is there, even if it has no letters."""
+    read: int = 0
+
+    @classmethod
+    def named(cls, text: str, state: Path, cluster: Cluster | None, missing: NoCluster | None) -> Target:
+        """What a user has named; a topic goes before a pipeline of the same name."""
+        from millrace.clients.dead import dead_folders, dead_topics
+        from millrace.clients.letters import SUFFIX
+
+        file = Path(text)
+        topics = dead_topics(cluster) if cluster else []
+        topic = text.removesuffix(SUFFIX) + SUFFIX
+        is_file = file.suffix in _FILES
+        if topic in topics and not is_file:
+            if (state / "pipelines" / text).is_dir():
+                say(f"{text} is taken for the topic; for the pipeline of that name give its file")
+            return cls(text, [topic], [], cluster)
+        name = load_name(file) if is_file else text
+        folders = dead_folders(state, name)
+        if missing and not folders:
+            raise missing
+        known = is_file or (state / "pipelines" / name).is_dir() or (cluster is not None and _has_topic(cluster, name))
+        return cls(name, topics, folders, cluster, name, known)
+
+    def letters(self) -> Iterator[Found]:
+        """The letters, counted in `read`; raises at the end when there are none and nothing has that name."""
+        from millrace.clients.dead import in_folder, in_topics
+
+        strange = 0
+
+        def one_more() -> None:
+            nonlocal strange
+            strange += 1
+
+        if self.cluster:
+            yield from self._counted(in_topics(self.cluster, self.topics, one_more))
+        for folder in self.folders:
+            yield from self._counted(in_folder(folder))
+        if strange and self.pipeline is None:
+            say(f"{strange:,} records of {self.topics[0]} are left out: they are no dead letters of Millrace")
+        if not self.read and not self.known:
+            raise UnknownName.among("pipeline or topic with dead letters", self.name, self.topics)
+
+    def _counted(self, found: Iterator[Found]) -> Iterator[Found]:
+        for one in found:
+            if self.pipeline in (None, one.letter.pipeline):
+                self.read += 1
+                yield one
+
+
+def _has_topic(cluster: Cluster, name: str) -> bool:
+    return name in cluster.connect().topics

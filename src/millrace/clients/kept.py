@@ -1,0 +1,45 @@
+"""What a process keeps open from one task to the next, because opening it takes long."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Kept(Generic[T]):
+    """Open things by key, each lent to one borrower at a time; the least recently used go when there are too many."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._idle: OrderedDict[Hashable, T] = OrderedDict()
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._of_parents: list[object] = []
+
+    @contextmanager
+    def lent(self, key: Hashable, make: Callable[[], T]) -> Iterator[T]:
+        """The thing of a key, a new one if there is none or if it is lent; not kept when the borrower fails."""
+        with self._lock:
+            self._leave_parents_behind()
+            thing = self._idle.pop(key, None)
+        thing = make() if thing is None else thing
+        yield thing
+        with self._lock:
+            self._idle[key] = thing
+            gone = [self._idle.popitem(last=False) for _ in range(len(self._idle) - self._most)]
+        del gone  # closes them, which may take a moment: not under the lock
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    def _leave_parents_behind(self) -> None:
+        """A fork has its parent's things without their threads: neither to be used nor to be closed."""
+        if self._process != os.getpid():
+            self._of_parents.append(self._idle)
+            self._idle, self._process = OrderedDict(), os.getpid()

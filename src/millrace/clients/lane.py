@@ -1,0 +1,173 @@
+"""Records and the progress they stand for, into Kafka together or not at all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from millrace.clients.cluster import Cluster
+from millrace.clients.delivery import Delivery
+from millrace.clients.ledger import Ledger
+from millrace.clients.records import Record
+from millrace.errors import AccessDenied
+
+_LONGEST = 60.0
+"""Seconds that a transaction may last; readers wait as long for one whose writer was killed and does not come back."""
+_A_WHILE = 1.0
+"""Seconds to wait for an answer before looking whether there can be one."""
+_HUNG = 10.0
+"""Seconds after which a call that should have been back after one is given up."""
+_LARGEST = 1_000_000_000
+"""Bytes of a record that the client lets through: the topic decides what is too large."""
+
+
+class Undelivered(KafkaException):
+    """A record of a transaction that Kafka did not take: the error, and which one it was."""
+
+    def __init__(self, error: KafkaError, number: int) -> None:
+        super().__init__(error)
+        self.number = number
+
+
+class Hung(KafkaException):
+    """The client does not come back."""
+
+
+class Lane:
+    """A producer with a transactional id, open until somebody else takes the id over.
+
+    Opening it takes the id over, and ends what its last owner left open: from then on whatever that one still tries
+    fails. A lane that has raised must not be used again.
+    """
+
+    def __init__(self, cluster: Cluster, identity: str) -> None:
+        self._cluster = cluster
+        self._seen: list[KafkaError] = []
+        # Every delivery is reported, not only failures: `flush` would sleep for lack of news of the others.
+        how = Delivery(timeout=_LONGEST, linger=0.005, transaction=identity)
+        own = {
+            "message.max.bytes": _LARGEST,
+            "error_cb": self._seen.append,
+        }
+        self._client = Producer({**how.tuning(), **cluster.config(), **how.config(), **own})
+        with _kafkas_errors():
+            self._insist(self._client.init_transactions)
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has now; raises when there is none: the client itself would wait for it."""
+        found = self._client.list_topics(topic, timeout=self._cluster.timeout).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return len(found.partitions)
+
+    def write(self, topic: str, records: Sequence[Record], progress: TopicPartition, group: object) -> None:
+        """One transaction: the records, and the progress of the group."""
+        failures: list[Undelivered] = []
+        self._client.begin_transaction()
+        try:
+            with _kafkas_errors():
+                for number, record in enumerate(records):
+                    self._send(topic, record, partial(_report, failures, number))
+                self._client.flush(_LONGEST)
+                if failures:
+                    raise failures[0]
+                send_offsets = partial(self._client.send_offsets_to_transaction, [progress], group)
+                _within(_HUNG, partial(self._insist, send_offsets))
+                self._insist(self._client.commit_transaction)
+        except Hung:
+            raise
+        except KafkaException:
+            # Otherwise whoever reads the topic would wait until the transaction's time is over.
+            with suppress(KafkaException), _kafkas_errors():
+                self._client.abort_transaction(self._cluster.timeout)
+            raise
+
+    def _send(self, topic: str, record: Record, report: Callable[[KafkaError | None, Message | None], None]) -> None:
+        value, key, _, headers, partition = record
+        place = -1 if partition is None else partition
+        try:
+            self._client.produce(topic, value, key, place, report, headers=list(headers))
+        except BufferError:
+            self._client.flush(_LONGEST)
+            self._client.produce(topic, value, key, place, report, headers=list(headers))
+        except KafkaException as error:  # refused before it was queued
+            report(error.args[0], None)
+
+    def _insist(self, call: Callable[[float], object]) -> None:
+        """Call until it is answered; an answer that is late is waited for by calling again."""
+        deadline = time.monotonic() + _LONGEST
+        while True:
+            try:
+                call(_A_WHILE)
+                return
+            except KafkaException as error:
+                self._client.poll(0)
+                denied = [one for one in self._seen if isinstance(self._cluster.error(one, ""), AccessDenied)]
+                if denied:  # a timeout would be the answer otherwise
+                    raise KafkaException(denied[0]) from error
+                if not error.args[0].retriable() or time.monotonic() > deadline:
+                    raise
+
+
+class Progress:
+    """The committed progress of a group that has no members."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
+        # Stable offsets only: while another's transaction is being ended, the answer waits for how it ends.
+        own = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
+        self._client = Consumer({**cluster.config(), **own})
+        self.group = self._client.consumer_group_metadata()
+
+    def read(self, topic: str, partition: int) -> tuple[int, Ledger]:
+        """The offset committed for a partition (negative when there is none) and what was written beside it."""
+        found = self._client.committed([TopicPartition(topic, partition)], self._cluster.timeout)[0]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return found.offset, Ledger.parse(found.metadata)
+
+
+def _within(seconds: float, call: Callable[[], None]) -> None:
+    """Make a call that may not come back, whatever time it was given; its thread stays behind then.
+
+    The client can wait for ever for a group's coordinator that was restarted (librdkafka's issue 5456).
+    """
+    raised: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+
+    caller = threading.Thread(target=make, name="kafka-offsets", daemon=True)
+    caller.start()
+    caller.join(seconds)
+    if caller.is_alive():
+        raise Hung(KafkaError(KafkaError._TIMED_OUT, "the group's coordinator does not answer"))
+    if raised:
+        raise raised[0]
+
+
+@contextmanager
+def _kafkas_errors() -> Iterator[None]:
+    """A block that raises a fatal error as itself.
+
+    The client sets it and then still runs the reports that are due, so that Python finds fault with one of those.
+    """
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from None
+        raise
+
+
+def _report(failures: list[Undelivered], number: int, problem: KafkaError | None, _: Message | None) -> None:
+    if problem is not None:
+        failures.append(Undelivered(problem, number))

@@ -1,0 +1,153 @@
+"""A dead letter: a record that could not be used, with its bytes, its place and the reason; as headers and as JSON."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+SUFFIX = ".dead"
+"""The dead letters of topic `t` go to topic `t.dead`."""
+LONGEST_REASON = 2000
+"""Characters of a reason that are kept: it may quote the record, and the letter must still fit into a topic."""
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_MARK = "millrace."
+_ORDER = ("topic", "partition", "offset", "timestamp", "reason", "pipeline", "source")
+_MARKS = [(name, _MARK + name) for name in _ORDER]
+_NUMBERS = {"partition", "offset", "timestamp"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """A record as it came, where it came from, and why it could not be used.
+
+    One from Kafka has `topic`, `partition` and `offset`; one from a file has `file`.
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    timestamp: int | None = None
+    """When the record was made, in milliseconds since 1970."""
+    file: str | None = None
+    reason: str
+    pipeline: str = ""
+    source: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where the record was, for people."""
+        if self.topic is None:
+            return self.file or self.source
+        return f"{self.topic}[{self.partition}]@{self.offset}"
+
+
+def dead_topic(topic: str) -> str:
+    """The topic for the dead letters of a topic."""
+    return topic + SUFFIX
+
+
+def to_headers(letter: Letter) -> list[tuple[str, bytes | None]]:
+    """The headers of the record in the dead topic: those of the original, then ours, always in the same order."""
+    ours = [(mark, getattr(letter, name)) for name, mark in _MARKS]
+    return [*letter.headers, *[(mark, _encoded(value)) for mark, value in ours if value is not None]]
+
+
+def from_record(
+    value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None
+) -> Letter | None:
+    """The letter in a record of a dead topic; None when the record is not one of ours.
+
+    Ours are the last headers. Any before them belong to the original, even those that look like ours: a letter that
+    was sent again and died again has them.
+    """
+    rest = list(headers or ())
+    found: dict[str, Any] = {}
+    for name in reversed(_ORDER):
+        if rest and rest[-1][0] == _MARK + name:
+            found[name] = _decoded(name, rest.pop()[1])
+        elif name != "timestamp":
+            return None
+    if None in found.values():
+        return None
+    return Letter(value=value, key=key, headers=tuple(rest), **found)
+
+
+def to_json(letter: Letter) -> dict[str, Any]:
+    """The letter as an object: bytes in base64, and as `text` beside it when the value is UTF-8."""
+    place = {name: getattr(letter, name) for name in ("file", "topic", "partition", "offset", "timestamp")}
+    readable = text(letter.value)
+    return {
+        **{name: value for name, value in place.items() if value is not None},
+        "reason": _encodable(letter.reason),
+        "pipeline": letter.pipeline,
+        "source": letter.source,
+        "key": _base64(letter.key),
+        "headers": [[name, _base64(content)] for name, content in letter.headers],
+        "value": _base64(letter.value),
+        **({} if readable is None else {"text": readable}),
+    }
+
+
+def to_line(letter: Letter, **more: Any) -> bytes:
+    """The same as one line, with what else is to be said about it."""
+    return orjson.dumps(to_json(letter) | more, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def from_line(line: bytes) -> Letter:
+    """The letter in a line; raises ValueError when the line is not one."""
+    try:
+        found = orjson.loads(line)
+        return Letter(
+            value=_bytes(found["value"]),
+            key=_bytes(found["key"]),
+            headers=tuple((name, _bytes(content)) for name, content in found["headers"]),
+            reason=found["reason"],
+            pipeline=found["pipeline"],
+            source=found["source"],
+            **{name: found.get(name) for name in ("file", "topic", "partition", "offset", "timestamp")},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no dead letter: {type(error).__name__}: {error}") from error
+
+
+def text(content: bytes | None) -> str | None:
+    """Bytes as text when they are UTF-8."""
+    try:
+        return None if content is None else content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _encoded(value: str | int) -> bytes:
+    shown = str(value)
+    short = shown if len(shown) <= LONGEST_REASON else shown[: LONGEST_REASON - 1] + "…"
+    return short.encode("utf-8", "backslashreplace")
+
+
+def _encodable(words: str) -> str:
+    """Text without the halves of characters that a reason may quote from broken input: JSON has none."""
+    return words.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _decoded(name: str, content: bytes | None) -> str | int | None:
+    words = text(content)
+    if name not in _NUMBERS or words is None:
+        return words
+    return int(words) if words.lstrip("-").isdecimal() else None
+
+
+def _base64(content: bytes | None) -> str | None:
+    return None if content is None else b64encode(content).decode("ascii")
+
+
+def _bytes(content: str | None) -> bytes | None:
+    return None if content is None else b64decode(content, validate=True)

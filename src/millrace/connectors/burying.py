@@ -1,0 +1,218 @@
+"""Dead letters on their way out of a Spark task: to a topic beside the source's, or to a folder.
+
+A `Burial` is made on the driver and travels to the workers. There each task opens a `Grave`, gives it letters, and
+closes it before the task ends. When `close` has returned the letters are safe; when it raises, the task must fail, and
+the next attempt gives the same letters again: each is still there once.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from millrace.clients import dead
+from millrace.clients import letters as forms
+from millrace.clients.cluster import Cluster
+from millrace.clients.ledger import Reader
+from millrace.clients.letters import Letter
+from millrace.connectors.undertaking import Undertaker
+from millrace.errors import FileUnusable
+
+_MOST_LETTERS = 5_000
+_MOST_BYTES = 8_000_000
+
+
+@dataclass(frozen=True)
+class Task:
+    """A Spark task, as it tells itself apart."""
+
+    query: str
+    """Spark's id of the query, which lives as long as its checkpoint; a name would be the same for a new checkpoint."""
+    batch_id: int | None
+    partition_id: int
+    attempt: int = 0
+
+
+class Grave(ABC):
+    """Where one task puts its letters."""
+
+    @abstractmethod
+    def bury(self, letters: Sequence[Letter]) -> None:
+        """Take letters; those of one partition of a topic in the order of their offsets."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Return when every letter is safe; raise when one cannot be."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Let go after a failure: what is not safe yet comes again with the next attempt."""
+
+
+class Burial(ABC):
+    """Where the letters of a source go; can be pickled."""
+
+    @abstractmethod
+    def open(self, task: Task) -> Grave:
+        """Begin, in the worker."""
+
+
+@dataclass(frozen=True)
+class KafkaBurial(Burial):
+    """Letters into `<topic>.dead`, each exactly once."""
+
+    cluster: Cluster = field(repr=False)
+    pipeline: str
+    source: str
+    topics: Mapping[str, str] = field(default_factory=dict)
+    """The dead topic of a topic, where it is not `<topic>.dead`."""
+    lineage: str | None = None
+    """Names how records are judged: tasks with the same lineage find the same records bad, whichever query they are of,
+    and their letters count once. It must change with the schema, the format and the columns that are decoded, and with
+    the state of the run. None: each query is one of its own, and each writes its letters."""
+    create: bool = False
+    """Whether a worker makes a dead topic that is missing, as that of a topic which a pattern has just found."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cluster", replace(self.cluster))  # without open connections, which cannot travel
+
+    @property
+    def group(self) -> str:
+        """The consumer group in which it is written down what is safe."""
+        return f"millrace.dead.{self.pipeline}.{self.source}"
+
+    def dead_topic(self, topic: str) -> str:
+        """Where the letters of a topic go."""
+        return self.topics.get(topic, forms.dead_topic(topic))
+
+    def prepare(self, topics: Iterable[str]) -> list[str]:
+        """Make the dead topics of topics that have none, on the driver; their names."""
+        return dead.make(replace(self.cluster), {topic: self.dead_topic(topic) for topic in topics})
+
+    def open(self, task: Task) -> Grave:
+        """Begin; nothing is opened before there is a letter."""
+        reader = Reader(task.query, self.lineage or task.query, task.batch_id)
+        return _KafkaGrave(self, Undertaker(self.cluster, self.group, reader, create=self.create))
+
+
+class _KafkaGrave(Grave):
+    """Letters are gathered and written by the partition, a transaction at a time."""
+
+    def __init__(self, burial: KafkaBurial, undertaker: Undertaker) -> None:
+        self._burial = burial
+        self._undertaker = undertaker
+        self._waiting: dict[tuple[str, int], list[Letter]] = {}
+        self._count = self._bytes = 0
+
+    def bury(self, letters: Sequence[Letter]) -> None:
+        for letter in letters:
+            if letter.topic is None or letter.partition is None or letter.offset is None:
+                raise ValueError(f"a letter that is not from a topic: {letter.place}")
+            owned = letter if letter.pipeline else _owned(letter, self._burial.pipeline, self._burial.source)
+            self._waiting.setdefault((letter.topic, letter.partition), []).append(owned)
+            self._count += 1
+            self._bytes += len(letter.value or b"")
+            if self._count >= _MOST_LETTERS or self._bytes >= _MOST_BYTES:
+                self.close()
+
+    def close(self) -> None:
+        for (topic, partition), letters in self._waiting.items():
+            self._undertaker.write(self._burial.dead_topic(topic), topic, partition, letters)
+        self._waiting.clear()
+        self._count = self._bytes = 0
+
+    def abandon(self) -> None:
+        self._waiting.clear()
+
+
+@dataclass(frozen=True)
+class FolderBurial(Burial):
+    """Letters into a folder that every worker can reach, as JSON lines, each batch and partition in a file of its own.
+
+    A batch that is run again replaces its files by the same ones.
+    """
+
+    folder: Path
+    pipeline: str
+    source: str
+
+    def open(self, task: Task) -> Grave:
+        """Begin; nothing is written before there is a letter."""
+        batch = uuid.uuid4().hex if task.batch_id is None else str(task.batch_id)
+        return _FolderGrave(self, f"{task.query}-{batch}-{task.partition_id}.jsonl")
+
+    def forget(self, query: str, batch: int) -> None:
+        """Remove the letters of a query's batches from this one on: they will be run again, perhaps cut otherwise."""
+        for file in self.folder.glob(f"{query}-*-*.jsonl"):
+            number = file.name.removeprefix(f"{query}-").split("-")[0]
+            if number.isdecimal() and int(number) >= batch:
+                file.unlink(missing_ok=True)
+
+
+class _FolderGrave(Grave):
+    """A file under another name until all letters are in it and on disk."""
+
+    def __init__(self, burial: FolderBurial, name: str) -> None:
+        self._burial = burial
+        self._final = burial.folder / name
+        self._draft = self._final.with_name(f".{name}.{uuid.uuid4().hex}.tmp")
+        self._file: BinaryIO | None = None
+
+    def bury(self, letters: Sequence[Letter]) -> None:
+        pipeline, source = self._burial.pipeline, self._burial.source
+        owned = (letter if letter.pipeline else _owned(letter, pipeline, source) for letter in letters)
+        lines = b"".join(map(forms.to_line, owned))
+        try:
+            if lines and self._file is None:
+                self._draft.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self._draft.open("wb")
+            if self._file is not None:
+                self._file.write(lines)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def close(self) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._draft.replace(self._final)
+            _sync_folder(self._final.parent)
+        except OSError as error:
+            raise self._unusable(error) from error
+        self._file = None
+
+    def abandon(self) -> None:
+        if self._file is not None:
+            with suppress(OSError):  # what is left of it is never read
+                self._file.close()
+                self._draft.unlink(missing_ok=True)
+            self._file = None
+
+    def _unusable(self, error: OSError) -> FileUnusable:
+        return FileUnusable(
+            f"dead letters cannot be written to {self._final.parent}",
+            why=error.strerror or str(error),
+            hint="make room or give rights there; the batch is run again, and nothing is lost",
+        )
+
+
+def _owned(letter: Letter, pipeline: str, source: str) -> Letter:
+    return replace(letter, pipeline=pipeline, source=source)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new name is safe when the folder that has it is."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

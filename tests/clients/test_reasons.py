@@ -1,0 +1,34 @@
+"""Reasons in kinds."""
+
+from __future__ import annotations
+
+import pytest
+
+from millrace.clients.dead import Found
+from millrace.clients.letters import Letter
+from millrace.clients.reasons import Count, kind
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("not JSON: unexpected end at line 1 column 17", "not JSON: unexpected end at line N column N"),
+        ("no schema 0xFF12", "no schema N"),
+        ("12:30:01 is no date", "N is no date"),
+        ("field 'at' is missing", "field 'at' is missing"),
+    ],
+)
+def test_numbers_make_no_kinds(reason: str, expected: str) -> None:
+    assert kind(reason) == expected
+
+
+def test_a_count() -> None:
+    found = [
+        Found(Letter(value=b"", reason=f"column {number}", pipeline="p"), "t.dead", 0, number, number)
+        for number in range(5)
+    ]
+    count = Count()
+    for one in (*found, Found(Letter(value=b"", reason="empty", pipeline="o"), "t.dead", 0, 9, 2)):
+        count.add(one)
+    assert (count.letters, count.newest, count.pipelines) == (6, 4, {"p", "o"})
+    assert count.kinds.most_common() == [("column N", 5), ("empty", 1)]
