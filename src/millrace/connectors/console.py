@@ -1,12 +1,20 @@
-"""Standard output as a sink for records, one a line."""
+"""Standard output as a sink: tables of batches, and the records of feeds one a line."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from millrace.clients.records import Done, Record
 from millrace.connectors.base import Sink, Tally, Target
+from millrace.connectors.stream import Site, Writer, whole
+from millrace.plugins import option
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 class ConsoleSink(Sink):
@@ -33,3 +41,26 @@ class ConsoleSink(Sink):
     def close(self) -> Tally:
         """Nothing is open."""
         return self.tally()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsoleWriter(Writer):
+    """Standard output, a small table for each batch."""
+
+    guarantee: ClassVar[str] = "none: what reads the output may be gone"
+    realtime: ClassVar[bool] = True
+    continuous: ClassVar[bool] = True
+
+    rows: int = option(20, "Show at most so many rows of a batch.", least=1)
+    truncate: int = option(0, "Shorten longer values to so many characters.", shown_default="whole")
+
+    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+        """Print a batch."""
+        shown = whole(frame)._show_string(self.rows, self.truncate or False)
+        site.print(f"{site.name}, batch {batch}\n{shown.rstrip()}")
+
+    def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
+        """Batch by batch through us; in the modes that have no batches Spark prints by itself."""
+        if site.batches:
+            return super().stream(rows, site)
+        return rows.format("console").option("numRows", self.rows).option("truncate", bool(self.truncate))

@@ -1,15 +1,27 @@
-"""A file as a sink for records, one a line."""
+"""Files: folders as a source and as a sink on Spark, and one file as a sink for the records of feeds."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.clients.records import Done, Record
 from millrace.connectors.base import Sink, Tally, Target
-from millrace.errors import FileUnusable, InvalidOption
+from millrace.connectors.burying import Burial, FolderBurial
+from millrace.connectors.messages import Decoded
+from millrace.connectors.stream import Site, Writer
+from millrace.errors import FileUnusable, InputError, InvalidOption, StateMismatch, did_you_mean
+from millrace.pipeline.facts import Mistake
+from millrace.pipeline.schema import Schema, parse_schema
+from millrace.plugins import option
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, DataFrameReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 
 class FileSink(Sink):
@@ -58,3 +70,189 @@ class FileSink(Sink):
     def _sync(self) -> None:
         self._file.flush()
         os.fsync(self._file.fileno())
+
+
+_FORMATS = ("json", "csv", "text", "parquet", "orc")
+_CORRUPT = "_corrupt_record"
+_CLASSES = {
+    "json": "JsonFileFormat",
+    "csv": "CSVFileFormat",
+    "text": "TextFileFormat",
+    "parquet": "ParquetFileFormat",
+    "orc": "OrcFileFormat",
+}
+"""Spark's writers of files, each in a package of the format's name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilesReader(Decoded):
+    """Files of a folder, each read once when it appears; static: true reads those that are there."""
+
+    carried: ClassVar[dict[str, str]] = {"file": "string", "modified": "timestamp"}
+    reads_whole: ClassVar[bool] = True
+
+    path: str = option(help="The folder, or a pattern as logs/*.json.", argument=True)
+    format: str = option("json", "What the files are.", choices=_FORMATS)
+    include: tuple[str, ...] = option((), "Columns to keep beside the decoded ones: file, modified.")
+    header: bool = option(False, "For csv: the first line of a file names the columns.")
+    separator: str = option(",", "For csv: what stands between values.")
+    only: str | None = option(None, "Only files whose name matches this pattern, as *.csv.")
+    recursive: bool = option(False, "Files of the folders within as well.")
+    max_files: int | None = option(None, "At most so many new files in a batch.", least=1)
+    after: str = option("keep", "What becomes of a file that was read.", choices=("keep", "archive", "delete"))
+    archive: str | None = option(None, "With after: archive, the folder they are moved to.")
+
+    @property
+    def decoding(self) -> str:
+        """JSON and text are lines that we decode; Spark reads the rest."""
+        return {"json": "arrow", "text": "sift", "csv": "sift"}.get(self.format, "whole")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """Options that do not fit each other, and a schema that does not parse."""
+        if self.schema is not None:
+            try:
+                parse_schema(self.schema)
+            except InputError as error:
+                yield Mistake(error.condition, f"the schema: {error.message}", "schema", error.hint, error.why)
+        if self.more:
+            for name in self.more:
+                yield Mistake(
+                    "option.unknown", f"files has no option {name!r}", name, did_you_mean(name, _names(type(self)))
+                )
+        if (self.after == "archive") != (self.archive is not None):
+            yield Mistake("option.invalid", "after: archive and the folder in archive go together", "archive")
+        for name in self.include:
+            if name not in self.carried:
+                yield Mistake("option.invalid", f"there is no {name!r} to include", "include", "it has: file, modified")
+
+    def columns(self) -> Schema | None:
+        """The declared ones; those of files without a schema are known when they are looked at."""
+        if self.schema is None and self.format != "text":
+            return None
+        own = parse_schema(self.schema or "value string").fields
+        carried = tuple(parse_schema(f"{name} {self.carried[name]}").fields[0] for name in self.include)
+        return Schema((*own, *carried))
+
+    def prepare(self, site: Site) -> None:
+        """A folder that is followed is made if it is missing."""
+        if not site.static and not any(mark in self.path for mark in "*?[{:"):
+            Path(self.path).mkdir(parents=True, exist_ok=True)
+
+    def resolved(self, site: Site) -> FilesReader:
+        """With the schema of the files that are there, if none was given."""
+        if self.schema is not None or self.format == "text":
+            return self
+        try:
+            found = self._batch(site).load(self.path)
+        except Exception as error:
+            raise InputError(
+                f"the schema of {self.path} cannot be inferred",
+                why=str(error).splitlines()[0],
+                hint="put a file there first, or give a schema",
+            ) from None
+        return replace(self, schema=found._jdf.schema().toDDL())
+
+    def load(self, site: Site) -> DataFrame:
+        """Lines with the file they come from; csv, parquet and orc as Spark reads them."""
+        from pyspark.sql import functions as F
+
+        reader = self._batch(site) if site.static else self._stream(site)
+        lines = self.format in ("json", "text")
+        if not lines:
+            corrupt = f", {_CORRUPT} string" if self.format == "csv" else ""
+            reader = reader.schema(f"{self.schema}{corrupt}")
+        frame = (reader.format("text") if lines else reader).load(self.path)
+        place = [
+            F.col("_metadata.file_path").alias("file"),
+            F.col("_metadata.file_modification_time").alias("modified"),
+        ]
+        if lines:
+            return frame.select(F.col("value").cast("binary").alias("value"), *place)
+        return frame.select("*", *place)
+
+    def sift(self, raw: DataFrame) -> tuple[DataFrame, Column]:
+        """Rows with the bytes they came from, and why a row is bad."""
+        from pyspark.sql import functions as F
+
+        if self.format == "text":
+            return super().sift(raw)
+        required = [field.name for field in parse_schema(self.schema or "").fields if not field.nullable]
+        reason = F.when(F.col(_CORRUPT).isNotNull(), F.lit("not a CSV row of the schema"))
+        for name in required:
+            reason = reason.when(F.col(f"`{name}`").isNull(), F.lit(f"column {name}: missing"))
+        line = F.coalesce(
+            F.col(_CORRUPT), F.to_csv(F.struct(*(f"`{name}`" for name in parse_schema(self.schema or "").names)))
+        )
+        return raw.withColumn("_bytes", line.cast("binary")), reason
+
+    def burial(self, site: Site) -> Burial:
+        """A folder of the run."""
+        return FolderBurial(site.state / "dead" / site.name, pipeline=site.pipeline, source=site.name)
+
+    def _batch(self, site: Site) -> DataFrameReader:
+        return site.spark.read.format(self.format).options(**self._options())
+
+    def _stream(self, site: Site) -> DataStreamReader:
+        chosen: dict[str, Any] = {"cleanSource": {"keep": "off"}.get(self.after, self.after)}
+        if self.archive:
+            chosen["sourceArchiveDir"] = self.archive
+        if self.max_files:
+            chosen["maxFilesPerTrigger"] = self.max_files
+        return site.spark.readStream.format(self.format).options(**self._options(), **chosen)
+
+    def _options(self) -> dict[str, Any]:
+        chosen: dict[str, Any] = {"recursiveFileLookup": self.recursive}
+        if self.only:
+            chosen["pathGlobFilter"] = self.only
+        if self.format == "csv":
+            chosen |= {"header": self.header, "sep": self.separator, "columnNameOfCorruptRecord": _CORRUPT}
+        return chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilesWriter(Writer):
+    """Files in a folder, a few for each batch; what Spark reads of it is exactly what was committed."""
+
+    guarantee: ClassVar[str] = "exactly once, for readers that follow the folder's log of commits as Spark does"
+    modes: ClassVar[tuple[str, ...]] = ("append",)
+
+    path: str = option(help="The folder.", argument=True)
+    format: str = option("parquet", "How rows are written.", choices=_FORMATS)
+    partition_by: tuple[str, ...] = option((), "A folder for each value of these columns.")
+    header: bool = option(False, "For csv: names of the columns in the first line.")
+    options: Mapping[str, Any] | None = option(None, "More options of Spark's writer, as {compression: zstd}.")
+
+    def require_new(self) -> None:
+        """Raise when another query has committed batches here: Spark would take ours of the same number for done."""
+        log = Path(self.path.removeprefix("file://")) / "_spark_metadata"
+        if log.is_dir() and any(log.iterdir()):
+            raise StateMismatch(
+                f"the folder {self.path} holds the output of another query, or of an earlier start of this one",
+                why="its log has batches and this query has no checkpoint: Spark would skip as many of ours",
+                hint="write to another folder, remove that one, or run with the --state that belongs to it",
+            )
+
+    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+        """Commit a batch to the folder's log, as Spark's streaming sink does; one that is there already is left."""
+        jvm: Any = site.spark._jvm
+        execution, python = jvm.org.apache.spark.sql.execution, jvm.org.apache.spark.api.python.PythonUtils
+        file_format = getattr(getattr(execution.datasources, self.format), _CLASSES[self.format])()
+        columns, options = python.toSeq(list(self.partition_by)), python.toScalaMap(self._options())
+        session = site.spark._jsparkSession
+        folder = self.path if ":" in self.path else str(Path(self.path).absolute())
+        sink = execution.streaming.sinks.FileStreamSink(session, folder, file_format, columns, options)
+        sink.addBatch(batch, frame._jdf)
+
+    def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
+        """Spark's own streaming sink."""
+        del site
+        written = rows.format(self.format).options(**self._options()).option("path", self.path)
+        return written.partitionBy(*self.partition_by) if self.partition_by else written
+
+    def _options(self) -> dict[str, str]:
+        chosen = {name: str(value) for name, value in (self.options or {}).items()}
+        return chosen | ({"header": "true"} if self.header else {})
+
+
+def _names(kind: type[Any]) -> list[str]:
+    return [one.name for one in fields(kind) if not one.metadata.get("rest")]

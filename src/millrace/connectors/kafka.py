@@ -1,14 +1,32 @@
-"""Kafka as a sink for records."""
+"""Kafka: topics as a source and as a sink on Spark, and as a sink for the records of feeds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.clients import topics
+from millrace.clients.cluster import Cluster
+from millrace.clients.letters import SUFFIX, dead_topic
 from millrace.clients.producer import Producer
 from millrace.clients.records import Done, Record
 from millrace.connectors.base import Sink, Tally, Target
+from millrace.connectors.burying import Burial, KafkaBurial
+from millrace.connectors.messages import Decoded
+from millrace.connectors.starts import pinned
+from millrace.connectors.stream import Site, Writer
 from millrace.errors import InvalidOption
+from millrace.pipeline.facts import Mistake
+from millrace.plugins import option
+from millrace.units import parse_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 class KafkaSink(Sink):
@@ -38,3 +56,211 @@ class KafkaSink(Sink):
         """Wait for the acknowledgements that are still due."""
         self._producer.close(self._say)
         return self.tally()
+
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_CARRIED = {
+    "key": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "headers": "array<struct<key: string, value: binary>>",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaReader(Decoded):
+    """Topics of a Kafka cluster."""
+
+    carried: ClassVar[dict[str, str]] = _CARRIED
+    realtime: ClassVar[bool] = True
+    continuous: ClassVar[bool] = True
+
+    topic: tuple[str, ...] = option((), "The topic, or several.", argument=True)
+    pattern: str | None = option(None, "Every topic whose name matches this regular expression.")
+    partitions: Mapping[str, Any] | None = option(None, "Only these partitions, as {posts: [0, 1]}.")
+    start: str | Mapping[str, Any] = option(
+        "earliest", "Where to begin: earliest, latest, a time, 1h ago, or offsets as {posts: {0: 23}}."
+    )
+    max_per_batch: int | None = option(None, "At most so many records in a batch.", least=1)
+    isolation: str = option(
+        "read_committed",
+        "Whether records of open and aborted transactions are read.",
+        choices=("read_committed", "read_uncommitted"),
+    )
+    lost: str = option("fail", "When records are gone before they were read.", choices=("fail", "go_on"))
+    min_tasks: int | None = option(None, "Read with at least so many tasks, even from fewer partitions.", least=1)
+    config: Mapping[str, Any] | None = option(None, "More properties of the Kafka consumer, in Java's names.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """Not exactly one way to name topics, or a start that cannot be read."""
+        yield from super().mistakes()
+        if sum(map(bool, (self.topic, self.pattern, self.partitions))) != 1:
+            yield Mistake("option.missing", "kafka needs exactly one of: a topic, pattern or partitions")
+        yield from _bad_names(self.topic or tuple(self.partitions or ()))
+        if isinstance(self.start, str) and self.start not in ("earliest", "latest"):
+            try:
+                parse_time(self.start)
+            except InvalidOption:
+                hint = "write earliest, latest, 2026-05-01T12:00:00Z, 1h ago, or offsets as {posts: {0: 23}}"
+                yield Mistake("option.invalid", f"kafka cannot start at {self.start!r}", "start", hint)
+
+    def prepare(self, site: Site) -> None:
+        """Make the topics that are missing, and those of the dead letters."""
+        named = self.topic or tuple(self.partitions or ())
+        for name in named:
+            _ensure(site, name)
+        if self.when_bad == "dead" and self.decoding != "whole":
+            self._prepare_dead(site)
+
+    def _prepare_dead(self, site: Site) -> None:
+        cluster = site.cluster()
+        if site.create_topics:
+            KafkaBurial(cluster, site.pipeline, site.name).prepare(self.topics_now(cluster))
+            return
+        for name in self.topics_now(cluster):
+            topics.require(cluster.connect(), dead_topic(name))
+
+    def load(self, site: Site) -> DataFrame:
+        """The rows of Spark's Kafka source."""
+        reader = site.spark.readStream.format("kafka").options(**self._options(site))
+        wanted = ["value", *(name for name in _CARRIED)]
+        return reader.load().select(*wanted)
+
+    def burial(self, site: Site) -> Burial:
+        """Each topic's dead letters go to the topic of its name with `.dead`."""
+        judged = repr((site.state_id, self.format, self.schema, self.included, self.more))
+        lineage = sha256(judged.encode()).hexdigest()[:12]
+        return KafkaBurial(
+            site.cluster(), site.pipeline, site.name, lineage=lineage, create=bool(self.pattern and site.create_topics)
+        )
+
+    def topics_now(self, cluster: Cluster) -> list[str]:
+        """The topics that are read, as far as they are known."""
+        if self.pattern:
+            found = (name for name in cluster.connect().topics if not name.startswith("__"))
+            return sorted(name for name in found if re.fullmatch(self._not_dead(self.pattern), name))
+        return list(self.topic or (self.partitions or {}))
+
+    def _options(self, site: Site) -> dict[str, str]:
+        cluster = site.cluster()
+        chosen = {
+            "kafka.bootstrap.servers": cluster.bootstrap,
+            "kafka.isolation.level": self.isolation,
+            "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
+            "includeHeaders": "true",
+            "failOnDataLoss": str(self.lost == "fail").lower(),
+            **{f"kafka.{name}": value for name, value in cluster.java_properties().items()},
+            **{f"kafka.{name}": str(value) for name, value in (self.config or {}).items()},
+            **self._subscription(),
+            **self._beginning(site, cluster),
+        }
+        if self.max_per_batch:
+            chosen["maxOffsetsPerTrigger"] = str(self.max_per_batch)
+        if self.min_tasks:
+            chosen["minPartitions"] = str(self.min_tasks)
+        return chosen
+
+    def _subscription(self) -> dict[str, str]:
+        if self.pattern:
+            return {"subscribePattern": self._not_dead(self.pattern)}
+        if self.partitions:
+            return {"assign": json.dumps({name: list(numbers) for name, numbers in self.partitions.items()})}
+        return {"subscribe": ",".join(self.topic)}
+
+    @staticmethod
+    def _not_dead(pattern: str) -> str:
+        """The pattern without the topics of dead letters: what is read from there would only die again."""
+        return rf"(?!.*{re.escape(SUFFIX)}$)(?:{pattern})"
+
+    def _beginning(self, site: Site, cluster: Cluster) -> dict[str, str]:
+        if self.start == "earliest":
+            return {"startingOffsets": "earliest"}
+        if self.start == "latest":
+            return {"startingOffsets": json.dumps(pinned(site, cluster, self.topics_now(cluster)))}
+        if isinstance(self.start, str):
+            moment = int(parse_time(self.start).timestamp() * 1000)
+            return {"startingTimestamp": str(moment), "startingOffsetsByTimestampStrategy": "latest"}
+        return {"startingOffsets": json.dumps({topic: dict(offsets) for topic, offsets in self.start.items()})}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaWriter(Writer):
+    """A topic of a Kafka cluster; it is made if it is not there."""
+
+    guarantee: ClassVar[str] = "at least once: a batch that is run again after a crash is written again"
+    realtime: ClassVar[bool] = True
+    continuous: ClassVar[bool] = True
+
+    topic: str = option("", "The topic.", argument=True)
+    key: tuple[str, ...] = option((), "The column that is the record's key, or several.")
+    format: str = option("json", "How the value is written.", choices=("json", "csv", "text", "raw", "avro"))
+    value: tuple[str, ...] = option((), "The columns that make the value.", shown_default="all")
+    topic_column: str | None = option(None, "A column that names each record's topic.")
+    partition: str | None = option(None, "A column that gives each record's partition.")
+    headers: str | None = option(None, "A column of headers: array<struct<key: string, value: binary>>.")
+    config: Mapping[str, Any] | None = option(None, "More properties of the Kafka producer, in Java's names.")
+    avro_schema: str | None = option(None, "For avro: the schema, or a file of it.", shown_default="from the columns")
+    registry: str | None = option(None, "For avro: the address of a schema registry.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """No topic at all; options of Avro without it."""
+        if not self.topic and not self.topic_column:
+            yield Mistake("option.missing", "kafka needs a topic, or topic_column")
+        yield from _bad_names((self.topic,) if self.topic else ())
+        if self.format != "avro" and (self.registry or self.avro_schema):
+            yield Mistake("option.invalid", "registry and avro_schema are for format: avro", "format")
+
+    def prepare(self, site: Site) -> None:
+        """Make the topic if it is missing."""
+        if self.topic:
+            _ensure(site, self.topic)
+
+    def shape(self, frame: DataFrame) -> DataFrame:
+        """Key, value, headers, partition and topic, as Spark's Kafka sink wants them."""
+        from millrace.connectors.encoding import encoded, key_text
+
+        special = [name for name in (self.topic_column, self.partition, self.headers) if name]
+        columns = list(self.value) or [name for name in frame.columns if name not in special]
+        shaped = [encoded(frame, columns, self).alias("value")]
+        shaped += [key_text(frame, self.key).alias("key")] if self.key else []
+        shaped += [frame[self.topic_column].alias("topic")] if self.topic_column else []
+        shaped += [frame[self.partition].cast("int").alias("partition")] if self.partition else []
+        shaped += [frame[self.headers].alias("headers")] if self.headers else []
+        return frame.select(*shaped)
+
+    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+        """Write a batch with Spark's Kafka sink."""
+        del batch
+        frame.write.format("kafka").options(**self._options(site)).save()
+
+    def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
+        """Spark's own streaming sink, which real-time mode knows."""
+        return rows.format("kafka").options(**self._options(site))
+
+    def _options(self, site: Site) -> dict[str, str]:
+        cluster = site.cluster()
+        return {
+            "kafka.bootstrap.servers": cluster.bootstrap,
+            "kafka.acks": "all",
+            "kafka.compression.type": "lz4",
+            **({"topic": self.topic} if self.topic and not self.topic_column else {}),
+            **({"includeHeaders": "true"} if self.headers else {}),
+            **{f"kafka.{name}": value for name, value in cluster.java_properties().items()},
+            **{f"kafka.{name}": str(value) for name, value in (self.config or {}).items()},
+        }
+
+
+def _bad_names(names: Sequence[str]) -> Iterator[Mistake]:
+    for name in names:
+        if not _NAME.fullmatch(name) or name in (".", ".."):
+            hint = "a topic's name has letters, digits, '.', '_' and '-', at most 249 of them"
+            yield Mistake("option.invalid", f"there can be no topic named {name!r}", None, hint)
+
+
+def _ensure(site: Site, name: str) -> None:
+    if site.create_topics:
+        topics.ensure(site.cluster(), name)
+    else:
+        topics.require(site.cluster().connect(), name)

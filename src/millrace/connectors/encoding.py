@@ -1,0 +1,70 @@
+"""Rows as message bytes, written by Spark itself where it can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from millrace.errors import InvalidDefinition
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from millrace.connectors.kafka import KafkaWriter
+
+
+def encoded(frame: DataFrame, columns: Sequence[str], writer: KafkaWriter) -> Column:
+    """The value of each record."""
+    from pyspark.sql import functions as F
+
+    if writer.format == "json":
+        return F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+    if writer.format == "csv":
+        return F.to_csv(F.struct(*columns))
+    if writer.format == "avro":
+        return _avro(frame, columns, writer)
+    wanted = "string" if writer.format == "text" else "binary"
+    return F.col(_single(columns, writer.format)).cast(wanted)
+
+
+def key_text(frame: DataFrame, names: Sequence[str]) -> Column:
+    """The key: one plain column as text, anything else as JSON."""
+    from pyspark.sql import functions as F
+
+    plain = len(names) == 1 and frame.select(*names).schema[0].dataType.typeName() not in ("struct", "array", "map")
+    if plain:
+        kind = frame.select(*names).schema[0].dataType.typeName()
+        return F.col(names[0]) if kind == "binary" else F.col(names[0]).cast("string")
+    return F.to_json(F.struct(*names)) if len(names) > 1 else F.to_json(names[0])
+
+
+def _single(columns: Sequence[str], kind: str) -> str:
+    if "value" in columns:
+        return "value"
+    if len(columns) == 1:
+        return columns[0]
+    raise InvalidDefinition(
+        f"{kind} writes one column, and there are {len(columns)}: {', '.join(columns)}",
+        hint="name it with value: COLUMN",
+    )
+
+
+def _avro(frame: DataFrame, columns: Sequence[str], writer: KafkaWriter) -> Column:
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from millrace.formats.avro import Avro
+
+    fields = to_arrow_schema(frame.select(*columns).schema, timezone="UTC")
+    chosen = Avro(avro_schema=writer.avro_schema, registry=writer.registry, subject=f"{writer.topic}-value")
+    made: list[Any] = []
+
+    def encode(rows: Any) -> Any:
+        import pyarrow as pa
+
+        if not made:
+            made.append(chosen.encoder(fields))
+        return made[0].encode(pa.RecordBatch.from_struct_array(rows))
+
+    encode.__annotations__ = {}
+    return F.arrow_udf(encode, "binary")(F.struct(*columns))

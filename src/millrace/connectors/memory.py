@@ -1,0 +1,96 @@
+"""Rows kept in memory, to be looked at with `millrace query` while the pipeline runs."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from millrace.connectors.stream import Site, Writer
+from millrace.plugins import option
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+@dataclass
+class MemoryTable:
+    """The rows of one table, newest last; with keys, one row for each."""
+
+    limit: int
+    key: tuple[str, ...] = ()
+    batches: list[pa.Table] = field(default_factory=list)
+    keyed: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, rows: pa.Table) -> None:
+        """Append rows, or replace those of the same key; the oldest go when there are too many."""
+        if self.key:
+            for row in rows.to_pylist():
+                name = repr([row.get(column) for column in self.key])
+                self.keyed.pop(name, None)
+                self.keyed[name] = row
+            while len(self.keyed) > self.limit:
+                del self.keyed[next(iter(self.keyed))]
+            self.batches = [rows.slice(0, 0)]
+            return
+        if rows.num_rows == 0 and self.batches:
+            return
+        self.batches.append(rows)
+        total = sum(one.num_rows for one in self.batches)
+        while len(self.batches) > 1 and total - self.batches[0].num_rows >= self.limit:
+            total -= self.batches.pop(0).num_rows
+
+    def whole(self) -> pa.Table:
+        """All rows that are kept."""
+        import pyarrow as pa
+
+        if self.key:
+            return pa.Table.from_pylist(list(self.keyed.values()), schema=self.batches[0].schema)
+        return pa.concat_tables(self.batches)
+
+
+class Memory:
+    """Every table in memory, by name; written by the queries' threads and read by whoever looks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tables: dict[str, MemoryTable] = {}
+
+    def put(self, name: str, rows: pa.Table, *, mode: str, key: tuple[str, ...], limit: int) -> None:
+        """Take a batch in, as its output mode says."""
+        with self._lock:
+            if mode == "complete" or name not in self._tables:
+                self._tables[name] = MemoryTable(limit, key if mode == "update" else ())
+            self._tables[name].add(rows)
+
+    def tables(self) -> dict[str, pa.Table]:
+        """What is there now."""
+        with self._lock:
+            return {name: table.whole() for name, table in self._tables.items()}
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._tables.clear()
+
+
+MEMORY = Memory()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryWriter(Writer):
+    """A table in memory; `millrace query` reads it while the pipeline runs."""
+
+    guarantee: ClassVar[str] = "none beyond the run: each run starts with an empty table"
+    resumes: ClassVar[bool] = False
+
+    name: str | None = option(None, "The table's name.", argument=True, shown_default="the pipeline's table's")
+    key: tuple[str, ...] = option((), "In update mode: columns whose newest row replaces the one before.")
+    rows: int = option(1_000_000, "Keep about so many rows, the newest.", least=1)
+
+    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+        """Bring a batch to the driver."""
+        del batch
+        rows: Any = frame.toArrow()
+        MEMORY.put(self.name or site.name, rows, mode=site.mode, key=self.key, limit=self.rows)

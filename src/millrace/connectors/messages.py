@@ -1,0 +1,141 @@
+"""What every source of messages may be told: their format, their schema, and what becomes of bad ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from millrace.connectors.options import build
+from millrace.connectors.stream import Messages
+from millrace.errors import InputError, did_you_mean
+from millrace.formats.base import FORMATS, Format
+from millrace.pipeline.facts import Mistake
+from millrace.pipeline.schema import Schema, parse_schema
+from millrace.plugins import option
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ON_BAD = ("dead", "drop", "fail")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoded(Messages):
+    """The options of a source whose bytes are decoded."""
+
+    format: str = option("json", "What the bytes are: json, csv, text, avro or raw.")
+    schema: str | None = option(None, "The columns, in Spark's DDL: id string NOT NULL, at timestamp.")
+    include: tuple[str, ...] | None = option(
+        None, "Columns to keep beside the decoded ones.", shown_default="all for text and raw, else none"
+    )
+    on_bad: str = option("dead", "What becomes of a record that cannot be decoded.", choices=ON_BAD)
+    more: Mapping[str, Any] = option(help="The options of the format.", rest=True)
+
+    @cached_property
+    def bytes_format(self) -> Format:
+        """What the bytes are; its own options are those that the source does not know."""
+        mistakes: list[Mistake] = []
+        made = build(FORMATS.load(self.format), self.more, f"format {self.format}", mistakes)
+        if made is None:
+            raise InputError(mistakes[0].message, hint=mistakes[0].hint)
+        return made
+
+    @property
+    def decoding(self) -> str:
+        """Text is left to Spark, which only has to look at it; raw bytes to nobody."""
+        return {"text": "sift", "raw": "whole"}.get(self.format, "arrow")
+
+    def sift(self, raw: DataFrame) -> tuple[DataFrame, Column]:
+        """Text, which is bad when it is not UTF-8 or not there."""
+        from pyspark.sql import functions as F
+
+        text = F.col("value").cast("string")
+        reason = F.when(F.col("value").isNull(), F.lit("no value (a tombstone)"))
+        reason = reason.when(~F.is_valid_utf8(text), F.lit("not UTF-8"))
+        return raw.withColumn("_bytes", F.col("value")).withColumn("value", text), reason
+
+    @cached_property
+    def declared(self) -> Schema | None:
+        """The schema that the pipeline gives."""
+        return parse_schema(self.schema) if self.schema else None
+
+    @property
+    def included(self) -> tuple[str, ...]:
+        """The carried columns that stay."""
+        if self.include is not None:
+            return self.include
+        without = () if self.bytes_format.needs_schema else tuple(name for name in self.carried if name != "headers")
+        return tuple(name for name in without if name not in self._decoded().names)
+
+    @property
+    def when_bad(self) -> str:
+        """`dead`, `drop` or `fail`."""
+        return self.on_bad
+
+    def _decoded(self) -> Schema:
+        return self.bytes_format.columns(self.declared)
+
+    def columns(self) -> Schema | None:
+        """The decoded columns, then the included ones."""
+        carried = (
+            parse_schema(", ".join(f"`{name}` {self._carried_type(name)}" for name in self.included)).fields
+            if self.included
+            else ()
+        )
+        return Schema((*self._decoded().fields, *carried))
+
+    def _carried_type(self, name: str) -> str:
+        return "string" if name == "key" and self.format != "raw" else self.carried[name]
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """An unknown format, a schema that is missing or does not parse, columns that clash."""
+        found = list(self._format_mistakes())
+        yield from found
+        if found:
+            return
+        names = [field.name.lower() for field in self._decoded().fields]
+        for name in self.include or ():
+            if name not in self.carried:
+                known = ", ".join(self.carried) or "nothing"
+                yield Mistake("option.invalid", f"there is no {name!r} to include", "include", f"it has: {known}")
+            elif name.lower() in names:
+                yield Mistake("option.invalid", f"the schema has a column {name!r} already", "include")
+
+    def _format_mistakes(self) -> Iterator[Mistake]:
+        try:
+            kind = FORMATS.load(self.format)
+        except InputError as error:
+            yield Mistake("option.invalid", error.message, "format", error.hint)
+            return
+        mistakes: list[Mistake] = []
+        made = build(kind, self.more, f"{self._name()} in {self.format}", mistakes)
+        for mistake in mistakes:
+            yield self._of_source(mistake, kind) if mistake.condition == "option.unknown" else mistake
+        if made is None:
+            return
+        try:
+            schema = self.declared
+            if made.needs_schema and schema is None:
+                made.columns(None)  # a format may know its columns by itself, as Avro does
+        except InputError as error:
+            missing = self.schema is None
+            yield Mistake(
+                "schema.missing" if missing else error.condition,
+                f"{self.format} needs a schema" if missing else f"the schema: {error.message}",
+                None if missing else "schema",
+                error.hint
+                or ("add schema: id string, at timestamp, …; millrace schema TOPIC proposes one" if missing else None),
+                error.why,
+            )
+
+    def _of_source(self, mistake: Mistake, kind: type[Format]) -> Mistake:
+        """An option that neither the format nor the source has: it may have been meant for either."""
+        own = [one.name for one in dataclasses.fields(self) if not one.metadata.get("rest")]
+        known = [*own, *(one.name for one in dataclasses.fields(kind) if one.init)]  # type: ignore[arg-type]
+        return dataclasses.replace(mistake, hint=did_you_mean(mistake.option or "", known))
+
+    def _name(self) -> str:
+        return type(self).__module__.rpartition(".")[2]

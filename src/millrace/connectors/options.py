@@ -1,0 +1,200 @@
+"""Options as a pipeline gives them become connectors, or mistakes that `check` tells all at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from millrace.connectors.stream import READERS, WRITERS, Reader, Writer
+from millrace.errors import InputError, UnknownName, did_you_mean
+from millrace.pipeline.facts import Connectors, Facts, Mistake
+from millrace.pipeline.model import Connection
+from millrace.plugins import Room
+
+T = TypeVar("T")
+
+
+def make_reader(connection: Connection) -> tuple[Reader | None, list[Mistake]]:
+    """The source that a connection names, or what is wrong with it."""
+    return _make(READERS, connection)
+
+
+def make_writer(connection: Connection) -> tuple[Writer | None, list[Mistake]]:
+    """The sink that a connection names, or what is wrong with it."""
+    return _make(WRITERS, connection)
+
+
+def source_facts(connection: Connection, static: bool) -> Facts:
+    """What `check` must know of a source."""
+    reader, mistakes = make_reader(connection)
+    if reader is None:
+        return Facts(tuple(mistakes))
+    if static and not reader.reads_whole:
+        mistakes.append(Mistake("source.not-static", f"{connection.connector} cannot be read as a static table"))
+    if not static and not reader.streams:
+        mistakes.append(
+            Mistake("source.not-streaming", f"{connection.connector} cannot be followed", hint="say static: true")
+        )
+    name = connection.connector
+    try:
+        schema = None if mistakes else reader.columns()
+    except InputError:
+        schema = None
+    return Facts(
+        tuple(mistakes),
+        schema,
+        realtime=None if reader.realtime else f"real-time mode cannot read from {name}",
+        continuous=None if reader.continuous else f"the continuous trigger cannot read from {name}",
+    )
+
+
+def sink_facts(connection: Connection) -> Facts:
+    """What `check` must know of a sink."""
+    writer, mistakes = make_writer(connection)
+    if writer is None:
+        return Facts(tuple(mistakes))
+    name = connection.connector
+    return Facts(
+        tuple(mistakes),
+        None,
+        writer.modes,
+        None if writer.realtime else f"real-time mode cannot write to {name}",
+        None if writer.continuous else f"the continuous trigger cannot write to {name}",
+        writer.guarantee,
+    )
+
+
+CONNECTORS = Connectors(source_facts, sink_facts)
+
+
+def _make(room: Room[T], connection: Connection) -> tuple[T | None, list[Mistake]]:
+    try:
+        kind = room.load(connection.connector)
+    except UnknownName as error:
+        return None, [Mistake("connector.unknown", error.message, hint=error.hint)]
+    except InputError as error:
+        return None, [Mistake("connector.unknown", error.message, hint=error.hint, why=error.why)]
+    given = dict(connection.options)
+    mistakes: list[Mistake] = []
+    argument = _argument(kind)
+    if connection.argument is not None and argument:
+        given[argument] = connection.argument
+    elif connection.argument is not None:
+        mistakes.append(Mistake("option.unknown", f"{connection.connector} takes nothing but options"))
+    made = build(kind, given, connection.connector, mistakes)
+    wrong = {mistake.option for mistake in mistakes}
+    sound = made or build(kind, {name: one for name, one in given.items() if name not in wrong}, "", [])
+    if sound is not None:
+        mistakes.extend(sound.mistakes())  # type: ignore[attr-defined]
+    return made, mistakes
+
+
+def build(kind: type[T], given: Mapping[str, Any], what: str, mistakes: list[Mistake]) -> T | None:
+    """An instance of a dataclass from options; what is wrong goes into `mistakes`, and then there is none."""
+    fields = {one.name: one for one in dataclasses.fields(kind) if one.init}  # type: ignore[arg-type]
+    rest = next((name for name, one in fields.items() if one.metadata.get("rest")), None)
+    hints = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    before = len(mistakes)
+    for name, value in given.items():
+        if name in fields and name != rest:
+            values[name] = _value(what, fields[name], hints[name], value, mistakes)
+        elif rest:
+            others[name] = value
+        else:
+            hint = did_you_mean(name, [one for one in fields if not fields[one].metadata.get("hidden")])
+            mistakes.append(Mistake("option.unknown", f"{what} has no option {name!r}", name, hint))
+    for name, one in fields.items():
+        if name not in values and name != rest and one.default is dataclasses.MISSING:
+            mistakes.append(Mistake("option.missing", f"{what} needs {name}", None, one.metadata.get("help")))
+    if len(mistakes) > before:
+        return None
+    return kind(**values, **({rest: others} if rest else {}))
+
+
+def _argument(kind: type[Any]) -> str | None:
+    return next((one.name for one in dataclasses.fields(kind) if one.metadata.get("argument")), None)
+
+
+def _value(what: str, field: dataclasses.Field[Any], hint: Any, value: Any, mistakes: list[Mistake]) -> Any:
+    parse = field.metadata.get("parse")
+    choices = field.metadata.get("choices")
+    if choices and value not in choices:
+        found = did_you_mean(str(value), choices)
+        mistakes.append(Mistake("option.invalid", f"{what}: {field.name} cannot be {value!r}", field.name, found))
+        return None
+    if parse and isinstance(value, str):
+        try:
+            return parse(value)
+        except InputError as error:
+            mistakes.append(
+                Mistake(error.condition, f"{what}: {field.name}: {error.message}", field.name, error.hint, error.why)
+            )
+            return None
+    fits, converted = _fitted(hint, value)
+    if not fits:
+        wanted = _named(hint)
+        mistakes.append(Mistake("option.invalid", f"{what}: {field.name} must be {wanted}", field.name))
+    least = field.metadata.get("least")
+    if fits and least is not None and converted is not None and converted < least:
+        mistakes.append(Mistake("option.invalid", f"{what}: {field.name} must be at least {least}", field.name))
+    return converted
+
+
+def _fitted(hint: Any, value: Any) -> tuple[bool, Any]:
+    """Whether a value fits a type, and the value in that type's form."""
+    origin = get_origin(hint)
+    if hint is Any or hint is object:
+        return True, value
+    if origin in (Union, UnionType):
+        tried = [_fitted(one, value) for one in get_args(hint)]
+        return next(((fits, converted) for fits, converted in tried if fits), (False, None))
+    if origin is tuple:
+        return _fitted_tuple(get_args(hint)[0], value)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        fits = isinstance(value, Mapping) or _is_frozen_mapping(value)
+        return fits, dict(value) if fits else None
+    return _fitted_plain(hint, value)
+
+
+def _is_frozen_mapping(value: Any) -> bool:
+    """Whether a value is what `freeze` makes of a mapping."""
+    pairs = value if isinstance(value, tuple) else ("no pairs",)
+    return all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs)
+
+
+def _fitted_plain(hint: Any, value: Any) -> tuple[bool, Any]:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is str and number:
+        return True, str(value)
+    if hint is float and number:
+        return True, float(value)
+    if hint is int:
+        return number and isinstance(value, int), value
+    if isinstance(hint, type):
+        return isinstance(value, hint), value
+    return callable(value), value
+
+
+def _fitted_tuple(element: Any, value: Any) -> tuple[bool, Any]:
+    values = value if isinstance(value, tuple | list) else (value,)
+    fitted = [_fitted(element, one) for one in values]
+    return all(fits for fits, _ in fitted), tuple(one for _, one in fitted)
+
+
+_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def _named(hint: Any) -> str:
+    """A type in words."""
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return " or ".join(_word(one) for one in options if one is not NoneType)
+
+
+def _word(hint: Any) -> str:
+    if get_origin(hint) is tuple:
+        return "a list"
+    return _WORDS.get(hint, "a mapping" if get_origin(hint) else "a function")

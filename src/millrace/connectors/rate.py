@@ -1,0 +1,36 @@
+"""Spark's rate source: rows at an even pace, for trying things out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from millrace.connectors.stream import Reader, Site
+from millrace.pipeline.schema import Schema, parse_schema
+from millrace.plugins import option
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateReader(Reader):
+    """Rows of timestamp and value, so many a second."""
+
+    continuous: ClassVar[bool] = True
+
+    rows: int = option(1, "Rows a second.", argument=True, least=1)
+    partitions: int | None = option(None, "In so many partitions.")
+    per_batch: bool = option(False, "So many rows in each batch instead of each second.")
+
+    def columns(self) -> Schema | None:
+        """Always the same two."""
+        return parse_schema("timestamp timestamp, value bigint")
+
+    def load(self, site: Site) -> DataFrame:
+        """The rows of Spark's source."""
+        kind, counted = ("rate-micro-batch", "rowsPerBatch") if self.per_batch else ("rate", "rowsPerSecond")
+        reader = site.spark.readStream.format(kind).option(counted, self.rows)
+        if self.partitions:
+            reader = reader.option("numPartitions", self.partitions)
+        return reader.load()

@@ -1,0 +1,52 @@
+"""A TCP socket that sends lines, for lessons: what was read cannot be read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from millrace.connectors.burying import Burial, FolderBurial
+from millrace.connectors.messages import Decoded
+from millrace.connectors.stream import Site
+from millrace.errors import InvalidOption
+from millrace.pipeline.facts import Mistake
+from millrace.plugins import option
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class SocketReader(Decoded):
+    """Lines that a TCP server sends. Spark keeps none of them: a restart begins at what comes then."""
+
+    carried: ClassVar[dict[str, str]] = {"timestamp": "timestamp"}
+    resumes: ClassVar[bool] = False
+
+    address: str = option(help="HOST:PORT of the server.", argument=True)
+    format: str = option("text", "What a line is: json, csv, text or raw.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """An address that is none."""
+        yield from super().mistakes()
+        try:
+            self._host_and_port()
+        except InvalidOption as error:
+            yield Mistake("option.invalid", error.message, hint=error.hint)
+
+    def load(self, site: Site) -> DataFrame:
+        """The lines as bytes, with the time of their arrival."""
+        host, port = self._host_and_port()
+        reader = site.spark.readStream.format("socket").option("host", host).option("port", port)
+        return reader.option("includeTimestamp", True).load().selectExpr("cast(value as binary) value", "timestamp")
+
+    def burial(self, site: Site) -> Burial:
+        """A folder of the run."""
+        return FolderBurial(site.state / "dead" / site.name, pipeline=site.pipeline, source=site.name)
+
+    def _host_and_port(self) -> tuple[str, int]:
+        host, _, port = self.address.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise InvalidOption(f"{self.address!r} is no address", hint="write HOST:PORT")
+        return host, int(port)

@@ -1,0 +1,52 @@
+"""Any source or sink that Spark knows by a format's name, with its own options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from millrace.connectors.stream import Reader, Site, Writer
+from millrace.plugins import option
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkReader(Reader):
+    """A format of Spark's or of a jar that was added; static: true reads it whole, as jdbc."""
+
+    reads_whole: ClassVar[bool] = True
+
+    format: str = option(help="The format's name, as jdbc or delta.", argument=True)
+    schema: str | None = option(None, "The columns, in Spark's DDL.")
+    more: Mapping[str, Any] = option(help="The format's own options.", rest=True)
+
+    def load(self, site: Site) -> DataFrame:
+        """Its rows."""
+        reader = (site.spark.read if site.static else site.spark.readStream).format(self.format)
+        if self.schema:
+            reader = reader.schema(self.schema)
+        return reader.options(**self.more).load()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkWriter(Writer):
+    """A format of Spark's or of a jar that was added."""
+
+    guarantee: ClassVar[str] = "that of the format"
+
+    format: str = option(help="The format's name, as delta or noop.", argument=True)
+    more: Mapping[str, Any] = option(help="The format's own options.", rest=True)
+
+    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+        """Append a batch."""
+        del batch, site
+        frame.write.format(self.format).options(**self.more).mode("append").save()
+
+    def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
+        """Spark's own way for the format."""
+        del site
+        return rows.format(self.format).options(**self.more)

@@ -1,0 +1,181 @@
+"""The contracts of sources and sinks on Spark, and where they are found.
+
+A connector is one file in this folder (or one entry point in the group `millrace.connectors`, or a user's file). It
+defines a `Reader`, a `Writer` or both: frozen dataclasses whose fields, made with `option`, are what a pipeline may
+say. pyspark is imported inside their methods only, so that `check` needs no JVM.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from millrace.clients.cluster import Cluster
+from millrace.errors import InvalidDefinition
+from millrace.pipeline.facts import Mistake
+from millrace.pipeline.model import MODES
+from millrace.plugins import Room
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from millrace.connectors.burying import Burial
+    from millrace.formats.base import Format
+    from millrace.pipeline.schema import Schema
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a connector may know of the run it works in."""
+
+    spark: SparkSession
+    pipeline: str
+    name: str
+    """The source's name, or the name of the table that is written."""
+    state: Path
+    """The run's folder."""
+    cluster: Callable[[], Cluster]
+    state_id: str = ""
+    """Tells the run's folder from any other that was at its path."""
+    static: bool = False
+    """Whether a source is read whole instead of followed."""
+    mode: str = "append"
+    """How a table's rows are written."""
+    batches: bool = True
+    """False in real-time mode and with the continuous trigger, which know no batches."""
+    create_topics: bool = True
+    print: Callable[[str], None] = field(default=lambda _: None)
+    """Writes lines of results to standard output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader(ABC):
+    """A source on Spark. The docstring's first line is its help."""
+
+    streams: ClassVar[bool] = True
+    """Whether it can be followed."""
+    reads_whole: ClassVar[bool] = False
+    """Whether it can be read once as a static table."""
+    realtime: ClassVar[bool] = False
+    continuous: ClassVar[bool] = False
+    resumes: ClassVar[bool] = True
+    """Whether what was read can be found again; if not, its queries start anew each time."""
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """What contradicts itself in the options."""
+        return iter(())
+
+    def columns(self) -> Schema | None:
+        """The columns of its rows, when they are known without looking."""
+        return None
+
+    def prepare(self, site: Site) -> None:  # noqa: B027 - most have nothing to do
+        """Make what must be there before it is read; no Spark is needed."""
+
+    def resolved(self, site: Site) -> Reader:
+        """Itself with what had to be looked up, as the schema of files."""
+        del site
+        return self
+
+    @abstractmethod
+    def load(self, site: Site) -> DataFrame:
+        """Its rows, before any decoding."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Messages(Reader):
+    """A source whose rows carry bytes in a column `value`, which a format decodes; bad ones become dead letters."""
+
+    carried: ClassVar[dict[str, str]] = {}
+    """The other columns that a pipeline may include, with their Spark types."""
+
+    @property
+    def decoding(self) -> str:
+        """`arrow`: the format decodes in workers; `sift`: Spark does, `sift` tells bad rows; `whole`: none is bad."""
+        return "arrow"
+
+    def sift(self, raw: DataFrame) -> tuple[DataFrame, Column]:
+        """Decoded rows with their bytes in `_bytes`, and a column that says why a row is bad (null when it is not)."""
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def bytes_format(self) -> Format:
+        """What the bytes are."""
+
+    @property
+    @abstractmethod
+    def included(self) -> tuple[str, ...]:
+        """Which of the carried columns stay beside the decoded ones."""
+
+    @property
+    @abstractmethod
+    def declared(self) -> Schema | None:
+        """The schema that the pipeline gives."""
+
+    @property
+    @abstractmethod
+    def when_bad(self) -> str:
+        """`dead`, `drop` or `fail`."""
+
+    @abstractmethod
+    def burial(self, site: Site) -> Burial:
+        """Where its dead letters go."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writer(ABC):
+    """A sink on Spark. The docstring's first line is its help; `guarantee` says what is promised."""
+
+    guarantee: ClassVar[str]
+    modes: ClassVar[tuple[str, ...]] = MODES
+    realtime: ClassVar[bool] = False
+    continuous: ClassVar[bool] = False
+    resumes: ClassVar[bool] = True
+    """Whether what it wrote is still there at the next run; if not, its query starts anew each time."""
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """What contradicts itself in the options."""
+        return iter(())
+
+    def prepare(self, site: Site) -> None:  # noqa: B027 - most have nothing to do
+        """Make what must be there before it is written to; no Spark is needed."""
+
+    def require_new(self) -> None:  # noqa: B027 - most can take more at any time
+        """Raise when it holds what a query that starts anew would not add to."""
+
+    def shape(self, frame: DataFrame) -> DataFrame:
+        """The table's rows in the form in which they are written."""
+        return frame
+
+    @abstractmethod
+    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+        """Write one batch of shaped rows; returns when it is safe, raises when it is not."""
+
+    def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
+        """Say to Spark where a stream of shaped rows goes: batch by batch, unless Spark has a way of its own."""
+        return rows.foreachBatch(lambda frame, batch: self.write(frame, batch, site))
+
+
+def whole(frame: DataFrame) -> DataFrame:
+    """Every row of a batch, computed once and kept for as long as somebody uses it.
+
+    Who looks at a few rows only would leave the others undone: not decoded, no dead letters, no state written. It is
+    not `persist`, which fails on sorted batches in Spark 4.3.
+    """
+    return frame.localCheckpoint(eager=True)
+
+
+READERS = Room("millrace.connectors", Reader, "source")
+WRITERS = Room("millrace.connectors", Writer, "sink")
+
+
+def require(mistakes: list[Mistake], what: str, **more: Any) -> None:
+    """Raise the first mistake, for those who did not ask `check` before."""
+    if mistakes:
+        first = mistakes[0]
+        raise InvalidDefinition(f"{what}: {first.message}", hint=first.hint, why=first.why, **more)

@@ -1,0 +1,28 @@
+"""docs/connectors.md tells every option of every source and sink."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from millrace.connectors.messages import Decoded
+from millrace.connectors.stream import READERS, WRITERS
+from millrace.plugins import Room
+
+PAGE = (Path(__file__).parents[2] / "docs" / "connectors.md").read_text("utf-8")
+KINDS = [(room, name) for room in (READERS, WRITERS) for name in room.names()]
+
+
+@pytest.mark.parametrize(("room", "name"), KINDS)
+def test_every_option_is_documented(room: Room[object], name: str) -> None:
+    section = PAGE.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    common = PAGE.partition("## Sources of messages")[2].partition("\n## ")[0]
+    kind = room.load(name)
+    assert section
+    for option in dataclasses.fields(kind):  # type: ignore[arg-type]
+        if not option.metadata.get("rest"):
+            told = f"| `{option.name}`"
+            assert told in section or (issubclass(kind, Decoded) and told in common), f"{name}: {option.name}"
+            assert option.metadata["help"]
