@@ -6,15 +6,25 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from millrace.clients import topics
 from millrace.clients.cluster import Cluster
 from millrace.services.kafka import Kafka, Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from millrace.pipeline.model import Pipeline
+    from millrace.pipeline.python import Pipeline as Written
+    from millrace.telemetry.board import Board
 
 MILLRACE = Path(sys.executable).parent / "millrace"
 
@@ -48,6 +58,87 @@ def topic(cluster: Cluster) -> str:
     name = f"test-{uuid.uuid4().hex[:12]}"
     topics.create(cluster, name, 3)
     return name
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One Spark, started once."""
+    from millrace.engine.session import close_session, open_session
+
+    session = open_session("tests", master=None, settings={}, log=tmp_path_factory.mktemp("spark") / "spark.log")
+    yield session
+    close_session(session)
+
+
+class RunPipeline:
+    """Runs pipelines on the Spark and the broker of the tests, in this process."""
+
+    def __init__(
+        self, spark: SparkSession, cluster: Cluster, state: Path, set_environment: Callable[..., None]
+    ) -> None:
+        self.printed: list[str] = []
+        """What the console sinks of the last run printed, a text each time."""
+        self._spark, self._cluster, self._state = spark, cluster, state
+        self._set_environment = set_environment
+        self._runs = 0
+
+    def __call__(
+        self,
+        pipeline: str | Path | Pipeline | Written,
+        state: Path | None = None,
+        *,
+        until: Callable[[], bool] | None = None,
+        **environment: str,
+    ) -> Board:
+        """Run until everything that is there is done, or (for what never says so) until a condition holds.
+
+        The pipeline is a file, or what one defines; `environment` is what the file may ask for. Without `state` each
+        run begins anew.
+        """
+        from millrace.engine.run import Settings, run
+        from millrace.pipeline.plan import make_plan
+        from millrace.telemetry.board import Board
+
+        self._runs += 1
+        self.printed = []
+        self._set_environment(**environment)
+        settings = Settings(
+            state or self._state / str(self._runs),
+            lambda: self._cluster,
+            print=self.printed.append,
+            session=self._spark,
+        )
+        board, stop = Board(), threading.Event()
+        if until:
+            threading.Thread(target=_stop_when, args=(until, stop), daemon=True).start()
+        try:
+            run(make_plan(_model(pipeline), once=until is None), settings, board, stop)
+        finally:
+            stop.set()
+        return board
+
+
+def _model(pipeline: str | Path | Pipeline | Written) -> Pipeline:
+    from millrace.pipeline.load import load
+    from millrace.pipeline.python import Pipeline as Written
+
+    if isinstance(pipeline, str | Path):
+        return load(str(pipeline))
+    return pipeline.model() if isinstance(pipeline, Written) else pipeline
+
+
+def _stop_when(condition: Callable[[], bool], stop: threading.Event) -> None:
+    while not stop.is_set() and not condition():
+        time.sleep(0.02)
+    stop.set()
+
+
+@pytest.fixture
+def run_pipeline(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path, set_environment: Callable[..., None]
+) -> RunPipeline:
+    """`run_pipeline(FILE)` does what `millrace run FILE --until-caught-up` does, in this process."""
+    return RunPipeline(spark, cluster, tmp_path / "state", set_environment)
 
 
 class CommandLine:

@@ -122,8 +122,7 @@ def test_stopped_by_another_command(offline_millrace: CommandLine) -> None:
 def test_interrupted_while_it_starts_leaves_nothing_running(offline_millrace: CommandLine) -> None:
     with offline_millrace.start("kafka", "up", "--detach") as process:
         assert process.stderr is not None
-        while b"starting" not in process.stderr.readline():
-            pass
+        assert any(b"starting" in line for line in iter(process.stderr.readline, b""))
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
     assert process.returncode != 0

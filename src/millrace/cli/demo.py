@@ -8,19 +8,16 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.kafka import start
-from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
+from millrace.cli.kafka import broker
+from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig
 from millrace.cli.output import err, say
 from millrace.cli.signals import until_stopped
-from millrace.errors import MillraceError, NoCluster
-from millrace.settings import KAFKA_DATA
+from millrace.errors import MillraceError
 from millrace.units import parse_duration, parse_rate
 
 if TYPE_CHECKING:
@@ -61,7 +58,7 @@ def demo(
 ) -> None:
     """Start Kafka, pour simulated posts into it, and watch them arrive."""
     duration, pace = parse_duration(for_), parse_rate(rate)
-    with until_stopped() as stop, _broker(kafka, kafka_config, data) as cluster:
+    with until_stopped() as stop, broker(kafka, kafka_config, data) as cluster:
         scene = Scene(cluster.bootstrap)
         threads = [
             threading.Thread(target=_guarded, args=(scene, stop, work), daemon=True)
@@ -80,24 +77,6 @@ def demo(
     say(f"{total:,} records are in topic {_TOPIC!r}; they stay for next time")
     me = "millrace" if shutil.which("millrace") else os.path.relpath(sys.argv[0])
     say(f"next: {me} kafka up --detach, then {me} kafka consume posts --from-beginning --max 5")
-
-
-@contextmanager
-def _broker(kafka: str | None, config: str | None, data: str | None) -> Iterator[Cluster]:
-    """The cluster that is named or runs already; else one of ours for as long as the demo lasts."""
-    from millrace.services.kafka import Kafka
-
-    service = None
-    try:
-        try:
-            cluster = chosen_cluster(kafka, config, data)
-        except NoCluster:
-            service = Kafka(KAFKA_DATA.value(data))
-            cluster = start(service)
-        yield cluster
-    finally:
-        if service:
-            service.stop()
 
 
 def _prepare(cluster: Cluster) -> None:

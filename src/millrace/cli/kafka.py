@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +20,7 @@ from millrace.cli.options import (
 )
 from millrace.cli.output import fetching, out, say, show_json, show_table, status_line
 from millrace.cli.signals import interruptible, until_stopped
+from millrace.errors import NoCluster
 from millrace.settings import KAFKA_DATA, KAFKA_HEAP
 
 if TYPE_CHECKING:
@@ -106,6 +109,24 @@ def start(service: Kafka) -> Cluster:
     if cluster.options:
         say(f"clients need --kafka-config {client_properties(service.folder)}")
     return cluster
+
+
+@contextmanager
+def broker(kafka: str | None, config: str | None, data: str | None) -> Iterator[Cluster]:
+    """The cluster that is named or runs already; else one of ours meanwhile."""
+    from millrace.services.kafka import Kafka
+
+    service = None
+    try:
+        try:
+            cluster = chosen_cluster(kafka, config, data)
+        except NoCluster:
+            service = Kafka(KAFKA_DATA.value(data))
+            cluster = start(service)
+        yield cluster
+    finally:
+        if service:
+            service.stop()
 
 
 @app.command()

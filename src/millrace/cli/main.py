@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from millrace import __version__
-from millrace.cli import demo, doctor, feed, jars, kafka, settings
+from millrace.cli import check, dead, demo, doctor, feed, jars, kafka, query, run, schema, settings
+from millrace.cli import exec as exec_
 from millrace.cli.output import show_error
 from millrace.errors import MillraceError, RunError
 from millrace.settings import VERBOSE
@@ -23,9 +24,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(demo.demo)
+app.command("check")(check.check)
+app.command("run")(run.run)
+app.command("query")(query.query)
+app.command("schema")(schema.schema)
 app.add_typer(kafka.app, name="kafka")
 app.add_typer(feed.app, name="feed")
+app.add_typer(dead.app, name="dead")
 app.add_typer(jars.app, name="jars")
+app.command("exec", context_settings=exec_.CONTEXT)(exec_.exec_)
 app.command("doctor")(doctor.doctor)
 app.command("settings")(settings.settings)
 

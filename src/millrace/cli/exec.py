@@ -1,0 +1,189 @@
+"""`millrace exec SCRIPT.py`: any PySpark program, with connectors and settings in place and its queries in view."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import runpy
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millrace.cli.options import pairs, setting_option
+from millrace.cli.output import err, fetching
+from millrace.errors import FileUnusable, MillraceError
+from millrace.settings import KAFKA, KAFKA_DATA, STATE, VERBOSE
+
+if TYPE_CHECKING:
+    from millrace.engine.guest import Guest
+    from millrace.engine.jvm import Voice
+
+_JAVA = re.compile(
+    r"^\s+at [\w.$]+\(.*$|^\s+at [\w.$/<>]+.*\((?:.+\.(?:java|scala):\d+|Native Method|Unknown Source)\)$"
+)
+_MORE = re.compile(r"^\s+\.\.\. \d+ (?:more|elided)$")
+
+_MOMENT = 2.0
+
+# Everything after the script's name belongs to the script, also what looks like an option of ours.
+CONTEXT = {"allow_interspersed_args": False}
+
+
+def exec_(
+    script: Annotated[Path, typer.Argument(help="The program: a Python file.", show_default=False)],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]…", help="Handed to the program as they are.")
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option("--master", help="Where Spark runs; the program's own choice wins.", show_default="local[*]"),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A Spark setting; the program's own wins. May be repeated."),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", metavar="FILE", help="Spark's log.", show_default=".millrace/exec/SCRIPT.log"),
+    ] = None,
+    data: Annotated[str | None, setting_option(KAFKA_DATA, "DIR", "--data")] = None,
+) -> None:
+    """Run a PySpark program, unchanged, with the Kafka connector and good settings in place; shows its queries live."""
+    from millrace.cli.live import live
+    from millrace.engine.guest import Guest
+    from millrace.services import jars
+    from millrace.telemetry.board import Board
+
+    settings = dict(pairs(set_, "--set"))
+    _require(script)
+    with fetching() as progress:
+        jars.ensure("spark", progress)
+    _name_kafka(data)
+    board = Board()
+    written = log or STATE.value() / "exec" / f"{script.stem}.log"
+    guest = Guest(board, master=master, settings=settings, log=written, voice=_voice())
+    with live(board), guest, _Asked(guest) as asked:
+        _run(script, arguments or [], asked)
+
+
+def _require(script: Path) -> None:
+    if not script.exists():
+        raise FileUnusable(f"there is no file {script}", hint="name a Python program")
+    if not os.access(script, os.R_OK):
+        raise FileUnusable(f"{script} cannot be read", hint="check its rights")
+
+
+def _name_kafka(data: str | None) -> None:
+    """Tell the program where our own Kafka is, when one runs here and no other was named."""
+    from millrace.services import kafka as service
+
+    folder = KAFKA_DATA.value(data)
+    layout = None if os.environ.get(KAFKA.variable) else service.running(folder)
+    if layout:
+        os.environ[KAFKA.variable] = service.cluster_of(folder, layout).bootstrap
+
+
+def _voice() -> Voice:
+    """What Spark prints is the program's output; on a terminal it goes above the live view, by way of us."""
+    from millrace.engine.jvm import Voice
+
+    shared = sys.stdout.isatty() and err().is_terminal
+    return Voice(_above if shared else _stdout(), _above if err().is_terminal else _stderr)
+
+
+def _above(line: str) -> None:
+    err().out(line, highlight=False)
+
+
+def _stdout() -> int:
+    return sys.__stdout__.fileno() if sys.__stdout__ else 1
+
+
+def _stderr(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+class _Asked:
+    """Ctrl-C and SIGTERM: the queries are stopped first, then the program is interrupted; twice, and it is at once.
+
+    A program mostly waits for the JVM to answer. Interrupted there, Py4J would be of no use for stopping queries.
+    """
+
+    def __init__(self, guest: Guest) -> None:
+        self.number: int | None = None
+        self._guest = guest
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> _Asked:
+        wanted = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._handle) for number in wanted}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._over.set()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _: object) -> None:
+        first, self.number = self.number is None, self.number or number
+        if first and self._guest.started:
+            threading.Thread(target=self._stop, args=(number,), name="stopping", daemon=True).start()
+            return
+        for logger in (logging.getLogger("py4j.clientserver"), logging.getLogger()):
+            logger.addFilter(_py4j_is_quiet)
+        raise KeyboardInterrupt
+
+    def _stop(self, number: int) -> None:
+        self._guest.stop_queries()
+        # Most programs wait for their queries, and end by themselves now.
+        self._over.wait(_MOMENT)
+        with self._lock:
+            if not self._over.is_set():
+                os.kill(os.getpid(), number)
+
+
+def _py4j_is_quiet(record: logging.LogRecord) -> bool:
+    """Py4J writes a traceback for a call that is interrupted: for what the user asked for, none."""
+    return not re.search("while sending command|while shutting down connection", record.getMessage())
+
+
+def _run(script: Path, arguments: list[str], asked: _Asked) -> None:
+    """Run the program as Python would; its exit code is ours."""
+    sys.argv = [str(script), *arguments]
+    sys.path[0] = str(script.absolute().parent)
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except KeyboardInterrupt:
+        pass
+    except MillraceError:
+        raise
+    except Exception as error:
+        if asked.number is None:
+            err().out("".join(_trace(error, script)).rstrip("\n"), highlight=False)
+            raise SystemExit(1) from None
+    if asked.number is not None:
+        raise SystemExit(128 + asked.number)
+
+
+def _trace(error: Exception, script: Path) -> Iterator[str]:
+    """The program's own traceback: nothing of ours above it and, unless all is asked for, nothing of Java's in it."""
+    told = traceback.TracebackException.from_exception(error)
+    own = [number for number, frame in enumerate(told.stack) if frame.filename == str(script)]
+    if own:
+        del told.stack[: own[0]]
+    elif isinstance(error, SyntaxError):
+        told.stack.clear()
+    for text in told.format():
+        for line in text.splitlines():
+            if VERBOSE.value() or not (_JAVA.match(line) or _MORE.match(line)):
+                yield f"{line}\n"

@@ -1,0 +1,48 @@
+"""`millrace query`: SQL over the tables that a running pipeline keeps in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from millrace.cli.options import AsJson
+from millrace.cli.output import show_json, show_table
+from millrace.errors import InvalidOption
+from millrace.settings import STATE
+
+
+def query(
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT over the names of memory tables.")],
+    pipeline: Annotated[
+        str | None, typer.Option("--pipeline", show_default="the one that runs", help="Which pipeline.")
+    ] = None,
+    state: Annotated[
+        Path | None, typer.Option("--state", metavar="DIR", help="Its state folder, if it was started with one.")
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=1, max=10_000, help="At most so many rows.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a running pipeline for rows of its memory sinks."""
+    from millrace.engine.answering import ask
+
+    answered = ask(state or _folder(pipeline), sql, rows)
+    if as_json:
+        show_json([dict(zip(answered["columns"], row, strict=True)) for row in answered["rows"]])
+    else:
+        show_table(answered["columns"], answered["rows"])
+
+
+def _folder(pipeline: str | None) -> Path:
+    root: Path = STATE.value() / "pipelines"
+    if pipeline:
+        return root / pipeline
+    running = sorted(path.parent for path in root.glob("*/query.json"))
+    if len(running) != 1:
+        names = ", ".join(path.name for path in running)
+        raise InvalidOption(
+            f"{len(running)} pipelines run here" if running else "no pipeline runs here",
+            hint=f"choose one with --pipeline: {names}" if running else "start one with millrace run FILE",
+        )
+    return running[0]

@@ -1,0 +1,97 @@
+"""`millrace run`: a pipeline's file becomes running queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millrace.cli.kafka import broker
+from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
+from millrace.cli.output import fetching, out, say
+from millrace.cli.signals import interruptible, until_stopped
+from millrace.settings import STATE
+from millrace.units import parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millrace.clients.cluster import Cluster
+    from millrace.pipeline.model import Pipeline
+
+
+def run(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The pipeline's .py or .yaml file.")],
+    for_: Annotated[str | None, typer.Option("--for", metavar="DURATION", help="Stop after so long.")] = None,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="Stop when everything that is there now is done.")
+    ] = False,
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", metavar="DIR", show_default=".millrace/pipelines/NAME", help="Where it remembers."),
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option("--master", metavar="URL", show_default="local[*]", help="The Spark master.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A Spark setting; may be given several times."),
+    ] = None,
+    create_topics: Annotated[
+        bool, typer.Option("--create-topics/--no-create-topics", help="Make topics that are missing.")
+    ] = True,
+    dashboard: Annotated[bool, typer.Option("--dashboard/--no-dashboard", hidden=True)] = True,
+    port: Annotated[int | None, typer.Option("--port", hidden=True)] = None,
+    kafka: KafkaAddress = None,
+    kafka_config: KafkaConfig = None,
+    data: DataFolder = None,
+) -> None:
+    """Run a pipeline until Ctrl-C, --for or --until-caught-up; the next run goes on where it stopped."""
+    from millrace.cli.check import load_sound
+    from millrace.cli.live import live
+    from millrace.engine.run import Settings
+    from millrace.engine.run import run as run_plan
+    from millrace.pipeline.plan import make_plan
+    from millrace.services import jars
+    from millrace.telemetry.board import Board
+
+    del dashboard, port  # there is none yet
+    seconds = None if for_ is None else parse_duration(for_)
+    pipeline = load_sound(file)
+    plan = make_plan(pipeline, once=until_caught_up)
+    board = Board()
+    with interruptible(), fetching() as progress:
+        jars.ensure("spark", progress)
+    with until_stopped() as stop, _cluster(pipeline, kafka, kafka_config, data) as cluster:
+        settings = Settings(
+            state or STATE.value() / "pipelines" / pipeline.name,
+            cluster,
+            master,
+            dict(pairs(set_, "--set")),
+            seconds,
+            create_topics,
+            _print,
+            say,
+        )
+        with live(board):
+            run_plan(plan, settings, board, stop)
+    say(board.summary())
+
+
+def _print(text: str) -> None:
+    out().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _cluster(
+    pipeline: Pipeline, kafka: str | None, config: str | None, data: str | None
+) -> Iterator[Callable[[], Cluster]]:
+    """The cluster that is named or runs already; else, when the pipeline needs one, ours for as long as it runs."""
+    if not pipeline.uses("kafka"):
+        yield lambda: chosen_cluster(kafka, config, data)
+        return
+    with broker(kafka, config, data) as cluster:
+        yield lambda: cluster

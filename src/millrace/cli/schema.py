@@ -1,0 +1,32 @@
+"""`millrace schema`: the schema that fits a topic's records, for a pipeline's file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
+from millrace.cli.output import out, say
+from millrace.errors import InputError
+
+
+def schema(
+    topic: Annotated[str, typer.Argument(help="The topic whose records are JSON.", metavar="TOPIC")],
+    sample: Annotated[int, typer.Option("--sample", min=1, help="Look at so many records.")] = 1000,
+    kafka: KafkaAddress = None,
+    kafka_config: KafkaConfig = None,
+    data: DataFolder = None,
+) -> None:
+    """Propose a schema from a sample of a topic's JSON records."""
+    from millrace.clients.consumer import Reading, read
+    from millrace.formats.infer import infer_schema
+
+    cluster = chosen_cluster(kafka, kafka_config, data)
+    reading = Reading(topic, start="earliest", most=sample, timeout=2.0)
+    values = [value for batch in read(cluster, reading) for message in batch if (value := message.value()) is not None]
+    if not values:
+        raise InputError(f"topic {topic!r} is empty", hint="write some records first: millrace feed posts")
+    found = infer_schema(values)
+    out().print(found.ddl(), markup=False, soft_wrap=True, highlight=False)
+    say(f"from {len(values):,} records; add NOT NULL to columns that every record must have")

@@ -1,0 +1,1 @@
+"""Runs pipelines on Spark: the only room that makes a SparkSession."""

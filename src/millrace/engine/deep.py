@@ -1,0 +1,104 @@
+"""What only Spark can tell before a run: the real plans, analysed on empty streams."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millrace.connectors.stream import Site
+from millrace.engine.failures import explain
+from millrace.engine.structured import Tables, Workshop, reader_of, with_watermark, writer_of
+from millrace.errors import InvalidDefinition, MillraceError, NoCluster, Place
+from millrace.pipeline.check import Problem
+from millrace.pipeline.model import Pipeline, Source
+from millrace.pipeline.plan import Query, make_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from millrace.clients.cluster import Cluster
+
+
+def problems(pipeline: Pipeline, spark: SparkSession) -> list[Problem]:
+    """Every query's columns, types and operations as Spark sees them; one problem a query."""
+    with tempfile.TemporaryDirectory() as folder:
+        workshop = Workshop(pipeline, Site(spark, pipeline.name, "", Path(folder), _no_cluster))
+        found = [problem for query in make_plan(pipeline).queries for problem in _of_query(workshop, query)]
+        found += [problem for panel in _panels(workshop) for problem in panel]
+    return list(dict.fromkeys(found))
+
+
+def _of_query(workshop: Workshop, query: Query) -> list[Problem]:
+    place = query.sinks[0].place
+    try:
+        frame = _EmptyTables(workshop, query).frame(query.table)
+        for sink in query.sinks:
+            place = sink.place
+            writer_of(sink).shape(frame)
+        _require_supported(workshop.spark, frame, query.mode)
+    except MillraceError as error:
+        return [_problem(error, place)]
+    except Exception as error:
+        return [_problem(explain(error, place=place), place)]
+    return []
+
+
+def _panels(workshop: Workshop) -> list[list[Problem]]:
+    found = []
+    for panel in workshop.pipeline.panels:
+        query = Query("panel", panel.table, (), "append", workshop.pipeline.trigger)
+        try:
+            columns = _EmptyTables(workshop, query).frame(panel.table).columns
+        except Exception:  # noqa: S112 - the table's own problem is told with its sink
+            continue
+        named = [value for name, value in panel.options if isinstance(value, str) and name not in ("title",)]
+        found.append(
+            [
+                Problem("panel.column", f"the panel names {value!r}, which {panel.table!r} does not have", panel.place)
+                for value in named
+                if value not in columns
+            ]
+        )
+    return found
+
+
+class _EmptyTables(Tables):
+    """The tables of a query over streams that never have a row."""
+
+    def _read(self, source: Source) -> DataFrame:
+        site = self._workshop.site(source.name, static=source.static)
+        reader = reader_of(source).resolved(site)
+        columns = reader.columns()
+        if columns is None:
+            return with_watermark(_loaded(reader, site), source.watermark)
+        spark = self._workshop.spark
+        ddl = columns.nullable().ddl()
+        if source.static:
+            return spark.createDataFrame([], ddl)
+        folder = self._workshop.ground.state / "empty"
+        folder.mkdir(exist_ok=True)
+        return with_watermark(spark.readStream.schema(ddl).parquet(str(folder)), source.watermark)
+
+
+def _loaded(reader: Any, site: Site) -> DataFrame:
+    frame: DataFrame = reader.load(site)
+    return frame
+
+
+def _require_supported(spark: SparkSession, frame: DataFrame, mode: str) -> None:
+    jvm: Any = spark._jvm
+    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    plan = frame._jdf.queryExecution().analyzed()
+    if not frame.isStreaming:
+        raise InvalidDefinition("the table reads no stream", hint="static sources are for joins with streams")
+    checker.checkForStreaming(plan, getattr(modes, mode.capitalize())())
+
+
+def _problem(error: MillraceError, place: Place) -> Problem:
+    return Problem(error.condition, error.message, error.place or place, error.hint, error.why)
+
+
+def _no_cluster() -> Cluster:
+    raise NoCluster("check reads no topic")

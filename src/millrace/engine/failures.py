@@ -1,0 +1,279 @@
+"""What Spark throws, turned into one of our errors: what, where, why and what to do, with no Java in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+from millrace import errors
+from millrace.clients.cluster import Cluster
+from millrace.engine.carried import restored
+from millrace.engine.spoken import batch_ranges, call_site, cause_of, plain, said, sql_position
+from millrace.engine.tracebacks import Raised, raised, raised_in
+from millrace.errors import (
+    AccessDenied,
+    CheckpointIncompatible,
+    DiskFull,
+    FunctionFailed,
+    InvalidQuery,
+    KafkaUnreachable,
+    MillraceError,
+    OffsetsGone,
+    Place,
+    QueryFailed,
+    SparkFailed,
+    UnknownTopic,
+)
+
+_OURS = re.compile(r"^millrace\.errors\.(\w+): (.*)$", re.MULTILINE)
+_NO_SPACE = re.compile(r"^.*(?:No space left on device|Disk quota exceeded).*$", re.MULTILINE)
+_LOST = "Some data may have been lost"
+_LOST_RANGE = re.compile(r"in (?:offset )?\[(\d+), (\d+)\) for topic partition (\S+)-(\d+)")
+_LOST_REWOUND = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
+_LOST_PARTITIONS = re.compile(r"Partitions Set\((.+?)\) have been deleted")
+_UNKNOWN_TOPIC = "UnknownTopicOrPartitionException"
+_SUBSCRIBED = re.compile(r"KafkaV2\[(?:Subscribe|Assign|SubscribePattern)\[(.+?)\]\]")
+_UNREACHABLE = re.compile(
+    r"Timed out waiting for a node assignment|No resolvable bootstrap urls|Failed to (?:create|construct) \w*[kK]afka"
+    r"|TimeoutException: (?:Topic .* not present in metadata|Failed to update metadata|Call\()"
+)
+_DENIED = re.compile(
+    r"(?:Sasl|Ssl)AuthenticationException|(?:Topic|Group|Cluster|TransactionalId)AuthorizationException"
+)
+_CHECKPOINT = re.compile(
+    r"STATE_STORE_\w*NOT_COMPATIBLE|STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA|STATE_STORE_\w*(?:MISMATCH|INVALID)\w*"
+    r"|sources in the checkpoint offsets and now there are|Log file was malformed|INCOMPATIBLE_\w*(?:STATE|CHECKPOINT)"
+)
+_SCHEMAS = re.compile(r"Existing (key|value)_schema=(.+?) and new \1_schema=(.+?)\.\n")
+_FIELD = re.compile(r"StructField\((\w+),")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception on its way to become an error of ours."""
+
+    error: BaseException
+    place: Place | None
+    cluster: Cluster | None
+
+    @cached_property
+    def text(self) -> str:
+        """Everything that it says."""
+        return said(self.error)
+
+    @cached_property
+    def where(self) -> str | None:
+        """The records of the batch that failed, in words."""
+        found = batch_ranges(self.text)
+        return "; ".join(map(str, found[:4])) + ("; …" if len(found) > 4 else "") if found else None
+
+
+def explain(error: BaseException, *, place: Place | None = None, cluster: Cluster | None = None) -> MillraceError:
+    """The error to show for an exception; `place` is told when it does not know a better one itself.
+
+    With the cluster at hand, lost offsets are named exactly.
+    """
+    if isinstance(error, MillraceError):
+        return error
+    failure = Failure(error, place, cluster)
+    made = next(made for rule in _RULES if (made := rule(failure)) is not None)
+    made.place = made.place or place
+    return made
+
+
+def _carried(failure: Failure) -> MillraceError | None:
+    """An error of ours that was raised in a worker, or in a function that Spark calls for each batch."""
+    found = restored(failure.text)
+    if found:
+        return found
+    named = _OURS.search(failure.text)
+    kind = getattr(errors, named[1], None) if named else None
+    return kind(named[2]) if named and isinstance(kind, type) and issubclass(kind, MillraceError) else None
+
+
+def _jvm_gone(failure: Failure) -> MillraceError | None:
+    if not isinstance(failure.error, ConnectionError) and not type(failure.error).__name__.startswith("Py4JNetwork"):
+        return None
+    return SparkFailed(
+        "Spark's JVM has ended", why=str(failure.error).strip() or None, hint="its log says why; was memory short?"
+    )
+
+
+def _disk_full(failure: Failure) -> MillraceError | None:
+    found = _NO_SPACE.search(failure.text)
+    if not found:
+        return None
+    hint = "make room (the state folder, the sink's folder and the temporary folder are written to) and run again"
+    return DiskFull("no space is left on the disk", why=plain(found[0]), hint=f"{hint}: the batch is repeated")
+
+
+def _offsets_gone(failure: Failure) -> MillraceError | None:
+    if _LOST not in failure.text:
+        return None
+    return OffsetsGone(
+        _what_is_gone(failure),
+        why="Kafka deleted them (retention.ms, retention.bytes), or the topic was deleted and made anew",
+        hint="to go on with what is there set `lost: go_on` on the source, or start anew with another --state; "
+        "to keep more raise the topic's retention.ms",
+    )
+
+
+def _what_is_gone(failure: Failure) -> str:
+    if found := _LOST_RANGE.search(failure.text):
+        first, end, topic, partition = int(found[1]), int(found[2]), found[3], int(found[4])
+        held = _earliest(failure.cluster, topic, partition)
+        of = f"topic {topic!r}, partition {partition}"
+        if held is not None and held > first:
+            return f"{of}: offsets {first} to {held - 1} are gone, the first that is there is {held}"
+        return f"{of}: not all offsets from {first} to {end - 1} are there any more"
+    if found := _LOST_REWOUND.search(failure.text):
+        return (
+            f"topic {found[1]!r}, partition {found[2]}: the query is at offset {found[3]}, the topic ends at {found[4]}"
+        )
+    if found := _LOST_PARTITIONS.search(failure.text):
+        return f"partitions that the query has read from are gone: {found[1]}"
+    return "records that were not read yet are gone from Kafka"
+
+
+def _earliest(cluster: Cluster | None, topic: str, partition: int) -> int | None:
+    if cluster is None:
+        return None
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    from millrace.clients import offsets
+
+    with suppress(Exception):  # it is an extra; what failed is told without it
+        return offsets.known(cluster, [TopicPartition(topic, partition)], OffsetSpec.earliest())[topic, partition]
+    return None
+
+
+def _checkpoint(failure: Failure) -> MillraceError | None:
+    if not _CHECKPOINT.search(failure.text):
+        return None
+    return CheckpointIncompatible(
+        "the query was changed in a way that its checkpoint cannot follow",
+        why=_what_changed(failure),
+        hint="undo the change, or start anew with another --state; "
+        "the old checkpoint holds how far the sources were read, and the state",
+    )
+
+
+def _what_changed(failure: Failure) -> str:
+    found = _SCHEMAS.search(failure.text)
+    if not found:
+        return cause_of(failure.error).partition("\n")[0]
+    before, now = (", ".join(_FIELD.findall(schema)) or "nothing" for schema in found.groups()[1:])
+    kind = "is kept by" if found[1] == "key" else "holds"
+    same = " (of another type)" if before == now else ""
+    return f"its state {kind} {before}; the query now wants {now}{same}"
+
+
+def _kafka(failure: Failure) -> MillraceError | None:
+    why = cause_of(failure.error)
+    if _DENIED.search(failure.text):
+        return AccessDenied("Kafka refuses us", why=why, hint="check the file given by --kafka-config")
+    if _UNKNOWN_TOPIC in failure.text:
+        named = _SUBSCRIBED.search(failure.text)
+        what = f"there is no topic {named[1]!r}" if named else "a topic or partition that is read does not exist"
+        return UnknownTopic(what, why=why, hint="millrace kafka topics list shows what there is")
+    if _UNREACHABLE.search(failure.text):
+        return KafkaUnreachable("no broker answers", why=why, hint="check the address and that a broker runs there")
+    return None
+
+
+def _function(failure: Failure) -> MillraceError | None:
+    """A function of the user's, run by Spark in a worker or for a batch."""
+    found = raised_in(failure.text)
+    return _function_failed(found, failure.where) if found and found.place else None
+
+
+def _function_failed(found: Raised, where: str | None) -> FunctionFailed:
+    return FunctionFailed(
+        f"{_named(found)} raised {found}",
+        why=f"in a batch of {where}" if where else None,
+        place=found.place,
+        hint="mend it and run again: the batch is repeated" if where else "mend it and run again",
+    )
+
+
+def _named(found: Raised) -> str:
+    plain_name = found.function and not found.function.startswith("<")
+    return f"the function {found.function}" if plain_name else "a function"
+
+
+def _analysis(failure: Failure) -> MillraceError | None:
+    from pyspark.errors import (
+        AnalysisException,
+        IllegalArgumentException,
+        PySparkException,
+        StreamingQueryException,
+    )
+
+    error = failure.error
+    spoken = isinstance(error, AnalysisException | IllegalArgumentException)
+    if not spoken and "[DATA_SOURCE_NOT_FOUND]" not in failure.text:
+        # A call that PySpark itself refuses never reaches the JVM and has no Java behind it.
+        refused = isinstance(error, PySparkException) and not hasattr(error, "_origin")
+        if not refused or isinstance(error, StreamingQueryException):
+            return None
+        return InvalidQuery(plain(str(error)), place=raised(error).place)
+    message, hint = _analysed(error)
+    position = sql_position(str(error))
+    site = call_site(error) or raised(error).place
+    if position is None or site is not None:
+        return InvalidQuery(message, hint=hint, place=site)
+    why = f"at line {position[0]}, column {position[1]} of the SQL"
+    return InvalidQuery(message, hint=hint, why=why, place=_shifted(failure.place, position[0]))
+
+
+def _analysed(error: BaseException) -> tuple[str, str | None]:
+    """Message and hint; for the commonest mistakes in words of our own."""
+    condition, told = "", {}
+    with suppress(Exception):
+        condition = error.getCondition() or ""  # type: ignore[attr-defined]
+        told = dict(error.getMessageParameters() or {})  # type: ignore[attr-defined]
+    if condition == "UNRESOLVED_COLUMN.WITH_SUGGESTION":
+        return f"there is no column {told['objectName']}", f"did you mean one of {told['proposal']}?"
+    if condition == "TABLE_OR_VIEW_NOT_FOUND":
+        return f"there is no table {told['relationName']}", None
+    return plain(str(error)) if condition != "DATA_SOURCE_NOT_FOUND" else cause_of(error), None
+
+
+def _shifted(place: Place | None, line: int) -> Place | None:
+    """A line of the SQL as a line of the file that the SQL stands in."""
+    return Place(place.file, place.line + line - 1) if place and place.line else place
+
+
+def _query(failure: Failure) -> MillraceError | None:
+    """Any other failure of a running query."""
+    if not hasattr(failure.error, "_origin") and not hasattr(failure.error, "java_exception"):
+        return None
+    where = f" in a batch of {failure.where}" if failure.where else ""
+    return QueryFailed(
+        f"Spark failed{where}: {cause_of(failure.error)}",
+        place=call_site(failure.error),
+        hint="mend the cause and run again: it goes on where it was",
+    )
+
+
+def _python(failure: Failure) -> MillraceError:
+    """An exception of plain Python, out of the user's code as a rule."""
+    return _function_failed(raised(failure.error), None)
+
+
+_RULES: tuple[Callable[[Failure], MillraceError | None], ...] = (
+    _carried,
+    _jvm_gone,
+    _disk_full,
+    _offsets_gone,
+    _checkpoint,
+    _kafka,
+    _function,
+    _analysis,
+    _query,
+    _python,
+)

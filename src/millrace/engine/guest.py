@@ -1,0 +1,127 @@
+"""A plain PySpark program as a guest in this process: its Spark starts with our connectors and settings."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from millrace.engine.jvm import Jvm, Voice, environment
+from millrace.engine.session import signals_kept, with_connectors
+from millrace.engine.stopping import stop_all
+from millrace.engine.tuning import LOCAL, settled, speed
+from millrace.engine.watch import Watch
+from millrace.telemetry.board import Board
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOOK = 0.1
+_BATCH_PATIENCE = 10.0
+_PATIENCE = 20.0
+
+
+class Guest:
+    """While this is open, a SparkSession that any code makes is started our way, and its queries are on the board.
+
+    What the program sets itself wins over `settings`, as it does with spark-submit, and those win over our choices.
+    """
+
+    def __init__(self, board: Board, *, master: str | None, settings: Mapping[str, str], log: Path, voice: Voice):
+        self._board = board
+        self._master = master
+        self._settings = dict(settings)
+        self._log = log
+        self._voice = voice
+        self._opened = ExitStack()
+        self._jvms: list[Jvm] = []
+        self._stop = threading.Event()
+        self._watching = threading.Thread(target=self._watch, name="guest", daemon=True)
+
+    def __enter__(self) -> Guest:
+        from pyspark.core import context
+
+        # The one place where PySpark starts a JVM. Variables for spark-submit could not send its output elsewhere.
+        self._instead(context, "launch_gateway", self._launch)
+        # PySpark's handler of Ctrl-C calls the JVM in the middle of another call, which fails with pages of text.
+        start: Callable[..., None] = context.SparkContext._do_init
+        self._instead(context.SparkContext, "_do_init", signals_kept()(start))
+        self._watching.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # In a thread of its own: this one may have been interrupted while it waited for an answer of the JVM's.
+        ending = threading.Thread(target=self._end, name="ending", daemon=True)
+        ending.start()
+        ending.join()
+        self._opened.close()
+
+    @property
+    def started(self) -> bool:
+        """Whether the program has started Spark."""
+        return bool(self._jvms)
+
+    def stop_queries(self) -> None:
+        """Stop what runs, and wait for it, though not without end."""
+        stopping = threading.Thread(target=_stop_queries, name="stopping", daemon=True)
+        stopping.start()
+        stopping.join(_PATIENCE)
+
+    def _instead(self, owner: Any, name: str, ours: Callable[..., Any]) -> None:
+        self._opened.callback(setattr, owner, name, getattr(owner, name))
+        setattr(owner, name, ours)
+
+    def _launch(self, conf: Any = None, popen_kwargs: Any = None) -> Any:
+        del popen_kwargs
+        own = {} if conf is None else dict(conf.getAll())
+        given = {**({"spark.master": self._master} if self._master else {}), **self._settings, **own}
+        master = given.get("spark.master", LOCAL)
+        if "spark-sql-kafka" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
+            given = with_connectors(given)
+        self._opened.enter_context(environment(master, {}))
+        jvm = Jvm(settled(speed(master=master), given), self._log, self._voice)
+        self._jvms.append(jvm)
+        return jvm.gateway
+
+    def _watch(self) -> None:
+        """Watch each session that appears, until the end."""
+        while not self._stop.wait(_LOOK):
+            spark = _session()
+            if spark is None:
+                continue
+            watch = Watch(spark, self._board).start()
+            while not watch.over and not self._stop.wait(_LOOK):
+                pass
+            watch.close()
+
+    def _end(self) -> None:
+        self.stop_queries()
+        self._stop.set()
+        self._watching.join()
+        spark = _session()
+        if spark is not None:
+            with suppress(Exception):
+                spark.stop()
+        for jvm in self._jvms:
+            jvm.close()
+
+
+def _stop_queries() -> None:
+    spark = _session()
+    if spark is not None:
+        with suppress(Exception):  # the JVM may have died, which has been told
+            stop_all(spark.streams.active, _BATCH_PATIENCE)
+
+
+def _session() -> SparkSession | None:
+    """The session that somebody in this process has made, if it is still open."""
+    from pyspark.sql import SparkSession
+
+    spark: SparkSession | None = SparkSession._instantiatedSession
+    return spark if spark is not None and spark.sparkContext._jsc is not None else None

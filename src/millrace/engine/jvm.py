@@ -1,0 +1,196 @@
+"""Spark's JVM as a child process: what it is started with, where its output goes, how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millrace.engine.tuning import is_local
+from millrace.errors import FileUnusable, JavaUnusable, SparkFailed
+from millrace.services.java import find_java
+from millrace.services.process import quoted
+from millrace.settings import VERBOSE
+
+Line = Callable[[str], None]
+"""Takes a line of text, without its end."""
+
+_NOISE = re.compile(
+    r"WARNING: Using incubator modules|Using Spark's default log4j profile|Setting default log level to"
+    r"|To adjust logging level use|(NOTE: )?Picked up \w*JAVA_\w*OPTIONS"
+)
+_GRACE = 20.0
+_LOG4J = """\
+# Written by Millrace at every start; an edit is lost.
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+"""
+
+
+@dataclass(frozen=True)
+class Voice:
+    """Where what the JVM and its Python workers print goes. None is the log; a number is a file descriptor."""
+
+    out: Line | int | None = None
+    err: Line | None = None
+    """What Python functions print in workers arrives here too: Spark sends both of their streams this way."""
+
+
+class Jvm:
+    """A running JVM with a gateway for PySpark; Ctrl-C does not reach it, and it ends when this process does."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        log: Path,
+        voice: Voice = Voice(),  # noqa: B008 - frozen
+        holds: Sequence[int] = (),
+    ) -> None:
+        self.log = log.absolute()
+        self._start = _open_log(self.log)
+        _quieten()
+        self._pumps: list[threading.Thread] = []
+        try:
+            self.gateway: Any = self._launched(settings, voice, holds)
+        except Exception as error:
+            self._drain()
+            raise self.failed("its JVM ended") from error
+
+    def failed(self, why: str) -> SparkFailed:
+        """The error of a start that did not succeed, with the end of the log."""
+        with self.log.open("rb") as content:
+            content.seek(self._start)
+            said = content.read().decode("utf-8", "replace")
+        return SparkFailed(
+            "Spark could not be started",
+            why=f"{why}{quoted(said)}",
+            hint=f"the whole log is in {self.log}; look at --master, --set and at the memory that is free",
+        )
+
+    def close(self) -> None:
+        """End it and wait; everything that it printed has been handed on then."""
+        with contextlib.suppress(Exception):  # it may be gone, and its sockets with it
+            self.gateway.shutdown()
+        process: subprocess.Popen[bytes] = self.gateway.proc
+        if process.stdin:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+        try:
+            process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._drain()
+
+    def _launched(self, settings: Mapping[str, str], voice: Voice, holds: Sequence[int]) -> Any:
+        from pyspark import SparkConf
+        from pyspark.java_gateway import launch_gateway
+
+        conf = SparkConf(loadDefaults=False)
+        for key, value in _with_log(settings, self.log).items():
+            conf.set(key, value)
+        with contextlib.ExitStack() as opened:
+            log = opened.enter_context(self.log.open("ab")).fileno()
+            streams = {"stdout": self._end_of(voice.out, log, opened), "stderr": self._end_of(voice.err, log, opened)}
+            # A terminal sends Ctrl-C to a whole session: the JVM gets one of its own.
+            return launch_gateway(conf, {**streams, "start_new_session": True, "pass_fds": tuple(holds)})
+
+    def _end_of(self, to: Line | int | None, log: int, opened: contextlib.ExitStack) -> int:
+        """The descriptor for a stream of the child: of a pipe whose lines are handed on, where somebody wants them."""
+        if not callable(to):
+            return log if to is None else to
+        source, sink = os.pipe()
+        opened.callback(os.close, sink)
+        pump = threading.Thread(target=_pump, args=(source, to, self.log), name="spark-output", daemon=True)
+        pump.start()
+        self._pumps.append(pump)
+        return sink
+
+    def _drain(self) -> None:
+        for pump in self._pumps:
+            pump.join(_GRACE)
+
+
+@contextlib.contextmanager
+def environment(master: str, more: Mapping[str, str]) -> Iterator[None]:
+    """The variables that Spark reads at its start, for that time only; the user's own values stay."""
+    wanted = {"JAVA_HOME": str(_java_home()), **more}
+    if is_local(master):
+        # Elsewhere the workers have their own Python, and an address that others can reach.
+        wanted |= {
+            "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+            "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
+        }
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _quieten() -> None:
+    """PySpark writes every refused query to standard error with Java's stack trace; whoever catches it tells it."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = not VERBOSE.value()
+
+
+def _with_log(settings: Mapping[str, str], log: Path) -> dict[str, str]:
+    """The settings, and one that sends the JVM's log to a file which never grows without bound."""
+    described = log.with_name(log.name + ".log4j2.properties")
+    described.write_text(_LOG4J.format(log=log), "utf-8")
+    option = f"-Dlog4j2.configurationFile={described.as_uri()}"
+    key = "spark.driver.extraJavaOptions"
+    return {**settings, key: f"{option} {settings.get(key, '')}".strip()}
+
+
+def _open_log(log: Path) -> int:
+    """Make the log's folder and give the length of the log so far."""
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as content:
+            return content.tell()
+    except OSError as error:
+        raise FileUnusable(f"the log {log} cannot be written", why=error.strerror, hint="choose another") from None
+
+
+def _java_home() -> Path:
+    java = find_java().path.resolve()
+    home = java.parent.parent
+    if not (home / "bin" / "java").exists():
+        raise JavaUnusable(f"{java} is not in the bin folder of a Java", hint="set MILLRACE_JAVA to …/bin/java")
+    return home
+
+
+def _pump(source: int, to: Line, log: Path) -> None:
+    with os.fdopen(source, "rb") as stream:
+        for line in stream:
+            if _NOISE.match(text := line.decode("utf-8", "replace").rstrip("\r\n")):
+                with log.open("a", encoding="utf-8") as written:
+                    written.write(f"{text}\n")
+            else:
+                to(text)

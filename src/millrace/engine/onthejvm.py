@@ -1,0 +1,78 @@
+"""Decoding with Spark's own functions, for real-time mode and the continuous trigger, which run no Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millrace.connectors.stream import Messages
+from millrace.errors import InvalidDefinition
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_CORRUPT = "_corrupt_record"
+
+
+def decoded_on_the_jvm(reader: Messages, raw: DataFrame) -> DataFrame:
+    """Good rows; a bad one is dropped or ends the query, as `on_bad` says (no dead letters: that takes Python)."""
+    from pyspark.sql import functions as F
+
+    columns = reader.columns()
+    if reader.when_bad == "dead" and reader.decoding != "whole":
+        raise InvalidDefinition(
+            "real-time mode and the continuous trigger cannot keep dead letters",
+            why="Spark runs no Python in them",
+            hint="say on_bad: drop or on_bad: fail, or use another trigger",
+        )
+    if columns is None:
+        return raw
+    text = F.col("value").cast("string")
+    if reader.decoding == "whole":
+        return raw.select(*columns.names)
+    if reader.decoding == "sift":
+        return _kept(raw.withColumn("value", text), ~F.is_valid_utf8(text), reader).select(
+            *(_carried(name, reader) for name in columns.names)
+        )
+    declared = reader.declared
+    if declared is None or not hasattr(F, f"from_{_format(reader)}") or _format(reader) not in ("json", "csv"):
+        raise InvalidDefinition(f"{_format(reader)} cannot be decoded in this mode", hint="use another trigger")
+    decode = F.from_json if _format(reader) == "json" else F.from_csv
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **_options(reader)}
+    row = decode(text, f"{declared.nullable().ddl()}, {_CORRUPT} string", options)
+    frame = raw.withColumn("_row", row)
+    bad: Column = F.col(f"_row.{_CORRUPT}").isNotNull() | F.col("_row").isNull()
+    for field in declared.fields:
+        if not field.nullable:
+            bad = bad | F.col(f"_row.`{field.name}`").isNull()
+    own = [F.col(f"_row.`{name}`").alias(name) for name in declared.names]
+    return _kept(frame, bad, reader).select(*own, *(_carried(name, reader) for name in reader.included))
+
+
+def _options(reader: Messages) -> dict[str, str]:
+    """The format's own options, in Spark's words."""
+    chosen = reader.bytes_format
+    words = {"separator": "sep", "quote": "quote", "null": "nullValue"}
+    return {spark: str(getattr(chosen, name)) for name, spark in words.items() if hasattr(chosen, name)}
+
+
+def _format(reader: Messages) -> str:
+    return type(reader.bytes_format).__module__.rpartition(".")[2]
+
+
+def _kept(frame: DataFrame, bad: Column, reader: Messages) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    bad = F.coalesce(bad, F.lit(True))
+    if reader.when_bad == "drop":
+        return frame.filter(~bad)
+    told = F.raise_error(
+        F.concat(F.lit("a record cannot be decoded: "), F.coalesce(F.col("value").cast("string"), F.lit("null")))
+    )
+    return frame.filter(F.when(bad, told.cast("boolean")).otherwise(F.lit(True)))
+
+
+def _carried(name: str, reader: Messages) -> Column:
+    from pyspark.sql import functions as F
+
+    column = F.col(name)
+    return column.cast("string").alias(name) if name == "key" and reader.decoding != "whole" else column

@@ -1,0 +1,116 @@
+"""The one place that makes a SparkSession."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from millrace.engine.jvm import Jvm, Voice, environment
+from millrace.engine.spoken import cause_of
+from millrace.engine.tuning import choices, settled
+from millrace.errors import SparkFailed
+from millrace.services import jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_KAFKA = "spark-sql-kafka"
+_opened: list[Jvm] = []
+"""The JVM that was started here, if one is: PySpark has at most one in a process."""
+
+
+def open_session(
+    name: str,
+    *,
+    master: str | None,
+    settings: Mapping[str, str],
+    log: Path,
+    realtime: bool = False,
+    beside: Path | None = None,
+    voice: Voice = Voice(),  # noqa: B008 - frozen
+    holds: Sequence[int] = (),
+) -> SparkSession:
+    """Start Spark, here unless a master is named, with what we choose unless `settings` says otherwise.
+
+    `beside` is a folder whose modules functions may import in Spark's Python workers; `holds` are descriptors that stay
+    open in the JVM, as those of locks on what it writes to.
+    """
+    chosen = choices(master=settings.get("spark.master", master), realtime=realtime)
+    picked = settled(chosen, {"spark.app.name": name, **with_connectors(settings)})
+    variables = {} if beside is None else {"PYTHONPATH": _prepended(beside)}
+    warnings.filterwarnings("ignore", module="pyspark")  # about versions of what is installed: not the user's matter
+    with environment(picked["spark.master"], variables), signals_kept():
+        return _session(picked, log, voice, holds)
+
+
+def close_session(spark: SparkSession) -> None:
+    """Stop Spark and end its JVM; when this returns, its log is complete."""
+    try:
+        spark.stop()
+    except Exception:  # noqa: S110 - its JVM is gone; whoever works with the session has been told
+        pass
+    finally:
+        _end_jvm()
+
+
+def with_connectors(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings, and our jars for Kafka and Avro beside the user's own; a Kafka connector of the user's wins."""
+    named = f"{settings.get('spark.jars', '')} {settings.get('spark.jars.packages', '')}"
+    if _KAFKA in named:
+        return dict(settings)
+    ours = jars.ensure("spark").classpath().replace(":", ",")
+    theirs = settings.get("spark.jars")
+    return {**settings, "spark.jars": f"{ours},{theirs}" if theirs else ours}
+
+
+def _session(settings: Mapping[str, str], log: Path, voice: Voice, holds: Sequence[int]) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._gateway is None:  # else this process has a JVM, of ours or of the program that we are in
+        jvm = Jvm(settings, log, voice, holds)
+        SparkContext._ensure_initialized(gateway=jvm.gateway)
+        _opened.append(jvm)
+    conf = SparkConf(loadDefaults=False)
+    for key, value in settings.items():
+        conf.set(key, value)
+    try:
+        return SparkSession(SparkContext(conf=conf))
+    except Exception as error:
+        if not _opened:
+            raise SparkFailed("Spark could not be started", why=cause_of(error)) from error
+        failure = _opened[-1].failed(cause_of(error))
+        _end_jvm()
+        raise failure from error
+
+
+def _end_jvm() -> None:
+    from pyspark import SparkContext
+
+    while _opened:
+        SparkContext._gateway = SparkContext._jvm = None  # so that the next session starts a JVM of its own
+        _opened.pop().close()
+
+
+def _prepended(folder: Path) -> str:
+    before = os.environ.get("PYTHONPATH")
+    return f"{folder}{os.pathsep}{before}" if before else str(folder)
+
+
+@contextmanager
+def signals_kept() -> Iterator[None]:
+    """PySpark takes Ctrl-C for itself, to cancel jobs; here somebody else may have plans for it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

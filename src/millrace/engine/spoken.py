@@ -1,0 +1,144 @@
+"""Spark's exceptions as text: what was said, without plans, stack traces and codes."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millrace.errors import Place
+
+_DEEPEST = 12
+_STREAM = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ", re.DOTALL)
+_CALLING = re.compile(r"^An error occurred while calling \S+?\.\n: ")
+_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
+_CLASS = re.compile(r"^(?:[a-z_]\w*\.)+[A-Z][\w$]*(?:Exception|Error)?: ")
+_STAGE = re.compile(r"^Job aborted due to stage failure: .*?: (?=[\w.$]+(?:Exception|Error)\b)", re.DOTALL)
+_STATE = re.compile(r",? ?SQLSTATE: \w{5}")
+_FRAME = re.compile(r"^\s+at .*$|^\s+\.\.\. \d+ (?:more|elided)$|^Caused by: |^Driver stacktrace:", re.MULTILINE)
+_AFTER = re.compile(r"\n=== Streaming Query ===|\n== (?:DataFrame|SQL)\b|\n+JVM stacktrace:|;\n(?=['~+!*(\w]+ )")
+_CALLED_FROM = re.compile(r"was called from\s+(.+?):(\d+)\s*$", re.MULTILINE)
+_LINE = re.compile(r"\(?line (\d+), pos (\d+)\)?|; line (\d+) pos (\d+)")
+_OFFSETS = re.compile(r"^Current (Committed|Available) Offsets: (.*)$", re.MULTILINE)
+
+
+def said(error: BaseException) -> str:
+    """All that an exception says, its Java causes included: what rules look through."""
+    return "\n".join([str(error), *(f"{kind}: {message}" for kind, message in java_causes(error))])
+
+
+def java_causes(error: BaseException) -> list[tuple[str, str]]:
+    """Class and message of the Java exception behind a Python one, then of each of its causes."""
+    found: list[tuple[str, str]] = []
+    with suppress(Exception):  # the JVM may be gone; then the text is all there is
+        behind = getattr(error, "_cause", None)  # of a query that has ended: only its cause is Java's
+        cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+        cause = cause or getattr(behind, "_origin", None)
+        while cause is not None and len(found) < _DEEPEST:
+            found.append((str(cause.getClass().getName()), str(cause.getMessage() or "")))
+            cause = cause.getCause()
+    return found
+
+
+def cause_of(error: BaseException) -> str:
+    """The root of a failure in one or a few plain lines."""
+    causes = [plain(message) for _, message in java_causes(error) if message.strip()]
+    return (causes[-1] if causes else plain(str(error))) or type(error).__name__
+
+
+def plain(text: str) -> str:
+    """Spark's words without its codes, its plans and Java's stack traces."""
+    text = _CALLING.sub("", _STREAM.sub("", text.strip()))
+    for end in (_AFTER, _FRAME):
+        found = end.search(text)
+        text = text[: found.start()] if found else text
+    text = _STAGE.sub("", text.strip())
+    text = _CONDITION.sub("", _CLASS.sub("", text))
+    return _STATE.sub("", text).strip().rstrip(";").strip()
+
+
+def call_site(error: BaseException) -> Place | None:
+    """The line of the user's program that made the expression which failed, where Spark knows it."""
+    texts = [str(error)]
+    with suppress(Exception):
+        texts += [context.summary() for context in error.getQueryContext() or []]  # type: ignore[attr-defined]
+    found = [match for text in texts for match in _CALLED_FROM.finditer(text)]
+    places = [Place(file, int(line)) for file, line in (match.groups() for match in found) if is_users(file)]
+    return places[0] if places else None
+
+
+def sql_position(text: str) -> tuple[int, int] | None:
+    """Line and column in the SQL text, both from 1."""
+    found = _LINE.search(text)
+    if not found:
+        return None
+    line, column = (int(one) for one in found.groups() if one is not None)
+    return line, column + 1
+
+
+def is_users(file: str) -> bool:
+    """Whether a file is the user's own: not Python's, not Spark's, not ours, not a library's."""
+    if file.startswith("<"):
+        return False
+    parts = Path(file).parts
+    return not ({"site-packages", "dist-packages", "pyspark.zip"} & {*parts}) and not _is_library(file)
+
+
+def _is_library(file: str) -> bool:
+    import sysconfig
+
+    import millrace
+
+    folders = [sysconfig.get_path("stdlib"), *(str(one) for one in millrace.__path__)]
+    return any(Path(file).is_relative_to(folder) for folder in folders)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets of one partition that a batch was to read; the first is not known for a query's first batch."""
+
+    topic: str
+    partition: int
+    first: int | None
+    last: int
+
+    def __str__(self) -> str:
+        offsets = f"up to {self.last}" if self.first is None else f"{self.first}-{self.last}"
+        return f"topic {self.topic} partition {self.partition} offsets {offsets}"
+
+
+def batch_ranges(text: str) -> list[Range]:
+    """The records of the batch that failed, from what a failed query says about its Kafka sources."""
+    told = {which: _offsets(offsets) for which, offsets in _OFFSETS.findall(text)}
+    committed, available = told.get("Committed", {}), told.get("Available", {})
+    found = [Range(*place, committed.get(place), end - 1) for place, end in sorted(available.items())]
+    return [one for one in found if one.last >= (one.first or 0)]
+
+
+def _offsets(text: str) -> dict[tuple[str, int], int]:
+    """`{KafkaV2[Subscribe[t]]: {"t":{"0":50}}}` by topic and partition."""
+    found: dict[tuple[str, int], int] = {}
+    decoder, at = json.JSONDecoder(), 0
+    while (at := text.find('{"', at)) >= 0:
+        try:
+            told, at = decoder.raw_decode(text, at)
+        except ValueError:
+            at += 1
+            continue
+        found |= _by_partition(told)
+    return found
+
+
+def _by_partition(told: object) -> dict[tuple[str, int], int]:
+    if not isinstance(told, dict):
+        return {}
+    return {
+        (topic, int(partition)): offset
+        for topic, partitions in told.items()
+        if isinstance(partitions, dict)
+        for partition, offset in partitions.items()
+        if partition.isdigit() and isinstance(offset, int)
+    }

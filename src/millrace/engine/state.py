@@ -1,0 +1,128 @@
+"""The folder of a pipeline's runs: whose it is, who uses it, and what each checkpoint was made for."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from millrace.errors import FileUnusable, StateMismatch
+from millrace.pipeline.model import Pipeline, Source
+from millrace.pipeline.plan import Plan, Query
+from millrace.services.locks import FolderLock
+
+PATIENCE = 5.0
+"""Seconds to wait for the folder: the JVM of a run that was killed takes a moment to notice, and may still write."""
+_LOOK = 0.05
+_FILE = "pipeline.json"
+
+
+class State:
+    """A run's hold on the folder; one run at a time."""
+
+    def __init__(self, folder: Path, pipeline: Pipeline, patience: float = PATIENCE) -> None:
+        self.folder = folder.absolute()
+        self._pipeline = pipeline
+        self._patience = patience
+        self.id = ""
+        """Tells this folder from any other that was or will be at its path."""
+        self._lock: FolderLock | None = None
+
+    def __enter__(self) -> State:
+        try:
+            lock = FolderLock(self.folder)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise FileUnusable(
+                f"{self.folder} cannot be a state folder", why=why, hint="choose another --state"
+            ) from None
+        deadline = time.monotonic() + self._patience
+        while not lock.try_acquire():
+            if time.monotonic() > deadline:
+                lock.release()
+                raise StateMismatch(
+                    f"another run uses the state folder {self.folder}",
+                    hint="stop it, or give this run a folder of its own with --state",
+                )
+            time.sleep(_LOOK)
+        self._lock = lock
+        return self
+
+    @property
+    def held(self) -> int:
+        """The descriptor of the lock: a child that inherits it holds the folder for as long as it lives."""
+        return self._lock.fd if self._lock else -1
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self._lock:
+            self._lock.release()
+
+    def unused(self, plan: Plan) -> list[str]:
+        """Queries that have a checkpoint here and are not in the plan, by name."""
+        folders = (self.folder / "checkpoints").glob("*")
+        return sorted({folder.name for folder in folders} - {query.name for query in plan.queries})
+
+    def claim(self, plan: Plan, cluster_id: str | None = None) -> None:
+        """Note what the checkpoints are for; raise when they are there already, and for something else."""
+        known = self._known()
+        if known and known.get("name") != self._pipeline.name:
+            raise StateMismatch(
+                f"the state folder {self.folder} belongs to another pipeline",
+                place=self._pipeline.place,
+                why=f"that is {known.get('name')!r}, and this is {self._pipeline.name!r}",
+                hint="choose another folder with --state",
+            )
+        queries = dict(known.get("queries", {}))
+        for query in plan.queries:
+            self._claim(query, queries, cluster_id)
+        self.id = str(known.get("id") or uuid.uuid4().hex)
+        self._save({"name": self._pipeline.name, "id": self.id, "queries": queries})
+
+    def _claim(self, query: Query, queries: dict[str, Any], cluster_id: str | None) -> None:
+        now = _origins(self._pipeline, query, cluster_id)
+        before = queries.get(query.name, now)
+        folder = self.folder / "checkpoints" / query.name
+        if before != now and folder.exists():
+            raise StateMismatch(
+                f"the checkpoint of query {query.name!r} was made for other sources",
+                place=query.sinks[0].place,
+                why=f"it read {_told(before)}; now it reads {_told(now)}",
+                hint=f"choose another folder with --state, or remove {folder} to begin anew",
+            )
+        queries[query.name] = now
+
+    def _known(self) -> dict[str, Any]:
+        path = self.folder / _FILE
+        try:
+            known: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        except ValueError:
+            raise StateMismatch(f"{path} is damaged", hint="choose another folder with --state") from None
+        return known
+
+    def _save(self, told: dict[str, Any]) -> None:
+        path = self.folder / _FILE
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_text(json.dumps(told, indent=1), "utf-8")
+        fresh.replace(path)
+
+
+def _origins(pipeline: Pipeline, query: Query, cluster_id: str | None) -> dict[str, list[str]]:
+    found = [
+        source for name in pipeline.upstream(query.table) if (source := pipeline.source(name)) and not source.static
+    ]
+    return {source.name: [source.connection.connector, _what(source, cluster_id)] for source in found}
+
+
+def _what(source: Source, cluster_id: str | None) -> str:
+    """What a source reads; offsets of one cluster mean nothing in another."""
+    chosen = [(name, value) for name, value in source.connection.options if name in ("pattern", "partitions")]
+    told = " ".join([repr(source.connection.argument), *(f"{name} {value!r}" for name, value in chosen)])
+    return f"{told} of cluster {cluster_id}" if source.connection.connector == "kafka" else told
+
+
+def _told(origins: dict[str, list[str]]) -> str:
+    return ", ".join(f"{name} ({kind} {argument})" for name, (kind, argument) in sorted(origins.items())) or "nothing"

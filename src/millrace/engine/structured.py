@@ -1,0 +1,232 @@
+"""A plan becomes running queries: sources are read and decoded, tables built, sinks started."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millrace.connectors.options import make_reader, make_writer
+from millrace.connectors.stream import Messages, Reader, Site, Writer, require, whole
+from millrace.engine.carried import carry
+from millrace.engine.decode import bad_of, forget_repeated, good_rows
+from millrace.engine.failures import explain
+from millrace.engine.onthejvm import decoded_on_the_jvm
+from millrace.errors import InvalidDefinition, MillraceError
+from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark
+from millrace.pipeline.plan import Query
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+VIEWS = threading.Lock()
+"""Held while names are given to frames and a query is analysed: names belong to the whole session."""
+
+
+@dataclass
+class Workshop:
+    """Where a pipeline's queries are built."""
+
+    pipeline: Pipeline
+    ground: Site
+    """What every connector of the run may know; each gets it with its own name."""
+    dead: dict[str, Any] = field(default_factory=dict)
+    """How many bad records each source had: accumulators."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The run's session."""
+        return self.ground.spark
+
+    def site(self, name: str, **more: Any) -> Site:
+        """What a connector may know."""
+        return replace(self.ground, name=name, **more)
+
+    def start(self, query: Query) -> StreamingQuery:
+        """Build a query's table and start writing it."""
+        try:
+            frame = Tables(self, query).frame(query.table)
+            return self._started(query, frame)
+        except MillraceError:
+            raise
+        except Exception as error:
+            raise explain(error, place=query.sinks[0].place) from error
+
+    def _started(self, query: Query, frame: DataFrame) -> StreamingQuery:
+        writers = [writer_of(sink) for sink in query.sinks]
+        sites = [self.site(query.table, mode=query.mode, batches=query.batches) for _ in writers]
+        folder = self.checkpoint(query)
+        if not self.resumes(query, writers):
+            shutil.rmtree(folder, ignore_errors=True)
+        if not (folder / "offsets").exists():
+            for writer in writers:
+                writer.require_new()
+        if len(writers) == 1:
+            rows = _shaped(writers[0], frame, query.sinks[0]).writeStream
+            writer = writers[0].stream(rows, sites[0])
+        else:
+            writer = frame.writeStream.foreachBatch(_Fan(list(zip(writers, sites, query.sinks, strict=True))))
+        writer = writer.outputMode(query.mode).queryName(query.name).option("checkpointLocation", str(folder))
+        return _triggered(writer, query.trigger).start()
+
+    def resumes(self, query: Query, writers: list[Writer]) -> bool:
+        """Whether a query goes on: not when nothing of what it wrote is left, nor when nothing can be read again."""
+        needed = [self.pipeline.source(name) for name in self.pipeline.upstream(query.table)]
+        readers = [reader_of(source) for source in needed if source and not source.static]
+        return any(writer.resumes for writer in writers) and all(reader.resumes for reader in readers)
+
+    def checkpoint(self, query: Query) -> Path:
+        """Where a query remembers."""
+        return self.ground.state / "checkpoints" / query.name
+
+
+class _Fan:
+    """Several sinks for one table: a batch is computed once, kept while it is written, and counts when all have it."""
+
+    def __init__(self, outlets: list[tuple[Writer, Site, Sink]]) -> None:
+        self._outlets = outlets
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        try:
+            kept = whole(frame)
+            for writer, site, sink in self._outlets:
+                writer.write(_shaped(writer, kept, sink), batch, site)
+        except Exception as error:
+            raise carry(explain(error)) from None  # else the text of a Java exception is all that comes back
+
+
+class Tables:
+    """The DataFrames of one query, each built once."""
+
+    def __init__(self, workshop: Workshop, query: Query) -> None:
+        self._workshop = workshop
+        self._query = query
+        self._built: dict[str, DataFrame] = {}
+
+    def frame(self, name: str) -> DataFrame:
+        """A source or a table by its name, with all that it needs."""
+        pipeline = self._workshop.pipeline
+        for one in pipeline.upstream(name):
+            if one in self._built:
+                continue
+            source, table = pipeline.source(one), pipeline.table(one)
+            if source:
+                self._built[one] = self._read(source)
+            elif table:
+                self._built[one] = self._made(table)
+        return self._built[name]
+
+    def _read(self, source: Source) -> DataFrame:
+        workshop, query = self._workshop, self._query
+        site = workshop.site(source.name, static=source.static, batches=query.batches)
+        try:
+            reader = reader_of(source).resolved(site)
+            raw = reader.load(site)
+            rows = self._decoded(reader, raw, site) if isinstance(reader, Messages) else raw
+            return with_watermark(rows, source.watermark)
+        except MillraceError as error:
+            error.place = error.place or source.place
+            raise
+        except Exception as error:
+            raise explain(error, place=source.place) from error
+
+    def _decoded(self, reader: Messages, raw: DataFrame, site: Site) -> DataFrame:
+        if not self._query.batches:
+            return decoded_on_the_jvm(reader, raw)
+        dead = self._workshop.dead
+        owns = site.name in self._query.buries
+        if owns and not site.static and site.name not in dead:
+            dead[site.name] = site.spark.sparkContext.accumulator(0)
+        bad = bad_of(reader, site, owns=owns, count=dead.get(site.name) if owns else None)
+        anew = not self._workshop.resumes(self._query, [writer_of(sink) for sink in self._query.sinks])
+        forget_repeated(bad.burial, self._workshop.checkpoint(self._query), anew=anew)
+        return good_rows(reader, raw, bad)
+
+    def _made(self, table: Table) -> DataFrame:
+        try:
+            frame = self._result(table)
+            return with_watermark(frame, table.watermark)
+        except MillraceError as error:
+            error.place = error.place or table.place
+            raise
+        except Exception as error:
+            raise explain(error, place=table.sql_place or table.place) from error
+
+    def _result(self, table: Table) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        read = {name: self._built[name] for name in table.reads}
+        made = table.sql if table.function is None else table.function(**read)
+        if isinstance(made, str):
+            with VIEWS:
+                for name, frame in read.items():
+                    frame.createOrReplaceTempView(name)
+                made = self._workshop.spark.sql(made)
+        if not isinstance(made, DataFrame):
+            raise InvalidDefinition(
+                f"table {table.name!r} returned {type(made).__name__}",
+                place=table.place,
+                hint="return a DataFrame, or SQL text",
+            )
+        return made
+
+
+def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:
+    """The rows, late ones being waited for so long."""
+    if watermark is None:
+        return frame
+    return frame.withWatermark(watermark.column, f"{round(watermark.seconds * 1000)} milliseconds")
+
+
+def reader_of(source: Source) -> Reader:
+    """The connector of a source."""
+    reader, mistakes = make_reader(source.connection)
+    require(mistakes, f"source {source.name!r}", place=source.place)
+    if reader is None:
+        raise InvalidDefinition(f"source {source.name!r} cannot be read", place=source.place)
+    return reader
+
+
+def writer_of(sink: Sink) -> Writer:
+    """The connector of a sink."""
+    writer, mistakes = make_writer(sink.connection)
+    require(mistakes, f"the sink of {sink.table!r}", place=sink.place)
+    if writer is None:
+        raise InvalidDefinition(f"the sink of {sink.table!r} cannot be written", place=sink.place)
+    return writer
+
+
+def prepare(pipeline: Pipeline, ground: Site) -> None:
+    """Make what must be there before anything runs: topics, folders. No Spark is needed."""
+    for source in pipeline.sources:
+        reader_of(source).prepare(replace(ground, name=source.name, static=source.static))
+    for sink in pipeline.sinks:
+        writer_of(sink).prepare(replace(ground, name=sink.table, mode=sink.mode))
+
+
+def _shaped(writer: Writer, frame: DataFrame, sink: Sink) -> DataFrame:
+    try:
+        return writer.shape(frame)
+    except MillraceError as error:
+        error.place = error.place or sink.place
+        raise
+    except Exception as error:
+        raise explain(error, place=sink.place) from error
+
+
+def _triggered(writer: DataStreamWriter, trigger: Trigger) -> DataStreamWriter:
+    length = f"{round((trigger.seconds or 0) * 1000)} milliseconds"
+    if trigger.kind == "once":
+        return writer.trigger(availableNow=True)
+    if trigger.kind == "every":
+        return writer.trigger(processingTime=length)
+    if trigger.kind == "continuous":
+        return writer.trigger(continuous=length)
+    if trigger.kind == "realtime":
+        return writer.trigger(realTime=length if trigger.seconds else "5 minutes")
+    return writer

@@ -1,0 +1,113 @@
+"""The settings that Millrace chooses for Spark, each with its reason; whoever runs it may choose otherwise."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+LOCAL = "local[*]"
+"""Where Spark runs unless a master is named: in one JVM, on every core of this machine."""
+REALTIME = "local[16]"
+"""Real-time mode keeps a slot for every task of every stage at once, most of them idle: more slots than cores."""
+
+_LOCAL = re.compile(r"local(?:-cluster)?(?:\[\s*(\*|\d+)[\d\s,*]*\])?")
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
+_GB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of Spark's settings, the value that we choose, and why."""
+
+    key: str
+    value: str
+    why: str
+
+
+ROCKSDB = Choice(
+    "spark.sql.streaming.stateStore.providerClass",
+    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "arbitrary state needs it, and state larger than the heap; plain aggregations are 5% quicker without",
+)
+"""Chosen only where a pipeline needs it; a checkpoint cannot change its store."""
+
+_MEANING = (
+    Choice("spark.sql.session.timeZone", "UTC", "the same input gives the same windows and days on every machine"),
+    Choice("spark.sql.streaming.stopTimeout", "60s", "a query that does not stop is told, not waited for without end"),
+)
+_PUSH_DOWN_OFF = Choice(
+    "spark.sql.optimizer.excludedRules",
+    f"{_OPTIMIZER}.PushDownPredicates,{_OPTIMIZER}.PushPredicateThroughNonJoin",
+    "a filter that is pushed below from_json parses every record again: 1.2 times the CPU",
+)
+
+
+def choices(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
+    """Everything that is chosen for a pipeline of ours."""
+    return (*speed(master=master, realtime=realtime), *_MEANING)
+
+
+def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
+    """What makes a program quicker or quieter and cannot change its results: also for programs that are not ours."""
+    chosen = master or (REALTIME if realtime else LOCAL)
+    made = [
+        Choice("spark.master", chosen, "real-time mode needs a slot for every task" if realtime else "every core here"),
+        Choice("spark.ui.enabled", "false", "Spark's own page costs a tenth of the CPU; the live view does without"),
+        Choice("spark.ui.showConsoleProgress", "false", "its progress bars would be drawn over the live view"),
+        Choice(
+            "spark.sql.execution.arrow.maxRecordsPerBatch", "65536", "fewer, larger batches between the JVM and Python"
+        ),
+    ]
+    if is_local(chosen):
+        made += [_shuffle_partitions(chosen), _heap()]
+    if realtime:
+        made.append(_PUSH_DOWN_OFF)
+    return tuple(made)
+
+
+def settled(chosen: Iterable[Choice], given: Mapping[str, str]) -> dict[str, str]:
+    """The settings that hold: what was given wins over what we choose."""
+    return {choice.key: choice.value for choice in chosen} | dict(given)
+
+
+def is_local(master: str) -> bool:
+    """Whether the master is this machine."""
+    return _LOCAL.fullmatch(master.strip()) is not None
+
+
+def _shuffle_partitions(master: str) -> Choice:
+    # Not more than there are cores, however many slots real-time mode has: each one is a task of every batch.
+    found = _LOCAL.fullmatch(master.strip())
+    slots = found[1] if found else None
+    parts = _cores() if slots == "*" else min(_cores(), int(slots or 1))
+    return Choice(
+        "spark.sql.shuffle.partitions",
+        str(parts),
+        "one for each core: Spark's 200 cost 1.6 times the CPU; a checkpoint keeps the number it began with",
+    )
+
+
+def _heap() -> Choice:
+    gigabytes = min(4, max(1, round(_memory() / _GB / 4)))
+    return Choice("spark.driver.memory", f"{gigabytes}g", "a quarter of the memory here, from 1g to 4g")
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory() -> int:
+    """Bytes that this process may use: a container's limit counts, not the machine's memory."""
+    total: int = psutil.virtual_memory().total
+    with suppress(OSError, ValueError):
+        return min(total, int(_CGROUP_LIMIT.read_text("ascii")))
+    return total

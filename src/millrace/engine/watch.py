@@ -1,0 +1,153 @@
+"""Watches the queries of a session, by asking Spark twice a second, and tells a board."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from millrace.engine.failures import explain
+from millrace.telemetry.board import Board, Phase
+from millrace.telemetry.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+EVERY = 0.5
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Seen:
+    """A query and how much of it has been told."""
+
+    query: StreamingQuery
+    name: str
+    batch: int = -1
+    at: str = ""
+
+
+class Watch:
+    """A thread that looks at the queries of a session, also of one that somebody else made.
+
+    `dead` counts the dead letters of each source, by accumulators of Spark.
+    """
+
+    def __init__(
+        self, spark: SparkSession, board: Board, *, dead: Mapping[str, Any] | None = None, every: float = EVERY
+    ) -> None:
+        self._spark = spark
+        self._board = board
+        self._dead = {} if dead is None else dead
+        self._every = every
+        self._seen: dict[str, _Seen] = {}
+        self._known: set[str] = set()
+        """The runs of queries that were added, ever: Spark still lists one for a moment after its end."""
+        self._adding = threading.Lock()
+        self._unnamed = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> Watch:
+        """Begin to look."""
+        return self.__enter__()
+
+    def close(self) -> None:
+        """Look once more, so that nothing that has happened is missed, and end."""
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def over(self) -> bool:
+        """Whether Spark is gone, so that there is nothing to look at."""
+        return not self._thread.is_alive()
+
+    def follow(self, query: StreamingQuery) -> None:
+        """Look at a query even if it ends before the next look."""
+        self._add(query)
+
+    def look(self) -> None:
+        """Tell the board what is new."""
+        for query in self._spark.streams.active:
+            self._add(query)
+        for run, seen in list(self._seen.items()):
+            self._tell(seen)
+            if not seen.query.isActive:
+                self._tell_progress(seen)  # the last batch may have ended since
+                failure = seen.query.exception()
+                self._board.ended(seen.name, explain(failure) if failure else None)
+                del self._seen[run]
+        for source, count in list(self._dead.items()):
+            self._board.buried(source, count.value)
+
+    def _look(self) -> None:
+        """Look; what cannot be understood this time is looked at again, unless Spark is gone."""
+        try:
+            self.look()
+        except (KeyError, TypeError, ValueError):
+            _log.debug("a query's progress could not be read", exc_info=True)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(self._every):
+                self._look()
+            self._look()
+        except Exception as error:
+            # Spark was stopped, or has died: in both cases no query of it goes on.
+            stopped = self._spark.sparkContext._jsc is None
+            for seen in self._seen.values():
+                self._board.ended(seen.name, None if stopped else explain(error))
+
+    def _add(self, query: StreamingQuery) -> None:
+        run = str(query.runId)
+        with self._adding:
+            if run in self._known:
+                return
+            self._known.add(run)
+            if not query.name:
+                self._unnamed += 1
+            seen = _Seen(query, query.name or f"query {self._unnamed}")
+            self._board.started(seen.name)
+            self._seen[run] = seen
+
+    def _tell(self, seen: _Seen) -> None:
+        self._tell_progress(seen)
+        status = seen.query.status
+        doing = status["message"]
+        self._board.told(seen.name, _phase(doing, seen.batch, active=status["isTriggerActive"]), doing)
+
+    def _tell_progress(self, seen: _Seen) -> None:
+        newest = seen.query.lastProgress
+        if newest is None or newest["timestamp"] <= seen.at:
+            return
+        # Asking for all that Spark remembers costs a call for each: only when a batch was missed.
+        recent = [newest] if newest["batchId"] <= seen.batch + 1 else seen.query.recentProgress
+        for told in recent:
+            if told["timestamp"] > seen.at:
+                progress = Progress.of(told.json, seen.name)
+                seen.at = told["timestamp"]
+                seen.batch = progress.batch if progress.executed else seen.batch
+                self._board.progressed(progress)
+
+
+def _phase(doing: str, batch: int, *, active: bool) -> Phase:
+    if doing.startswith("Waiting"):
+        return Phase.WAITING
+    if batch < 0 and not active:
+        return Phase.STARTING
+    return Phase.RUNNING

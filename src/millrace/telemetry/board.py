@@ -1,0 +1,130 @@
+"""What every query does now and did lately; one place that the terminal, the page and Prometheus read."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from millrace.errors import MillraceError
+from millrace.telemetry.progress import Progress
+
+KEPT = 600
+"""Batches of a query that are remembered."""
+
+
+class Phase(StrEnum):
+    """Where a query is between its start and its end."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    WAITING = "waiting"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes."""
+        return self in (Phase.STOPPED, Phase.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A query at one moment."""
+
+    query: str
+    phase: Phase
+    since: datetime
+    """When it was started, last."""
+    doing: str = ""
+    """Spark's words for what it does."""
+    batches: int = 0
+    rows: int = 0
+    late_rows: int = 0
+    last: Progress | None = None
+    """The newest batch that did something, or the newest word at all."""
+    error: MillraceError | None = None
+
+
+class Board:
+    """Thread-safe: engines write, everybody reads; what is read does not change afterwards."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._lock = threading.Lock()
+        self._standings: dict[str, Standing] = {}
+        self._history: dict[str, deque[Progress]] = {}
+        self._dead: dict[str, int] = {}
+
+    def started(self, query: str) -> None:
+        """A query begins, or begins again: its totals stay."""
+        with self._lock:
+            now = datetime.now(UTC)
+            known = self._standings.get(query)
+            fresh = Standing(query, Phase.STARTING, now)
+            again = known and replace(known, phase=Phase.STARTING, since=now, doing="", error=None)
+            self._standings[query] = again or fresh
+            self._history.setdefault(query, deque(maxlen=self._kept))
+
+    def told(self, query: str, phase: Phase, doing: str = "") -> None:
+        """What a query does now."""
+        with self._lock:
+            self._standings[query] = replace(self._standings[query], phase=phase, doing=doing)
+
+    def progressed(self, progress: Progress) -> None:
+        """A batch has ended."""
+        with self._lock:
+            known = self._standings[progress.query]
+            self._standings[progress.query] = replace(
+                known,
+                batches=known.batches + progress.executed,
+                rows=known.rows + progress.input_rows,
+                late_rows=known.late_rows + progress.late_rows,
+                last=progress,
+            )
+            self._history[progress.query].append(progress)
+
+    def ended(self, query: str, error: MillraceError | None = None) -> None:
+        """A query has stopped, or failed."""
+        with self._lock:
+            phase = Phase.FAILED if error else Phase.STOPPED
+            self._standings[query] = replace(self._standings[query], phase=phase, doing="", error=error)
+
+    def buried(self, source: str, total: int) -> None:
+        """So many records of a source have become dead letters since the run began."""
+        with self._lock:
+            self._dead[source] = total
+
+    def queries(self) -> tuple[Standing, ...]:
+        """Every query, in the order in which they were started."""
+        with self._lock:
+            return tuple(self._standings.values())
+
+    def query(self, name: str) -> Standing:
+        """One query."""
+        with self._lock:
+            return self._standings[name]
+
+    def history(self, query: str) -> tuple[Progress, ...]:
+        """The batches of a query that are remembered, oldest first."""
+        with self._lock:
+            return tuple(self._history.get(query, ()))
+
+    def dead(self) -> Mapping[str, int]:
+        """Dead letters by source."""
+        with self._lock:
+            return dict(self._dead)
+
+    def summary(self) -> str:
+        """The whole run in one line."""
+        queries, dead = self.queries(), sum(self.dead().values())
+        batches = sum(one.batches for one in queries)
+        told = [
+            f"{sum(one.rows for one in queries):,} rows in {batches:,} batch{'' if batches == 1 else 'es'}",
+            f"{late:,} late" if (late := sum(one.late_rows for one in queries)) else "",
+            f"{dead:,} dead letters" if dead else "",
+        ]
+        return ", ".join(one for one in told if one)

@@ -1,0 +1,125 @@
+"""What Spark tells after each batch of a query, as one frozen record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProgress:
+    """One source in one batch; offsets are as the source tells them (of Kafka: by topic and partition)."""
+
+    description: str
+    rows: int
+    start: Any = None
+    end: Any = None
+    latest: Any = None
+    lag: int | None = None
+    """Records that are in the source and not in this batch or one before; None where the source cannot tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One batch of one query."""
+
+    query: str
+    run: str
+    """Spark's id of the run: another one after each start."""
+    batch: int
+    at: datetime
+    """When the batch began."""
+    input_rows: int = 0
+    input_rate: float = 0.0
+    """Rows a second that arrived."""
+    rate: float = 0.0
+    """Rows a second that were worked on while the batch ran."""
+    durations: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Milliseconds of each step, by Spark's names (addBatch, walCommit, …)."""
+    milliseconds: int = 0
+    """Of the whole batch."""
+    watermark: datetime | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    late_rows: int = 0
+    """Rows that came after the watermark and were dropped; Spark counts them after grouping those of one task."""
+    sources: tuple[SourceProgress, ...] = ()
+    sink: str = ""
+    sink_rows: int | None = None
+    """None where the sink does not count."""
+
+    @property
+    def executed(self) -> bool:
+        """Whether there was a batch; Spark also tells now and then that there is nothing to do."""
+        return "addBatch" in self.durations or self.input_rows > 0
+
+    @property
+    def lag(self) -> int | None:
+        """Records behind, over all sources that can tell."""
+        told = [source.lag for source in self.sources if source.lag is not None]
+        return sum(told) if told else None
+
+    @classmethod
+    def of(cls, text: str, query: str) -> Progress:
+        """Spark's JSON as a record of ours; `query` is the name to show."""
+        told: dict[str, Any] = json.loads(text)
+        durations = {name: int(spent) for name, spent in (told.get("durationMs") or {}).items()}
+        operators = told.get("stateOperators") or []
+        sink = told.get("sink") or {}
+        written = sink.get("numOutputRows", -1)
+        return cls(
+            query=query,
+            run=told.get("runId") or "",
+            batch=told["batchId"],
+            at=datetime.fromisoformat(told["timestamp"]),
+            input_rows=told.get("numInputRows") or 0,
+            input_rate=told.get("inputRowsPerSecond") or 0.0,
+            rate=told.get("processedRowsPerSecond") or 0.0,
+            durations=MappingProxyType(durations),
+            milliseconds=durations.get("triggerExecution", told.get("batchDuration") or 0),
+            watermark=_watermark(told.get("eventTime") or {}),
+            state_rows=sum(one.get("numRowsTotal", 0) for one in operators),
+            state_bytes=sum(one.get("memoryUsedBytes", 0) for one in operators),
+            late_rows=sum(one.get("numRowsDroppedByWatermark", 0) for one in operators),
+            sources=tuple(map(_source, told.get("sources") or [])),
+            sink=sink.get("description") or "",
+            sink_rows=None if written < 0 else written,
+        )
+
+
+def _source(told: Mapping[str, Any]) -> SourceProgress:
+    end, latest = told.get("endOffset"), told.get("latestOffset")
+    return SourceProgress(
+        description=told.get("description") or "",
+        rows=told.get("numInputRows") or 0,
+        start=told.get("startOffset"),
+        end=end,
+        latest=latest,
+        lag=_lag(end, latest),
+    )
+
+
+def _lag(end: Any, latest: Any) -> int | None:
+    """How far offsets by topic and partition are behind the newest; a partition that is new counts from its start."""
+    if not isinstance(end, dict) or not isinstance(latest, dict):
+        return None
+    behind = 0
+    for topic, partitions in latest.items():
+        if not isinstance(partitions, dict):
+            return None
+        read = end.get(topic) or {}
+        behind += sum(max(0, newest - read.get(partition, 0)) for partition, newest in partitions.items())
+    return behind
+
+
+def _watermark(event_time: Mapping[str, str]) -> datetime | None:
+    """The watermark; Spark tells the beginning of 1970 before there is one."""
+    text = event_time.get("watermark")
+    if not text:
+        return None
+    moment = datetime.fromisoformat(text)
+    return moment if moment.timestamp() > 0 else None

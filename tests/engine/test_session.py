@@ -1,0 +1,135 @@
+"""A session of ours: quiet, with our settings, gone with its process; a start that fails says why."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from millrace.engine.session import with_connectors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OPENS = """
+import json, signal, sys, threading
+from pathlib import Path
+from millrace.engine.session import close_session, open_session
+handler = signal.getsignal(signal.SIGINT)
+spark = open_session("mine", master="local[2]", settings={"spark.sql.shuffle.partitions": "3"},
+                     log=Path("run/spark.log"), beside=Path("beside").absolute())
+def imported(number):
+    import neighbour
+    return neighbour.WORD
+conf = spark.sparkContext.getConf()
+print(json.dumps({
+    "jvm": spark.sparkContext._gateway.proc.pid,
+    "handler": signal.getsignal(signal.SIGINT) is handler,
+    "settings": dict(conf.getAll()),
+    "words": spark.sparkContext.parallelize([1]).map(imported).collect(),
+    "kafka": spark._jvm.java.lang.Class.forName("org.apache.spark.sql.kafka010.KafkaSourceProvider", False,
+        spark._jvm.Thread.currentThread().getContextClassLoader()).getName(),
+}), flush=True)
+END
+"""
+
+
+def program(folder: Path, end: str) -> subprocess.Popen[str]:
+    (folder / "beside").mkdir()
+    (folder / "beside" / "neighbour.py").write_text("WORD = 'hello'\n")
+    return subprocess.Popen(
+        [sys.executable, "-c", OPENS.replace("END", end)],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(pid: int, seconds: float) -> bool:
+    """Whether a process is gone, or goes within so long."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_session(tmp_path: Path) -> None:
+    with program(tmp_path, "close_session(spark)\nprint(spark.sparkContext._gateway)") as run:
+        out, err = run.communicate(timeout=170)
+    told = json.loads(out.splitlines()[0])
+    assert run.returncode == 0, err
+    assert err == ""
+    assert ended(told["jvm"], 0.1)  # closing waits for it
+    assert told["handler"]
+    assert told["words"] == ["hello"]
+    assert told["settings"]["spark.sql.shuffle.partitions"] == "3"
+    assert told["settings"]["spark.ui.enabled"] == "false"
+    assert told["kafka"].endswith("KafkaSourceProvider")
+    assert "incubator" in (tmp_path / "run" / "spark.log").read_text("utf-8")
+    assert {path.name for path in tmp_path.iterdir()} == {"beside", "run"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_jvm_ends_when_its_process_is_killed(tmp_path: Path, number: int) -> None:
+    with program(tmp_path, "sys.stdin.read()") as run:
+        assert run.stdout
+        jvm = json.loads(run.stdout.readline())["jvm"]
+        assert os.getsid(jvm) != os.getsid(run.pid)  # Ctrl-C in a terminal does not reach it
+        run.send_signal(number)
+        run.wait(30)
+    assert ended(jvm, 60)
+
+
+def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
+    tries = """
+import sys
+from pathlib import Path
+from millrace.engine.session import open_session
+from millrace.errors import MillraceError
+try:
+    open_session("mine", master=sys.argv[1], settings=dict([sys.argv[2].split("=")]), log=Path("spark.log"))
+except MillraceError as error:
+    print("\\n".join(error.lines()))
+"""
+    for master, setting in (("local[2]", "spark.driver.memory=none"), ("nowhere://", "spark.a=b")):
+        ran = subprocess.run(
+            [sys.executable, "-c", tries, master, setting],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=True,
+        )
+        assert ran.stdout.startswith("error[spark.failed]"), ran
+        assert "spark.log" in ran.stdout
+        assert "\tat " not in ran.stdout
+        assert ran.stderr == ""
+
+
+def test_jars_of_the_users_own_stand_beside_ours() -> None:
+    both = with_connectors({"spark.jars": "mine.jar"})["spark.jars"].split(",")
+    assert both[-1] == "mine.jar"
+    assert any("spark-sql-kafka" in jar for jar in both)
+    chosen = {"spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}
+    assert with_connectors(chosen) == chosen
+
+
+def test_the_settings_hold(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "65536"
+    assert spark.sparkContext.uiWebUrl is None

@@ -1,0 +1,67 @@
+"""What is chosen for Spark, and that the user's own choice wins."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from millrace.engine.tuning import LOCAL, REALTIME, choices, is_local, settled, speed
+
+CORES = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+
+
+def chosen(**how: object) -> dict[str, str]:
+    return settled(choices(**how), {})  # type: ignore[arg-type]
+
+
+def test_every_core_and_as_many_shuffle_partitions() -> None:
+    assert chosen()["spark.master"] == LOCAL
+    assert chosen()["spark.sql.shuffle.partitions"] == CORES
+    assert chosen(master="local[1]")["spark.sql.shuffle.partitions"] == "1"
+    assert chosen(master="local")["spark.sql.shuffle.partitions"] == "1"
+
+
+def test_what_is_given_wins() -> None:
+    held = settled(choices(), {"spark.ui.enabled": "true", "spark.mine": "1"})
+    assert (held["spark.ui.enabled"], held["spark.mine"]) == ("true", "1")
+
+
+def test_nothing_of_this_machine_is_forced_on_a_cluster() -> None:
+    on_cluster = chosen(master="spark://there:7077")
+    assert on_cluster["spark.master"] == "spark://there:7077"
+    assert not {"spark.driver.memory", "spark.sql.shuffle.partitions"} & on_cluster.keys()
+
+
+def test_real_time_mode_has_slots_to_spare_and_parses_json_once() -> None:
+    real = chosen(realtime=True)
+    assert real["spark.master"] == REALTIME
+    assert int(real["spark.sql.shuffle.partitions"]) <= int(CORES)
+    assert "PushPredicateThroughNonJoin" in real["spark.sql.optimizer.excludedRules"]
+    assert "spark.sql.optimizer.excludedRules" not in chosen()
+
+
+def test_programs_of_others_keep_their_time_zone() -> None:
+    assert "spark.sql.session.timeZone" not in settled(speed(), {})
+    assert chosen()["spark.sql.session.timeZone"] == "UTC"
+
+
+def test_every_choice_has_a_reason() -> None:
+    assert all(choice.why for choice in choices(realtime=True))
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [
+        ("local", True),
+        ("local[*]", True),
+        ("local[4]", True),
+        ("local[4,2]", True),
+        ("local-cluster[2,1,1024]", True),
+        ("spark://host:7077", False),
+        ("yarn", False),
+        ("k8s://https://host", False),
+    ],
+)
+def test_which_masters_are_this_machine(master: str, local: bool) -> None:
+    assert is_local(master) is local

@@ -1,0 +1,91 @@
+"""Queries are seen from their start to their end, whoever started them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from millrace.clients.cluster import Cluster
+from millrace.engine.watch import Watch
+from millrace.telemetry.board import Board, Phase, Standing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def until(board: Board, holds: Callable[[Standing], bool], query: str) -> Standing:
+    """The standing of a query once something holds."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        found = [one for one in board.queries() if one.query == query and holds(one)]
+        if found:
+            return found[0]
+        time.sleep(0.05)
+    raise AssertionError(board.queries())
+
+
+def test_a_query_from_its_start_to_its_stop(spark: SparkSession, cluster: Cluster, topic: str, tmp_path: Path) -> None:
+    producer = Producer(cluster.config())
+    for number in range(30):
+        producer.produce(topic, str(number))
+    producer.flush()
+    wanted = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    rows = spark.readStream.format("kafka").options(**wanted).option("maxOffsetsPerTrigger", "10").load()
+    writer = rows.groupBy("value").count().writeStream.format("noop").outputMode("update")
+    board = Board()
+    with Watch(spark, board, every=0.05):
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).queryName("counted").start()
+        waiting = until(board, lambda one: one.rows == 30 and one.phase is Phase.WAITING, "counted")
+        query.stop()
+        until(board, lambda one: one.phase is Phase.STOPPED, "counted")
+    assert waiting.last
+    assert (waiting.last.lag, waiting.last.state_rows) == (0, 30)
+    executed = [one for one in board.history("counted") if one.executed]
+    assert [one.batch for one in executed] == list(range(waiting.batches))
+    assert executed[0].lag == 30 - executed[0].input_rows
+
+
+def test_a_query_that_fails_is_explained(spark: SparkSession, tmp_path: Path) -> None:
+    board = Board()
+    rows = spark.readStream.format("rate").load().selectExpr("cast(concat('x', value) AS int)")
+    with Watch(spark, board, every=0.05):
+        rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).queryName("wrong").start()
+        failed = until(board, lambda one: one.phase is Phase.FAILED, "wrong")
+    assert failed.error
+    assert failed.error.condition == "query.failed"
+
+
+def test_queries_without_a_name_and_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
+    class Count:
+        value = 4
+
+    dead: dict[str, Any] = {}
+    board = Board()
+    with Watch(spark, board, dead=dead, every=0.05):
+        dead["posts"] = Count()
+        rows = spark.readStream.format("rate").load()
+        query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
+        until(board, lambda one: one.last is not None, "query 1")
+        query.stop()
+    assert board.dead() == {"posts": 4}
+    assert board.queries()[0].phase is Phase.STOPPED
+
+
+def test_a_look_at_a_stopped_spark_ends_quietly(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped:
+        @property
+        def streams(self) -> None:
+            raise ConnectionRefusedError("gone")
+
+        class sparkContext:  # noqa: N801
+            _jsc = None
+
+    watch = Watch(Stopped(), Board(), every=0.01).start()  # type: ignore[arg-type]
+    watch._thread.join(30)
+    assert watch.over
+    watch.close()

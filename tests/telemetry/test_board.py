@@ -1,0 +1,76 @@
+"""The board keeps what happened, for many readers and writers at once."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+
+from millrace.errors import QueryFailed
+from millrace.telemetry.board import Board, Phase
+from millrace.telemetry.progress import Progress
+
+
+def batch(number: int, query: str = "popular", rows: int = 10, late: int = 0) -> Progress:
+    at = datetime(2026, 1, 1, 0, 0, number % 60, tzinfo=UTC)
+    return Progress(query, "run", number, at, input_rows=rows, late_rows=late)
+
+
+def test_totals_and_history() -> None:
+    board = Board(kept=2)
+    board.started("popular")
+    for number in range(3):
+        board.progressed(batch(number, late=number))
+    board.progressed(batch(3, rows=0))  # nothing to do
+    (standing,) = board.queries()
+    assert (standing.batches, standing.rows, standing.late_rows) == (3, 30, 3)
+    assert [one.batch for one in board.history("popular")] == [2, 3]
+    assert board.history("unknown") == ()
+
+
+def test_phases() -> None:
+    board = Board()
+    board.started("popular")
+    assert board.queries()[0].phase is Phase.STARTING
+    board.told("popular", Phase.WAITING, "Waiting for data to arrive")
+    assert (board.queries()[0].phase, board.queries()[0].doing) == (Phase.WAITING, "Waiting for data to arrive")
+    board.ended("popular")
+    assert board.queries()[0].phase.ended
+
+
+def test_a_failed_query_that_starts_again_keeps_its_totals() -> None:
+    board = Board()
+    board.started("popular")
+    board.progressed(batch(0))
+    board.ended("popular", QueryFailed("no"))
+    assert board.queries()[0].phase is Phase.FAILED
+    board.started("popular")
+    standing = board.queries()[0]
+    assert (standing.phase, standing.error, standing.rows) == (Phase.STARTING, None, 10)
+
+
+def test_dead_letters_and_the_summary() -> None:
+    board = Board()
+    board.started("popular")
+    board.progressed(batch(0, late=2))
+    assert board.summary() == "10 rows in 1 batch, 2 late"
+    board.buried("posts", 3)
+    board.buried("posts", 5)
+    assert board.dead() == {"posts": 5}
+    assert board.summary() == "10 rows in 1 batch, 2 late, 5 dead letters"
+
+
+def test_many_threads() -> None:
+    board = Board()
+    board.started("popular")
+
+    def work() -> None:
+        for number in range(200):
+            board.progressed(batch(number))
+            board.queries()
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert board.queries()[0].rows == 8 * 200 * 10
