@@ -1,7 +1,7 @@
 # make demo   sets everything up and shows it working
 # make test   sets everything up and runs the linters and every test
 # make lint   runs the linters only; make format mends what they can
-# make bench  measures feeds and produce against a bare client loop
+# make bench  measures feeds, clients and pipelines side by side with bare programs
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -43,6 +43,8 @@ bench: setup
 	$(BIN)/python bench/start.py
 	$(BIN)/python bench/feed.py
 	$(BIN)/python bench/produce.py
+	$(BIN)/python bench/pipelines.py
+	$(BIN)/python bench/first_result.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist
