@@ -58,11 +58,13 @@ def stop_what_is_left(folder: Path) -> None:
 
 
 @pytest.mark.timeout(900)  # a page is many commands
-@pytest.mark.parametrize("page", ["README.md", "docs/kafka.md", "docs/feeds.md", "docs/jars.md", "docs/extending.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/kafka.md", "docs/feeds.md", "docs/jars.md", "docs/extending.md", "docs/exec.md"]
+)
 def test_the_commands_of_a_page_work(page: str, tmp_path: Path) -> None:
-    for program in blocks(page, "python"):
-        name = program.splitlines()[0].removeprefix("# ")
-        (tmp_path / name).write_text(program)
+    for file in (*blocks(page, "python"), *blocks(page, "yaml")):
+        if file.startswith("# "):
+            (tmp_path / file.splitlines()[0].removeprefix("# ")).write_text(file)
     wanted = commands(page)
     assert len(wanted) >= 2
     try:
