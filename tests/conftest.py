@@ -40,7 +40,9 @@ def signals_as_at_a_terminal() -> None:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """One broker, started once."""
-    service = Kafka(tmp_path_factory.mktemp("kafka"), Options(heap="384m"))
+    # Tests write records of long ago, which Kafka would remove as soon as it looks: every five minutes.
+    keep = {"log.retention.ms": "-1"}
+    service = Kafka(tmp_path_factory.mktemp("kafka"), Options(heap="384m", properties=keep))
     service.start()
     yield service
     service.stop()
