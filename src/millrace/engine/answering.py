@@ -31,6 +31,7 @@ class Answering:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
         self._path = folder / _FILE
+        self._busy = threading.Lock()
 
     def __enter__(self) -> Answering:
         key = secrets.token_bytes(16)
@@ -45,6 +46,8 @@ class Answering:
     def __exit__(self, *_: object) -> None:
         self._path.unlink(missing_ok=True)
         self._listener.close()
+        if self._busy.acquire(timeout=_PATIENCE):  # Spark must not be stopped under an answer
+            self._busy.release()
 
     def _listen(self) -> None:
         while True:
@@ -61,12 +64,18 @@ class Answering:
         if not asker.poll(_PATIENCE):
             return
         asked = json.loads(asker.recv_bytes(1_000_000))
+        with self._busy:
+            told = self._told(asked["sql"], min(int(asked["rows"]), _MOST_ROWS))
+        asker.send_bytes(json.dumps(told, default=str).encode())
+
+    def _told(self, sql: str, most: int) -> dict[str, Any]:
         try:
-            told = answer(self._spark, asked["sql"], min(int(asked["rows"]), _MOST_ROWS))
+            if not self._path.exists():
+                raise InputError("the run has ended", hint="start it again")
+            return answer(self._spark, sql, most)
         except Exception as error:
             problem = explain(error)
-            told = {"error": problem.message, "hint": problem.hint, "why": problem.why}
-        asker.send_bytes(json.dumps(told, default=str).encode())
+            return {"error": problem.message, "hint": problem.hint, "why": problem.why}
 
 
 def answer(spark: SparkSession, sql: str, most: int) -> dict[str, Any]:
