@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 MILLRACE = Path(sys.executable).parent / "millrace"
 
+# Every JVM of the tests lives shortly: code that is compiled quickly, not well, takes half of the time.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
 
 @pytest.fixture(scope="session", autouse=True)
 def signals_as_at_a_terminal() -> None:
@@ -63,7 +66,15 @@ def topic(cluster: Cluster) -> str:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def quick_starts() -> None:
+    """The archive of Spark's classes, which the first command on a machine makes and talks about."""
+    from millrace.engine import archive
+
+    archive.ensure(lambda _: None)
+
+
+@pytest.fixture(scope="session")
+def spark(quick_starts: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One Spark, started once."""
     from millrace.engine.session import close_session, open_session
 
@@ -182,7 +193,7 @@ class CommandLine:
 
 
 @pytest.fixture
-def offline_millrace(tmp_path: Path) -> CommandLine:
+def offline_millrace(quick_starts: None, tmp_path: Path) -> CommandLine:
     """The command line with no cluster named."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MILLRACE_KAFKA")}
     return CommandLine(tmp_path, environment)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.options import pairs, setting_option
-from millrace.cli.output import err, fetching
+from millrace.cli.output import err
+from millrace.cli.spark import prepare_spark
 from millrace.errors import FileUnusable, MillraceError
 from millrace.settings import KAFKA, KAFKA_DATA, STATE, VERBOSE
 
@@ -58,13 +59,11 @@ def exec_(
     """Run a PySpark program, unchanged, with the Kafka connector and good settings in place; shows its queries live."""
     from millrace.cli.live import live
     from millrace.engine.guest import Guest
-    from millrace.services import jars
     from millrace.telemetry.board import Board
 
     settings = dict(pairs(set_, "--set"))
     _require(script)
-    with fetching() as progress:
-        jars.ensure("spark", progress)
+    prepare_spark()
     _name_kafka(data)
     board = Board()
     written = log or STATE.value() / "exec" / f"{script.stem}.log"

@@ -11,8 +11,9 @@ import typer
 
 from millrace.cli.kafka import broker
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
-from millrace.cli.output import fetching, out, say
-from millrace.cli.signals import interruptible, until_stopped
+from millrace.cli.output import out, say
+from millrace.cli.signals import until_stopped
+from millrace.cli.spark import prepare_spark
 from millrace.settings import STATE
 from millrace.units import parse_duration
 
@@ -55,7 +56,6 @@ def run(
     from millrace.engine.run import Settings
     from millrace.engine.run import run as run_plan
     from millrace.pipeline.plan import make_plan
-    from millrace.services import jars
     from millrace.telemetry.board import Board
 
     del dashboard, port  # there is none yet
@@ -63,8 +63,7 @@ def run(
     pipeline = load_sound(file)
     plan = make_plan(pipeline, once=until_caught_up)
     board = Board()
-    with interruptible(), fetching() as progress:
-        jars.ensure("spark", progress)
+    prepare_spark()
     with until_stopped() as stop, _cluster(pipeline, kafka, kafka_config, data) as cluster:
         settings = Settings(
             state or STATE.value() / "pipelines" / pipeline.name,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from millrace.engine import archive
 from millrace.engine.tuning import is_local
 from millrace.errors import FileUnusable, JavaUnusable, SparkFailed
 from millrace.services.java import find_java
@@ -26,7 +27,8 @@ _NOISE = re.compile(
     r"WARNING: Using incubator modules|Using Spark's default log4j profile|Setting default log level to"
     r"|To adjust logging level use|(NOTE: )?Picked up \w*JAVA_\w*OPTIONS"
 )
-_GRACE = 20.0
+GRACE = 20.0
+"""Seconds in which it must have ended."""
 _LOG4J = """\
 # Written by Millrace at every start; an edit is lost.
 rootLogger.level = warn
@@ -85,7 +87,7 @@ class Jvm:
             hint=f"the whole log is in {self.log}; look at --master, --set and at the memory that is free",
         )
 
-    def close(self) -> None:
+    def close(self, patience: float = GRACE) -> None:
         """End it and wait; everything that it printed has been handed on then."""
         with contextlib.suppress(Exception):  # it may be gone, and its sockets with it
             self.gateway.shutdown()
@@ -94,7 +96,7 @@ class Jvm:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()
         try:
-            process.wait(_GRACE)
+            process.wait(patience)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -105,7 +107,7 @@ class Jvm:
         from pyspark.java_gateway import launch_gateway
 
         conf = SparkConf(loadDefaults=False)
-        for key, value in _with_log(settings, self.log).items():
+        for key, value in _with_options(settings, self.log).items():
             conf.set(key, value)
         with contextlib.ExitStack() as opened:
             log = opened.enter_context(self.log.open("ab")).fileno()
@@ -126,7 +128,7 @@ class Jvm:
 
     def _drain(self) -> None:
         for pump in self._pumps:
-            pump.join(_GRACE)
+            pump.join(GRACE)
 
 
 @contextlib.contextmanager
@@ -159,13 +161,14 @@ def _quieten() -> None:
         PySparkLogger.getLogger(name).disabled = not VERBOSE.value()
 
 
-def _with_log(settings: Mapping[str, str], log: Path) -> dict[str, str]:
-    """The settings, and one that sends the JVM's log to a file which never grows without bound."""
+def _with_options(settings: Mapping[str, str], log: Path) -> dict[str, str]:
+    """The settings, with options of Java: a quick start, and a log in a file which never grows without bound."""
     described = log.with_name(log.name + ".log4j2.properties")
     described.write_text(_LOG4J.format(log=log), "utf-8")
-    option = f"-Dlog4j2.configurationFile={described.as_uri()}"
     key = "spark.driver.extraJavaOptions"
-    return {**settings, key: f"{option} {settings.get(key, '')}".strip()}
+    own = settings.get(key, "")
+    quick = "" if "-XX:ArchiveClassesAtExit" in own or "-XX:SharedArchiveFile" in own else archive.options()
+    return {**settings, key: f"-Dlog4j2.configurationFile={described.as_uri()} {quick} {own}".strip()}
 
 
 def _open_log(log: Path) -> int:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millrace.engine.jvm import Jvm, Voice, environment
+from millrace.engine.jvm import GRACE, Jvm, Voice, environment
 from millrace.engine.spoken import cause_of
 from millrace.engine.tuning import choices, settled
 from millrace.errors import SparkFailed
@@ -49,14 +49,14 @@ def open_session(
         return _session(picked, log, voice, holds)
 
 
-def close_session(spark: SparkSession) -> None:
-    """Stop Spark and end its JVM; when this returns, its log is complete."""
+def close_session(spark: SparkSession, patience: float = GRACE) -> None:
+    """Stop Spark and end its JVM, killed when it takes too long; when this returns, its log is complete."""
     try:
         spark.stop()
     except Exception:  # noqa: S110 - its JVM is gone; whoever works with the session has been told
         pass
     finally:
-        _end_jvm()
+        _end_jvm(patience)
 
 
 def with_connectors(settings: Mapping[str, str]) -> dict[str, str]:
@@ -90,12 +90,12 @@ def _session(settings: Mapping[str, str], log: Path, voice: Voice, holds: Sequen
         raise failure from error
 
 
-def _end_jvm() -> None:
+def _end_jvm(patience: float = GRACE) -> None:
     from pyspark import SparkContext
 
     while _opened:
         SparkContext._gateway = SparkContext._jvm = None  # so that the next session starts a JVM of its own
-        _opened.pop().close()
+        _opened.pop().close(patience)
 
 
 def _prepended(folder: Path) -> str:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from millrace.errors import JavaUnusable
@@ -33,7 +34,11 @@ class Java:
 
 def find_java() -> Java:
     """The Java to use, tried: MILLRACE_JAVA, then JAVA_HOME, then the PATH."""
-    path = _candidate()
+    return _tried(_candidate())
+
+
+@cache
+def _tried(path: Path) -> Java:
     try:
         ran = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,0 +1,17 @@
+"""What every command that starts Spark has ready before: the connectors, and an archive for quick starts."""
+
+from __future__ import annotations
+
+from millrace.cli.output import fetching, status_line
+from millrace.cli.signals import interruptible
+
+
+def prepare_spark() -> None:
+    """Fetch and make what is missing; the first time takes a while and says so."""
+    from millrace.engine import archive
+    from millrace.services import jars
+
+    with interruptible(), fetching() as progress:
+        jars.ensure("spark", progress)
+    with interruptible(), status_line() as tell:
+        archive.ensure(tell)

@@ -1,0 +1,83 @@
+"""A run that is killed again and again ends with the result of one that was not."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import orjson
+import pytest
+from pyspark.sql import SparkSession
+
+from cli.conftest import Start
+from conftest import CommandLine
+from millrace.clients.cluster import Cluster
+from millrace.clients.producer import Producer
+from millrace.clients.records import Record
+
+RECORDS = 40_000
+PER_BATCH = 500
+KILLS = 10
+START = datetime(2026, 1, 1, tzinfo=UTC)
+PIPELINE = """
+name: killed
+sources:
+  events: {kafka: TOPIC, schema: "user string, at timestamp", max_per_batch: 500, watermark: [at, 5 seconds]}
+tables:
+  counts: SELECT window(at, '10 seconds') AS window, user, count(*) AS count FROM events GROUP BY 1, 2
+sinks:
+  - {from: counts, files: out, format: parquet}
+"""
+
+
+def events() -> tuple[list[Record], Counter[tuple[datetime, str]]]:
+    """Records in order of time, twenty a second, and the count of each window and user."""
+    records, counts = [], Counter[tuple[datetime, str]]()
+    for number in range(RECORDS):
+        at, user = START + timedelta(seconds=number // 20), f"u{number % 7}"
+        records.append(Record(orjson.dumps({"user": user, "at": at.isoformat()})))
+        counts[(START + timedelta(seconds=number // 200 * 10), user)] += 1
+    # A last event far ahead moves the watermark past every window before it.
+    records.append(Record(orjson.dumps({"user": "last", "at": (START + timedelta(days=1)).isoformat()})))
+    return records, counts
+
+
+def offsets(folder: Path) -> int:
+    """How many batches have been begun."""
+    begun = folder / ".millrace" / "pipelines" / "killed" / "checkpoints" / "counts" / "offsets"
+    return len([path for path in begun.glob("*") if path.name.isdecimal()])
+
+
+def run_and_kill(start: Start, folder: Path, rng: random.Random) -> None:
+    """Kill it at a random moment once it works: in a batch, or between two."""
+    before = offsets(folder)
+    process = start("run", "pipeline.yaml")
+    while offsets(folder) == before and process.poll() is None:
+        time.sleep(0.02)
+    time.sleep(rng.random() / 2)
+    assert process.poll() is None, process.communicate()[1].decode()
+    process.kill()
+    process.communicate(timeout=60)
+
+
+@pytest.mark.timeout(600)
+def test_the_result_is_exact_however_often_the_run_is_killed(
+    millrace: CommandLine, start: Start, cluster: Cluster, topic: str, spark: SparkSession
+) -> None:
+    records, expected = events()
+    producer = Producer(cluster, topic)
+    producer.send([record._replace(partition=0) for record in records])
+    producer.close()
+    (millrace.folder / "pipeline.yaml").write_text(PIPELINE.replace("TOPIC", topic))
+    rng = random.Random()
+    for _ in range(KILLS):
+        run_and_kill(start, millrace.folder, rng)
+    assert offsets(millrace.folder) < RECORDS // PER_BATCH, "it was ready before the last kill"
+    millrace("run", "pipeline.yaml", "--until-caught-up")
+    rows = spark.read.parquet(str(millrace.folder / "out")).collect()
+    found = Counter({(row.window.start.replace(tzinfo=UTC), row.user): row["count"] for row in rows})
+    assert len(rows) == len(found)
+    assert found == expected
