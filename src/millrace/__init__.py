@@ -32,7 +32,11 @@ def __getattr__(name: str) -> Any:
         return _panel(name)
     if not name.startswith("_") and name in _connectors():
         return _connector(name)
-    raise AttributeError(f"module 'millrace' has no attribute {name!r}")
+    if name.startswith("_"):
+        raise AttributeError(f"module 'millrace' has no attribute {name!r}")
+    from millrace.errors import did_you_mean
+
+    raise AttributeError(f"millrace has no {name!r}: {did_you_mean(name, __dir__())}")
 
 
 def __dir__() -> list[str]:

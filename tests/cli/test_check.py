@@ -102,6 +102,8 @@ def test_a_python_file(offline_run: Run, tmp_path: Path) -> None:
     )
     (tmp_path / "p.py").write_text(text)
     assert offline_run("check", "p.py", code=2).out.startswith("p.py:7: error[stream.sort]: .orderBy() cannot sort")
+    (tmp_path / "r.py").write_text("import millrace as mr\nmr.kafkaa('posts')\n")
+    assert "did you mean 'kafka'?" in offline_run("check", "r.py", code=2).out
     (tmp_path / "q.py").write_text("x = = 1")
     assert offline_run("check", "q.py", code=2).out.startswith("q.py:1: error[pipeline.invalid]")
 
@@ -109,6 +111,8 @@ def test_a_python_file(offline_run: Run, tmp_path: Path) -> None:
 def test_no_file(offline_run: Run) -> None:
     assert "error[file.unusable]" in offline_run("check", "nothing.yaml", code=2).err
     assert "error[option.invalid]" in offline_run("check", code=2).err
+    (told,) = json.loads(offline_run("check", "nothing.yaml", "--json", code=2).out)
+    assert told["condition"] == "file.unusable"
 
 
 def test_the_schema_is_printed(offline_run: Run) -> None:

@@ -71,11 +71,11 @@ def test_an_unknown_connector_is_guessed() -> None:
 
 
 def test_a_sink_knows_its_modes_and_its_guarantee() -> None:
-    files = sink_facts(connection("files", "out"))
+    files = sink_facts(connection("files", "out"), "rows")
     assert files.modes == ("append",)
     assert "exactly once" in files.guarantee
     assert files.realtime is not None
-    assert sink_facts(connection("kafka", "out")).realtime is None
+    assert sink_facts(connection("kafka", "out"), "rows").realtime is None
 
 
 def test_a_key_may_be_one_column_or_several() -> None:
@@ -92,6 +92,8 @@ def test_what_can_only_be_followed_is_no_static_table() -> None:
 
 
 def test_foreach_needs_something_to_call() -> None:
-    assert [one.condition for one in sink_facts(connection("foreach", 5)).mistakes] == ["option.invalid"]
-    assert [one.condition for one in sink_facts(connection("foreach", "no:thing")).mistakes] == ["option.invalid"]
-    assert sink_facts(connection("foreach", print)).mistakes == ()
+    assert [one.condition for one in sink_facts(connection("foreach", 5), "rows").mistakes] == ["option.invalid"]
+    assert [one.condition for one in sink_facts(connection("foreach", "no:thing"), "rows").mistakes] == [
+        "option.invalid"
+    ]
+    assert sink_facts(connection("foreach", print), "rows").mistakes == ()

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from millrace.engine.tuning import LOCAL, REALTIME, choices, is_local, settled, speed
+from millrace.errors import InvalidOption
 
 CORES = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
 
@@ -65,3 +66,9 @@ def test_every_choice_has_a_reason() -> None:
 )
 def test_which_masters_are_this_machine(master: str, local: bool) -> None:
     assert is_local(master) is local
+
+
+@pytest.mark.parametrize("master", ["locl[2]", "spark:/there:7077", "spark://there", "yarn-client", ""])
+def test_a_master_that_cannot_be(master: str) -> None:
+    with pytest.raises(InvalidOption):
+        chosen(master=master or " ")

@@ -31,8 +31,9 @@ def source(connection: Connection, static: bool) -> Facts:
     return Facts(mistakes, schema, realtime=None if live else "not live", continuous=None if live else "not live")
 
 
-def sink(connection: Connection) -> Facts:
+def sink(connection: Connection, table: str) -> Facts:
     """What a connector says of a sink."""
+    del table
     if connection.connector == "files":
         return Facts(modes=("append",), realtime="files are written in batches", continuous="files are")
     if connection.connector not in NAMES:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import millrace as mr
+from millrace.connectors.options import CONNECTORS as REAL
 from millrace.errors import Place, Problem
 from millrace.pipeline.check import check
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, connection
@@ -398,11 +399,12 @@ def test_a_secret_in_a_call_is_told_and_not_shown(monkeypatch: pytest.MonkeyPatc
         "c",
         mr.kafka("c", config={"sasl.password": "hunter2", "client.id": "me"}),
     )
-    for name in "abc":
+    written.source("d", mr.kafka("d", url="jdbc:postgresql://host/db?user=me&password=hunter2"))
+    for name in "abcd":
         written.sink(name, mr.console())
     model = written.model()
     told = check(model, CONNECTORS)
-    assert [one.message.split()[0] for one in told] == ["password", "sasl.password"]
+    assert [one.message.split()[0] for one in told] == ["password", "sasl.password", "url"]
     assert "hunter" not in repr(model)
     assert "hunter" not in repr(told)
 
@@ -423,3 +425,21 @@ def test_a_long_chain_of_tables_is_no_problem() -> None:
     tables = tuple(Table(name, (before,), f"SELECT * FROM {before}") for before, name in pairwise(names))  # noqa: S608
     source, sink = Source("t0", connection("kafka", "x")), Sink("t999", connection("console"), "complete")
     assert [one.condition for one in check(Pipeline("p", (source,), tables, (sink,)), CONNECTORS)] == ["mode.complete"]
+
+
+def test_sinks_that_disturb_each_other_and_rows_that_come_back(tmp_path: Path) -> None:
+    written = Written("p")
+    written.source("a", mr.kafka("a", format="text"))
+    written.source("b", mr.kafka("b", format="text"))
+    written.sink("a", mr.memory("rows"))
+    written.sink("b", mr.memory("rows"))
+    written.sink("a", mr.memory())
+    written.sink("a", mr.files(str(tmp_path / "out")))
+    written.sink("b", mr.files(f"{tmp_path}/./out"))
+    written.sink("b", mr.files(str(tmp_path / "other")))
+    written.sink("a", mr.kafka("b"))
+    written.sink("b", mr.kafka("b"))
+    told = check(written.model(), REAL)
+    assert [one.condition for one in told] == ["sink.shared", "sink.shared", "sink.loop"]
+    assert "rows" in told[0].message
+    assert told[2].severity == "warning"

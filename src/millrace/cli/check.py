@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.output import out, say, show_json, status_line
-from millrace.errors import InvalidDefinition, InvalidOption, Problem
+from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, Problem
 
 if TYPE_CHECKING:
     from millrace.pipeline.model import Pipeline
@@ -31,7 +31,12 @@ def check(
         return
     if file is None:
         raise InvalidOption("no file was named", hint="millrace check FILE")
-    pipeline, problems = _examined(file)
+    try:
+        pipeline, problems = _examined(file)
+    except FileUnusable as error:
+        if not as_json:
+            raise
+        pipeline, problems = None, [Problem(error.condition, error.message, error.place, error.hint, error.why)]
     analysed = deep and pipeline is not None and not _errors(problems)
     if analysed and pipeline is not None:
         problems = [*problems, *_deep(pipeline)]

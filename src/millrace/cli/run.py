@@ -14,6 +14,7 @@ from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_c
 from millrace.cli.output import out, say
 from millrace.cli.signals import until_stopped
 from millrace.cli.spark import prepare_spark
+from millrace.errors import InvalidOption
 from millrace.settings import STATE
 from millrace.units import parse_duration
 
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 def run(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The pipeline's .py or .yaml file.")],
-    for_: Annotated[str | None, typer.Option("--for", metavar="DURATION", help="Stop after so long.")] = None,
+    for_: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="Stop after so long at the latest.")
+    ] = None,
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="Stop when everything that is there now is done.")
     ] = False,
@@ -60,6 +63,8 @@ def run(
 
     del dashboard, port  # there is none yet
     seconds = None if for_ is None else parse_duration(for_)
+    if seconds == 0:
+        raise InvalidOption("--for 0s would end before anything begins", hint="--until-caught-up does what is there")
     pipeline = load_sound(file)
     plan = make_plan(pipeline, once=until_caught_up)
     board = Board()

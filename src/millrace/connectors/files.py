@@ -14,7 +14,7 @@ from millrace.connectors.base import Sink, Tally, Target
 from millrace.connectors.burying import Burial, FolderBurial
 from millrace.connectors.messages import Decoded
 from millrace.connectors.stream import Site, Writer
-from millrace.errors import FileUnusable, InputError, InvalidOption, StateMismatch, did_you_mean
+from millrace.errors import FileUnusable, InputError, InvalidDefinition, InvalidOption, StateMismatch, did_you_mean
 from millrace.pipeline.facts import Mistake
 from millrace.pipeline.schema import Schema, parse_schema
 from millrace.plugins import option
@@ -152,6 +152,10 @@ class FilesReader(Decoded):
             ) from None
         return replace(self, schema=found._jdf.schema().toDDL())
 
+    def touches(self) -> tuple[str, ...]:
+        """The folder."""
+        return (_folder(self.path),)
+
     def load(self, site: Site) -> DataFrame:
         """Lines with the file they come from; csv, parquet and orc as Spark reads them."""
         from pyspark.sql import functions as F
@@ -215,12 +219,28 @@ class FilesWriter(Writer):
 
     guarantee: ClassVar[str] = "exactly once, for readers that follow the folder's log of commits as Spark does"
     modes: ClassVar[tuple[str, ...]] = ("append",)
+    alone: ClassVar[bool] = True
 
     path: str = option(help="The folder.", argument=True)
     format: str = option("parquet", "How rows are written.", choices=_FORMATS)
     partition_by: tuple[str, ...] = option((), "A folder for each value of these columns.")
     header: bool = option(False, "For csv: names of the columns in the first line.")
     options: Mapping[str, Any] | None = option(None, "More options of Spark's writer, as {compression: zstd}.")
+
+    def touches(self, table: str) -> tuple[str, ...]:
+        """The folder."""
+        del table
+        return (_folder(self.path),)
+
+    def shape(self, frame: DataFrame) -> DataFrame:
+        """The rows as they are; their folders' columns must be among them."""
+        for name in self.partition_by:
+            if name.lower() not in [one.lower() for one in frame.columns]:
+                raise InvalidDefinition(
+                    f"partition_by names {name!r}, which the table does not have",
+                    hint=did_you_mean(name, frame.columns),
+                )
+        return frame
 
     def require_new(self) -> None:
         """Raise when another query has committed batches here: Spark would take ours of the same number for done."""
@@ -252,6 +272,11 @@ class FilesWriter(Writer):
     def _options(self) -> dict[str, str]:
         chosen = {name: str(value) for name, value in (self.options or {}).items()}
         return chosen | ({"header": "true"} if self.header else {})
+
+
+def _folder(path: str) -> str:
+    """A folder, named the same way however it is written."""
+    return f"the folder {path if '://' in path else os.path.abspath(path)}"  # noqa: PTH100 - without looking
 
 
 def _names(kind: type[Any]) -> list[str]:

@@ -122,6 +122,10 @@ class KafkaReader(Decoded):
         for name in self.topics_now(cluster):
             topics.require(cluster.connect(), dead_topic(name))
 
+    def touches(self) -> tuple[str, ...]:
+        """The topics that are named."""
+        return tuple(f"topic {name}" for name in (*self.topic, *(self.partitions or ())))
+
     def load(self, site: Site) -> DataFrame:
         """The rows of Spark's Kafka source."""
         reader = site.spark.readStream.format("kafka").options(**self._options(site))
@@ -216,6 +220,11 @@ class KafkaWriter(Writer):
         """Make the topic if it is missing."""
         if self.topic:
             _ensure(site, self.topic)
+
+    def touches(self, table: str) -> tuple[str, ...]:
+        """The topic that is named."""
+        del table
+        return (f"topic {self.topic}",) if self.topic else ()
 
     def shape(self, frame: DataFrame) -> DataFrame:
         """Key, value, headers, partition and topic, as Spark's Kafka sink wants them."""

@@ -84,10 +84,15 @@ class MemoryWriter(Writer):
 
     guarantee: ClassVar[str] = "none beyond the run: each run starts with an empty table"
     resumes: ClassVar[bool] = False
+    alone: ClassVar[bool] = True
 
     name: str | None = option(None, "The table's name.", argument=True, shown_default="the pipeline's table's")
     key: tuple[str, ...] = option((), "In update mode: columns whose newest row replaces the one before.")
     rows: int = option(1_000_000, "Keep about so many rows, the newest.", least=1)
+
+    def touches(self, table: str) -> tuple[str, ...]:
+        """A table in memory."""
+        return (f"the memory table {self.name or table}",)
 
     def write(self, frame: DataFrame, batch: int, site: Site) -> None:
         """Bring a batch to the driver."""

@@ -47,11 +47,12 @@ def source_facts(connection: Connection, static: bool) -> Facts:
         schema,
         realtime=None if reader.realtime else f"real-time mode cannot read from {name}",
         continuous=None if reader.continuous else f"the continuous trigger cannot read from {name}",
+        touches=reader.touches(),
     )
 
 
-def sink_facts(connection: Connection) -> Facts:
-    """What `check` must know of a sink."""
+def sink_facts(connection: Connection, table: str) -> Facts:
+    """What `check` must know of a table's sink."""
     writer, mistakes = make_writer(connection)
     if writer is None:
         return Facts(tuple(mistakes))
@@ -63,6 +64,8 @@ def sink_facts(connection: Connection) -> Facts:
         None if writer.realtime else f"real-time mode cannot write to {name}",
         None if writer.continuous else f"the continuous trigger cannot write to {name}",
         writer.guarantee,
+        writer.touches(table),
+        writer.alone,
     )
 
 

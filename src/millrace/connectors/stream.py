@@ -73,6 +73,10 @@ class Reader(ABC):
         """The columns of its rows, when they are known without looking."""
         return None
 
+    def touches(self) -> tuple[str, ...]:
+        """What it reads, as a sink would call what it writes; see `Writer.touches`."""
+        return ()
+
     def prepare(self, site: Site) -> None:  # noqa: B027 - most have nothing to do
         """Make what must be there before it is read; no Spark is needed."""
 
@@ -137,6 +141,8 @@ class Writer(ABC):
     continuous: ClassVar[bool] = False
     resumes: ClassVar[bool] = True
     """Whether what it wrote is still there at the next run; if not, its query starts anew each time."""
+    alone: ClassVar[bool] = False
+    """Whether no other sink may write to what it touches."""
 
     def mistakes(self) -> Iterator[Mistake]:
         """What contradicts itself in the options."""
@@ -144,6 +150,11 @@ class Writer(ABC):
 
     def prepare(self, site: Site) -> None:  # noqa: B027 - most have nothing to do
         """Make what must be there before it is written to; no Spark is needed."""
+
+    def touches(self, table: str) -> tuple[str, ...]:
+        """What it writes for a table, in words that are equal for the same thing: `topic posts`, `folder out`."""
+        del table
+        return ()
 
     def require_new(self) -> None:  # noqa: B027 - most can take more at any time
         """Raise when it holds what a query that starts anew would not add to."""

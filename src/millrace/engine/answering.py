@@ -83,6 +83,8 @@ def answer(spark: SparkSession, sql: str, most: int) -> dict[str, Any]:
     parse_sql(sql)
     tables = MEMORY.tables()
     for name in tables_read(sql):
+        if not tables:
+            raise InputError("nothing is in memory yet", hint="wait for a first batch; a memory sink puts rows there")
         if name not in tables:
             raise UnknownName.among("table in memory", name, tables)
     try:

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import psutil
 
+from millrace.errors import InvalidOption
+
 LOCAL = "local[*]"
 """Where Spark runs unless a master is named: in one JVM, on every core of this machine."""
 REALTIME = "local[16]"
 """Real-time mode keeps a slot for every task of every stage at once, most of them idle: more slots than cores."""
 
 _LOCAL = re.compile(r"local(?:-cluster)?(?:\[\s*(\*|\d+)[\d\s,*]*\])?")
+_ELSEWHERE = re.compile(r"spark://[^/]+:\d+|yarn$|k8s://.+")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
 _GB = 2**30
@@ -57,6 +60,8 @@ def choices(*, master: str | None = None, realtime: bool = False) -> tuple[Choic
 def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
     """What makes a program quicker or quieter and cannot change its results: also for programs that are not ours."""
     chosen = master or (REALTIME if realtime else LOCAL)
+    if not is_local(chosen) and not _ELSEWHERE.match(chosen):
+        raise InvalidOption(f"there is no Spark master {chosen!r}", hint="local[2], spark://HOST:7077, yarn or k8s://…")
     made = [
         Choice("spark.master", chosen, "real-time mode needs a slot for every task" if realtime else "every core here"),
         Choice("spark.ui.enabled", "false", "Spark's own page costs a tenth of the CPU; the live view does without"),

@@ -34,11 +34,15 @@ class Facts:
     continuous: str | None = None
     """Why the continuous trigger cannot use it; None when it can."""
     guarantee: str = ""
+    touches: tuple[str, ...] = ()
+    """What is read or written, as `topic posts`: the same text for the same thing."""
+    alone: bool = False
+    """Whether a sink must be the only one that writes there."""
 
 
 @dataclass(frozen=True)
 class Connectors:
-    """Where facts come from: one function for sources (streamed or static) and one for sinks."""
+    """Where facts come from: one function for sources (streamed or static), one for the sinks of tables."""
 
     source: Callable[[Connection, bool], Facts]
-    sink: Callable[[Connection], Facts]
+    sink: Callable[[Connection, str], Facts]

@@ -37,14 +37,14 @@ def called_text(at: Place, text: str) -> tuple[Place | None, Marks]:
     return _place_of(at.file, _calls(at), text)
 
 
-def literal_keywords(at: Place) -> Iterator[tuple[str, Place]]:
-    """The names under which a call on some line was given plain texts, those in dictionaries included, and where."""
+def literal_keywords(at: Place) -> Iterator[tuple[str, str, Place]]:
+    """The plain texts that a call on some line was given by name, those in dictionaries included: name, text, place."""
     for node in (below for call in _calls(at) for below in ast.walk(call)):
-        if isinstance(node, ast.keyword) and node.arg and _is_text(node.value):
-            yield node.arg, Place(at.file, node.lineno)
+        if isinstance(node, ast.keyword) and node.arg and (text := _text(node.value)):
+            yield node.arg, text, Place(at.file, node.lineno)
         for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
-            if isinstance(key, ast.Constant) and _is_text(value):
-                yield str(key.value), Place(at.file, key.lineno)
+            if isinstance(key, ast.Constant) and (text := _text(value)):
+                yield str(key.value), text, Place(at.file, key.lineno)
 
 
 def _place_of(file: str, within: list[Any], text: str) -> tuple[Place | None, Marks]:
@@ -64,8 +64,8 @@ def _calls(at: Place) -> list[ast.Call]:
     return [call for call in calls if call.lineno <= line <= (call.end_lineno or call.lineno)]
 
 
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(node.value)
+def _text(node: ast.AST) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _first_line(node: Function) -> int:

@@ -9,7 +9,9 @@ from typing import Any
 
 _WORDS = frozenset({"password", "passwd", "passphrase", "secret", "token", "credential", "credentials", "jaas"})
 _KEYS = frozenset({"api", "access", "private", "account", "secret", "shared"})
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
+_URL = re.compile(
+    r"[a-z][a-z0-9+.:-]*://([^/\s:@]*:[^/\s@]+@|[^\s]*[?&;](password|pwd|access_token)=[^&;\s])", re.IGNORECASE
+)
 
 
 class Secret(str):
@@ -32,7 +34,7 @@ def is_secret(name: str) -> bool:
 
 
 def holds_password(value: Any) -> bool:
-    """Whether a text has a user's password inside: `https://me:password@host`."""
+    """Whether a text has a user's password inside: `https://me:password@host`, `jdbc:…?password=…`."""
     return isinstance(value, str) and bool(_URL.match(value))
 
 

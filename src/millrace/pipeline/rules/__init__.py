@@ -17,6 +17,7 @@ from millrace.pipeline.rules import (
     secrets,
     sql,
     state,
+    targets,
     watermarks,
 )
 from millrace.pipeline.rules.scope import Scope
@@ -64,5 +65,7 @@ RULES: tuple[Rule, ...] = (
     continuous.watermarks,
     continuous.operators,
     secrets.plain,
+    targets.shared,
+    targets.loops,
     panels.unknown_kind,
 )

@@ -24,8 +24,11 @@ def cycles(scope: Scope) -> Iterator[Problem]:
 def no_sinks(scope: Scope) -> Iterator[Problem]:
     """Without a sink nothing runs."""
     if not scope.pipeline.sinks:
-        hint = "add one, as sinks: [{from: TABLE, console: }]"
-        yield Problem("sink.none", "the pipeline has no sinks, so it does nothing", scope.pipeline.place, hint)
+        in_python = scope.pipeline.place.file.endswith(".py")
+        hint = 'pipeline.sink("TABLE", mr.console())' if in_python else "sinks: [{from: TABLE, console: }]"
+        yield Problem(
+            "sink.none", "the pipeline has no sinks, so it does nothing", scope.pipeline.place, f"add one, as {hint}"
+        )
 
 
 def unused_tables(scope: Scope) -> Iterator[Problem]:

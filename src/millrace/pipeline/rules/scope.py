@@ -45,7 +45,8 @@ class Scope:
     def sink_facts(self, sink: Sink) -> Facts:
         """What the connector says of a sink."""
         if id(sink) not in self._sinks:
-            self._sinks[id(sink)] = self._connectors.sink(sink.connection) if sink.connection.readable else Facts()
+            readable = sink.connection.readable
+            self._sinks[id(sink)] = self._connectors.sink(sink.connection, sink.table) if readable else Facts()
         return self._sinks[id(sink)]
 
     def trigger(self, sink: Sink) -> Trigger:

@@ -8,7 +8,7 @@ from millrace.errors import Place, Problem
 from millrace.pipeline.literals import literal_keywords
 from millrace.pipeline.model import Connection
 from millrace.pipeline.rules.scope import Scope
-from millrace.pipeline.secret import Secret, is_secret
+from millrace.pipeline.secret import Secret, holds_password, is_secret
 
 
 def plain(scope: Scope) -> Iterator[Problem]:
@@ -26,8 +26,8 @@ def _spelt_out(connection: Connection) -> Iterator[tuple[str, Place]]:
     """Those in a call in Python."""
     if not connection.place.file.endswith(".py") or not _has_secret((connection.argument, connection.options)):
         return
-    for name, place in literal_keywords(connection.place):
-        if is_secret(name):
+    for name, text, place in literal_keywords(connection.place):
+        if is_secret(name) or holds_password(text):
             yield name, place
 
 
