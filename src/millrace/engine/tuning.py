@@ -52,9 +52,15 @@ _PUSH_DOWN_OFF = Choice(
 )
 
 
+_DAEMON = Choice(
+    "spark.python.daemon.module", "millrace.engine.daemon", "what workers need is loaded once, not by each of them"
+)
+
+
 def choices(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
     """Everything that is chosen for a pipeline of ours."""
-    return (*speed(master=master, realtime=realtime), *_MEANING)
+    made = speed(master=master, realtime=realtime)
+    return (*made, *_MEANING, *([_DAEMON] if is_local(made[0].value) else []))
 
 
 def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
