@@ -1,13 +1,10 @@
-"""Queries on streams that Spark takes or refuses, by output mode. Run as a program, it asks Spark and prints JSON.
+"""Queries on streams that Spark takes or refuses, by output mode.
 
 `a` and `b` are streams, `a_w` and `b_w` the same with a watermark on `at`, `s` is static.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -243,13 +240,8 @@ FUNCTIONS: tuple[Callable[..., Any], ...] = tuple(
 )
 
 
-def ask_spark() -> dict[str, dict[str, bool]]:
+def ask_spark(spark: Any) -> dict[str, dict[str, bool]]:
     """Whether Spark takes each query in each mode."""
-    from pyspark.sql import SparkSession
-
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    spark: Any = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
     frames = {"s": spark.range(10).selectExpr("id", "cast(id AS string) AS tag")}
     for name in ("a", "b"):
         rows = spark.readStream.format("rate").load()
@@ -273,7 +265,3 @@ def _takes(spark: Any, make: Callable[[], Any], mode: str) -> bool:
     except Exception:
         return False
     return True
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(ask_spark()))

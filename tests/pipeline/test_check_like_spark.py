@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from millrace.pipeline.check import check
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Watermark, connection
 from millrace.pipeline.sql import tables_read
 
 from .conftest import CONNECTORS
-from .streaming import FUNCTIONS, MODES, SQL
+from .streaming import FUNCTIONS, MODES, SQL, ask_spark
 
-pytestmark = pytest.mark.timeout(400)  # the first of them starts Spark
+Says = dict[str, dict[str, bool]]
 
 _RATE = connection("rate")
 _AT = Watermark("at", 10.0)
@@ -33,14 +28,10 @@ _SOURCES = (
 )
 
 
-@cache
-def spark_says() -> dict[str, dict[str, bool]]:
-    """Spark's verdicts, from a process of its own."""
-    program = Path(__file__).with_name("streaming.py")
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    ran = subprocess.run([sys.executable, program], capture_output=True, env=environment, check=True, timeout=380)
-    said: dict[str, dict[str, bool]] = json.loads(ran.stdout)
-    return said
+@pytest.fixture(scope="module")
+def spark_says(spark: SparkSession) -> Says:
+    """Spark's verdicts."""
+    return ask_spark(spark)
 
 
 def errors(table: Table, mode: str) -> list[str]:
@@ -49,15 +40,15 @@ def errors(table: Table, mode: str) -> list[str]:
 
 
 @pytest.mark.parametrize("query", SQL)
-def test_sql(query: str) -> None:
+def test_sql(query: str, spark_says: Says) -> None:
     table = Table("t", tables_read(query), query)
     taken = {mode: not errors(table, mode) for mode in MODES}
-    assert taken == spark_says()[query], {mode: errors(table, mode) for mode in MODES}
+    assert taken == spark_says[query], {mode: errors(table, mode) for mode in MODES}
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda one: one.__name__)
-def test_python(function: Callable[..., Any]) -> None:
+def test_python(function: Callable[..., Any], spark_says: Says) -> None:
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     table = Table(function.__name__, names, function=function)
     taken = {mode: not errors(table, mode) for mode in MODES}
-    assert taken == spark_says()[function.__name__], {mode: errors(table, mode) for mode in MODES}
+    assert taken == spark_says[function.__name__], {mode: errors(table, mode) for mode in MODES}
