@@ -45,6 +45,7 @@ bench: setup
 	$(BIN)/python bench/produce.py
 	$(BIN)/python bench/pipelines.py
 	$(BIN)/python bench/first_result.py
+	$(BIN)/python bench/dead_letters.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist
