@@ -74,7 +74,13 @@ KAFKA_HEAP = Setting("kafka_heap", parse_heap, "512m", "How much memory each of 
 KAFKA_TIMEOUT = Setting(
     "kafka_timeout", parse_duration, 10.0, "How long to wait for a broker to answer before giving up.", "10s"
 )
-CACHE = Setting("cache", _path, user_cache_path("millrace"), "Where fetched jars are kept.", "the user's cache folder")
+CACHE = Setting(
+    "cache",
+    _path,
+    user_cache_path("millrace"),
+    "Where fetched jars and the archive of Spark's classes are kept.",
+    "the user's cache folder",
+)
 IVY_SETTINGS = Setting[Path | None](
     "ivy_settings", _path, None, "An Ivy settings file, to fetch jars from a company mirror.", "Maven Central"
 )

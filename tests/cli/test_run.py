@@ -48,4 +48,5 @@ def test_a_file_that_is_not_there(millrace: CommandLine) -> None:
 
 def test_a_schema_from_a_topics_records(millrace: CommandLine, topic: str) -> None:
     millrace("kafka", "produce", topic, stdin='{"id": "a", "n": 1, "at": "2026-01-01T00:00:00Z"}\n{"n": 1.5}\n')
-    assert millrace("schema", topic).stdout == "id string, n double, at timestamp\n"
+    # Which record is read first is for Kafka to say: they may be in two partitions.
+    assert set(millrace("schema", topic).stdout.strip().split(", ")) == {"id string", "n double", "at timestamp"}
