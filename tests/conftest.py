@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from millrace.pipeline.model import Pipeline
     from millrace.pipeline.python import Pipeline as Written
     from millrace.telemetry.board import Board
+    from millrace.telemetry.channels import Channels
 
 MILLRACE = Path(sys.executable).parent / "millrace"
 
@@ -101,12 +102,14 @@ class RunPipeline:
         state: Path | None = None,
         *,
         until: Callable[[], bool] | None = None,
+        channels: Channels | None = None,
+        say: Callable[[str], None] = lambda _: None,
         **environment: str,
     ) -> Board:
         """Run until everything that is there is done, or (for what never says so) until a condition holds.
 
         The pipeline is a file, or what one defines; `environment` is what the file may ask for. Without `state` each
-        run begins anew.
+        run begins anew. With `channels` its panels are shown there.
         """
         from millrace.engine.run import Settings, run
         from millrace.pipeline.plan import make_plan
@@ -119,13 +122,16 @@ class RunPipeline:
             state or self._state / str(self._runs),
             lambda: self._cluster,
             print=self.printed.append,
+            tell=say,
+            panels=channels,
             session=self._spark,
         )
         board, stop = Board(), threading.Event()
         if until:
             threading.Thread(target=_stop_when, args=(until, stop), daemon=True).start()
         try:
-            run(make_plan(_model(pipeline), once=until is None), settings, board, stop)
+            plan = make_plan(_model(pipeline), once=until is None, panels=channels is not None)
+            run(plan, settings, board, stop)
         finally:
             stop.set()
         return board

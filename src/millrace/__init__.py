@@ -29,7 +29,9 @@ def __getattr__(name: str) -> Any:
     from millrace.pipeline.model import PANELS
 
     if name in PANELS:
-        return _panel(name)
+        from millrace.pipeline.panels import maker
+
+        return maker(name)
     if not name.startswith("_") and name in _connectors():
         return _connector(name)
     if name.startswith("_"):
@@ -60,12 +62,3 @@ def _connector(name: str) -> Callable[..., Any]:
         return connection(name, argument, options, place=calling_place())
 
     return described(connect, name)
-
-
-def _panel(kind: str) -> Callable[..., tuple[str, dict[str, Any]]]:
-    def picture(**options: Any) -> tuple[str, dict[str, Any]]:
-        return kind, options
-
-    picture.__name__ = picture.__qualname__ = kind
-    picture.__doc__ = f"A panel of the kind {kind}; its options name columns of the table."
-    return picture

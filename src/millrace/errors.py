@@ -39,6 +39,7 @@
         ├── SparkFailed                 1  spark.failed
         ├── QueryFailed                 1  query.failed
         ├── FunctionFailed              1  function.failed
+        ├── NotReady                    1  run.not-ready
         ├── OffsetsGone                 1  kafka.offsets-gone
         ├── DiskFull                    1  disk.full
         └── FeedFailed                  1  feed.failed
@@ -362,6 +363,12 @@ class FunctionFailed(RunError):
     """A function of the user's raised while Spark ran it."""
 
     condition = "function.failed"
+
+
+class NotReady(RunError):
+    """A run was asked for something that is there only when it has started."""
+
+    condition = "run.not-ready"
 
 
 class OffsetsGone(RunError):

@@ -175,7 +175,7 @@ def test_a_query_and_its_sink(told: Told, sql: str, sink: str, expected: list[st
         (
             (
                 "name: p\nsources: {a: {kafka: a}}\nsinks: [{from: a, console: }]\n"
-                "panels:\n  - {from: a, tpo: {}}\n  - {from: b, top: {}}"
+                "panels:\n  - {from: a, tpo: {}}\n  - {from: b, top: {label: x, value: y}}"
             ),
             ["panel.unknown:5", "name.unknown:6"],
         ),

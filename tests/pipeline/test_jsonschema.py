@@ -32,6 +32,11 @@ def test_it_is_a_schema() -> None:
         "name: p\nsources: {a: {kafka: a, max_per_batch: '${N}'}}\nsinks: [{from: a, console: {}}]\nx-more: {a: 1}",
         "name: p\ntrigger: 5s\nsources: {a: {files: f, static: true, header: true}}\nsinks: [{from: a, files: out}]",
         "name: p\nsources: {a: {rate: , watermark: [at, 1s]}}\ntables: \nsinks: [{from: a, kafka: t, trigger: once}]",
+        (
+            "name: p\nsources: {a: {rate: }}\nsinks: [{from: a, console: }]\npanels:\n  - {from: a, table: }\n"
+            "  - {from: a, table: {columns: [b], key: c, limit: 5}}\n"
+            "  - {from: a, number: {value: b, unit: 7, title: T}}"
+        ),
     ],
 )
 def test_what_is_right(text: str) -> None:
@@ -46,6 +51,9 @@ def test_what_is_right(text: str) -> None:
         ("sources:", "suorces:"),
         ("[at, 10 seconds]", "at"),
         ("top:", "tpo:"),
+        ("label: tag", "lable: tag"),
+        (", value: count}}", "}}"),
+        (", value: count}}", ", value: count, limit: 0}}"),
         ("kafka: posts", "kakfa: posts"),
         ("from: popular, kafka", "kafka"),
         ("key: tag", "keyy: tag"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.stream import Site
+from millrace.engine import panels
 from millrace.engine.failures import explain
 from millrace.engine.structured import Tables, Workshop, reader_of, with_watermark, writer_of
 from millrace.errors import InvalidDefinition, MillraceError, NoCluster, Place
@@ -25,12 +27,12 @@ def problems(pipeline: Pipeline, spark: SparkSession) -> list[Problem]:
     with tempfile.TemporaryDirectory() as folder:
         workshop = Workshop(pipeline, Site(spark, pipeline.name, "", Path(folder), _no_cluster))
         found = [problem for query in make_plan(pipeline).queries for problem in _of_query(workshop, query)]
-        found += [problem for panel in _panels(workshop) for problem in panel]
+        found += _panels(workshop)
     return list(dict.fromkeys(found))
 
 
 def _of_query(workshop: Workshop, query: Query) -> list[Problem]:
-    place = query.sinks[0].place
+    place = query.place
     try:
         frame = _EmptyTables(workshop, query).frame(query.table)
         for sink in query.sinks:
@@ -44,23 +46,16 @@ def _of_query(workshop: Workshop, query: Query) -> list[Problem]:
     return []
 
 
-def _panels(workshop: Workshop) -> list[list[Problem]]:
-    found = []
+def _panels(workshop: Workshop) -> Iterator[Problem]:
+    """What panels name: the columns must be there, and be numbers or times where the page needs them to be."""
     for panel in workshop.pipeline.panels:
         query = Query("panel", panel.table, (), "append", workshop.pipeline.trigger)
         try:
-            columns = _EmptyTables(workshop, query).frame(panel.table).columns
+            frame = _EmptyTables(workshop, query).frame(panel.table)
         except Exception:  # noqa: S112 - the table's own problem is told with its sink
             continue
-        named = [value for name, value in panel.options if isinstance(value, str) and name not in ("title",)]
-        found.append(
-            [
-                Problem("panel.column", f"the panel names {value!r}, which {panel.table!r} does not have", panel.place)
-                for value in named
-                if value not in columns
-            ]
-        )
-    return found
+        for mistake in panels.mistakes(panel, frame):
+            yield Problem(mistake.condition, mistake.message, panel.option_place(mistake.option or ""), mistake.hint)
 
 
 class _EmptyTables(Tables):

@@ -39,6 +39,8 @@ class Guest:
         self._voice = voice
         self._opened = ExitStack()
         self._jvms: list[Jvm] = []
+        self.launching: Callable[[], None] = lambda: None
+        """Called when the program is about to start Spark for the first time."""
         self._stop = threading.Event()
         self._watching = threading.Thread(target=self._watch, name="guest", daemon=True)
 
@@ -79,6 +81,8 @@ class Guest:
 
     def _launch(self, conf: Any = None, popen_kwargs: Any = None) -> Any:
         del popen_kwargs
+        if not self._jvms:
+            self.launching()
         own = {} if conf is None else dict(conf.getAll())
         given = {**({"spark.master": self._master} if self._master else {}), **self._settings, **own}
         master = given.get("spark.master", LOCAL)

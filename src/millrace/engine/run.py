@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,20 +16,20 @@ from millrace.connectors.memory import MEMORY
 from millrace.connectors.stream import Site
 from millrace.engine.answering import Answering
 from millrace.engine.failures import explain
+from millrace.engine.running import Running
 from millrace.engine.state import State
-from millrace.engine.stopping import PATIENCE, stop_all
 from millrace.engine.structured import Workshop, prepare
 from millrace.engine.tuning import ROCKSDB
+from millrace.engine.waking import wake_workers
 from millrace.engine.watch import Watch
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import Plan
 from millrace.telemetry.board import Board
+from millrace.telemetry.channels import Channels
+from millrace.telemetry.gallery import Gallery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-_LOOK = 0.1
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,12 @@ class Settings:
     create_topics: bool = True
     print: Callable[[str], None] = print
     tell: Callable[[str], None] = lambda _: None
+    head_start: float = 0.0
+    """Seconds that the first query has for its first batch before the others start, so that something is seen soon."""
+    panels: Channels | None = None
+    """Where panels are shown; None when nobody would see them, and then nothing is computed for them."""
+    opened: Callable[[SparkSession], None] = lambda _: None
+    """Told the session when it is there."""
     session: SparkSession | None = None
     """A session to use and to leave open; None opens one for the run."""
 
@@ -69,7 +74,13 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
                 print=settings.print,
             )
             prepare(plan.pipeline, ground)
-            workshop = Workshop(plan.pipeline, replace(ground, spark=opening.result()))
+            gallery = None if settings.panels is None else Gallery(settings.panels)
+            if gallery:
+                gallery.expect(plan)
+            workshop = Workshop(plan.pipeline, replace(ground, spark=opening.result()), gallery=gallery)
+            settings.opened(workshop.spark)
+            if settings.session is None:
+                wake_workers(workshop.spark, plan.pipeline)
             if not stop.is_set():
                 _work(workshop, plan, settings, board, stop)
 
@@ -78,7 +89,7 @@ def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop
     try:
         with (
             Answering(workshop.spark, workshop.ground.state),
-            Watch(workshop.spark, board, dead=workshop.dead) as watch,
+            Watch(workshop.spark, board, dead=workshop.dead, gallery=workshop.gallery) as watch,
         ):
             settings.tell(f"starting {len(plan.queries)} quer{'y' if len(plan.queries) == 1 else 'ies'}")
             _queries(workshop, plan, settings, watch, stop)
@@ -89,42 +100,18 @@ def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop
 
 
 def _queries(workshop: Workshop, plan: Plan, settings: Settings, watch: Watch, stop: threading.Event) -> None:
-    started: list[StreamingQuery] = []
+    queries = Running(workshop)
     try:
         for query in plan.queries:
-            started.append(workshop.start(query))
-            watch.follow(started[-1])
-        _stay(started, settings, stop)
+            running = queries.start(query)
+            if running is not None:
+                watch.follow(running)
+                if query is plan.queries[0]:
+                    watch.await_batch(running, settings.head_start, stop)
+        queries.stay(settings.seconds, stop)
     finally:
-        patience = PATIENCE if all(query.batches for query in plan.queries) else 0.0
-        stop_all(started, patience)
-    _require_sound(started, settings)  # a batch may have failed while its end was waited for
-
-
-def _stay(started: list[StreamingQuery], settings: Settings, stop: threading.Event) -> None:
-    deadline = None if settings.seconds is None else time.monotonic() + settings.seconds
-    while not stop.wait(_LOOK):
-        active = any(running.isActive for running in started)
-        _require_sound(started, settings)
-        if not active or (deadline is not None and time.monotonic() >= deadline):
-            return
-
-
-def _require_sound(started: list[StreamingQuery], settings: Settings) -> None:
-    for running in started:
-        failure = None if running.isActive else running.exception()
-        if failure is not None:
-            raise _failure(failure, running, settings) from failure
-
-
-def _failure(failure: Exception, running: StreamingQuery, settings: Settings) -> MillraceError:
-    try:
-        cluster = settings.cluster()
-    except MillraceError:
-        cluster = None
-    error = explain(failure, cluster=cluster)
-    error.message = f"query {running.name!r} failed: {error.message}"
-    return error
+        queries.stop(between_batches=all(query.batches for query in plan.queries))
+    queries.require_sound()  # a batch may have failed while its end was waited for
 
 
 @contextmanager

@@ -77,7 +77,7 @@ class State:
                 hint="choose another folder with --state",
             )
         queries = dict(known.get("queries", {}))
-        for query in plan.queries:
+        for query in (one for one in plan.queries if one.sinks):
             self._claim(query, queries, cluster_id)
         self.id = str(known.get("id") or uuid.uuid4().hex)
         self._save({"name": self._pipeline.name, "id": self.id, "queries": queries})

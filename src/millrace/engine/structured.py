@@ -14,9 +14,11 @@ from millrace.engine.carried import carry
 from millrace.engine.decode import bad_of, forget_repeated, good_rows
 from millrace.engine.failures import explain
 from millrace.engine.onthejvm import decoded_on_the_jvm
+from millrace.engine.panels import hung
 from millrace.errors import InvalidDefinition, MillraceError
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark
 from millrace.pipeline.plan import Query
+from millrace.telemetry.gallery import Gallery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,6 +39,8 @@ class Workshop:
     """What every connector of the run may know; each gets it with its own name."""
     dead: dict[str, Any] = field(default_factory=dict)
     """How many bad records each source had: accumulators."""
+    gallery: Gallery | None = None
+    """Where panels are shown, when somebody can see them."""
 
     @property
     def spark(self) -> SparkSession:
@@ -55,9 +59,11 @@ class Workshop:
         except MillraceError:
             raise
         except Exception as error:
-            raise explain(error, place=query.sinks[0].place) from error
+            raise explain(error, place=query.place) from error
 
     def _started(self, query: Query, frame: DataFrame) -> StreamingQuery:
+        if self.gallery:
+            frame = hung(frame, query, self.gallery)
         writers = [writer_of(sink) for sink in query.sinks]
         sites = [self.site(query.table, mode=query.mode, batches=query.batches) for _ in writers]
         folder = self.checkpoint(query)
@@ -66,7 +72,9 @@ class Workshop:
         if not (folder / "offsets").exists():
             for writer in writers:
                 writer.require_new()
-        if len(writers) == 1:
+        if not writers:
+            writer = frame.writeStream.format("noop")  # its panels see the rows on their way to nowhere
+        elif len(writers) == 1:
             rows = _shaped(writers[0], frame, query.sinks[0]).writeStream
             writer = writers[0].stream(rows, sites[0])
         else:
@@ -81,8 +89,8 @@ class Workshop:
         return any(writer.resumes for writer in writers) and all(reader.resumes for reader in readers)
 
     def checkpoint(self, query: Query) -> Path:
-        """Where a query remembers."""
-        return self.ground.state / "checkpoints" / query.name
+        """Where a query remembers; one that only draws begins anew each time, and is no part of what was done."""
+        return self.ground.state / ("checkpoints" if query.sinks else "panels") / query.name
 
 
 class _Fan:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.engine.failures import explain
 from millrace.telemetry.board import Board, Phase
+from millrace.telemetry.gallery import Gallery
 from millrace.telemetry.progress import Progress
 
 if TYPE_CHECKING:
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 EVERY = 0.5
+DRAWING = 0.25
+"""Seconds between two looks; fewer when panels wait for what they show."""
+_FIRST = 0.1
 
 
 _log = logging.getLogger(__name__)
@@ -36,16 +42,24 @@ class _Seen:
 class Watch:
     """A thread that looks at the queries of a session, also of one that somebody else made.
 
-    `dead` counts the dead letters of each source, by accumulators of Spark.
+    `dead` counts the dead letters of each source, by accumulators of Spark. `gallery` has the panels that look at what
+    the queries do.
     """
 
     def __init__(
-        self, spark: SparkSession, board: Board, *, dead: Mapping[str, Any] | None = None, every: float = EVERY
+        self,
+        spark: SparkSession,
+        board: Board,
+        *,
+        dead: Mapping[str, Any] | None = None,
+        gallery: Gallery | None = None,
+        every: float | None = None,
     ) -> None:
         self._spark = spark
         self._board = board
+        self._gallery = gallery
         self._dead = {} if dead is None else dead
-        self._every = every
+        self._every = every or (DRAWING if gallery else EVERY)
         self._seen: dict[str, _Seen] = {}
         self._known: set[str] = set()
         """The runs of queries that were added, ever: Spark still lists one for a moment after its end."""
@@ -81,6 +95,13 @@ class Watch:
         """Look at a query even if it ends before the next look."""
         self._add(query)
 
+    def await_batch(self, query: StreamingQuery, seconds: float, stop: threading.Event) -> None:
+        """Wait until a query has done its first batch, but not longer than so many seconds."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and query.isActive and not query._jsq.lastProgress():
+            if stop.wait(_FIRST):
+                return
+
     def look(self) -> None:
         """Tell the board what is new."""
         for query in self._spark.streams.active:
@@ -94,6 +115,9 @@ class Watch:
                 del self._seen[run]
         for source, count in list(self._dead.items()):
             self._board.buried(source, count.value)
+        if self._gallery:
+            self._gallery.look()
+        self._board.seen()
 
     def _look(self) -> None:
         """Look; what cannot be understood this time is looked at again, unless Spark is gone."""
@@ -132,17 +156,26 @@ class Watch:
         self._board.told(seen.name, _phase(doing, seen.batch, active=status["isTriggerActive"]), doing)
 
     def _tell_progress(self, seen: _Seen) -> None:
-        newest = seen.query.lastProgress
-        if newest is None or newest["timestamp"] <= seen.at:
+        # Spark's own object, not PySpark's of it: what panels see may be long, and is asked for only when it is new.
+        asked: Any = seen.query._jsq
+        newest = asked.lastProgress()
+        if newest is None or newest.timestamp() <= seen.at:
             return
         # Asking for all that Spark remembers costs a call for each: only when a batch was missed.
-        recent = [newest] if newest["batchId"] <= seen.batch + 1 else seen.query.recentProgress
+        recent = [newest] if newest.batchId() <= seen.batch + 1 else asked.recentProgress()
         for told in recent:
-            if told["timestamp"] > seen.at:
-                progress = Progress.of(told.json, seen.name)
-                seen.at = told["timestamp"]
-                seen.batch = progress.batch if progress.executed else seen.batch
-                self._board.progressed(progress)
+            if told.timestamp() > seen.at:
+                self._take(seen, told.json())
+
+    def _take(self, seen: _Seen, text: str) -> None:
+        told: dict[str, Any] = json.loads(text)
+        progress = Progress.of(told, seen.name)
+        fresh = progress.executed and progress.batch > seen.batch  # Spark may tell of a batch again while it waits
+        seen.at = told["timestamp"]
+        seen.batch = progress.batch if progress.executed else seen.batch
+        self._board.progressed(progress)
+        if self._gallery and fresh:
+            self._gallery.observe(told.get("observedMetrics") or {})
 
 
 def _phase(doing: str, batch: int, *, active: bool) -> Phase:

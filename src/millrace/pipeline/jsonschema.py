@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from millrace.pipeline.model import MODES, PANELS
+from millrace.pipeline.model import MODES
+from millrace.pipeline.panels import KINDS, MOST_ROWS, PanelKind, PanelOption
 
 _TEXT = {"type": "string"}
 _FROM_ENVIRONMENT = {"type": "string", "pattern": r"\$\{"}
@@ -88,6 +89,29 @@ _TABLE = {
         },
     ]
 }
+
+
+def _picture(kind: PanelKind) -> dict[str, Any]:
+    needed = [one.name for one in kind.options if one.required]
+    return {
+        "description": kind.help,
+        "type": ["object"] if needed else ["object", "null"],
+        "required": needed,
+        "properties": {one.name: _picture_option(one) for one in kind.options},
+        "additionalProperties": False,
+    }
+
+
+def _picture_option(option: PanelOption) -> dict[str, Any]:
+    about: dict[str, Any] = {"description": option.help}
+    if option.takes == "count":
+        whole = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS}
+        return {**about, "anyOf": [whole, dict(_FROM_ENVIRONMENT)], "default": option.default}
+    if option.takes == "columns":
+        return {**about, "anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}
+    return {**about, "type": ["string", "number"] if option.takes == "text" else "string"}
+
+
 _PANEL = {
     "type": "object",
     "required": ["from"],
@@ -96,7 +120,7 @@ _PANEL = {
     "maxProperties": 2,
     "properties": {
         "from": {**_TEXT, "description": "The table or source that is shown."},
-        **{kind: {"type": ["object", "null"], "description": f"A panel of the kind {kind}."} for kind in PANELS},
+        **{name: _picture(kind) for name, kind in KINDS.items()},
     },
 }
 

@@ -170,6 +170,17 @@ class Panel:
     kind: str
     options: tuple[tuple[str, Any], ...] = ()
     place: Place = field(default=_NOWHERE, compare=False, repr=False)
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    """Where each option stands, when that is known."""
+
+    @property
+    def readable(self) -> bool:
+        """Whether all of it could be read."""
+        return not any(value is UNREADABLE for _, value in self.options)
+
+    def option_place(self, name: str) -> Place:
+        """Where an option stands, or else the panel."""
+        return self.places.get(name, self.place)
 
 
 @dataclass(frozen=True)

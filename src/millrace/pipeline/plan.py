@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from millrace.errors import Place
 from millrace.pipeline.model import Pipeline, Sink, Trigger
+from millrace.pipeline.panels import Shown, shown
 
-_WITHOUT_BATCHES = ("realtime", "continuous")
+WITHOUT_BATCHES = ("realtime", "continuous")
+_FOR_A_PAGE = Trigger("every", 1.0)
+"""Nobody looks more often, and a query that only draws must leave the machine to those that write."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +25,20 @@ class Query:
     trigger: Trigger
     buries: tuple[str, ...] = ()
     """The sources whose dead letters this query writes: each source has one query that does."""
+    panels: tuple[Shown, ...] = ()
+    """The panels that look at its rows on their way."""
+    infers: bool = False
+    """Whether a panel is made up for its table: nobody declared one, and the page is served."""
 
     @property
     def batches(self) -> bool:
         """Whether it runs in batches; real-time mode and the continuous trigger do not."""
-        return self.trigger.kind not in _WITHOUT_BATCHES
+        return self.trigger.kind not in WITHOUT_BATCHES
+
+    @property
+    def place(self) -> Place:
+        """Where the user asked for it: its first sink, or the first panel of a query that has no sink."""
+        return self.sinks[0].place if self.sinks else self.panels[0].panel.place
 
 
 @dataclass(frozen=True)
@@ -36,8 +49,11 @@ class Plan:
     queries: tuple[Query, ...]
 
 
-def make_plan(pipeline: Pipeline, *, once: bool = False) -> Plan:
-    """The queries of a pipeline. `once` ends each when what is there now is done, whatever its trigger."""
+def make_plan(pipeline: Pipeline, *, once: bool = False, panels: bool = False) -> Plan:
+    """The queries of a pipeline. `once` ends each when what is there now is done, whatever its trigger.
+
+    `panels` is for a run whose page is served; else nobody would see them, and nothing is computed for them.
+    """
     groups: dict[str, list[Sink]] = {}
     for sink in pipeline.sinks:
         groups.setdefault(_name(sink, pipeline), []).append(sink)
@@ -46,11 +62,65 @@ def make_plan(pipeline: Pipeline, *, once: bool = False) -> Plan:
     for name, sinks in groups.items():
         table, mode = sinks[0].table, sinks[0].mode
         trigger = Trigger("once") if once else sinks[0].trigger or pipeline.trigger
-        needed = [one for one in pipeline.upstream(table) if pipeline.source(one)]
-        buries = tuple(one for one in needed if one not in owned)
-        owned.update(buries)
-        queries.append(Query(name, table, tuple(sinks), mode, trigger, buries))
+        queries.append(Query(name, table, tuple(sinks), mode, trigger, _buries(pipeline, table, owned)))
+    if panels:
+        queries = _with_panels(pipeline, queries, owned)
     return Plan(pipeline, tuple(queries))
+
+
+def _with_panels(pipeline: Pipeline, queries: list[Query], owned: set[str]) -> list[Query]:
+    """The queries with what looks at them, and those that panels need for themselves.
+
+    A panel looks at its table's rows on their way to a sink. Where the table has no sink, or its queries have no
+    batches, the panel has a query of its own, which reads the source once more; so that one is left out of a run that
+    ends when it has caught up, and whose page goes with it.
+    """
+    carried: dict[str, list[Shown]] = {}
+    alone: dict[str, list[Shown]] = {}
+    for one in shown(pipeline.panels):
+        carrier = _carrier(queries, one.panel.table)
+        found = carried.setdefault(carrier.name, []) if carrier else alone.setdefault(one.panel.table, [])
+        found.append(one)
+    carriers = [_carrier(queries, query.table) for query in queries if not pipeline.panels]
+    guessed = {carrier.name for carrier in carriers if carrier}
+    made = [
+        replace(query, panels=tuple(carried.get(query.name, ())), infers=query.name in guessed) for query in queries
+    ]
+    ending = all(query.trigger.kind == "once" for query in queries)
+    return made + [_own(pipeline, table, looking, owned) for table, looking in alone.items() if not ending]
+
+
+def _carrier(queries: list[Query], table: str) -> Query | None:
+    """The query whose rows tell a panel the most: changed ones at once, rather than those of finished windows."""
+    found = [query for query in queries if query.table.lower() == table.lower() and query.batches]
+    return min(found, key=lambda query: ("update", "complete", "append").index(query.mode), default=None)
+
+
+def _own(pipeline: Pipeline, table: str, panels: list[Shown], owned: set[str]) -> Query:
+    trigger = pipeline.trigger if pipeline.trigger.kind == "every" else _FOR_A_PAGE
+    mode = _mode(pipeline, table)
+    # No table has a dot in its name, so no sink's query is called so.
+    return Query(f"panels.{table}", table, (), mode, trigger, _buries(pipeline, table, owned), tuple(panels))
+
+
+def _mode(pipeline: Pipeline, table: str) -> str:
+    """The mode that shows the most: changes as they come where Spark can give them, else what is final."""
+    from millrace.pipeline.shapes.shape import UNKNOWN
+    from millrace.pipeline.shapes.whole import shapes
+
+    steps = shapes(pipeline).get(table.lower(), UNKNOWN).steps
+    final = any(
+        step.session or step.join in ("left", "right", "full") or (step.after_aggregate and step.kind == "aggregate")
+        for step in steps
+    )
+    return "update" if any(step.kind == "aggregate" for step in steps) and not final else "append"
+
+
+def _buries(pipeline: Pipeline, table: str, owned: set[str]) -> tuple[str, ...]:
+    """The sources that nobody else buries; they are this one's from now on."""
+    needed = [one for one in pipeline.upstream(table) if pipeline.source(one) and one not in owned]
+    owned.update(needed)
+    return tuple(needed)
 
 
 def _name(sink: Sink, pipeline: Pipeline) -> str:
@@ -62,6 +132,6 @@ def _name(sink: Sink, pipeline: Pipeline) -> str:
     parts = [sink.table]
     parts += [] if sink.mode == "append" else [sink.mode]
     parts += [] if sink.trigger is None else [sink.trigger.kind, f"{sink.trigger.seconds or ''}"]
-    if (sink.trigger or pipeline.trigger).kind in _WITHOUT_BATCHES:  # which Spark gives one sink only
+    if (sink.trigger or pipeline.trigger).kind in WITHOUT_BATCHES:  # which Spark gives one sink only
         parts += [sink.connection.connector, str(sink.connection.argument)]
     return re.sub(r"[^\w.-]+", "_", "-".join(filter(None, parts)))

@@ -98,10 +98,14 @@ class Pipeline:
         _require_connection(connection, f"the sink of {table!r}", place)
         self._sinks.append(model.Sink(table, connection, mode, as_trigger(trigger, place), place))
 
-    def panel(self, table: str, picture: tuple[str, dict[str, Any]]) -> None:
+    def panel(self, table: str, picture: Any) -> None:
         """Show a table on the page, as `mr.top(label=…, value=…)` and others say."""
+        place = calling_place()
+        if not isinstance(picture, tuple) or len(picture) != 2:
+            said = f"the panel of {table!r} needs a picture, not {type(picture).__name__}"
+            raise InvalidDefinition(said, place=place, hint='as mr.top(label="tag", value="count")')
         kind, options = picture
-        self._panels.append(model.Panel(table, kind, model.freeze(options), calling_place()))
+        self._panels.append(model.Panel(table, kind, model.freeze(options), place))
 
     def model(self) -> model.Pipeline:
         """What was written, frozen."""

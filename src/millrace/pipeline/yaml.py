@@ -136,10 +136,15 @@ class _Form:
             return model.Panel(table, "", (), node.place)
         self._refuse_unknown(fields, ("from", kind), "a panel")
         key, options = fields[kind]
-        given = self._values.value(options, kind)
-        if given is not None and not isinstance(options, Fields):
-            self._values.wrong(options, kind, "a mapping", f"write {kind}: {{label: …, value: …}}")
-        return model.Panel(table, kind, model.freeze(given if isinstance(given, dict) else {}), key.place)
+        given = {"": model.UNREADABLE}
+        if isinstance(options, Fields):
+            given = {name.text: self._values.value(value) for name, value in options.pairs}
+        elif _is_empty(options):
+            given = {}
+        else:
+            self._values.wrong(options, kind, "a mapping", f"write {kind}: {{value: …}}")
+        places = {name.text: name.place for name, _ in options.pairs} if isinstance(options, Fields) else {}
+        return model.Panel(table, kind, model.freeze(given), key.place, places)
 
     def _connection(
         self, fields: dict[str, tuple[Scalar, Node]], place: Place, general: tuple[str, ...], what: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -58,6 +59,8 @@ class Board:
         self._standings: dict[str, Standing] = {}
         self._history: dict[str, deque[Progress]] = {}
         self._dead: dict[str, int] = {}
+        self.looked: float | None = None
+        """When somebody last looked at the queries and was answered, by the monotonic clock."""
 
     def started(self, query: str) -> None:
         """A query begins, or begins again: its totals stay."""
@@ -92,6 +95,10 @@ class Board:
         with self._lock:
             phase = Phase.FAILED if error else Phase.STOPPED
             self._standings[query] = replace(self._standings[query], phase=phase, doing="", error=error)
+
+    def seen(self) -> None:
+        """The queries were looked at, and Spark answered."""
+        self.looked = time.monotonic()
 
     def buried(self, source: str, total: int) -> None:
         """So many records of a source have become dead letters since the run began."""

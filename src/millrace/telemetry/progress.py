@@ -64,13 +64,14 @@ class Progress:
         return sum(told) if told else None
 
     @classmethod
-    def of(cls, text: str, query: str) -> Progress:
-        """Spark's JSON as a record of ours; `query` is the name to show."""
-        told: dict[str, Any] = json.loads(text)
+    def of(cls, given: str | Mapping[str, Any], query: str) -> Progress:
+        """Spark's JSON, parsed or not, as a record of ours; `query` is the name to show."""
+        told: Mapping[str, Any] = json.loads(given) if isinstance(given, str) else given
         durations = {name: int(spent) for name, spent in (told.get("durationMs") or {}).items()}
         operators = told.get("stateOperators") or []
         sink = told.get("sink") or {}
         written = sink.get("numOutputRows", -1)
+        written = _observed(told.get("observedMetrics") or {}) if written < 0 else written
         return cls(
             query=query,
             run=told.get("runId") or "",
@@ -114,6 +115,12 @@ def _lag(end: Any, latest: Any) -> int | None:
         read = end.get(topic) or {}
         behind += sum(max(0, newest - read.get(partition, 0)) for partition, newest in partitions.items())
     return behind
+
+
+def _observed(metrics: Mapping[str, Any]) -> int:
+    """How many rows passed on their way to a sink that does not count, by what we ask Spark to count; -1 if nothing."""
+    counted = (metrics.get("millrace.panels") or {}).items()
+    return max((int(value or 0) for name, value in counted if name.startswith("#")), default=-1)
 
 
 def _watermark(event_time: Mapping[str, str]) -> datetime | None:

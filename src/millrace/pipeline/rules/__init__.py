@@ -68,4 +68,7 @@ RULES: tuple[Rule, ...] = (
     targets.shared,
     targets.loops,
     panels.unknown_kind,
+    panels.options,
+    panels.without_stream,
+    panels.own_query,
 )

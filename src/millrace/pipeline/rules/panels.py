@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from millrace.errors import Problem, did_you_mean
 from millrace.pipeline.model import PANELS
+from millrace.pipeline.panels import mistakes
+from millrace.pipeline.plan import WITHOUT_BATCHES
 from millrace.pipeline.rules.scope import Scope
 
 
@@ -15,3 +17,30 @@ def unknown_kind(scope: Scope) -> Iterator[Problem]:
         if panel.kind and panel.kind not in PANELS:
             said = f"there is no panel of the kind {panel.kind!r}"
             yield Problem("panel.unknown", said, panel.place, did_you_mean(panel.kind, PANELS))
+
+
+def options(scope: Scope) -> Iterator[Problem]:
+    """A panel says what its kind needs, and nothing else."""
+    for panel in scope.pipeline.panels:
+        for mistake in mistakes(panel) if panel.readable else ():
+            yield Problem(mistake.condition, mistake.message, panel.option_place(mistake.option or ""), mistake.hint)
+
+
+def without_stream(scope: Scope) -> Iterator[Problem]:
+    """A static table never has news."""
+    for panel in scope.pipeline.panels:
+        if scope.shape(panel.table).streaming is False:
+            said = f"the panel of {panel.table!r} would never show a row: nothing it is made of is a stream"
+            yield Problem("panel.static", said, panel.place, "show a table that reads a stream")
+
+
+def own_query(scope: Scope) -> Iterator[Problem]:
+    """Without batches there is nothing to look into, so the page has the table computed once more."""
+    for panel in scope.pipeline.panels:
+        sinks = [one for one in scope.pipeline.sinks if one.table.lower() == panel.table.lower()]
+        kinds = {scope.trigger(sink).kind for sink in sinks}
+        if sinks and kinds <= set(WITHOUT_BATCHES):
+            said = f"the panel of {panel.table!r} gets a query of its own, which reads and computes the table again"
+            why = f"a {' or '.join(sorted(kinds))} trigger has no batches that a panel could look into"
+            hint = "run it with --no-dashboard where that is too much, or let the panel show what reads the result"
+            yield Problem("panel.query", said, panel.place, hint, why, "warning")

@@ -1,0 +1,203 @@
+"""Panels in Spark: what they need of a table is observed while its rows pass, and told with the batch's progress.
+
+A panel costs no job, no copy of the batch and no sink: `observe` puts one more operator at the end of the plan, which
+keeps the few rows that matter (`max_by` of so many) and hands all rows on. So nothing that a panel does can fail a
+batch, and a checkpoint is the same with and without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millrace.engine.failures import explain
+from millrace.engine.looks import Look, looks_of
+from millrace.errors import InvalidDefinition, MillraceError, did_you_mean
+from millrace.pipeline.facts import Mistake
+from millrace.pipeline.model import Panel
+from millrace.pipeline.panels import PanelOption, Shown, columns_named, parse_order, shown
+from millrace.pipeline.plan import Query
+from millrace.telemetry.gallery import METRICS, Gallery, Hung
+from millrace.telemetry.lines import Series
+from millrace.telemetry.pictures import Frame, Heat, Number, Picture, Table, Top
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+MOST = 1000
+"""Rows of a batch that a panel may look at, unless it shows more."""
+_POINTS = 2000
+_INFERRED_COLUMNS = 12
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a panel looks at: the columns of its rows, which of them come first, how many, and who takes them."""
+
+    columns: tuple[Column, ...]
+    first: Column | None
+    most: int
+    picture: Picture
+
+    def metrics(self, name: str) -> tuple[Column, Column]:
+        """The rows, and of how many they were chosen."""
+        from pyspark.sql import functions as F
+
+        row = F.struct(*(column.alias(f"c{place}") for place, column in enumerate(self.columns)))
+        rows = F.max_by(row, F.lit(0) if self.first is None else self.first, self.most)
+        return rows.alias(name), F.count(F.lit(1)).alias(f"#{name}")
+
+
+def hung(frame: DataFrame, query: Query, gallery: Gallery) -> DataFrame:
+    """The table of a query with its panels looking at it; one that cannot is told on the panel."""
+    from pyspark.sql import functions as F
+
+    panels = query.panels or (inferred(frame, query.table) if query.infers else ())
+    metrics: list[Column] = []
+    for one in panels:
+        try:
+            sight = sight_of(one, frame)
+            seen = sight.metrics(one.id)
+            frame.observe(METRICS, *seen)  # which analyses it
+        except MillraceError as error:
+            error.place = error.place or one.panel.place
+            gallery.hang(Hung(one, query.name, query.mode, error=error))
+            continue
+        except Exception as error:
+            gallery.hang(Hung(one, query.name, query.mode, error=explain(error, place=one.panel.place)))
+            continue
+        metrics += seen
+        note = None if query.sinks else "a query of its own reads the source once more for this panel"
+        gallery.hang(Hung(one, query.name, query.mode, sight.picture, len(sight.columns), note=note))
+    if not query.batches:
+        return frame
+    # Many sinks do not count what they write, and the page tells how many rows come out.
+    return frame.observe(METRICS, *metrics, F.count(F.lit(1)).alias("#"))
+
+
+def mistakes(panel: Panel, frame: DataFrame) -> Iterator[Mistake]:
+    """What is wrong with the columns that a panel names."""
+    looks = looks_of(frame)
+    for option, name in columns_named(panel):
+        look = looks.get(name.lower())
+        if look is None:
+            said = f"the panel names {name!r}, which {panel.table!r} does not have"
+            hint = did_you_mean(name, [one.name for one in looks.values()])
+            yield Mistake("panel.column", said, option.name, hint)
+        elif _misfit(option, look):
+            said = f"the panel's {option.name} is {name!r}, which is {look.spark}, not {_misfit(option, look)}"
+            yield Mistake("panel.type", said, option.name, option.help)
+
+
+def _misfit(option: PanelOption, look: Look) -> str | None:
+    if option.takes == "number" and look.type != "number":
+        return "a number"
+    if option.takes == "time" and look.type not in ("time", "window"):
+        return "a time or a window"
+    return None
+
+
+def sight_of(one: Shown, frame: DataFrame) -> Sight:
+    """How a panel looks at a table."""
+    for mistake in mistakes(one.panel, frame):
+        raise InvalidDefinition(mistake.message, hint=mistake.hint, place=one.panel.place)
+    made: dict[str, Callable[[dict[str, Any], dict[str, Look]], Sight]] = {
+        "series": _series,
+        "top": _top,
+        "table": _table,
+        "heat": _heat,
+        "number": _number,
+    }
+    return made[one.panel.kind](one.given, looks_of(frame))
+
+
+def _series(given: dict[str, Any], looks: dict[str, Look]) -> Sight:
+    from pyspark.sql import functions as F
+
+    time, value = looks[given["time"].lower()], looks[given["value"].lower()]
+    key = looks[given["key"].lower()] if given["key"] else None
+    frame = Frame(("time", "key", "value"), ("time", key.drawn if key else "text", "number"))
+    columns = (time.start(), time.end(), key.shown() if key else F.lit(""), value.shown())
+    return Sight(columns, time.start(), _POINTS, Series(frame))
+
+
+def _top(given: dict[str, Any], looks: dict[str, Look]) -> Sight:
+    label, value = looks[given["label"].lower()], looks[given["value"].lower()]
+    frame = Frame(("label", "value"), (label.drawn, "number"), int(given["limit"]))
+    return Sight((label.shown(), value.shown(), *_window(looks)), value.sortable(), max(MOST, frame.limit), Top(frame))
+
+
+def _number(given: dict[str, Any], looks: dict[str, Look]) -> Sight:
+    value = looks[given["value"].lower()]
+    moment = next((one for one in looks.values() if one.type in ("window", "time")), None)
+    first = moment.start() if moment else None
+    return Sight((value.shown(), *_window(looks)), first, 100, Number(Frame(("value",), ("number",), 1)))
+
+
+def _heat(given: dict[str, Any], looks: dict[str, Look]) -> Sight:
+    x, y, value = (looks[given[name].lower()] for name in ("x", "y", "value"))
+    timed = x.type in ("time", "window")
+    frame = Frame(("x", "y", "value"), (x.drawn, y.drawn, "number"))
+    first = x.start() if timed else value.sortable()
+    columns = (x.start() if timed else x.shown(), y.shown(), value.shown())
+    return Sight(columns, first, _POINTS, Heat(frame))
+
+
+def _table(given: dict[str, Any], looks: dict[str, Look]) -> Sight:
+    key = _listed(given["key"])
+    order, falling = parse_order(given["order"]) if given["order"] else (None, False)
+    wanted = _listed(given["columns"]) or tuple(one.name for one in looks.values())
+    hidden = [name for name in (*key, *((order,) if order else ())) if name.lower() not in map(str.lower, wanted)]
+    chosen = [looks[name.lower()] for name in (*wanted, *hidden)]
+    places = {look.name.lower(): place for place, look in reversed(list(enumerate(chosen)))}
+    frame = Frame(
+        tuple(look.name for look in chosen),
+        tuple(look.drawn for look in chosen),
+        int(given["limit"]),
+        tuple(places[name.lower()] for name in key),
+        places[order.lower()] if order else None,
+        falling,
+    )
+    most = max(MOST, frame.limit) if key else frame.limit
+    return Sight(tuple(look.shown() for look in chosen), _first(looks, order, falling), most, Table(frame))
+
+
+def _first(looks: dict[str, Look], order: str | None, falling: bool) -> Column | None:
+    """Which rows of a batch are taken when there are too many: by the order asked for, else the newest."""
+    from pyspark.sql import functions as F
+
+    if order is not None:
+        look = looks[order.lower()]
+        return look.sortable() if falling else look.reversed()
+    moment = next((one for one in looks.values() if one.type in ("time", "window")), None)
+    return F.coalesce(moment.start(), F.lit(0)) if moment else None
+
+
+def _window(looks: dict[str, Look]) -> tuple[Column, Column]:
+    """The start and end of the table's first window, or nothing."""
+    from pyspark.sql import functions as F
+
+    window = next((one for one in looks.values() if one.type == "window"), None)
+    return (window.start(), window.end()) if window else (F.lit(None).cast("long"), F.lit(None).cast("long"))
+
+
+def inferred(frame: DataFrame, table: str) -> tuple[Shown, ...]:
+    """A panel for a table of which nobody said how to show it: time and number, label and count, or its rows."""
+    looks = list(looks_of(frame).values())
+    times = [one for one in looks if one.type in ("time", "window")]
+    numbers = [one for one in looks if one.type == "number"]
+    words = [one for one in looks if one.type == "text"]
+    few = len(looks) <= _INFERRED_COLUMNS and len(words) <= 1 and len(numbers) == 1
+    options: dict[str, Any] = {}
+    kind = "table"
+    if few and times:
+        kind = "series"
+        options = {"time": times[0].name, "value": numbers[0].name, **({"key": words[0].name} if words else {})}
+    elif few and words:
+        kind, options = "top", {"label": words[0].name, "value": numbers[0].name}
+    return shown((Panel(table, kind, tuple(sorted(options.items()))),), inferred=True)
+
+
+def _listed(value: Any) -> tuple[str, ...]:
+    return () if value is None else (value,) if isinstance(value, str) else tuple(value)

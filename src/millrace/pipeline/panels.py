@@ -1,0 +1,218 @@
+"""Every kind of panel and its options, once: for `check`, for editors, for Python's `mr.top(…)` and for the engine."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from millrace.errors import InvalidOption, did_you_mean
+from millrace.pipeline.facts import Mistake
+from millrace.pipeline.model import Panel
+
+MOST_ROWS = 1000
+"""Rows of a table that a page can show at a time."""
+
+
+@dataclass(frozen=True)
+class PanelOption:
+    """An option: a `time`, a `number` or any `column`, several `columns`, an `order`; or a `text`, or a `count`."""
+
+    name: str
+    takes: str
+    help: str
+    required: bool = False
+    default: Any = None
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether its value names columns of the table."""
+        return self.takes in ("time", "number", "column", "columns", "order")
+
+
+@dataclass(frozen=True)
+class PanelKind:
+    """A way to show a table."""
+
+    name: str
+    help: str
+    options: tuple[PanelOption, ...]
+
+    def option(self, name: str) -> PanelOption | None:
+        """An option by its name."""
+        return next((one for one in self.options if one.name == name), None)
+
+
+_TITLE = PanelOption("title", "text", "What stands above it; the table's name if nothing is given.")
+
+KINDS: dict[str, PanelKind] = {
+    kind.name: kind
+    for kind in (
+        PanelKind(
+            "series",
+            "Lines over time.",
+            (
+                PanelOption("time", "time", "A column of time, or a window.", required=True),
+                PanelOption("value", "number", "The number that is drawn.", required=True),
+                PanelOption("key", "column", "One line for each of its values."),
+                _TITLE,
+            ),
+        ),
+        PanelKind(
+            "top",
+            "The largest values, as bars; of a windowed table, those of the window that is going on.",
+            (
+                PanelOption("label", "column", "What each bar is called.", required=True),
+                PanelOption("value", "number", "How long it is.", required=True),
+                PanelOption("limit", "count", "How many.", default=10),
+                _TITLE,
+            ),
+        ),
+        PanelKind(
+            "table",
+            "Rows as they are, the newest first.",
+            (
+                PanelOption("columns", "columns", "Which columns; all if nothing is given."),
+                PanelOption("order", "order", "A column to sort by, as: count desc."),
+                PanelOption("limit", "count", "How many rows.", default=100),
+                PanelOption("key", "columns", "Columns whose newest row replaces the one before."),
+                _TITLE,
+            ),
+        ),
+        PanelKind(
+            "heat",
+            "A grid that is coloured by a number.",
+            (
+                PanelOption(
+                    "x", "column", "What goes from left to right: a time, a window or anything.", required=True
+                ),
+                PanelOption("y", "column", "What goes from top to bottom.", required=True),
+                PanelOption("value", "number", "The number that colours a cell.", required=True),
+                _TITLE,
+            ),
+        ),
+        PanelKind(
+            "number",
+            "One number, the newest.",
+            (
+                PanelOption("value", "number", "The number.", required=True),
+                PanelOption("unit", "text", "What stands behind it."),
+                _TITLE,
+            ),
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A panel of a run: its id, which its channel is called after, and whether its author asked for it."""
+
+    id: str
+    panel: Panel
+    inferred: bool = False
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Its options, with the defaults of those that are not given."""
+        kind = KINDS[self.panel.kind]
+        return {one.name: one.default for one in kind.options} | dict(self.panel.options)
+
+    @property
+    def title(self) -> str:
+        """What stands above it."""
+        return str(self.given.get("title") or self.panel.table.replace("_", " "))
+
+
+def shown(panels: Iterable[Panel], *, inferred: bool = False) -> tuple[Shown, ...]:
+    """Panels with their ids: the table and the kind, numbered when there are several alike."""
+    taken: dict[str, int] = {}
+    made = []
+    for panel in panels:
+        name = f"{panel.table}-{panel.kind}"
+        taken[name] = taken.get(name, 0) + 1
+        made.append(Shown(name if taken[name] == 1 else f"{name}-{taken[name]}", panel, inferred))
+    return tuple(made)
+
+
+def mistakes(panel: Panel) -> Iterator[Mistake]:
+    """What is wrong with a panel's options."""
+    kind = KINDS.get(panel.kind)
+    if kind is None:
+        return
+    given = dict(panel.options)
+    known = [one.name for one in kind.options]
+    for name in given:
+        if name not in known:
+            said = f"a panel of the kind {kind.name} has no option {name!r}"
+            yield Mistake("panel.option", said, name, did_you_mean(name, known))
+    for option in kind.options:
+        value = given.get(option.name)
+        wanted = None if value is None else _wanted(option, value)
+        if wanted:
+            yield Mistake("panel.value", f"{kind.name}: {option.name} must be {wanted}", option.name, option.help)
+        elif value is None and option.required:
+            hint = f"add {option.name}: {option.help[0].lower()}{option.help[1:]}"
+            yield Mistake("panel.missing", f"a panel of the kind {kind.name} needs {option.name}", None, hint)
+
+
+def columns_named(panel: Panel) -> Iterator[tuple[PanelOption, str]]:
+    """The columns that a panel's options name."""
+    kind = KINDS.get(panel.kind)
+    given = dict(panel.options)
+    for option in kind.options if kind else ():
+        value = given.get(option.name)
+        if value is None or not option.names_columns:
+            continue
+        for name in _names(value):
+            yield option, parse_order(name)[0] if option.takes == "order" else name
+
+
+def parse_order(text: str) -> tuple[str, bool]:
+    """`count desc` as a column and whether it falls."""
+    words = text.split()
+    if len(words) > 1 and words[-1].lower() in ("asc", "desc"):
+        return text.rsplit(None, 1)[0].strip(), words[-1].lower() == "desc"
+    if not words:
+        raise InvalidOption("no column is named")
+    return text.strip(), False
+
+
+def maker(kind: str) -> Callable[..., tuple[str, dict[str, Any]]]:
+    """The function of a kind, as `mr.top`; what it is given is looked at by `check`."""
+    about = KINDS[kind]
+
+    def picture(**options: Any) -> tuple[str, dict[str, Any]]:
+        return kind, {name: value for name, value in options.items() if value is not None}
+
+    told = "\n".join(f"    {one.name}: {one.help}" for one in about.options)
+    picture.__name__ = picture.__qualname__ = kind
+    picture.__doc__ = f"{about.help}\n\n{told}\n"
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    picture.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(one.name, keyword, default=inspect.Parameter.empty if one.required else one.default)
+            for one in sorted(about.options, key=lambda one: not one.required)
+        ]
+    )
+    return picture
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def _wanted(option: PanelOption, value: Any) -> str | None:
+    """In words what an option's value must be, when it is something else."""
+    if option.takes == "count":
+        number = isinstance(value, int) and not isinstance(value, bool)
+        return None if number and 1 <= value <= MOST_ROWS else f"a whole number from 1 to {MOST_ROWS}"
+    if option.takes == "text":
+        return None if isinstance(value, str | int | float) and not isinstance(value, bool) else "text"
+    if option.takes == "columns":
+        listed = _names(value)
+        return None if listed and all(isinstance(one, str) and one for one in listed) else "a list of columns"
+    if not isinstance(value, str) or not value.strip():
+        return "the name of a column" if option.takes != "order" else "a column and asc or desc, as: count desc"
+    return None

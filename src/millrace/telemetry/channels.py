@@ -1,0 +1,170 @@
+"""What changes, by name: a slot holds one value, a ring the newest rows; both can tell what a reader misses."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from millrace.telemetry.plain import plain
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What a reader misses: `replace` and `snapshot` stand for all that was before, `append` adds rows to it.
+
+    An append that leads from version 7 to version 9 has exactly two rows.
+    """
+
+    kind: str
+    version: int
+    data: Any
+
+
+class Slot:
+    """One value, the latest; setting it again forgets the one before."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._version = 0
+        self._value: Any = None
+
+    @property
+    def version(self) -> int:
+        """How often it was set."""
+        return self._version
+
+    def set(self, value: Any) -> None:
+        """Take a value in; what JSON cannot carry is made plain first."""
+        made = plain(value)
+        with self._lock:
+            self._value = made
+            self._version += 1
+
+    @property
+    def value(self) -> Any:
+        """The value; None before there is one."""
+        return self._value
+
+    def since(self, version: int | None) -> Delta | None:
+        """What a reader of that version (None: of nothing) misses; None when it misses nothing."""
+        with self._lock:
+            if version == self._version or self._version == 0:
+                return None
+            return Delta("replace", self._version, self._value)
+
+
+class Ring:
+    """The newest rows, so many and no more; a column may come later, and is null in the rows before."""
+
+    def __init__(self, size: int, columns: Iterable[str] = ()) -> None:
+        self.size = size
+        self._lock = threading.Lock()
+        self._version = 0
+        self._places = {name: place for place, name in enumerate(columns)}
+        self._rows: deque[tuple[Any, ...]] = deque(maxlen=size)
+
+    @property
+    def version(self) -> int:
+        """How many rows there have been."""
+        return self._version
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Add one row; the oldest goes when there is no room."""
+        self.extend((row,))
+
+    def extend(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add rows, all or none of which a reader sees."""
+        made = [{name: plain(value) for name, value in row.items()} for row in rows]
+        with self._lock:
+            for row in made:
+                for name in row:
+                    self._places.setdefault(name, len(self._places))
+                self._rows.append(tuple(row.get(name) for name in self._places))
+            self._version += len(made)
+
+    def clear(self) -> None:
+        """Forget the rows; every reader begins anew."""
+        with self._lock:
+            self._rows.clear()
+            self._version += 1
+
+    def since(self, version: int | None) -> Delta | None:
+        """What a reader of that version (None: of nothing) misses; None when it misses nothing."""
+        with self._lock:
+            if version == self._version:
+                return None
+            missed = None if version is None else self._version - version
+            if missed is None or not 0 < missed <= len(self._rows):
+                return Delta("snapshot", self._version, self._data(len(self._rows)))
+            return Delta("append", self._version, self._data(missed))
+
+    def newest(self, most: int | None = None) -> list[dict[str, Any]]:
+        """The newest rows, oldest first."""
+        with self._lock:
+            columns = self._columns(len(self._rows) if most is None else min(most, len(self._rows)))
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def _data(self, count: int) -> dict[str, Any]:
+        return {"columns": self._columns(count), "size": self.size}
+
+    def _columns(self, count: int) -> dict[str, list[Any]]:
+        rows = list(islice(reversed(self._rows), count))[::-1]
+        return {
+            name: [row[place] if place < len(row) else None for row in rows] for name, place in self._places.items()
+        }
+
+
+Channel = Slot | Ring
+
+
+class Channels:
+    """Every channel by its name. `epoch` is another one in every process, so that versions are never mixed up."""
+
+    def __init__(self) -> None:
+        self.epoch = uuid.uuid4().hex
+        self._lock = threading.Lock()
+        self._channels: dict[str, Channel] = {}
+        self._troubles: dict[str, str] = {}
+
+    def slot(self, name: str) -> Slot:
+        """The slot of a name; made when there is none."""
+        with self._lock:
+            found = self._channels.setdefault(name, Slot())
+        if not isinstance(found, Slot):
+            raise TypeError(f"{name} is a ring")
+        return found
+
+    def ring(self, name: str, size: int, columns: Iterable[str] = ()) -> Ring:
+        """The ring of a name; made when there is none."""
+        with self._lock:
+            found = self._channels.setdefault(name, Ring(size, columns))
+        if not isinstance(found, Ring):
+            raise TypeError(f"{name} is a slot")
+        return found
+
+    def get(self, name: str) -> Channel | None:
+        """The channel of a name, if there is one."""
+        return self._channels.get(name)
+
+    def names(self) -> list[str]:
+        """Every channel that there is."""
+        with self._lock:
+            return list(self._channels)
+
+    def trouble(self, name: str, message: str | None) -> None:
+        """Say why a channel cannot be filled, or (None) that it can be again."""
+        with self._lock:
+            if message is None:
+                self._troubles.pop(name, None)
+            else:
+                self._troubles[name] = message
+
+    def troubles(self) -> Mapping[str, str]:
+        """Why channels cannot be filled, by name."""
+        with self._lock:
+            return dict(self._troubles)

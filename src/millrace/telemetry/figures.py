@@ -1,0 +1,167 @@
+"""The run at one moment, as the page, the terminal and Prometheus read it: made from the board and the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from millrace.errors import MillraceError
+from millrace.telemetry.board import Board, Phase, Standing
+from millrace.telemetry.flow import Flow
+from millrace.telemetry.outline import Outline
+from millrace.telemetry.plain import milliseconds
+from millrace.telemetry.progress import Progress
+from millrace.telemetry.rates import WINDOW, ended, rates
+from millrace.telemetry.samples import Lag, Samples
+from millrace.telemetry.silence import Case, silence
+
+
+def state(board: Board, samples: Samples, outline: Outline, now: datetime | None = None) -> dict[str, Any]:
+    """Everything about now."""
+    at = now or datetime.now(UTC)
+    standings = board.queries()
+    dead = dict(board.dead())
+    queries = [_query(one, board, samples, outline, dead, at) for one in standings]
+    phase, reasons = run_phase(standings, samples, outline)
+    flow = Flow(outline, queries, {one.query: one.last for one in standings})
+    return {
+        "time": milliseconds(at),
+        "phase": phase,
+        "reasons": reasons,
+        "figures": _figures(queries, dead, flow, failed=samples.failure is not None),
+        "queries": queries,
+        "edges": flow.edges(),
+        "dead": dead,
+        "process": asdict(samples.usage),
+    }
+
+
+def run_phase(standings: Iterable[Standing], samples: Samples, outline: Outline) -> tuple[str, list[str]]:
+    """`starting`, `running`, `failed` or `stopped`, and why it is not running."""
+    known = {one.query: one for one in standings if outline.query(one.query).writes}
+    failed = [f"query {one.query} failed: {_message(one.error)}" for one in known.values() if one.phase is Phase.FAILED]
+    if samples.failure and not failed:
+        failed.append(samples.failure)
+    if failed:
+        return "failed", failed
+    if samples.over or (known and all(one.phase is Phase.STOPPED for one in known.values()) and outline.planned):
+        return "stopped", ["every query has ended" if known else "the run has ended"]
+    waiting = [one.name for one in outline.queries if one.writes and one.name not in known]
+    waiting += [one.query for one in known.values() if one.phase is Phase.STARTING]
+    if waiting:
+        return "starting", [samples.doing or f"waiting for {', '.join(dict.fromkeys(waiting))}"]
+    if not known:
+        return "starting", [samples.doing or "no query has been started yet"]
+    return "running", []
+
+
+def batches_of(history: Iterable[Progress]) -> list[Progress]:
+    """The batches that did something."""
+    return [one for one in history if one.executed]
+
+
+def _query(
+    one: Standing, board: Board, samples: Samples, outline: Outline, dead: Mapping[str, int], now: datetime
+) -> dict[str, Any]:
+    expected, last = outline.query(one.query), one.last
+    done = batches_of(board.history(one.query))
+    batch = done[-1] if done else None
+    lag = samples.lag(one.query) or Lag(last.lag if last else None)
+    burials = sum(dead.get(source, 0) for source in expected.sources)
+    return {
+        "name": one.query,
+        "table": expected.table,
+        "phase": one.phase.value,
+        "doing": one.doing,
+        "batches": one.batches,
+        "rows": one.rows,
+        "late": one.late_rows,
+        **_rates(one, done, samples, outline, at=now),
+        "batch_ms": batch.milliseconds if batch else None,
+        "busy": _busy(one, done, now) if expected.batches else None,
+        "lag": lag.records,
+        "lag_seconds": lag.seconds,
+        "lag_why": lag.why,
+        "watermark": milliseconds(last.watermark) if last and last.watermark else None,
+        "watermark_gap_ms": _gap(last, now),
+        "state_rows": last.state_rows if last else None,
+        "state_bytes": last.state_bytes if last else None,
+        "sink_rows": batch.sink_rows if batch else None,
+        "since": milliseconds(one.since),
+        "silence": silence(Case(one, expected, batch, lag.records, burials, now)),
+        "error": _error(one.error),
+    }
+
+
+def _rates(
+    one: Standing, done: list[Progress], samples: Samples, outline: Outline, *, at: datetime
+) -> dict[str, float | None]:
+    """Rows a second: in, worked on, out. Where Spark seldom tells, Kafka's topics do."""
+    expected = outline.query(one.query)
+    if one.phase.ended:
+        return {"in_rate": 0.0, "rate": 0.0, "out_rate": 0.0}
+    topics = [edge.topic for edge in outline.edges if edge.query == one.query and edge.topic]
+    written = _sum(samples.rate(topic) for topic in dict.fromkeys(topics))
+    if not expected.batches:
+        return {"in_rate": _sum(map(samples.rate, outline.read_by(one.query))), "rate": None, "out_rate": written}
+    found = rates(done, at, expected.every)
+    out = found.written if found else None
+    return {
+        "in_rate": found.read if found else None,
+        "rate": done[-1].rate if done else None,
+        "out_rate": written if out is None else out,
+    }
+
+
+def _busy(one: Standing, done: list[Progress], now: datetime) -> float:
+    """The share of the last seconds in which batches were at work, the one that is at work now included."""
+    start = now - timedelta(seconds=WINDOW)
+    spent = 0.0
+    for batch in reversed(done):
+        if ended(batch) < start:
+            break
+        spent += max(0.0, (min(ended(batch), now) - max(batch.at, start)).total_seconds())
+    if one.phase is Phase.RUNNING:
+        last = ended(done[-1]) if done else one.since
+        spent += max(0.0, (now - max(last, start, one.since)).total_seconds())
+    return round(min(1.0, spent / WINDOW), 3)
+
+
+def _gap(last: Progress | None, now: datetime) -> int | None:
+    return milliseconds(now) - milliseconds(last.watermark) if last and last.watermark else None
+
+
+def _error(error: MillraceError | None) -> dict[str, Any] | None:
+    if error is None:
+        return None
+    where = str(error.place) if error.place else None
+    return {"message": error.message, "why": error.why, "hint": error.hint, "where": where}
+
+
+def _message(error: MillraceError | None) -> str:
+    return error.message if error else "nobody knows why"
+
+
+def _figures(queries: list[dict[str, Any]], dead: Mapping[str, int], flow: Flow, *, failed: bool) -> dict[str, Any]:
+    errors = sum(one["error"] is not None for one in queries)
+    return {
+        "in_rate": flow.read(),
+        "out_rate": _sum(one["out_rate"] for one in queries),
+        "lag": _most(one["lag"] for one in queries),
+        "lag_seconds": _most(one["lag_seconds"] for one in queries),
+        "watermark_gap_ms": _most(one["watermark_gap_ms"] for one in queries),
+        "errors": errors or int(failed),
+        "dead": sum(dead.values()),
+        "late": sum(one["late"] for one in queries),
+    }
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [one for one in values if one is not None]
+    return sum(known) if known else None
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((one for one in values if one is not None), default=None)

@@ -1,0 +1,131 @@
+"""The panels of a run as channels: `panels` lists them, `panel:<id>` is what each shows now."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from millrace.errors import MillraceError, RunError
+from millrace.pipeline.panels import Shown
+from millrace.pipeline.plan import Plan
+from millrace.telemetry.channels import Channels
+from millrace.telemetry.lines import Series
+from millrace.telemetry.pictures import Picture, View
+
+METRICS = "millrace.panels"
+"""The name under which Spark tells what panels see: by id the rows, and by `#id` of how many they were chosen."""
+
+_EMPTY = View([])
+
+
+@dataclass(frozen=True)
+class Hung:
+    """A panel in its place."""
+
+    shown: Shown
+    query: str | None = None
+    mode: str = "append"
+    picture: Picture | None = None
+    width: int = 0
+    """Columns of the rows that the picture takes, which Spark calls c0, c1, …"""
+    error: MillraceError | None = None
+    note: str | None = None
+
+    def listed(self) -> dict[str, Any]:
+        """The panel as the list of panels has it."""
+        return {
+            "id": self.shown.id,
+            "table": self.shown.panel.table,
+            "kind": self.shown.panel.kind,
+            "title": self.shown.title,
+            "options": {name: value for name, value in self.shown.given.items() if value is not None},
+            "inferred": self.shown.inferred,
+            "query": self.query,
+            "error": told(self.error),
+        }
+
+    def seen(self, now: int) -> dict[str, Any]:
+        """What its channel holds."""
+        view = self.picture.view(now) if self.picture else _EMPTY
+        frame = self.picture.frame if self.picture else None
+        return {
+            "columns": frame.columns if frame else (),
+            "types": frame.types if frame else (),
+            "rows": view.rows,
+            "time": now,
+            "cut": view.cut,
+            "window": view.window,
+            "error": told(self.error),
+            "note": view.note or self.note,
+        }
+
+
+@dataclass
+class Gallery:
+    """Every panel of a run; thread-safe."""
+
+    channels: Channels
+    _hung: dict[str, Hung] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def expect(self, plan: Plan) -> None:
+        """List the panels that were declared, before any of them has a picture."""
+        for query in plan.queries:
+            for one in query.panels:
+                self._put(Hung(one, query.name, query.mode))
+
+    def hang(self, hung: Hung) -> None:
+        """A panel has its picture, or the reason why it has none."""
+        self._put(hung)
+
+    def fail(self, panels: Iterable[Shown], error: MillraceError) -> None:
+        """The query of panels has ended with an error; what they showed stays, beside the error."""
+        for one in panels:
+            known = self._hung.get(one.id, Hung(one))
+            self._put(replace(known, error=error))
+
+    def observe(self, metrics: Mapping[str, Any]) -> None:
+        """Take in what Spark told with one batch of a query."""
+        told = metrics.get(METRICS) or {}
+        for hung in list(self._hung.values()):
+            if hung.picture is None or f"#{hung.shown.id}" not in told:
+                continue
+            self._take(hung, told.get(hung.shown.id) or (), int(told[f"#{hung.shown.id}"] or 0))
+
+    def look(self) -> None:
+        """Draw again what changes by time alone."""
+        now = round(time.time() * 1000)
+        for hung in list(self._hung.values()):
+            if isinstance(hung.picture, Series) and hung.picture.due(now):
+                self._show(hung)
+
+    def _take(self, hung: Hung, rows: Sequence[Mapping[str, Any]], total: int) -> None:
+        given = [tuple(row.get(f"c{place}") for place in range(hung.width)) for row in rows]
+        try:
+            if hung.picture is not None:
+                hung.picture.take(given, total, hung.mode)
+            if given or hung.mode == "complete":
+                self._show(hung)
+        except (TypeError, ValueError) as error:  # told where it is missed; the others go on
+            self._put(replace(hung, picture=None, error=RunError("the panel cannot be drawn", why=str(error))))
+
+    def _put(self, hung: Hung) -> None:
+        with self._lock:
+            self._hung[hung.shown.id] = hung
+            listed = [one.listed() for one in self._hung.values()]
+            self.channels.slot("panels").set(listed)
+        self._show(hung)
+
+    def _show(self, hung: Hung) -> None:
+        self.channels.slot(f"panel:{hung.shown.id}").set(hung.seen(round(time.time() * 1000)))
+
+
+def told(error: MillraceError | None) -> dict[str, Any] | None:
+    """An error as the page shows it."""
+    if error is None:
+        return None
+    where = str(error.place) if error.place else None
+    return {"message": error.message, "why": error.why, "hint": error.hint, "where": where}

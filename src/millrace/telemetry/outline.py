@@ -1,0 +1,110 @@
+"""What is known of a run before anything has happened: its queries, and along which edges rows flow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from millrace.pipeline.model import Pipeline, Source
+from millrace.pipeline.plan import Plan, Query
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Rows on their way: from a source or table to a table, or to a sink (`sink:0` is the pipeline's first)."""
+
+    start: str
+    end: str
+    query: str | None = None
+    """The query that writes the sink."""
+    topic: str | None = None
+    """The topic that the sink writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A query that the run will start."""
+
+    name: str
+    table: str
+    mode: str = "append"
+    lasting: bool = True
+    """Whether it goes on until it is stopped; one that is run once ends by itself."""
+    batches: bool = True
+    """False in real-time mode and with the continuous trigger, where Spark seldom tells how far it is."""
+    every: float | None = None
+    """Seconds between its batches, if it has a beat."""
+    watermarked: bool = False
+    sources: tuple[str, ...] = ()
+    """The streaming sources that it reads."""
+    writes: bool = True
+    """False for one that only panels need: the run is well without it."""
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A run as it was planned. A program that is not ours has none: its queries are known when they start."""
+
+    queries: tuple[Expected, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    topics: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The Kafka topics that each source names."""
+    planned: bool = True
+
+    def query(self, name: str) -> Expected:
+        """What is expected of a query; of one that nobody has planned, nothing but its name."""
+        return next((one for one in self.queries if one.name == name), Expected(name, name))
+
+    def read_by(self, query: str) -> tuple[str, ...]:
+        """The topics that a query reads, as far as the plan names them."""
+        return tuple(topic for source in self.query(query).sources for topic in self.topics.get(source, ()))
+
+
+UNPLANNED = Outline(planned=False)
+
+
+def outline_of(plan: Plan) -> Outline:
+    """The outline of a plan."""
+    pipeline = plan.pipeline
+    return Outline(
+        tuple(_expected(query, pipeline) for query in plan.queries),
+        tuple(_edges(plan)),
+        {source.name: topics_of(source) for source in pipeline.sources if source.connection.connector == "kafka"},
+    )
+
+
+def topics_of(source: Source) -> tuple[str, ...]:
+    """The topics that a Kafka source names; one with a pattern names none."""
+    argument = source.connection.argument
+    if isinstance(argument, str):
+        return (argument,)
+    if isinstance(argument, tuple):
+        return tuple(str(one) for one in argument)
+    partitions = dict(source.connection.options).get("partitions") or ()
+    return tuple(str(topic) for topic, _ in partitions)
+
+
+def _expected(query: Query, pipeline: Pipeline) -> Expected:
+    needed = pipeline.upstream(query.table)
+    sources = [source for name in needed if (source := pipeline.source(name))]
+    tables = [table for name in needed if (table := pipeline.table(name))]
+    return Expected(
+        query.name,
+        query.table,
+        query.mode,
+        lasting=query.trigger.kind != "once",
+        batches=query.batches,
+        every=query.trigger.seconds if query.trigger.kind == "every" else None,
+        watermarked=any(one.watermark for one in sources) or any(one.watermark for one in tables),
+        sources=tuple(source.name for source in sources if not source.static),
+        writes=bool(query.sinks),
+    )
+
+
+def _edges(plan: Plan) -> list[Edge]:
+    pipeline = plan.pipeline
+    made = [Edge(read, table.name) for table in pipeline.tables for read in table.reads]
+    for number, sink in enumerate(pipeline.sinks):
+        query = next((one.name for one in plan.queries if sink in one.sinks), None)
+        kafka = sink.connection.connector == "kafka" and isinstance(sink.connection.argument, str)
+        made.append(Edge(sink.table, f"sink:{number}", query, sink.connection.argument if kafka else None))
+    return made

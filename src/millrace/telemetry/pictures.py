@@ -1,0 +1,254 @@
+"""What a panel shows: rows of batches merged into one bounded picture, whatever comes. No Spark is needed here.
+
+Each batch brings a panel at most some hundreds of rows, already chosen by Spark. In `complete` mode they are all that
+there is; in `append` mode they are new; in `update` mode they are the rows that changed. The largest of the changed
+rows are enough for a list of the largest when values only grow (counts, sums of what is not negative): a row that
+belongs on the list either changed now, and then it is among the largest that changed, or it changed before, and then
+it was taken in before. Where values shrink, a list is exact as long as no more rows change in a batch than are brought.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = Sequence[Any]
+Window = tuple[int, int]
+
+LABELS = 2000
+"""Labels of one window that are remembered; the smallest go first, and come back when they grow."""
+RECENT = 10
+"""Batches whose newest window counts: one record from the future does not hold the picture for ever."""
+CELLS = 5000
+COLUMNS = 120
+NAMES = 40
+"""Cells of a heat map that are remembered, its columns when they are times, and what it shows of anything else."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a picture is made of: the columns and their types as the page gets them, and how many rows it may have."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    limit: int = 100
+    key: tuple[int, ...] = ()
+    """The places of the columns whose newest row replaces the one before."""
+    order: int | None = None
+    """The place of the column that rows are sorted by."""
+    falling: bool = False
+
+
+@dataclass
+class View:
+    """What the page draws."""
+
+    rows: list[Row]
+    cut: int = 0
+    window: Window | None = None
+    note: str | None = None
+
+
+class Picture(ABC):
+    """Rows that are taken in, and what is seen of them."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+
+    @abstractmethod
+    def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
+        """Take a batch in: the rows that Spark chose of so many."""
+
+    @abstractmethod
+    def view(self, now: int) -> View:
+        """What is seen at a moment (milliseconds)."""
+
+
+@dataclass
+class Windows:
+    """Values by window and label, and which window is going on.
+
+    In update mode every window that is not over changes. Of sliding ones the newest has only begun; what people mean
+    by "the last minute" is the one that ends first of those that the newest event is in. A tumbling window is both.
+    In append mode a window comes when it is over, and the newest is shown.
+    """
+
+    values: dict[Window | None, dict[Any, Any]] = field(default_factory=dict)
+    newest: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT))
+    shown: Window | None = None
+
+    def take(self, rows: Sequence[Row], mode: str) -> None:
+        """Rows of label, value, and the window's start and end (or None)."""
+        if mode == "complete":
+            self.values.clear()
+            self.newest.clear()
+        for label, value, start, end in rows:
+            window = None if start is None or end is None else (start, end)
+            self.values.setdefault(window, {})[label] = value
+        starts = [row[2] for row in rows if row[2] is not None]
+        if starts:
+            self.newest.append(max(starts))
+        self._choose(mode)
+        for labels in self.values.values():
+            _shorten(labels)
+
+    def _choose(self, mode: str) -> None:
+        known = [window for window in self.values if window is not None]
+        if not known:
+            self.shown = None
+            return
+        newest = max(self.newest)
+        begun = [window for window in known if window[0] <= newest] or known
+        going_on = [window for window in begun if window[1] > newest] or begun
+        self.shown = max(begun) if mode == "append" else min(going_on, key=lambda window: (window[1], window[0]))
+        for window in known:
+            if window[1] <= self.shown[0] or window[0] > newest:
+                del self.values[window]
+
+    def current(self) -> dict[Any, Any]:
+        """The values of the window that is shown."""
+        return self.values.get(self.shown, {})
+
+
+def _shorten(labels: dict[Any, Any]) -> None:
+    if len(labels) <= LABELS:
+        return
+    kept = sorted(labels, key=lambda label: number(labels[label]), reverse=True)[: LABELS // 2]
+    values = {label: labels[label] for label in kept}
+    labels.clear()
+    labels.update(values)
+
+
+def number(value: Any) -> float:
+    """A value to sort by; what is no number comes last."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else float("-inf")
+
+
+class Top(Picture):
+    """The largest values by label."""
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__(frame)
+        self._windows = Windows()
+
+    def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
+        """Keep the newest value of each label."""
+        del total
+        self._windows.take(rows, mode)
+
+    def view(self, now: int) -> View:
+        """The largest of the window that is going on."""
+        del now
+        values = self._windows.current()
+        ranked = sorted(values.items(), key=lambda pair: (-number(pair[1]), str(pair[0])))
+        rows: list[Row] = [list(pair) for pair in ranked[: self.frame.limit]]
+        return View(rows, len(ranked) - len(rows), self._windows.shown)
+
+
+class Number(Picture):
+    """One value."""
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__(frame)
+        self._windows = Windows()
+
+    def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
+        """Keep the newest; rows are of value, start and end."""
+        del total
+        self._windows.take([("", *row) for row in rows], mode)
+
+    def view(self, now: int) -> View:
+        """The value of the window that is going on, or the newest."""
+        del now
+        return View([[value] for value in self._windows.current().values()], 0, self._windows.shown)
+
+
+class Table(Picture):
+    """Rows, the newest first or in their order."""
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__(frame)
+        self._rows: deque[Row] = deque(maxlen=frame.limit)
+        self._keyed: dict[str, Row] = {}
+        self._total = 0
+
+    def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
+        """Add rows, or replace those of the same key; Spark gives the first ones first."""
+        if mode == "complete":
+            self._rows.clear()
+            self._keyed.clear()
+            self._total = 0
+        self._total += total
+        if not self.frame.key:
+            self._rows.extendleft(reversed(rows))
+            return
+        for row in reversed(rows):
+            name = repr([row[place] for place in self.frame.key])
+            self._keyed.pop(name, None)
+            self._keyed[name] = row
+        while len(self._keyed) > max(LABELS, self.frame.limit):
+            del self._keyed[next(iter(self._keyed))]
+
+    def view(self, now: int) -> View:
+        """The rows as they are shown."""
+        del now
+        rows = list(reversed(self._keyed.values())) if self.frame.key else list(self._rows)
+        place = self.frame.order
+        if place is not None:
+            rows.sort(key=lambda row: _sortable(row[place]), reverse=self.frame.falling)
+        seen = len(self._keyed) if self.frame.key else self._total
+        kept = rows[: self.frame.limit]
+        return View(kept, max(0, seen - len(kept)))
+
+
+def _sortable(value: Any) -> tuple[int, float, str]:
+    """Numbers before text, and nothing before both."""
+    if value is None:
+        return (0, 0.0, "")
+    if isinstance(value, int | float):
+        return (1, float(value), "")
+    return (2, 0.0, str(value))
+
+
+class Heat(Picture):
+    """A grid of values."""
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__(frame)
+        self._cells: dict[tuple[Any, Any], Any] = {}
+        self._gone = 0
+
+    def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
+        """Keep the newest value of each cell, and the newest cells."""
+        del total
+        if mode == "complete":
+            self._cells.clear()
+        for x, y, value in reversed(rows):
+            self._cells.pop((x, y), None)
+            self._cells[(x, y)] = value
+        if self.frame.types[0] == "time":
+            kept = set(sorted({x for x, _ in self._cells if x is not None})[-COLUMNS:])
+            self._cells = {cell: value for cell, value in self._cells.items() if cell[0] in kept}
+        self._gone = max(0, len(self._cells) - CELLS)
+        for cell in list(self._cells)[: self._gone]:
+            del self._cells[cell]
+
+    def view(self, now: int) -> View:
+        """The cells, by column and row; of too many names those with the largest sums."""
+        del now
+        wide = self.frame.types[0] == "time"
+        columns = {x for x, _ in self._cells} if wide else _largest(self._cells, 0)
+        names = _largest(self._cells, 1)
+        chosen = [(cell, value) for cell, value in self._cells.items() if cell[0] in columns and cell[1] in names]
+        chosen.sort(key=lambda one: (_sortable(one[0][0]), _sortable(one[0][1])))
+        return View([[x, y, value] for (x, y), value in chosen], self._gone + len(self._cells) - len(chosen))
+
+
+def _largest(cells: Mapping[tuple[Any, Any], Any], place: int) -> set[Any]:
+    sums: dict[Any, float] = {}
+    for cell, value in cells.items():
+        sums[cell[place]] = sums.get(cell[place], 0.0) + max(number(value), 0.0)
+    return set(sorted(sums, key=lambda name: sums[name], reverse=True)[:NAMES])

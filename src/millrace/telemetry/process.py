@@ -1,0 +1,57 @@
+"""What this process and Spark's JVM use of the machine."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import psutil
+
+from millrace.telemetry.samples import Samples, Usage
+
+EVERY = 1.0
+_SPARK = "org.apache.spark.deploy.SparkSubmit"
+
+
+class Meter:
+    """Measures; keeps what it found, since use of the processor is told between two looks."""
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
+        self._own = psutil.Process()
+        self._own.cpu_percent()
+        self._jvm: psutil.Process | None = None
+        self._workers: dict[int, psutil.Process] = {}
+
+    def look(self) -> None:
+        """Measure once."""
+        with suppress(psutil.Error):
+            cpu = self._own.cpu_percent() + self._cpu_of_spark()
+            memory = self._own.memory_info().rss
+            self._samples.usage = Usage(round(cpu / 100, 3), memory, self._memory_of_jvm(), self._own.num_threads())
+
+    def _cpu_of_spark(self) -> float:
+        """Of the JVM and of the Python workers that it has started."""
+        if self._jvm is None or not self._jvm.is_running():
+            self._jvm = _spark_jvm(self._own)
+        if self._jvm is None:
+            return 0.0
+        found = {one.pid: one for one in [self._jvm, *self._jvm.children(recursive=True)]}
+        self._workers = {pid: self._workers.get(pid, one) for pid, one in found.items()}
+        total = 0.0
+        for one in self._workers.values():
+            with suppress(psutil.Error):
+                total += one.cpu_percent()
+        return total
+
+    def _memory_of_jvm(self) -> int | None:
+        with suppress(psutil.Error):
+            return self._jvm.memory_info().rss if self._jvm else None
+        return None
+
+
+def _spark_jvm(parent: psutil.Process) -> psutil.Process | None:
+    for child in parent.children(recursive=True):
+        with suppress(psutil.Error):
+            if "java" in child.name() and _SPARK in child.cmdline():
+                return child
+    return None

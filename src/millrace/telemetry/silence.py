@@ -1,0 +1,142 @@
+"""Why there is no output, in one sentence made from progress, watermark, state and lag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from millrace.telemetry.board import Phase, Standing
+from millrace.telemetry.outline import Expected
+from millrace.telemetry.progress import Progress
+from millrace.telemetry.rates import ended
+from millrace.units import format_duration
+
+QUIET = 10.0
+"""Seconds without a batch after which a query that has had output counts as silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What the sentence is made from."""
+
+    standing: Standing
+    expected: Expected
+    batch: Progress | None
+    """The newest batch that did something."""
+    lag: int | None
+    dead: int
+    """Dead letters of the sources that it reads."""
+    now: datetime
+
+    def ago(self, moment: datetime) -> str:
+        """How long ago something was, for people."""
+        return format_duration(max(1, round((self.now - moment).total_seconds())))
+
+
+def silence(case: Case) -> str | None:
+    """The sentence; None when there is output, or none is due."""
+    for rule in _RULES:
+        told = rule(case)
+        if told is not None:
+            return told or None
+    return None
+
+
+def _ended(case: Case) -> str | None:
+    if case.standing.phase is Phase.FAILED:
+        error = case.standing.error
+        return f"The query has failed{f': {error.message}' if error else ''}."
+    return "The query has stopped." if case.standing.phase is Phase.STOPPED else None
+
+
+def _no_batch_yet(case: Case) -> str | None:
+    if case.batch is not None:
+        return None
+    waited = case.ago(case.standing.since)
+    if not case.expected.batches:
+        return ""  # it writes at once and tells seldom: nothing is known to be wrong
+    if case.lag:
+        return f"The first batch is still at work: it began {waited} ago, and {case.lag:,} records wait."
+    if case.standing.phase is Phase.WAITING:
+        return f"Nothing has arrived yet: {_sources(case)} had no record to read since the start {waited} ago."
+    return f"The query is starting: no batch has ended in {waited}."
+
+
+def _all_dead(case: Case) -> str | None:
+    rows = case.standing.rows
+    if rows and case.dead >= rows:
+        return f"Every record so far ({case.dead:,}) was unreadable and went to the dead letters."
+    return None
+
+
+def _all_late(case: Case) -> str | None:
+    batch = case.batch
+    if batch and batch.late_rows and not batch.sink_rows and batch.late_rows >= batch.input_rows > 0:
+        return f"All rows of the newest batch ({batch.input_rows:,}) came after the watermark and were dropped as late."
+    return None
+
+
+def _waits_for_watermark(case: Case) -> str | None:
+    batch = case.batch
+    if not batch or batch.sink_rows != 0 or not _holds_back(case):
+        return None
+    rows = f"{batch.state_rows:,} row{'s' if batch.state_rows != 1 else ''} of state"
+    if batch.watermark is None:
+        return f"Append mode writes what the watermark has passed, and there is no watermark yet; {rows} wait."
+    gap = format_duration(max(0, round((case.now - batch.watermark).total_seconds())))
+    stands = f"it stands at {batch.watermark:%Y-%m-%d %H:%M:%S} UTC, {gap} ago, and moves only with newer events"
+    return f"Append mode writes a window when the watermark has passed its end: {stands}; {rows} wait."
+
+
+def _quiet(case: Case) -> str | None:
+    batch = case.batch
+    if batch is None or case.standing.phase is not Phase.WAITING:
+        return None
+    since = ended(batch)
+    if (case.now - since).total_seconds() < QUIET or case.lag:
+        return None
+    held = f"; {batch.state_rows:,} rows of state wait for a later watermark" if _holds_back(case) else ""
+    return f"Nothing new has arrived for {case.ago(since)}: everything that is there has been read{held}."
+
+
+def _nothing_passed(case: Case) -> str | None:
+    batch = case.batch
+    if batch and batch.sink_rows == 0 and batch.input_rows:
+        rows = f"{batch.input_rows:,} row{'s' if batch.input_rows != 1 else ''}"
+        return f"The newest batch read {rows}, and none of them came through the filters, joins and windows."
+    return None
+
+
+def _long_batch(case: Case) -> str | None:
+    batch = case.batch
+    if batch is None or case.standing.phase is not Phase.RUNNING or not case.expected.batches:
+        return None
+    since = ended(batch)
+    over = (case.now - since).total_seconds()
+    if over < max(QUIET, 3 * batch.milliseconds / 1000):
+        return None
+    behind = f"; {case.lag:,} records wait" if case.lag else ""
+    return f"A batch has been at work for {case.ago(since)}{behind}."
+
+
+def _holds_back(case: Case) -> bool:
+    """Whether there are rows in state that append mode writes only when the watermark has passed them."""
+    expected, batch = case.expected, case.batch
+    return bool(batch and batch.state_rows and expected.mode == "append" and expected.watermarked)
+
+
+def _sources(case: Case) -> str:
+    return ", ".join(case.expected.sources) or "its source"
+
+
+_RULES: tuple[Callable[[Case], str | None], ...] = (
+    _ended,
+    _no_batch_yet,
+    _all_dead,
+    _long_batch,
+    _all_late,
+    _waits_for_watermark,
+    _quiet,
+    _nothing_passed,
+)

@@ -1,0 +1,43 @@
+"""A board fed by hand, for tests."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from millrace.telemetry.board import Board, Phase
+from millrace.telemetry.outline import Edge, Expected, Outline
+from millrace.telemetry.progress import Progress, SourceProgress
+
+NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
+OUTLINE = Outline(
+    (Expected("popular", "popular", "append", watermarked=True, sources=("posts",)),),
+    (Edge("posts", "hashtags"), Edge("hashtags", "popular"), Edge("popular", "sink:0", "popular", "out")),
+    {"posts": ("posts",)},
+)
+
+
+def batch(number: int = 0, query: str = "popular", ago: float = 1.0, **more: Any) -> Progress:
+    """A batch that ended so many seconds ago."""
+    given: dict[str, Any] = {
+        "input_rows": 100,
+        "input_rate": 50.0,
+        "rate": 200.0,
+        "milliseconds": 500,
+        "durations": {"addBatch": 400, "walCommit": 90, "triggerExecution": 500},
+        "sources": (SourceProgress("KafkaV2[Subscribe[posts]]", 100, end={"posts": {"0": 10}}),),
+        "sink_rows": 10,
+    }
+    at = NOW - timedelta(seconds=ago, milliseconds=500)
+    return Progress(query, "run", number, at, **(given | more))
+
+
+def running(*batches: Progress, phase: Phase = Phase.RUNNING, query: str = "popular") -> Board:
+    """A board with one query that has done these batches."""
+    board = Board()
+    board.started(query)
+    for one in batches:
+        board.progressed(one)
+    if phase is not Phase.STARTING:
+        board.told(query, phase)
+    return board

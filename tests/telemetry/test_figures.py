@@ -1,0 +1,121 @@
+"""The run at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from millrace.errors import Place, QueryFailed
+from millrace.telemetry.board import Board, Phase
+from millrace.telemetry.figures import state
+from millrace.telemetry.outline import UNPLANNED, Expected, Outline
+from millrace.telemetry.progress import SourceProgress
+from millrace.telemetry.samples import Lag, Samples, Usage
+
+from .runs import NOW, OUTLINE, batch, running
+
+
+def test_figures_of_a_query_are_those_of_sparks_own_progress() -> None:
+    last = batch(3, state_rows=7, state_bytes=70, late_rows=2, watermark=NOW - timedelta(seconds=30))
+    told = state(running(last), Samples(), OUTLINE, NOW)
+    (query,) = told["queries"]
+    assert (query["rows"], query["rate"], query["batch_ms"]) == (last.input_rows, last.rate, last.milliseconds)
+    assert (query["state_rows"], query["state_bytes"], query["late"]) == (7, 70, 2)
+    assert query["watermark_gap_ms"] == told["figures"]["watermark_gap_ms"] == 30_000
+    assert query["in_rate"] == pytest.approx(100 / 1.5)
+    assert query["out_rate"] == pytest.approx(10 / 1.5)
+    assert told["time"] == 1777896000000
+    assert (told["phase"], told["reasons"]) == ("running", [])
+
+
+def test_before_anything_has_happened() -> None:
+    samples = Samples()
+    samples.doing = "Spark is starting"
+    told = state(Board(), samples, OUTLINE, NOW)
+    assert (told["phase"], told["reasons"]) == ("starting", ["Spark is starting"])
+    assert told["figures"]["lag"] is None
+    assert told["edges"][0] == {"from": "posts", "to": "hashtags", "rate": None}
+    assert state(Board(), Samples(), UNPLANNED, NOW)["phase"] == "starting"
+
+
+def test_phases_of_the_run() -> None:
+    board = running(batch())
+    board.ended("popular", QueryFailed("no", why="because", hint="do", place=Place("p.py", 3)))
+    told = state(board, Samples(), OUTLINE, NOW)
+    assert (told["phase"], told["reasons"]) == ("failed", ["query popular failed: no"])
+    assert told["queries"][0]["error"] == {"message": "no", "why": "because", "hint": "do", "where": "p.py:3"}
+    assert told["figures"]["errors"] == 1
+    board = running(batch())
+    board.ended("popular")
+    assert state(board, Samples(), OUTLINE, NOW)["phase"] == "stopped"
+    assert state(board, Samples(), OUTLINE, NOW)["queries"][0]["in_rate"] == 0
+    failed = Samples()
+    failed.failure = "the broker is gone"
+    assert state(Board(), failed, OUTLINE, NOW)["reasons"] == ["the broker is gone"]
+
+
+def test_a_query_that_only_draws_does_not_fail_the_run() -> None:
+    outline = replace(OUTLINE, queries=(*OUTLINE.queries, Expected("panels.x", "x", writes=False)))
+    board = running(batch())
+    board.started("panels.x")
+    board.ended("panels.x", QueryFailed("no"))
+    assert state(board, Samples(), outline, NOW)["phase"] == "running"
+
+
+def test_edges_have_the_rates_of_what_is_read_and_written() -> None:
+    edges = {(one["from"], one["to"]): one["rate"] for one in state(running(batch()), Samples(), OUTLINE, NOW)["edges"]}
+    assert edges == {
+        ("posts", "hashtags"): pytest.approx(100 / 1.5),
+        ("hashtags", "popular"): None,
+        ("popular", "sink:0"): pytest.approx(10 / 1.5),
+    }
+
+
+def test_two_sources_of_one_query_are_told_apart_by_their_topics() -> None:
+    outline = Outline(
+        (Expected("popular", "popular", sources=("posts", "likes")),), (), {"posts": ("posts",), "likes": ("likes",)}
+    )
+    sources = (
+        SourceProgress("a", 75, end={"posts": {"0": 1}}),
+        SourceProgress("b", 25, end={"likes": {"0": 1}}),
+    )
+    told = state(running(batch(sources=sources)), Samples(), outline, NOW)
+    assert told["figures"]["in_rate"] == pytest.approx(100 / 1.5)
+
+
+def test_two_queries_that_read_one_source_count_it_once() -> None:
+    outline = Outline((Expected("popular", "p", sources=("posts",)), Expected("other", "o", sources=("posts",))))
+    board = running(batch())
+    board.started("other")
+    board.progressed(batch(query="other", input_rows=120))
+    assert state(board, Samples(), outline, NOW)["figures"]["in_rate"] == pytest.approx(120 / 1.5)
+
+
+def test_where_spark_seldom_tells_kafka_does() -> None:
+    outline = replace(OUTLINE, queries=(replace(OUTLINE.queries[0], batches=False),))
+    samples = Samples()
+    samples.put_rates({"posts": 120.0, "out": 12.0})
+    samples.put_lag("popular", Lag(5, 0.5))
+    samples.usage = Usage(1.5, 100, 200, 9)
+    told = state(running(), samples, outline, NOW)
+    (query,) = told["queries"]
+    assert (query["in_rate"], query["out_rate"], query["busy"]) == (120.0, 12.0, None)
+    assert (query["lag"], told["figures"]["lag_seconds"]) == (5, 0.5)
+    assert told["process"] == {"cpu": 1.5, "memory": 100, "jvm_memory": 200, "threads": 9}
+
+
+def test_a_sink_that_does_not_count_is_counted_in_its_topic() -> None:
+    samples = Samples()
+    samples.put_rates({"out": 12.0})
+    told = state(running(batch(sink_rows=None)), samples, OUTLINE, NOW)
+    assert told["figures"]["out_rate"] == 12.0
+
+
+def test_how_busy_a_query_is() -> None:
+    board = running(batch(0, ago=2), batch(1, ago=1), phase=Phase.WAITING)
+    assert state(board, Samples(), OUTLINE, NOW)["queries"][0]["busy"] == pytest.approx(0.1)
+    board.told("popular", Phase.RUNNING)  # a batch is at work since the last one ended
+    later = NOW + timedelta(seconds=60)
+    assert state(board, Samples(), OUTLINE, later)["queries"][0]["busy"] <= 1.0

@@ -1,0 +1,57 @@
+"""Health tells the truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millrace.errors import QueryFailed
+from millrace.telemetry.board import Board, Phase
+from millrace.telemetry.health import DEAF, health
+from millrace.telemetry.outline import UNPLANNED, Expected, Outline
+from millrace.telemetry.samples import Samples
+
+from .runs import OUTLINE, batch, running
+
+
+def test_a_run_that_starts_is_well_and_not_ready() -> None:
+    found = health(Board(), Samples(), OUTLINE)
+    assert (found.healthy, found.ready, found.reasons) == (True, False, ("query popular has not begun",))
+    assert not health(running(phase=Phase.STARTING), Samples(), OUTLINE).ready
+
+
+def test_a_run_that_runs() -> None:
+    found = health(running(batch()), Samples(), OUTLINE)
+    assert (found.healthy, found.ready, found.reasons) == (True, True, ())
+
+
+def test_a_query_that_has_failed() -> None:
+    board = running(batch())
+    board.ended("popular", QueryFailed("no"))
+    found = health(board, Samples(), OUTLINE)
+    assert (found.healthy, found.ready, found.reasons) == (False, False, ("query popular failed: no",))
+
+
+def test_one_of_two_queries_that_ended_by_itself() -> None:
+    outline = Outline((Expected("popular", "popular"), Expected("other", "other")))
+    board = running(batch())
+    board.started("other")
+    board.told("other", Phase.RUNNING)
+    board.ended("popular")
+    assert health(board, Samples(), outline).reasons == ("query popular has ended",)
+    once = replace(outline, queries=(Expected("popular", "popular", lasting=False), outline.queries[1]))
+    assert health(board, Samples(), once).healthy
+
+
+def test_spark_that_does_not_answer() -> None:
+    board = running(batch())
+    board.seen()
+    assert board.looked is not None
+    assert health(board, Samples(), OUTLINE, board.looked + 1).healthy
+    assert not health(board, Samples(), OUTLINE, board.looked + DEAF + 1).healthy
+
+
+def test_a_program_that_is_not_ours() -> None:
+    assert health(Board(), Samples(), UNPLANNED).ready, "it has promised no query"
+    failed = Samples()
+    failed.failure = "it broke"
+    assert health(Board(), failed, UNPLANNED).reasons == ("it broke",)

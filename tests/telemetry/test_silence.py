@@ -1,0 +1,62 @@
+"""Why there is no output."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from millrace.errors import QueryFailed
+from millrace.telemetry.board import Phase
+from millrace.telemetry.progress import Progress
+from millrace.telemetry.silence import Case, silence
+
+from .runs import NOW, OUTLINE, batch, running
+
+
+def why(*batches: Progress, phase: Phase = Phase.RUNNING, lag: int | None = None, dead: int = 0, mode: str = "append"):
+    standing = running(*batches, phase=phase).query("popular")
+    expected = replace(OUTLINE.queries[0], mode=mode)
+    since = NOW - timedelta(seconds=20)
+    return silence(Case(replace(standing, since=since), expected, batches[-1] if batches else None, lag, dead, NOW))
+
+
+def test_there_is_output() -> None:
+    assert why(batch()) is None
+    assert why(batch(sink_rows=None)) is None, "a sink that does not count is not accused"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "words"),
+    [
+        (why(phase=Phase.STARTING), "starting"),
+        (why(phase=Phase.WAITING), "Nothing has arrived yet: posts"),
+        (why(phase=Phase.RUNNING, lag=500), "500 records wait"),
+        (why(batch(ago=60), phase=Phase.WAITING), "Nothing new has arrived for 1 m 0 s"),
+        (why(batch(ago=60), phase=Phase.RUNNING, lag=9), "at work for 1 m 0 s; 9 records wait"),
+        (why(batch(), dead=100), "went to the dead letters"),
+        (why(batch(sink_rows=0, late_rows=100)), "came after the watermark"),
+        (why(batch(sink_rows=0, state_rows=5)), "there is no watermark yet; 5 rows of state"),
+        (
+            why(batch(sink_rows=0, state_rows=5, watermark=NOW - timedelta(seconds=35))),
+            "it stands at 2026-05-04 11:59:25 UTC, 35.0 s ago",
+        ),
+        (why(batch(sink_rows=0)), "none of them came through"),
+        (why(batch(sink_rows=0, state_rows=5), mode="update"), "none of them came through"),
+    ],
+)
+def test_sentences(sentence: str, words: str) -> None:
+    assert words in sentence
+
+
+def test_an_end() -> None:
+    board = running(batch())
+    board.ended("popular", QueryFailed("the disk is full"))
+    case = Case(board.query("popular"), OUTLINE.queries[0], batch(), None, 0, NOW)
+    assert silence(case) == "The query has failed: the disk is full."
+
+
+def test_real_time_mode_is_not_accused_of_silence() -> None:
+    case = Case(running().query("popular"), replace(OUTLINE.queries[0], batches=False), None, None, 0, NOW)
+    assert silence(case) is None

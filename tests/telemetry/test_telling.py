@@ -1,0 +1,63 @@
+"""The board as channels."""
+
+from __future__ import annotations
+
+from millrace.errors import QueryFailed
+from millrace.telemetry.board import Board, Phase
+from millrace.telemetry.channels import Channels, Ring
+from millrace.telemetry.samples import Samples
+from millrace.telemetry.telling import Telling
+
+from .runs import OUTLINE, batch, running
+
+
+def ring(channels: Channels, name: str) -> Ring:
+    found = channels.get(name)
+    assert isinstance(found, Ring)
+    return found
+
+
+def test_each_batch_is_one_row_once() -> None:
+    board, channels = running(batch(0), batch(1)), Channels()
+    telling = Telling(board, Samples(), OUTLINE, channels)
+    telling.look()
+    telling.look()
+    board.progressed(batch(2, input_rows=0, durations={}))  # nothing was done
+    board.progressed(batch(3))
+    telling.look()
+    rows = ring(channels, "history:popular").newest()
+    assert [row["batch"] for row in rows] == [0, 1, 3]
+    assert (rows[0]["phase:addBatch"], rows[0]["phase:walCommit"], rows[0]["ms"]) == (400, 90, 500)
+    assert "phase:triggerExecution" not in rows[0]
+
+
+def test_batches_that_the_board_has_forgotten_are_not_told_twice() -> None:
+    board, channels = Board(kept=2), Channels()
+    board.started("popular")
+    telling = Telling(board, Samples(), OUTLINE, channels)
+    for number in range(6):
+        board.progressed(batch(number))
+        if number % 3 == 2:
+            telling.look()
+    assert [row["batch"] for row in ring(channels, "history:popular").newest()] == [1, 2, 4, 5]
+
+
+def test_events() -> None:
+    board, channels = running(phase=Phase.STARTING), Channels()
+    telling = Telling(board, Samples(), OUTLINE, channels)
+    telling.look()
+    board.progressed(batch(0, late_rows=3))
+    board.buried("posts", 2)
+    telling.look()
+    board.buried("posts", 9)
+    board.ended("popular", QueryFailed("no", why="a reason"))
+    telling.look()
+    telling.look()
+    told = [(row["level"], row["query"], row["text"]) for row in ring(channels, "events").newest()]
+    assert told == [
+        ("info", "popular", "started"),
+        ("info", "popular", "the first batch is done"),
+        ("warning", "popular", "the first late rows were dropped (3)"),
+        ("warning", None, "source posts: the first dead letters (2)"),
+        ("error", "popular", "failed: no; a reason"),
+    ]
