@@ -1,24 +1,85 @@
-"""`millrace demo` shows what arrives and stops what it started."""
+"""`millrace demo`: every demo is a sound pipeline, runs for its time, and stops what it started."""
 
 from __future__ import annotations
 
 import signal
+from pathlib import Path
+
+import pytest
 
 from conftest import CommandLine
+from millrace.cli import demo as command
+from millrace.cli.check import load_sound
+from millrace.cli.demos import DEMOS, Demo
+from millrace.feeds.base import FEEDS
 from millrace.services import kafka
 
 
+@pytest.mark.parametrize("demo", DEMOS.values(), ids=lambda demo: demo.name)
+def test_every_demo_is_a_sound_pipeline_over_its_feeds(demo: Demo) -> None:
+    pipeline = load_sound(str(demo.file))
+    assert pipeline.name == demo.name
+    assert {source.connection.argument for source in pipeline.sources} == set(demo.topics)
+    assert pipeline.panels
+    assert {one.feed for one in demo.feeds} <= set(FEEDS.names())
+    assert f"millrace run {demo.file.name}" in demo.file.read_text("utf-8")
+
+
+def test_the_list_and_the_file_to_copy(offline_millrace: CommandLine) -> None:
+    listed = offline_millrace("demo", "--list").stdout
+    assert all(name in listed for name in DEMOS)
+    shown = offline_millrace("demo", "wordcount", "--show").stdout
+    assert shown == DEMOS["wordcount"].file.read_text("utf-8")
+    said = offline_millrace("demo", "wordcuont", code=2).stderr
+    assert "wordcount" in said
+
+
 def test_runs_for_its_time_and_stops_its_broker(offline_millrace: CommandLine) -> None:
-    said = offline_millrace("demo", "--for", "3s", "--rate", "200/s")
-    assert "records are in topic 'posts'" in said.stderr
+    said = offline_millrace("demo", "--for", "3s", "--rate", "200/s").stderr
+    assert "the page is at http://127.0.0.1:" in said
+    assert "records are in topic 'posts'" in said
+    assert "demo town --show > town.yaml" in said
     assert kafka.running(offline_millrace.folder / ".millrace" / "kafka") is None
 
 
-def test_uses_a_named_cluster_and_ends_on_ctrl_c(millrace: CommandLine) -> None:
-    with millrace.start("demo", "--for", "10m") as process:
+def test_counts_what_is_typed_on_a_named_cluster_and_ends_on_ctrl_c(millrace: CommandLine) -> None:
+    with millrace.start("demo", "wordcount", "--for", "10m") as process:
         assert process.stderr is not None
-        while b"records in the topic" not in process.stderr.readline():
-            pass
+        assert process.stdin is not None
+        process.stdin.write(b"to be or not to be\n")
+        process.stdin.flush()
+        while "be 2, to 2, not 1, or 1" not in process.stderr.readline().decode():
+            assert process.poll() is None
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+def test_a_demo_begins_anew_and_not_twice_in_one_folder(tmp_path: Path) -> None:
+    from millrace.errors import MillraceError
+    from millrace.services.locks import FolderLock
+
+    folder = tmp_path / "town"
+    (folder / "checkpoints" / "x").mkdir(parents=True)
+    (folder / "pipeline.json").write_text("{}")
+    assert [one.name for one in command.emptied(folder).iterdir()] == ["lock"]
+    with FolderLock(folder), pytest.raises(MillraceError) as raised:
+        command.emptied(folder)
+    assert raised.value.condition == "state.mismatch"
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"DISPLAY": ":0", "CI": None}, True),
+        ({"DISPLAY": ":0", "CI": "true"}, False),
+        ({"DISPLAY": None, "WAYLAND_DISPLAY": None, "CI": None}, False),
+    ],
+)
+def test_a_browser_opens_only_where_somebody_sees_it(
+    variables: dict[str, str | None], expected: bool, monkeypatch: pytest.MonkeyPatch, set_environment: object
+) -> None:
+    assert callable(set_environment)
+    set_environment(**variables)
+    monkeypatch.setattr("sys.platform", "linux")
+    assert command.has_display() is expected

@@ -127,7 +127,7 @@ spark.readStream.format("nope").load()
 """
     )
     options = ("--master", "local[2]", "--set", "spark.mine=1", "--set", "spark.sql.shuffle.partitions=9")
-    with millrace.start("exec", *options, "--log", "my.log", str(script)) as running:
+    with millrace.start("exec", "--no-dashboard", *options, "--log", "my.log", str(script)) as running:
         out, err = (text.decode() for text in running.communicate(timeout=170))
     assert running.returncode == 1
     assert out.splitlines() == ["sql.shuffle.partitions 7", "ui.enabled false", "mine 1", "master local[2]"]

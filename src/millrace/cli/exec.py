@@ -10,7 +10,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,11 +19,13 @@ import typer
 
 from millrace.cli.options import pairs, setting_option
 from millrace.cli.output import err
+from millrace.cli.page import Dashboard, Host, Open, Port, ReadOnly, page_options, served, with_kafka
 from millrace.cli.spark import prepare_spark
 from millrace.errors import FileUnusable, MillraceError
-from millrace.settings import KAFKA, KAFKA_DATA, STATE, VERBOSE
+from millrace.settings import KAFKA, KAFKA_CONFIG, KAFKA_DATA, STATE, VERBOSE
 
 if TYPE_CHECKING:
+    from millrace.clients.cluster import Cluster
     from millrace.engine.guest import Guest
     from millrace.engine.jvm import Voice
 
@@ -54,6 +57,11 @@ def exec_(
         Path | None,
         typer.Option("--log", metavar="FILE", help="Spark's log.", show_default=".millrace/exec/SCRIPT.log"),
     ] = None,
+    dashboard: Dashboard = True,
+    port: Port = None,
+    host: Host = "127.0.0.1",
+    read_only: ReadOnly = False,
+    open_: Open = False,
     data: Annotated[str | None, setting_option(KAFKA_DATA, "DIR", "--data")] = None,
 ) -> None:
     """Run a PySpark program, unchanged, with the Kafka connector and good settings in place; shows its queries live."""
@@ -67,9 +75,33 @@ def exec_(
     _name_kafka(data)
     board = Board()
     written = log or STATE.value() / "exec" / f"{script.stem}.log"
-    guest = Guest(board, master=master, settings=settings, log=written, voice=_voice())
-    with live(board), guest, _Asked(guest) as asked:
-        _run(script, arguments or [], asked)
+    with ExitStack() as opened:
+
+        def serve() -> None:
+            from millrace.dashboard.beside import page_of_program
+
+            options = page_options(host, port, read_only=read_only)
+            kafka = KAFKA.value()
+            page = page_of_program(script, board, options, master=master, spark=settings, kafka=kafka)
+            opened.enter_context(served(page, open_=open_))
+            opened.enter_context(with_kafka(page, _kafka()))
+
+        guest = Guest(board, master=master, settings=settings, log=written, voice=_voice())
+        # A program that never starts Spark has no use for a page.
+        guest.launching = serve if dashboard else guest.launching
+        with live(board), guest, _Asked(guest) as asked:
+            _run(script, arguments or [], asked)
+
+
+def _kafka() -> Callable[[], Cluster] | None:
+    """The Kafka that the program was told of; it may use another one, of which the page then knows what Spark tells."""
+    from millrace.clients.cluster import Cluster
+
+    address = KAFKA.value()
+    if not address:
+        return None
+    cluster = Cluster.at(address, KAFKA_CONFIG.value())
+    return lambda: cluster
 
 
 def _require(script: Path) -> None:

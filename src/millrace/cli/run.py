@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ import typer
 from millrace.cli.kafka import broker
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
 from millrace.cli.output import out, say
+from millrace.cli.page import Dashboard, Host, Open, Port, ReadOnly, page_options, served, with_kafka
 from millrace.cli.signals import until_stopped
 from millrace.cli.spark import prepare_spark
 from millrace.errors import InvalidOption
@@ -22,7 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millrace.clients.cluster import Cluster
+    from millrace.dashboard.watching import Watching
+    from millrace.engine.run import Settings
     from millrace.pipeline.model import Pipeline
+    from millrace.pipeline.plan import Plan
+    from millrace.telemetry.board import Board
 
 
 def run(
@@ -47,8 +53,11 @@ def run(
     create_topics: Annotated[
         bool, typer.Option("--create-topics/--no-create-topics", help="Make topics that are missing.")
     ] = True,
-    dashboard: Annotated[bool, typer.Option("--dashboard/--no-dashboard", hidden=True)] = True,
-    port: Annotated[int | None, typer.Option("--port", hidden=True)] = None,
+    dashboard: Dashboard = True,
+    port: Port = None,
+    host: Host = "127.0.0.1",
+    read_only: ReadOnly = False,
+    open_: Open = False,
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
     data: DataFolder = None,
@@ -61,28 +70,56 @@ def run(
     from millrace.pipeline.plan import make_plan
     from millrace.telemetry.board import Board
 
-    del dashboard, port  # there is none yet
     seconds = None if for_ is None else parse_duration(for_)
     if seconds == 0:
         raise InvalidOption("--for 0s would end before anything begins", hint="--until-caught-up does what is there")
     pipeline = load_sound(file)
-    plan = make_plan(pipeline, once=until_caught_up)
+    plan = make_plan(pipeline, once=until_caught_up, panels=dashboard)
+    folder = state or STATE.value() / "pipelines" / pipeline.name
+    spark = dict(pairs(set_, "--set"))
     board = Board()
     prepare_spark()
-    with until_stopped() as stop, _cluster(pipeline, kafka, kafka_config, data) as cluster:
-        settings = Settings(
-            state or STATE.value() / "pipelines" / pipeline.name,
-            cluster,
-            master,
-            dict(pairs(set_, "--set")),
-            seconds,
-            create_topics,
-            _print,
-            say,
-        )
+    page = _page(plan, board, folder, master, spark, host, port, read_only=read_only) if dashboard else None
+    with (
+        until_stopped() as stop,
+        served(page, open_=open_) as watching,
+        _cluster(pipeline, kafka, kafka_config, data) as cluster,
+        with_kafka(watching, cluster if pipeline.uses("kafka") else None),
+    ):
+        settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say)
         with live(board):
-            run_plan(plan, settings, board, stop)
+            run_plan(plan, _watched(settings, watching), board, stop)
     say(board.summary())
+
+
+def _page(
+    plan: Plan,
+    board: Board,
+    folder: Path,
+    master: str | None,
+    spark: dict[str, str],
+    host: str,
+    port: int | None,
+    *,
+    read_only: bool,
+) -> Watching:
+    from millrace.dashboard.beside import page_of_pipeline
+
+    options = page_options(host, port, read_only=read_only)
+    return page_of_pipeline(plan, board, options, state=folder, master=master, spark=spark)
+
+
+def _watched(settings: Settings, page: Watching | None) -> Settings:
+    """The settings, with the page told what happens."""
+    if page is None:
+        return settings
+    page.doing("Spark is starting")
+
+    def tell(text: str) -> None:
+        page.doing(text)
+        settings.tell(text)
+
+    return replace(settings, tell=tell, panels=page.channels, opened=page.spark_is)
 
 
 def _print(text: str) -> None:

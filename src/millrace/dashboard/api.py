@@ -1,0 +1,182 @@
+"""Questions over HTTP, answered in JSON: the run, its queries, topics, records, dead letters, SQL."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from typing import Any
+
+import orjson
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from millrace.dashboard.subject import Letters, Subject
+from millrace.errors import InputError, InvalidOption, MillraceError, NotReady, UnknownName
+from millrace.telemetry import prometheus
+from millrace.telemetry.channels import Ring, Slot
+from millrace.telemetry.plain import LONGEST, plain
+
+MOST_RECORDS = 1000
+MOST_ROWS = 10_000
+MOST_SQL = 100_000
+_MISSING = ("name.unknown", "kafka.none", "kafka.topic-unknown")
+
+
+class Api:
+    """Answers for one run."""
+
+    def __init__(self, subject: Subject, *, read_only: bool = False) -> None:
+        self._subject = subject
+        self._read_only = read_only
+
+    def healthz(self, request: Request) -> Response:
+        """Whether the run is well."""
+        found = self._subject.health()
+        return _verdict(request, "healthy", found.healthy, found.reasons)
+
+    def readyz(self, request: Request) -> Response:
+        """Whether every query has begun."""
+        found = self._subject.health()
+        return _verdict(request, "ready", found.ready, found.reasons)
+
+    def metrics(self, _: Request) -> Response:
+        """Everything for Prometheus."""
+        return PlainTextResponse(
+            prometheus.text(self._state(), self._subject.health()), headers={"Content-Type": prometheus.TYPE}
+        )
+
+    def pipeline(self, _: Request) -> Response:
+        """What the run is made of."""
+        return answer({**self._subject.pipeline(), "actions": not self._read_only}, MOST_SQL)
+
+    def state(self, _: Request) -> Response:
+        """The run now."""
+        return answer(self._state())
+
+    def query(self, request: Request) -> Response:
+        """One query: how it stands, and its batches and lag of late."""
+        name = request.path_params["name"]
+        standings = {one["name"]: one for one in self._state().get("queries", ())}
+        if name not in standings:
+            raise UnknownName.among("query", name, standings)
+        return answer({**standings[name], "history": self._rows(f"history:{name}"), "lags": self._rows(f"lag:{name}")})
+
+    def topics(self, _: Request) -> Response:
+        """Every topic."""
+        return answer(self._subject.topics())
+
+    def records(self, request: Request) -> Response:
+        """Records of a topic."""
+        asked = request.query_params
+        most = _count(asked.get("max"), 100, MOST_RECORDS)
+        return answer(self._subject.records(request.path_params["name"], asked.get("from") or "newest", most))
+
+    def dead(self, request: Request) -> Response:
+        """Dead letters."""
+        return answer(list(self._subject.letters(_letters(request, 100))))
+
+    def export(self, request: Request) -> Response:
+        """Dead letters as a file of JSON lines."""
+        found = self._subject.letters(_letters(request, None))
+        first = next(found, None)  # an error is told before the file begins
+        name = f"dead-letters-{time.strftime('%Y%m%dT%H%M%S')}.jsonl"
+        return StreamingResponse(
+            _lines(first, found),
+            media_type="application/x-ndjson",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+    def sql(self, body: bytes) -> Response:
+        """Rows of a SELECT over the tables in memory."""
+        if self._read_only:
+            return problem(403, "the page is read-only", "start the run without --read-only")
+        try:
+            asked = orjson.loads(body)
+            sql, rows = asked["sql"], int(asked.get("rows") or 100)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise InvalidOption("the body is not understood", hint='send {"sql": "SELECT …", "rows": 100}') from None
+        if not isinstance(sql, str) or len(sql) > MOST_SQL:
+            raise InvalidOption("sql is no text, or too long")
+        return answer(self._subject.sql(sql, max(1, min(rows, MOST_ROWS))))
+
+    def _state(self) -> Mapping[str, Any]:
+        channel = self._subject.channels.get("state")
+        return (channel.value if isinstance(channel, Slot) else None) or {}
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        channel = self._subject.channels.get(name)
+        return channel.newest() if isinstance(channel, Ring) else []
+
+
+def asked(ask: Callable[[Request], Response]) -> Callable[[Request], Any]:
+    """A question that may take a while: asked in a thread, its errors told as JSON."""
+
+    @wraps(ask)
+    async def asking(request: Request) -> Response:
+        return await told(ask, request)
+
+    return asking
+
+
+async def told(ask: Callable[..., Response], *arguments: Any) -> Response:
+    """The answer to a question, or the error as one."""
+    try:
+        return await run_in_threadpool(ask, *arguments)
+    except MillraceError as error:
+        return problem(_status(error), error.message, error.hint, error.why)
+
+
+def answer(value: Any, longest: int = LONGEST) -> Response:
+    """A value as JSON; longer texts in it are cut."""
+    made = orjson.dumps(plain(value, longest))
+    return Response(made, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+def problem(status: int, error: str, hint: str | None = None, why: str | None = None) -> Response:
+    """An error as JSON."""
+    body = {"error": error, "hint": hint, "why": why}
+    return Response(orjson.dumps(plain(body)), status, media_type="application/json")
+
+
+def _status(error: MillraceError) -> int:
+    if isinstance(error, NotReady):
+        return 503
+    if error.condition in _MISSING:
+        return 404
+    return 400 if isinstance(error, InputError) else 502
+
+
+def _verdict(request: Request, name: str, verdict: bool, reasons: tuple[str, ...]) -> Response:
+    shown: dict[str, Any] = {name: verdict}
+    if request.scope.get("trusted"):
+        shown["reasons"] = list(reasons)
+    made = answer(shown)
+    made.status_code = 200 if verdict else 503
+    return made
+
+
+def _letters(request: Request, usual: int | None) -> Letters:
+    given = request.query_params
+    most = given.get("max")
+    return Letters(
+        given.get("source") or None,
+        given.get("reason") or None,
+        usual if most is None else _count(most, MOST_RECORDS, 1_000_000 if usual is None else MOST_RECORDS),
+    )
+
+
+def _count(text: str | None, usual: int, most: int) -> int:
+    if not text:
+        return usual
+    if not text.isascii() or not text.isdigit():
+        raise InvalidOption(f"max: {text[:50]!r} is not a number")
+    return max(1, min(int(text[:12]), most))
+
+
+def _lines(first: Mapping[str, Any] | None, rest: Iterator[Mapping[str, Any]]) -> Iterator[bytes]:
+    if first is not None:
+        yield orjson.dumps(first, option=orjson.OPT_APPEND_NEWLINE)
+        for one in rest:
+            yield orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE)

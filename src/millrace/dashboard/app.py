@@ -1,0 +1,91 @@
+"""The web application: its routes, before which the guard stands."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from millrace.dashboard.api import Api, asked, problem, told
+from millrace.dashboard.demand import Demand
+from millrace.dashboard.guard import App, Guard, Rules
+from millrace.dashboard.hub import Hub
+from millrace.dashboard.page import STATIC, files, other, page
+from millrace.dashboard.stream import event_stream
+from millrace.dashboard.subject import Subject
+from millrace.dashboard.wire import converse
+
+_MOST_BODY = 200_000
+
+
+def make_app(subject: Subject, rules: Rules, *, read_only: bool = False, static: Path = STATIC) -> App:
+    """Everything that is served."""
+    api = Api(subject, read_only=read_only)
+    hub = Hub(subject.channels, Demand(subject.channels, subject.work))
+
+    async def index(_: Request) -> Response:
+        return page(static)
+
+    async def events(request: Request) -> Response:
+        named = request.query_params.get("channels", "")
+        return event_stream(hub, [name for name in named.split(",") if name])
+
+    async def sql(request: Request) -> Response:
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            return problem(415, "the body is not JSON", "send it with content-type application/json")
+        body = await _body(request)
+        return problem(413, "the body is too large") if body is None else await told(api.sql, body)
+
+    async def socket(websocket: WebSocket) -> None:
+        subject.opened()
+        await converse(websocket, hub)
+
+    @asynccontextmanager
+    async def ticking(_: Starlette) -> AsyncIterator[None]:
+        hub.start()
+        try:
+            yield
+        finally:
+            await hub.stop()
+
+    app = Starlette(
+        routes=[
+            Route("/", index),
+            Route("/healthz", asked(api.healthz)),
+            Route("/readyz", asked(api.readyz)),
+            Route("/metrics", asked(api.metrics)),
+            Route("/api/pipeline", asked(api.pipeline)),
+            Route("/api/state", asked(api.state)),
+            Route("/api/queries/{name:path}", asked(api.query)),
+            Route("/api/topics", asked(api.topics)),
+            Route("/api/topics/{name}", asked(api.records)),
+            Route("/api/dead", asked(api.dead)),
+            Route("/api/dead/export", asked(api.export)),
+            Route("/api/sql", sql, methods=["POST"]),
+            Route("/api/events", events),
+            WebSocketRoute("/ws", socket),
+            Mount("/assets", files(static / "assets")),
+            Route("/{name}", other),
+        ],
+        lifespan=ticking,
+    )
+    app.state.static = static
+    return Guard(app, rules)
+
+
+async def _body(request: Request) -> bytes | None:
+    """What was sent; None when it is too much."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > _MOST_BODY:
+            return None
+        parts.append(part)
+    return b"".join(parts)

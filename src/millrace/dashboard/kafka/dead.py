@@ -1,0 +1,186 @@
+"""The dead letters of a pipeline, counted by source and reason as they come, and read one by one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from millrace.clients import dead, offsets
+from millrace.clients.cluster import Cluster
+from millrace.clients.dead import Found
+from millrace.clients.letters import from_record, to_json
+from millrace.clients.reasons import kind
+from millrace.dashboard.kafka.following import Following
+from millrace.dashboard.subject import Letters
+from millrace.telemetry.channels import Slot
+
+EVERY = 2.0
+MOST_GROUPS = 200
+_REST = "other reasons"
+_LONGEST = 500
+
+
+@dataclass(frozen=True)
+class Where:
+    """Whose dead letters, and where they lie."""
+
+    cluster: Callable[[], Cluster] | None
+    folders: Callable[[], list[Path]] = list
+    pipeline: str | None = None
+    """Only those of this pipeline: others may share its topics."""
+    queries: Mapping[str, str] = field(default_factory=dict)
+    """The query that buries the letters of each source."""
+
+    def mine(self, found: Iterable[Found]) -> Iterator[Found]:
+        """Those of the pipeline."""
+        return (one for one in found if self.pipeline in (None, one.letter.pipeline))
+
+
+class Groups:
+    """Letters counted; when there are too many kinds, the rest is counted together."""
+
+    def __init__(self, where: Where) -> None:
+        self._where = where
+        self._made: dict[tuple[str, str, str], dict[str, Any]] = {}
+
+    def add(self, found: Iterable[Found]) -> None:
+        """Count letters."""
+        for one in self._where.mine(found):
+            letter = one.letter
+            key = (letter.source, one.home if one.partition is not None else "", kind(letter.reason)[:_LONGEST])
+            if key not in self._made and len(self._made) >= MOST_GROUPS:
+                key = ("", "", _REST)
+            group = self._made.setdefault(key, self._group(*key))
+            group["count"] += 1
+            if one.buried >= (group["newest"] or 0):
+                group["newest"] = one.buried
+                group["sample"] = {"partition": one.partition, "offset": one.offset}
+
+    def told(self) -> list[dict[str, Any]]:
+        """The groups, the largest first."""
+        return sorted((dict(one) for one in self._made.values()), key=lambda one: -one["count"])
+
+    def _group(self, source: str, home: str, reason: str) -> dict[str, Any]:
+        query = self._where.queries.get(source)
+        shown = {"source": source, "topic": home or None, "query": query, "reason": reason}
+        return shown | {"count": 0, "newest": None, "sample": None}
+
+
+def follow(where: Where, slot: Slot, stop: threading.Event) -> None:
+    """Keep a slot up to date, until told to end."""
+    groups = Groups(where)
+    files = _Files(where)
+    slot.set([])
+    if where.cluster is None:
+        while not stop.is_set():
+            slot.set(_with_files(groups, files))
+            stop.wait(EVERY)
+        return
+    cluster = where.cluster()
+    with Following(cluster, {}) as following:
+        known: set[tuple[str, int]] = set()
+        while not stop.is_set():
+            fresh = _new_places(cluster, known)
+            if fresh:
+                following.add(fresh)
+                known |= set(fresh)
+            groups.add(_take(following, EVERY, stop))
+            told = _with_files(groups, files)
+            if told != slot.value:
+                slot.set(told)
+
+
+def letters(where: Where, wanted: Letters) -> Iterator[dict[str, Any]]:
+    """Letters that fit, the newest first when there is a limit, else as they lie."""
+    found = where.mine(_every(where))
+    fitting = (one for one in found if _fits(one, wanted))
+    if wanted.most is None:
+        yield from map(_told, fitting)
+        return
+    kept: list[Found] = []
+    for one in fitting:
+        kept.append(one)
+        if len(kept) >= 2 * wanted.most + 100:
+            kept = sorted(kept, key=_age)[-wanted.most :]
+    yield from map(_told, sorted(kept, key=_age)[-wanted.most :][::-1])
+
+
+def _every(where: Where) -> Iterator[Found]:
+    if where.cluster is not None:
+        cluster = where.cluster()
+        with closing(dead.in_topics(cluster, dead.dead_topics(cluster))) as found:  # type: ignore[type-var]
+            yield from found
+    for folder in where.folders():
+        yield from dead.in_folder(folder)
+
+
+def _age(one: Found) -> tuple[int, str, int, int]:
+    return one.buried, one.home, one.partition or 0, one.offset
+
+
+def _fits(one: Found, wanted: Letters) -> bool:
+    if wanted.source not in (None, one.letter.source):
+        return False
+    return wanted.reason in (None, one.letter.reason, kind(one.letter.reason)[:_LONGEST])
+
+
+def _told(one: Found) -> dict[str, Any]:
+    home = {"topic": one.home, "partition": one.partition, "offset": one.offset}
+    lies = {"file": one.home, "line": one.offset} if one.partition is None else home
+    return {**to_json(one.letter), "dead": lies, "buried": one.buried}
+
+
+def _new_places(cluster: Cluster, known: set[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    metadata = cluster.connect()
+    names = [name for name in dead.dead_topics(cluster) if name in metadata.topics]
+    places = [
+        TopicPartition(name, number)
+        for name in names
+        for number in metadata.topics[name].partitions
+        if (name, number) not in known
+    ]
+    return offsets.known(cluster, places, OffsetSpec.earliest())
+
+
+def _take(following: Following, seconds: float, stop: threading.Event) -> Iterator[Found]:
+    """What comes in the next seconds, or at once what waits already."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not stop.is_set():
+        for message in following.take(0.2):
+            headers: Any = message.headers()
+            letter = from_record(message.value(), message.key(), headers)
+            if letter is not None:
+                place = (message.topic() or "", message.partition(), message.offset() or 0)
+                yield Found(letter, *place, message.timestamp()[1])
+
+
+class _Files:
+    """The letters in folders, read again only when something has changed there."""
+
+    def __init__(self, where: Where) -> None:
+        self._where = where
+        self._seen: object = None
+        self._groups = Groups(where)
+
+    def told(self) -> list[dict[str, Any]]:
+        """The groups of letters in files."""
+        folders = self._where.folders()
+        seen = [(str(file), file.stat().st_mtime_ns) for folder in folders for file in sorted(folder.glob("*.jsonl"))]
+        if seen != self._seen:
+            self._groups = Groups(self._where)
+            for folder in folders:
+                self._groups.add(dead.in_folder(folder))
+            self._seen = seen
+        return self._groups.told()
+
+
+def _with_files(groups: Groups, files: _Files) -> list[dict[str, Any]]:
+    return [*groups.told(), *files.told()]

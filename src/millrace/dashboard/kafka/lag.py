@@ -1,0 +1,183 @@
+"""How far each query is behind Kafka: in records, and in seconds since the oldest of them came."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from millrace.clients import offsets
+from millrace.clients.cluster import Cluster
+from millrace.dashboard.kafka.ends import Ends, Place
+from millrace.dashboard.kafka.following import Following
+from millrace.errors import MillraceError
+from millrace.telemetry.board import Board
+from millrace.telemetry.channels import Channels
+from millrace.telemetry.outline import Outline
+from millrace.telemetry.progress import Progress
+from millrace.telemetry.samples import Lag, Samples
+
+EVERY = 1.0
+KEPT = 600
+COLUMNS = ("time", "lag", "seconds")
+_MOST_ASKED = 16
+"""Partitions whose first unread record is looked at in one look."""
+_ASK = 3.0
+_PATIENCE = 0.5
+_SELDOM = "Spark tells how far such a query has read only at its checkpoints"
+
+Behind = Callable[[], Mapping[Place, int]]
+
+
+class LagMeter:
+    """Measures each second. `behind` tells how far the consumers inside Spark are behind, where that can be asked."""
+
+    def __init__(
+        self,
+        cluster: Callable[[], Cluster],
+        board: Board,
+        samples: Samples,
+        outline: Outline,
+        channels: Channels,
+        behind: Behind | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._board = board
+        self._samples = samples
+        self._outline = outline
+        self._channels = channels
+        self._behind = behind
+        self._ends = Ends()
+        self._following: Following | None = None
+        self._moments: dict[Place, int] = {}
+        """When the first unread records were made that came before we looked, in milliseconds since 1970."""
+        self._asked = 0.0
+
+    def look(self) -> None:
+        """Measure once."""
+        read = {one.query: read_by(self._board.history(one.query)) for one in self._board.queries()}
+        try:
+            cluster = self._cluster()
+            self._ends.add(time.monotonic(), self._now(cluster, read.values()))
+        except MillraceError as error:
+            for query in read:
+                self._tell(query, Lag(why=error.message))
+            return
+        self._samples.put_rates(self._ends.rates())
+        for query, offsets_read in read.items():
+            lag = self._lag(cluster, query, offsets_read)
+            if lag is not None:
+                self._tell(query, lag)
+
+    def _now(self, cluster: Cluster, read: Iterable[Mapping[Place, int]]) -> Mapping[Place, int]:
+        """The ends of every partition that matters: of what is read, and of what is written."""
+        known = {place for offsets_read in read for place in offsets_read}
+        named = {topic for topics in self._outline.topics.values() for topic in topics}
+        named |= {edge.topic for edge in self._outline.edges if edge.topic} | {topic for topic, _ in known}
+        if not named:
+            return {}
+        existing = cluster.connect().topics
+        places = [
+            TopicPartition(topic, number)
+            for topic in sorted(named)
+            if topic in existing
+            for number in existing[topic].partitions
+        ]
+        return offsets.known(cluster, places, OffsetSpec.latest())
+
+    def _lag(self, cluster: Cluster, query: str, read: Mapping[Place, int]) -> Lag | None:
+        """None leaves it to what Spark says: a query whose records are not in this Kafka."""
+        if not self._outline.query(query).batches:
+            return self._lag_inside_spark(query)
+        ends = self._ends.newest
+        mine = {place: offset for place, offset in read.items() if place in ends}
+        if not mine:
+            return Lag(why="no batch has ended yet") if self._outline.read_by(query) and not read else None
+        waits = {place: max(0, ends[place] - offset) for place, offset in mine.items()}
+        # A partition that came after the last batch has been read by nobody.
+        topics = {topic for topic, _ in mine}
+        waits |= {place: end for place, end in ends.items() if place[0] in topics and place not in read}
+        seconds = self._seconds(cluster, {place: mine.get(place, 0) for place, waiting in waits.items() if waiting})
+        return Lag(sum(waits.values()), seconds, _named(waits))
+
+    def _lag_inside_spark(self, query: str) -> Lag:
+        told = self._behind() if self._behind else {}
+        # The consumers write the dots of a topic's name as underscores.
+        topics = {name: topic for topic in self._outline.read_by(query) for name in (topic.replace(".", "_"), topic)}
+        waits = {(topics[name], number): lag for (name, number), lag in told.items() if name in topics}
+        if not waits:
+            return Lag(why=_SELDOM)
+        ends, now = self._ends.newest, time.monotonic()
+        ages = [self._ends.waited(place, ends.get(place, 0) - records, now) for place, records in waits.items()]
+        seconds = None if None in ages else max(age for age in ages if age is not None)
+        return Lag(sum(waits.values()), seconds, _named(waits))
+
+    def _seconds(self, cluster: Cluster, unread: Mapping[Place, int]) -> float | None:
+        """How long the oldest of the first unread records of partitions has been there."""
+        now = time.monotonic()
+        ages = {place: self._ends.waited(place, offset, now) for place, offset in unread.items()}
+        older = {place: unread[place] for place, age in ages.items() if age is None}
+        known = [age for age in ages.values() if age is not None]
+        if older:
+            known += self._ages_of(cluster, older)
+        return round(max(known, default=0.0), 3) if known or not unread else None
+
+    def _ages_of(self, cluster: Cluster, unread: Mapping[Place, int]) -> list[float]:
+        """The ages of records that came before we looked, by their own timestamps; asked for now and then."""
+        if time.monotonic() - self._asked > _ASK or not self._moments.keys() >= set(list(unread)[:1]):
+            wanted = dict(list(unread.items())[:_MOST_ASKED])
+            self._moments = self._first_made(cluster, wanted)
+            self._asked = time.monotonic()
+        now = time.time() * 1000
+        return [max(0.0, (now - moment) / 1000) for place, moment in self._moments.items() if place in unread]
+
+    def _first_made(self, cluster: Cluster, unread: Mapping[Place, int]) -> dict[Place, int]:
+        """When the records at these offsets (or the next ones that are there) were made."""
+        if self._following is None:
+            self._following = Following(cluster, {}, ahead=64)
+        found: dict[Place, int] = {}
+        deadline = time.monotonic() + _PATIENCE
+        self._following.assign(unread)
+        while len(found) < len(unread) and time.monotonic() < deadline:
+            for message in self._following.take(0.05, 10):
+                found.setdefault((message.topic() or "", message.partition() or 0), message.timestamp()[1])
+        self._following.assign({})
+        return found
+
+    def close(self) -> None:
+        """Let go of Kafka."""
+        if self._following is not None:
+            self._following.close()
+
+    def _tell(self, query: str, lag: Lag) -> None:
+        self._samples.put_lag(query, lag)
+        ring = self._channels.ring(f"lag:{query}", KEPT, COLUMNS)
+        partitions = {f"p:{name}": records for name, records in (lag.partitions or {}).items()}
+        ring.append({"time": round(time.time() * 1000), "lag": lag.records, "seconds": lag.seconds, **partitions})
+
+
+def read_by(history: Sequence[Progress]) -> dict[Place, int]:
+    """How far a query has read each partition, by its newest word about it."""
+    for progress in reversed(history):
+        read: dict[Place, int] = {}
+        for source in progress.sources:
+            for place, offset in _offsets(source.end):
+                read[place] = min(offset, read.get(place, offset))  # a topic may be read twice
+        if read:
+            return read
+    return {}
+
+
+def _offsets(told: Any) -> Iterator[tuple[Place, int]]:
+    """Kafka's offsets as Spark tells them; other sources tell other things."""
+    for topic, partitions in told.items() if isinstance(told, dict) else ():
+        for number, offset in partitions.items() if isinstance(partitions, dict) else ():
+            if str(number).isdigit() and isinstance(offset, int):
+                yield (topic, int(number)), offset
+
+
+def _named(waits: Mapping[Place, int]) -> dict[str, int | None]:
+    return {f"{topic}/{number}": records for (topic, number), records in sorted(waits.items())}

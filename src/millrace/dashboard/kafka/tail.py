@@ -1,0 +1,102 @@
+"""The records of a topic as they come; more than the eye can follow are counted and left out."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from confluent_kafka import Message, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from millrace.clients import offsets, topics
+from millrace.clients.cluster import Cluster
+from millrace.dashboard.kafka.following import Following
+from millrace.dashboard.kafka.shown import COLUMNS, shown
+from millrace.telemetry.channels import Ring
+
+KEPT = 500
+RATE = 100
+"""Records a second that are shown."""
+_BEFORE = 20
+"""Records of each partition that were there already."""
+_TAKE = 0.1
+_LOOK = 5.0
+"""Seconds between two looks for new partitions, and whether the topic is still there."""
+
+
+def follow(cluster: Cluster, topic: str, ring: Ring, stop: threading.Event) -> None:
+    """Fill a ring with the newest records of a topic, and those that come."""
+    sieve = Sieve(RATE)
+    ring.clear()
+    start = _newest(cluster, topic, _BEFORE)
+    known, looked = set(start), time.monotonic()
+    with Following(cluster, start) as following:
+        while not stop.is_set():
+            got = following.take(_TAKE)
+            ring.extend(shown(message, skipped) for message, skipped in sieve.take(got, time.monotonic()))
+            if time.monotonic() - looked > _LOOK:
+                looked = time.monotonic()
+                fresh = {place: 0 for place in _places(cluster, topic) if place not in known}
+                if fresh:
+                    known |= set(fresh)
+                    following.add(fresh)
+
+
+def newest(cluster: Cluster, topic: str, most: int) -> list[dict[str, object]]:
+    """The newest records of a topic, at most so many, oldest first."""
+    start = _newest(cluster, topic, most)
+    ends = offsets.ask(cluster, [TopicPartition(*place) for place in start], OffsetSpec.latest())
+    awaited = {place: end for place, end in ends.items() if end > start[place]}
+    found: list[Message] = []
+    deadline = time.monotonic() + 2.0
+    with Following(cluster, {place: start[place] for place in awaited}) as following:
+        while awaited and time.monotonic() < deadline:
+            for message in following.take(_TAKE):
+                found.append(message)
+                place = (message.topic() or "", message.partition() or 0)
+                if (message.offset() or 0) + 1 >= awaited.get(place, 0):
+                    awaited.pop(place, None)
+    found.sort(key=lambda one: (one.timestamp()[1], one.partition(), one.offset()))
+    return [shown(message) for message in found[-most:]]
+
+
+class Sieve:
+    """Lets through so many records a second; the next one that passes says how many did not."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._allowed = rate
+        self._then: float | None = None
+        self._skipped = 0
+
+    def take(self, got: list[Message], now: float) -> list[tuple[Message, int]]:
+        """The newest ones for which there is room, each with the number that was left out before it."""
+        passed = 0.0 if self._then is None else now - self._then
+        self._then = now
+        self._allowed = min(self._rate, self._allowed + passed * self._rate)
+        room = min(len(got), int(self._allowed))
+        self._allowed -= room
+        self._skipped += len(got) - room
+        chosen = got[len(got) - room :]
+        made = [(message, 0) for message in chosen]
+        if made:
+            made[0] = (made[0][0], self._skipped)
+            self._skipped = 0
+        return made
+
+
+def _places(cluster: Cluster, topic: str) -> list[tuple[str, int]]:
+    metadata = cluster.connect()
+    topics.require(metadata, topic)
+    return [(topic, number) for number in sorted(metadata.topics[topic].partitions)]
+
+
+def _newest(cluster: Cluster, topic: str, many: int) -> dict[tuple[str, int], int]:
+    """Where to begin in each partition to get its last records."""
+    places = [TopicPartition(*place) for place in _places(cluster, topic)]
+    first = offsets.known(cluster, places, OffsetSpec.earliest())
+    ends = offsets.known(cluster, places, OffsetSpec.latest())
+    return {place: max(first[place], ends[place] - many) for place in first if place in ends}
+
+
+__all__ = ["COLUMNS", "KEPT", "Sieve", "follow", "newest"]

@@ -1,0 +1,43 @@
+"""The built page, as files; or words about how to build it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
+
+STATIC = Path(__file__).parent / "static"
+_MISSING = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Millrace</title>
+<h1>The page is not built</h1>
+<p>This is a checkout of Millrace whose page has not been built yet.
+Build it with <code>make setup</code>, then reload.</p>
+<p>Everything else works: <a href="/api/state">/api/state</a>, <a href="/metrics">/metrics</a>,
+<a href="/healthz">/healthz</a>.</p>
+</html>
+"""
+
+
+def page(folder: Path) -> Response:
+    """The page itself; it names its scripts by their content, so it alone must be asked for each time."""
+    index = folder / "index.html"
+    if not index.is_file():
+        return HTMLResponse(_MISSING, headers={"Cache-Control": "no-store"})
+    return FileResponse(index, headers={"Cache-Control": "no-cache"})
+
+
+def files(folder: Path) -> StaticFiles:
+    """What the page is made of."""
+    return StaticFiles(directory=folder, check_dir=False)
+
+
+async def other(request: Request) -> Response:
+    """A file beside the page (an icon), if there is one."""
+    folder: Path = request.app.state.static
+    name = request.path_params["name"]
+    path = folder / name
+    if "/" in name or name.startswith(".") or not path.is_file():
+        return Response("there is nothing here\n", 404, media_type="text/plain")
+    return FileResponse(path)

@@ -1,0 +1,98 @@
+"""The server in a thread of its own, for as long as a block lasts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import uvicorn
+
+from millrace.dashboard.app import make_app
+from millrace.dashboard.guard import rules_for
+from millrace.dashboard.listening import listen
+from millrace.dashboard.page import STATIC
+from millrace.dashboard.subject import Subject
+from millrace.errors import ServiceFailed
+
+_START = 10.0
+_LOOK = 0.01
+_MOST_CONNECTIONS = 200
+_MOST_MESSAGE = 65_536
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user chose for the page."""
+
+    host: str = "127.0.0.1"
+    port: int | None = None
+    """None is the first free one from 4040 on."""
+    read_only: bool = False
+    token: str | None = field(default=None, repr=False)
+    """What others must know; None makes one when the address can be reached from other machines."""
+
+
+class Dashboard:
+    """Serves the page of a subject."""
+
+    def __init__(self, subject: Subject, options: Options = Options(), static: Path = STATIC) -> None:  # noqa: B008
+        self._subject = subject
+        self._options = options
+        self._static = static
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+        self.address = ""
+        """Where the page is, with the token if one is needed."""
+        self.port = 0
+
+    def __enter__(self) -> Dashboard:
+        place = listen(self._options.host, self._options.port)
+        rules = rules_for(self._options.host, loopback=place.loopback, token=self._options.token)
+        app = make_app(self._subject, rules, read_only=self._options.read_only, static=self._static)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            loop="asyncio",
+            http="h11",
+            ws="websockets-sansio",
+            ws_max_size=_MOST_MESSAGE,
+            ws_per_message_deflate=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([place.socket],), name=f"dashboard-{place.port}", daemon=True
+        )
+        self._thread.start()
+        self._await_start()
+        self.port = place.port
+        self.address = _address(place.host, place.port, rules.token)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server and self._thread:
+            self._server.should_exit = True
+            self._thread.join(_START)
+
+    def _await_start(self) -> None:
+        deadline = time.monotonic() + _START
+        while self._server and self._thread and not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise ServiceFailed("the page's server did not start", hint="run without it: --no-dashboard")
+            time.sleep(_LOOK)
+
+
+def _address(host: str, port: int, token: str | None) -> str:
+    shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host  # noqa: S104
+    name = f"[{shown}]" if ":" in shown else shown
+    return f"http://{name}:{port}/" + (f"?token={token}" if token else "")

@@ -1,0 +1,52 @@
+"""What the page is about: channels that change, and questions that can be asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from millrace.errors import NoCluster, UnknownName
+from millrace.telemetry.channels import Channels
+from millrace.telemetry.health import Health
+
+Work = Callable[[threading.Event], None]
+"""Fills a channel until the event is set; what it raises is told to those who subscribe."""
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Which dead letters are meant; None is any."""
+
+    source: str | None = None
+    reason: str | None = None
+    most: int | None = None
+
+
+def _no_sql(sql: str, most: int) -> Mapping[str, Any]:
+    del sql, most
+    raise UnknownName("there are no tables in memory here", hint="add a memory sink to the pipeline")
+
+
+def _no_kafka(*_: Any) -> Any:
+    raise NoCluster("this run uses no Kafka")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Everything that the server needs of a run; each question raises a MillraceError when it has no answer."""
+
+    channels: Channels
+    health: Callable[[], Health]
+    pipeline: Callable[[], Mapping[str, Any]]
+    sql: Callable[[str, int], Mapping[str, Any]] = _no_sql
+    """Rows of a SELECT, at most so many."""
+    topics: Callable[[], list[Mapping[str, Any]]] = _no_kafka
+    records: Callable[[str, str, int], list[Mapping[str, Any]]] = _no_kafka
+    """Records of a topic: from `newest`, `earliest` or a time, at most so many."""
+    letters: Callable[[Letters], Iterator[Mapping[str, Any]]] = _no_kafka
+    work: Callable[[str], Work | None] = field(default=lambda _: None)
+    """How a channel is filled that exists only while somebody looks (`topics`, `tail:posts`, `dead`)."""
+    opened: Callable[[], None] = field(default=lambda: None)
+    """Told about each page that is opened."""

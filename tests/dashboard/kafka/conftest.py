@@ -1,0 +1,27 @@
+"""Records into the broker of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from millrace.clients.cluster import Cluster
+from millrace.clients.delivery import Delivery
+from millrace.clients.producer import Producer
+from millrace.clients.records import Record
+
+Put = Callable[..., None]
+
+
+@pytest.fixture
+def put(cluster: Cluster) -> Put:
+    """Sends records, and waits until they are there."""
+
+    def put(topic: str, *records: bytes | Record) -> None:
+        producer = Producer(cluster, topic, Delivery(idempotence=False))
+        producer.send([one if isinstance(one, Record) else Record(one) for one in records])
+        producer.close()
+        assert not producer.failed, producer.failure()
+
+    return put

@@ -1,0 +1,96 @@
+"""Dead letters, grouped and one by one."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millrace.clients import topics
+from millrace.clients.cluster import Cluster
+from millrace.clients.letters import Letter, dead_topic, to_headers, to_line
+from millrace.clients.records import Record
+from millrace.dashboard.kafka import dead
+from millrace.dashboard.kafka.dead import Groups, Where
+from millrace.dashboard.subject import Letters
+from millrace.telemetry.channels import Slot
+
+from .conftest import Put
+
+
+def letter(topic: str, offset: int, reason: str, pipeline: str) -> Letter:
+    return Letter(
+        value=b"{broken", topic=topic, partition=0, offset=offset, reason=reason, pipeline=pipeline, source="posts"
+    )
+
+
+@pytest.fixture
+def where(cluster: Cluster, topic: str, put: Put) -> Where:
+    """Five letters of a pipeline of its own, and one of another."""
+    topics.create(cluster, dead_topic(topic), 2)
+    reasons = ["not JSON at 1", "not JSON at 22", "not JSON at 333", "field <b>id</b>", "field <b>id</b>"]
+    letters = [letter(topic, number, reason, topic) for number, reason in enumerate(reasons)]
+    letters.append(letter(topic, 9, "of another", "another"))
+    put(
+        dead_topic(topic),
+        *(Record(one.value, one.key, headers=tuple(to_headers(one)), partition=0) for one in letters),
+        Record(b"no letter", partition=1),
+    )
+    return Where(lambda: cluster, pipeline=topic, queries={"posts": "popular"})
+
+
+def followed(where: Where, slot: Slot, many: int) -> Any:
+    stop = threading.Event()
+    thread = threading.Thread(target=dead.follow, args=(where, slot, stop))
+    thread.start()
+    try:
+        while sum(one["count"] for one in slot.value or ()) < many:
+            stop.wait(0.05)
+        return slot.value
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_groups_by_source_and_reason(where: Where, topic: str) -> None:
+    first, second = followed(where, Slot(), 5)
+    assert (first["reason"], first["count"], first["source"], first["query"]) == (
+        "not JSON at N",
+        3,
+        "posts",
+        "popular",
+    )
+    assert (first["topic"], first["sample"]) == (dead_topic(topic), {"partition": 0, "offset": 2})
+    assert (second["reason"], second["count"]) == ("field <b>id</b>", 2)
+
+
+def test_letters_one_by_one(where: Where) -> None:
+    newest = list(dead.letters(where, Letters(most=2)))
+    assert [one["offset"] for one in newest] == [4, 3]
+    assert newest[0]["text"] == "{broken"
+    assert newest[0]["dead"]["offset"] == 4
+    assert [one["offset"] for one in dead.letters(where, Letters(reason="not JSON at N"))] == [0, 1, 2]
+    assert list(dead.letters(where, Letters(source="other"))) == []
+
+
+def test_letters_in_files(tmp_path: Path) -> None:
+    folder = tmp_path / "dead" / "logs"
+    folder.mkdir(parents=True)
+    one = Letter(value=b"x", file="a.json", reason="not JSON", pipeline="p", source="logs")
+    (folder / "1.jsonl").write_bytes(to_line(one) + to_line(one))
+    where = Where(None, lambda: [folder], "p")
+    (group,) = followed(where, Slot(), 2)
+    assert (group["source"], group["topic"], group["count"]) == ("logs", None, 2)
+    assert [found["file"] for found in dead.letters(where, Letters())] == ["a.json", "a.json"]
+
+
+def test_too_many_kinds_are_counted_together() -> None:
+    groups = Groups(Where(None))
+    made = [letter("t", number, "a" * (number + 1), "p") for number in range(300)]
+    groups.add(dead.Found(one, "t.dead", 0, one.offset or 0, 5) for one in made)
+    told = groups.told()
+    assert len(told) == dead.MOST_GROUPS + 1
+    assert (told[0]["reason"], told[0]["count"]) == ("other reasons", 100)
+    assert sum(one["count"] for one in told) == 300

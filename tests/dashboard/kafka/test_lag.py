@@ -1,0 +1,142 @@
+"""Lag is what Kafka itself says."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from millrace.clients import groups, offsets
+from millrace.clients.cluster import Cluster
+from millrace.clients.records import Record
+from millrace.dashboard.kafka.lag import LagMeter
+from millrace.errors import KafkaUnreachable
+from millrace.telemetry.board import Board
+from millrace.telemetry.channels import Channels, Ring
+from millrace.telemetry.outline import UNPLANNED, Expected, Outline
+from millrace.telemetry.progress import Progress, SourceProgress
+from millrace.telemetry.samples import Samples
+
+from .conftest import Put
+
+
+def read(board: Board, topic: str, *ends: int) -> None:
+    """The query has read so far in each partition."""
+    end = {topic: {str(number): offset for number, offset in enumerate(ends)}}
+    source = SourceProgress("KafkaV2", 1, end=end, latest=end)
+    board.progressed(Progress("q", "run", 0, datetime.now(UTC), 1, sources=(source,)))
+
+
+class Bench:
+    """A meter with all that it needs."""
+
+    def __init__(self, cluster: Cluster, outline: Outline = UNPLANNED, **more: Any) -> None:
+        self.board, self.samples, self.channels = Board(), Samples(), Channels()
+        self.board.started("q")
+        self.meter = LagMeter(lambda: cluster, self.board, self.samples, outline, self.channels, **more)
+
+    def lag(self) -> Any:
+        """What is measured now."""
+        self.meter.look()
+        return self.samples.lag("q")
+
+
+@pytest.fixture
+def bench(cluster: Cluster) -> Any:
+    made = Bench(cluster)
+    yield made
+    made.meter.close()
+
+
+def test_it_equals_what_a_consumer_group_at_the_same_place_has(
+    cluster: Cluster, topic: str, put: Put, bench: Bench
+) -> None:
+    put(topic, *(Record(b"x", partition=number % 3) for number in range(30)))
+    read(bench.board, topic, 4, 10, 7)
+    lag = bench.lag()
+    moves = [groups.Move(topic, number, None, offset) for number, offset in enumerate((4, 10, 7))]
+    groups.apply_reset(cluster, f"group-of-{topic}", moves)
+    said = groups.describe(cluster, f"group-of-{topic}")
+    assert lag.records == said.lag == 9
+    assert lag.partitions == {f"{one.topic}/{one.partition}": one.lag for one in said.positions}
+    places = [TopicPartition(topic, number) for number in range(3)]
+    ends = offsets.ask(cluster, places, OffsetSpec.latest())
+    assert lag.records == sum(ends.values()) - 21
+
+
+def test_the_ring_has_a_column_for_each_partition(topic: str, put: Put, bench: Bench) -> None:
+    put(topic, *(Record(b"x", partition=1) for _ in range(5)))
+    read(bench.board, topic, 0, 2, 0)
+    bench.lag()
+    ring = bench.channels.get("lag:q")
+    assert isinstance(ring, Ring)
+    (row,) = ring.newest()
+    assert (row["lag"], row[f"p:{topic}/0"], row[f"p:{topic}/1"]) == (3, 0, 3)
+
+
+def test_seconds_of_what_came_before_we_looked_are_those_of_the_record(topic: str, put: Put, bench: Bench) -> None:
+    old, new = (round((time.time() - ago) * 1000) for ago in (500, 100))
+    put(topic, Record(b"x", partition=0, timestamp=old), Record(b"x", partition=0, timestamp=new))
+    put(topic, Record(b"x", partition=1, timestamp=old))
+    read(bench.board, topic, 1, 1, 0)
+    assert bench.lag().seconds == pytest.approx(100, abs=30)
+    read(bench.board, topic, 2, 1, 0)
+    assert (bench.lag().records, bench.lag().seconds) == (0, 0)
+
+
+def test_seconds_of_what_comes_while_we_look_are_by_our_own_clock(topic: str, put: Put, bench: Bench) -> None:
+    long_ago = round((time.time() - 10_000) * 1000)
+    read(bench.board, topic, 0, 0, 0)
+    assert bench.lag().records == 0
+    put(topic, Record(b"x", partition=0, timestamp=long_ago))
+    lag = bench.lag()
+    assert lag.records == 1
+    assert 0 < lag.seconds < 60
+
+
+def test_a_partition_that_nobody_has_read_yet_counts_from_its_beginning(topic: str, put: Put, bench: Bench) -> None:
+    put(topic, *(Record(b"x", partition=number) for number in (0, 2, 2)))
+    read(bench.board, topic, 1, 0)
+    assert bench.lag().records == 2
+
+
+def test_topics_grow(topic: str, put: Put, cluster: Cluster) -> None:
+    outline = Outline((Expected("q", "q", sources=("posts",)),), (), {"posts": (topic,)})
+    bench = Bench(cluster, outline)
+    assert bench.lag().why == "no batch has ended yet"
+    put(topic, *(b"x" for _ in range(50)))
+    bench.lag()
+    assert (bench.samples.rate(topic) or 0) > 0
+
+
+def test_a_query_whose_records_are_elsewhere_is_left_to_sparks_own_words(bench: Bench) -> None:
+    read(bench.board, "a topic of another cluster", 5)
+    assert bench.lag() is None
+
+
+def test_a_kafka_that_does_not_answer_is_the_reason(topic: str, cluster: Cluster) -> None:
+    bench = Bench(cluster)
+
+    def gone() -> Cluster:
+        raise KafkaUnreachable("no broker answers")
+
+    bench.meter = LagMeter(gone, bench.board, bench.samples, UNPLANNED, bench.channels)
+    assert (bench.lag().records, bench.lag().why) == (None, "no broker answers")
+
+
+def test_in_real_time_mode_it_is_what_the_consumers_say_or_unknown(topic: str, put: Put, cluster: Cluster) -> None:
+    expected = Expected("q", "q", sources=("posts",), batches=False)
+    outline = Outline((expected,), (), {"posts": (topic,)})
+    assert "checkpoints" in Bench(cluster, outline).lag().why
+    bench = Bench(cluster, outline, behind=lambda: {(topic, 0): 3, ("other", 0): 9})
+    bench.lag()
+    put(topic, *(Record(b"x", partition=0) for _ in range(3)))
+    lag = bench.lag()
+    assert (lag.records, lag.partitions) == (3, {f"{topic}/0": 3})
+    assert lag.seconds > 0
+    assert replace(expected, batches=True) != expected

@@ -1,0 +1,80 @@
+"""A pipeline as the page tells it."""
+
+from __future__ import annotations
+
+import orjson
+
+import millrace as mr
+from millrace.dashboard.described import described, masked, undescribed
+from millrace.pipeline.plan import make_plan
+from millrace.telemetry.outline import Edge, outline_of
+
+SECRET = "hunter2"
+
+
+def trending() -> mr.Pipeline:
+    pipeline = mr.Pipeline("trending")
+    pipeline.source("posts", mr.kafka("posts", schema="at timestamp, tag string", config={"sasl.password": SECRET}))
+
+    @pipeline.table(watermark=("at", "10 seconds"))
+    def tags(posts):  # type: ignore[no-untyped-def]
+        return posts.select("at", "tag")
+
+    pipeline.sql("popular", "SELECT tag, count(*) AS count FROM tags GROUP BY tag")
+    pipeline.sink("popular", mr.kafka("popular", key="tag"), mode="update")
+    pipeline.sink("popular", mr.memory(), mode="update")
+    pipeline.panel("popular", mr.top(label="tag", value="count"))
+    return pipeline
+
+
+def test_all_of_it() -> None:
+    plan = make_plan(trending().model(), panels=True)
+    told = described(plan, master=None, spark={"spark.x": "1", "spark.y.password": SECRET}, kafka="h:1")
+    assert (told["name"], told["memory"], told["topics"]) == ("trending", ["popular"], ["posts", "popular"])
+    (source,) = told["sources"]
+    assert (source["connector"], source["detail"]) == ("kafka", "posts")
+    assert source["file"].endswith("test_described.py")
+    tags, popular = told["tables"]
+    assert "def tags(posts)" in tags["source"]
+    assert (tags["watermark"], popular["reads"]) == ("at, 10.0 s", ["tags"])
+    assert popular["sql"].startswith("SELECT")
+    kafka, memory = told["sinks"]
+    assert kafka["guarantee"].startswith("at least once")
+    assert kafka["query"] == memory["query"] == "popular-update"
+    assert told["queries"][0]["sinks"] == [0, 1]
+    assert [one["id"] for one in told["panels"]] == ["popular-top"]
+    settings = {one["name"]: one["value"] for one in told["settings"]}
+    assert (settings["spark.x"], settings["spark.y.password"]) == ("1", "***")
+    assert settings["spark.master"] == "local[*]"
+    assert told["versions"]["kafka"] == "h:1"
+    assert SECRET not in orjson.dumps(told).decode()
+
+
+def test_secrets_are_masked_wherever_they_are() -> None:
+    assert masked("sasl.password", SECRET) == "***"
+    assert masked("url", f"https://me:{SECRET}@host/x") == "***"
+    assert masked("config", {"a": 1, "api_key": SECRET}) == {"a": 1, "api_key": "***"}
+    assert masked("config", (("a", "b"), ("token", SECRET))) == {"a": "b", "token": "***"}
+    assert masked("token", (("a", SECRET),)) == {"a": "***"}
+    assert masked("paths", ("a", "b")) == ["a", "b"]
+
+
+def test_a_program_that_is_not_ours() -> None:
+    told = undescribed("job.py", "jobs/job.py", master="local[2]", spark={}, kafka=None)
+    assert (told["name"], told["queries"], told["settings"][0]["value"]) == ("job.py", [], "local[2]")
+    plan = make_plan(trending().model())
+    assert told.keys() == described(plan, master=None, spark={}, kafka=None).keys()
+
+
+def test_its_outline() -> None:
+    outline = outline_of(make_plan(trending().model()))
+    assert outline.edges == (
+        Edge("posts", "tags"),
+        Edge("tags", "popular"),
+        Edge("popular", "sink:0", "popular-update", "popular"),
+        Edge("popular", "sink:1", "popular-update"),
+    )
+    (query,) = outline.queries
+    assert (query.mode, query.watermarked, query.sources, query.lasting) == ("update", True, ("posts",), True)
+    assert outline.read_by("popular-update") == ("posts",)
+    assert not outline_of(make_plan(trending().model(), once=True)).queries[0].lasting
