@@ -1,21 +1,24 @@
 # make demo   sets everything up and shows it working
 # make test   sets everything up and runs the linters and every test
 # make lint   runs the linters only; make format mends what they can
-# make bench  measures feeds, clients and pipelines side by side with bare programs
+# make bench  measures feeds, clients, pipelines and the page, side by side with bare programs
+# make screenshots  takes pictures of every page of the dashboard, into screenshots/
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PAGE := src/millrace/dashboard/static/index.html
+WEB := $(shell find web -name node_modules -prune -o -type f -print)
 
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test lint format bench browser screenshots clean
 
 help:
 	@grep '^# make' Makefile | sed 's/^# //'
 
-setup: $(READY)
+setup: $(READY) $(PAGE)
 
 # PIP_CONSTRAINT pins the build requirements as well as the run-time ones.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt hatch_build.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Millrace needs Python 3.11 or newer; try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -23,17 +26,30 @@ $(READY): pyproject.toml constraints.txt
 	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
+# Installing builds the page too (hatch_build.py); this is for changes of it afterwards.
+$(PAGE): $(WEB) | $(READY)
+	@$(BIN)/python web/build.py
+	@touch $@
+
 demo: setup
 	@$(BIN)/millrace demo $(ARGS)
 
-test: setup lint
+test: setup lint browser
 	$(BIN)/pytest $(ARGS)
+
+# The tests of the page drive a real browser; Chromium is installed where there is none and apt-get can.
+browser: setup
+	@$(BIN)/python scripts/browser.py
+
+screenshots: setup browser
+	$(BIN)/python scripts/screenshots.py
 
 lint: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python web/build.py lint
 
 format: setup
 	$(BIN)/ruff check --fix
@@ -46,6 +62,8 @@ bench: setup
 	$(BIN)/python bench/pipelines.py
 	$(BIN)/python bench/first_result.py
 	$(BIN)/python bench/dead_letters.py
+	$(BIN)/python bench/page.py
+	$(BIN)/python bench/dashboard.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist
+	rm -rf $(VENV) web/node_modules src/millrace/dashboard/static .mypy_cache .ruff_cache .pytest_cache build dist
