@@ -40,11 +40,12 @@ def test_every_condition_of_check_is_explained() -> None:
 
 
 @pytest.mark.parametrize("kind", ["yaml", "python"])
-def test_the_examples_of_the_page_on_pipelines_are_sound(kind: str, tmp_path: Path) -> None:
-    page = (ROOT / "docs/pipelines.md").read_text("utf-8")
+@pytest.mark.parametrize(("name", "pipeline"), [("pipelines", "trending"), ("panels", "rooms")])
+def test_the_examples_of_a_page_are_sound(kind: str, name: str, pipeline: str, tmp_path: Path) -> None:
+    page = (ROOT / f"docs/{name}.md").read_text("utf-8")
     blocks = re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL)
     assert blocks
     for number, block in enumerate(blocks):
         file = tmp_path / f"example{number}.{'py' if kind == 'python' else kind}"
         file.write_text(block)
-        assert load_sound(str(file)).name == "trending"
+        assert load_sound(str(file)).name == pipeline

@@ -1,173 +1,205 @@
-"""`millrace demo`: a broker, a feed of events, and what arrives, live."""
+"""`millrace demo`: Kafka, feeds, a pipeline on Spark and its live page, in one go."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-import threading
-import time
-from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.kafka import broker
-from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig
-from millrace.cli.output import err, say
-from millrace.cli.signals import until_stopped
-from millrace.errors import MillraceError
+from millrace.cli.demos import DEMOS, FIRST, LIGHT, QUICK, Demo, demo_of
+from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
+from millrace.cli.output import err, fetching, out, say, show_table
+from millrace.cli.page import Port, served, with_kafka
+from millrace.cli.signals import interruptible, until_stopped
+from millrace.cli.spark import prepare_spark
+from millrace.errors import NoCluster, StateMismatch
+from millrace.settings import KAFKA_DATA, KAFKA_HEAP, STATE
 from millrace.units import parse_duration, parse_rate
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from pyspark.sql import SparkSession
 
+    from millrace.cli.awaited import Awaited
     from millrace.clients.cluster import Cluster
+    from millrace.dashboard.watching import Watching
+    from millrace.engine.run import Settings
+    from millrace.pipeline.plan import Plan
 
-_TOPIC = "posts"
-_PARTITIONS = 4
-_NEWEST = 10
-
-
-@dataclass
-class Scene:
-    """What the view shows."""
-
-    address: str
-    started: float = field(default_factory=time.monotonic)
-    ends: dict[int, int] = field(default_factory=dict)
-    rates: dict[int, float] = field(default_factory=dict)
-    newest: deque[Any] = field(default_factory=lambda: deque(maxlen=_NEWEST))
-    read: int = 0
-    failure: MillraceError | None = None
-
-    def measure(self, ends: dict[int, int], seconds: float) -> None:
-        """Take in the partitions' end offsets, so many seconds after the last time."""
-        if self.ends and seconds > 0:
-            self.rates = {number: (end - self.ends.get(number, 0)) / seconds for number, end in ends.items()}
-        self.ends = ends
+_HEAD_START = 15.0
+"""Seconds that the other queries leave to the first one, so that its chart moves soon."""
+_UNWATCHED = 60.0
+"""Seconds that it runs where no terminal is: a script or a test must come to an end without Ctrl-C."""
 
 
 def demo(
-    for_: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long it runs.")] = "60s",
-    rate: Annotated[str, typer.Option("--rate", metavar="RATE", help="Posts a second.")] = "500/s",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Which one; --list tells them all.")] = FIRST,
+    list_: Annotated[bool, typer.Option("--list", help="List the demos.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print the demo's pipeline file, to copy it.")] = False,
+    for_: Annotated[
+        str | None,
+        typer.Option(
+            "--for", metavar="DURATION", show_default="until Ctrl-C; 60s without a terminal", help="How long it runs."
+        ),
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", metavar="RATE", show_default="200/s", help="Posts (or the like) a second.")
+    ] = None,
+    open_: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in a browser, where there is a display.")
+    ] = True,
+    port: Port = None,
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
     data: DataFolder = None,
 ) -> None:
-    """Start Kafka, pour simulated posts into it, and watch them arrive."""
-    duration, pace = parse_duration(for_), parse_rate(rate)
-    with until_stopped() as stop, broker(kafka, kafka_config, data) as cluster:
-        scene = Scene(cluster.bootstrap)
-        threads = [
-            threading.Thread(target=_guarded, args=(scene, stop, work), daemon=True)
-            for work in (lambda: _pour(cluster, pace, duration, stop), lambda: _tail(cluster, scene, stop))
-        ]
-        _prepare(cluster)
-        for thread in threads:
-            thread.start()
-        _watch(cluster, scene, duration, stop)
-        stop.set()
-        for thread in threads:
-            thread.join(10)
-        if scene.failure:
-            raise scene.failure
-    total = sum(scene.ends.values())
-    say(f"{total:,} records are in topic {_TOPIC!r}; they stay for next time")
-    me = "millrace" if shutil.which("millrace") else os.path.relpath(sys.argv[0])
-    say(f"next: {me} kafka up --detach, then {me} kafka consume posts --from-beginning --max 5")
+    """Start Kafka, feeds, a pipeline and its live page, and watch."""
+    if list_:
+        show_table(("demo", "what one sees"), [(one.name, one.about) for one in DEMOS.values()])
+        return
+    chosen = _paced(demo_of(name), None if rate is None else parse_rate(rate))
+    if show:
+        out().print(chosen.file.read_text("utf-8"), markup=False, soft_wrap=True, end="")
+        return
+    seconds = parse_duration(for_) if for_ else None if err().is_terminal else _UNWATCHED
+    with interruptible(), fetching() as progress:
+        from millrace.services import jars
+
+        jars.ensure("kafka", progress)
+    prepare_spark()
+    _play(chosen, seconds, open_=open_, port=port, find=lambda: chosen_cluster(kafka, kafka_config, data), data=data)
 
 
-def _prepare(cluster: Cluster) -> None:
-    from millrace.clients import topics
+def _play(
+    chosen: Demo, seconds: float | None, *, open_: bool, port: int | None, find: Callable[[], Cluster], data: str | None
+) -> None:
+    """The page comes first, since it shows what is awaited; Spark and Kafka, which take long, start side by side."""
+    from millrace.cli.awaited import Awaited
+    from millrace.cli.pouring import pouring
+    from millrace.dashboard.beside import page_of_pipeline
+    from millrace.dashboard.server import Options
+    from millrace.engine.run import run
+    from millrace.pipeline.load import load
+    from millrace.pipeline.plan import make_plan
+    from millrace.telemetry.board import Board
 
-    topics.ensure(cluster, _TOPIC, _PARTITIONS)
-
-
-def _guarded(scene: Scene, stop: threading.Event, work: Any) -> None:
-    """Work in a thread; its failure ends the demo and is told there."""
-    try:
-        work()
-    except MillraceError as error:
-        scene.failure = error
-        stop.set()
-
-
-def _pour(cluster: Cluster, rate: float, duration: float, stop: threading.Event) -> None:
-    from millrace.connectors.base import SINKS, Target
-    from millrace.feeds.base import FEEDS, Run
-    from millrace.feeds.pump import pump
-
-    sink = SINKS.load("kafka")(Target(_TOPIC, cluster=lambda: cluster))
-    pump(FEEDS.load(_TOPIC)(), sink, Run(rate, stop=stop), duration=duration)
-
-
-def _tail(cluster: Cluster, scene: Scene, stop: threading.Event) -> None:
-    from millrace.clients.consumer import Reading, read
-
-    for batch in read(cluster, Reading(_TOPIC, stop=stop)):
-        scene.newest.extend(batch[-_NEWEST:])
-        scene.read += len(batch)
-
-
-def _watch(cluster: Cluster, scene: Scene, duration: float, stop: threading.Event) -> None:
-    from rich.live import Live
-
-    console = err()
-    deadline = scene.started + duration
-    last = time.monotonic()
-    with Live(console=console, auto_refresh=False, transient=False) as live:
-        while time.monotonic() < deadline and not stop.wait(0.5):
-            now = time.monotonic()
-            scene.measure(_ends(cluster), now - last)
-            last = now
-            if console.is_terminal:
-                live.update(_picture(scene, deadline - now), refresh=True)
-            else:
-                console.print(_sentence(scene))
+    plan = make_plan(load(str(chosen.file)), panels=True)
+    board, state = Board(), emptied(STATE.value() / "demo" / chosen.name)
+    page = page_of_pipeline(plan, board, Options(port=port), state=state, spark=LIGHT)
+    with until_stopped() as stop, served(page, open_=open_ and has_display()):
+        way = Awaited(board, page.channels, f"watch it at {page.address}; Ctrl-C ends it", quiet=bool(chosen.typed))
+        with (
+            way.shown(),
+            _spark(plan, state, way) as opening,
+            _kafka(find, data, way, page) as cluster,
+            with_kafka(page, lambda: cluster),
+            pouring(chosen, cluster, page.channels, lambda: len(board.queries()) == len(plan.queries), stop) as poured,
+        ):
+            page.doing("Spark is starting")
+            settings = _settings(page, state, cluster, opening.result(), seconds)
+            settings = replace(settings, head_start=0.0 if chosen.typed else _HEAD_START)
+            way.expect("waiting for the first rows")
+            if not stop.is_set():
+                run(plan, settings, board, stop)
+    say(board.summary())
+    for topic, total in poured.totals.items():
+        say(f"{total:,} records are in topic {topic!r}; they stay for next time")
+    _say_how_to_go_on(chosen)
 
 
-def _ends(cluster: Cluster) -> dict[int, int]:
-    from millrace.clients import topics
+def _settings(page: Watching, state: Path, cluster: Cluster, spark: SparkSession, seconds: float | None) -> Settings:
+    from millrace.engine.run import Settings
 
-    return {one.id: one.end or 0 for one in topics.describe(cluster, [_TOPIC])[0].partitions}
-
-
-def _sentence(scene: Scene) -> str:
-    return f"{sum(scene.ends.values()):,} records in the topic, {sum(scene.rates.values()):,.0f}/s, {scene.read:,} read"
-
-
-def _picture(scene: Scene, left: float) -> RenderableType:
-    from rich.console import Group
-    from rich.panel import Panel
-    from rich.table import Table
-    from rich.text import Text
-
-    flow = Text.assemble(
-        ("feed posts", "bold cyan"), "  →  ", (f"Kafka {scene.address}", "bold green"), "  →  ", ("you", "bold magenta")
+    return Settings(
+        state,
+        lambda: cluster,
+        seconds=seconds,
+        tell=page.doing,
+        panels=page.channels,
+        opened=page.spark_is,
+        session=spark,
     )
-    partitions = Table(box=None, pad_edge=False, padding=(0, 2))
-    for heading in ("partition", "records", "records/s", ""):
-        partitions.add_column(heading, justify="left" if not heading else "right")
-    most = max([1.0, *scene.rates.values()])
-    for number, end in sorted(scene.ends.items()):
-        rate = scene.rates.get(number, 0.0)
-        partitions.add_row(str(number), f"{end:,}", f"{rate:,.0f}", Text("█" * round(24 * rate / most), style="green"))
-    newest = Table(box=None, pad_edge=False, padding=(0, 2), expand=True)
-    for heading in ("place", "author", "newest posts"):
-        newest.add_column(heading, no_wrap=True, overflow="ellipsis")
-    for message in reversed(scene.newest):
-        newest.add_row(f"{message.partition()}@{message.offset()}", *_post(message.value()))
-    foot = Text(f"{_sentence(scene)}; {left:.0f} s left, Ctrl-C ends it", style="dim")
-    return Panel(Group(flow, Text(), partitions, Text(), newest, Text(), foot), title="millrace demo", padding=(1, 2))
 
 
-def _post(value: bytes | None) -> tuple[str, Any]:
-    import orjson
-    from rich.text import Text
+@contextmanager
+def _spark(plan: Plan, state: Path, way: Awaited) -> Iterator[Future[SparkSession]]:
+    """A session that is opened while Kafka starts."""
+    from millrace.engine.session import close_session, open_session
 
-    post = orjson.loads(value or b"{}")
-    text = Text(str(post.get("text", "")))
-    text.highlight_regex(r"#\w+", "bold yellow")
-    return str(post.get("author", "")), text
+    def opened() -> SparkSession:
+        with way.step("Spark is starting", "Spark is up"):
+            return open_session(plan.pipeline.name, master=None, settings=LIGHT, log=state / "spark.log")
+
+    with ThreadPoolExecutor(1, "session") as pool:
+        opening = pool.submit(opened)
+        try:
+            yield opening
+        finally:
+            if opening.exception() is None:
+                close_session(opening.result())
+
+
+@contextmanager
+def _kafka(find: Callable[[], Cluster], data: str | None, way: Awaited, page: Watching) -> Iterator[Cluster]:
+    """The cluster that is named or runs already; else one of ours meanwhile."""
+    from millrace.services.kafka import Kafka, Options
+
+    service = None
+    try:
+        try:
+            cluster = find()
+        except NoCluster:
+            service = Kafka(KAFKA_DATA.value(data), Options(heap=KAFKA_HEAP.value(), java=(QUICK,)))
+            page.doing("Kafka is starting")
+            with interruptible(), way.step("Kafka is starting", "Kafka is up"):
+                cluster = service.start()
+        yield cluster
+    finally:
+        if service:
+            service.stop()
+
+
+def _paced(chosen: Demo, rate: float | None) -> Demo:
+    if rate is None or not chosen.feeds:
+        return chosen
+    first, *others = chosen.feeds
+    return replace(chosen, feeds=(replace(first, rate=rate), *others))
+
+
+def emptied(folder: Path) -> Path:
+    """The folder of a demo's run, with nothing in it: a demo begins anew each time, whatever there was."""
+    from millrace.services.locks import FolderLock
+
+    lock = FolderLock(folder)
+    try:
+        if not lock.try_acquire():
+            raise StateMismatch("this demo runs already, in the same folder", hint="look for its page, or stop it")
+        for one in folder.iterdir():
+            if one.is_dir():
+                shutil.rmtree(one)
+            elif one.name != "lock":
+                one.unlink()
+    finally:
+        lock.release()
+    return folder
+
+
+def has_display() -> bool:
+    """Whether somebody would see a browser."""
+    if os.environ.get("CI"):
+        return False
+    return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _say_how_to_go_on(chosen: Demo) -> None:
+    me = "millrace" if shutil.which("millrace") else os.path.relpath(sys.argv[0])
+    file = chosen.file.name
+    say(f"make it yours: {me} demo {chosen.name} --show > {file}, change it, and {me} run {file}")
+    say(f"other demos: {me} demo --list")

@@ -37,6 +37,8 @@ class Options:
     heap: str = KAFKA_HEAP.default
     detach: bool = False
     properties: Mapping[str, str] | None = None
+    java: tuple[str, ...] = ()
+    """More options of the brokers' Java."""
 
 
 class Kafka:
@@ -169,6 +171,7 @@ class Kafka:
         home = self._home(node)
         command: list[str | Path] = [
             java.path, f"-Xmx{self.options.heap}", "-Xms64m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError",
+            *self.options.java,
             "-Djava.awt.headless=true", f"-Dlog4j2.configurationFile={home / 'log4j2.xml'}", "-cp", classpath,
             "kafka.Kafka", home / "server.properties",
         ]  # fmt: skip
