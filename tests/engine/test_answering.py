@@ -58,3 +58,22 @@ def slow(asked: threading.Event, go: threading.Event) -> Callable[..., dict[str,
         return {"columns": [], "rows": []}
 
     return answer
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM text.`/etc/hostname`",
+        "SELECT room FROM rooms WHERE room IN (SELECT value FROM text.`/etc/hostname`)",
+        "WITH a AS (SELECT * FROM spark_catalog.default.b) SELECT * FROM a",
+        "SELECT java_method('java.lang.System', 'getenv', 'HOME')",
+        "SELECT Reflect('java.lang.System', 'exit', 0) FROM rooms",
+        "SELECT * FROM IDENTIFIER('text.`/etc/hostname`')",
+        "DROP TABLE rooms",
+        "INSERT INTO rooms SELECT 1, 2",
+        "SELECT 1; SELECT 2",
+    ],
+)
+def test_only_tables_in_memory_can_be_read(sql: str, rooms: None) -> None:
+    with pytest.raises(InputError):
+        answering.answer(None, sql, 10)  # type: ignore[arg-type]  # refused before Spark is asked

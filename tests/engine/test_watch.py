@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from confluent_kafka import Producer
@@ -89,3 +91,36 @@ def test_a_look_at_a_stopped_spark_ends_quietly(spark: SparkSession, monkeypatch
     watch._thread.join(30)
     assert watch.over
     watch.close()
+
+
+def test_a_clock_that_is_set_back_hides_no_batch() -> None:
+    class Told:
+        def __init__(self, batch: int, at: str) -> None:
+            self._batch, self._at = batch, at
+
+        def batchId(self) -> int:  # noqa: N802 - Spark's name
+            return self._batch
+
+        def timestamp(self) -> str:
+            return self._at
+
+        def json(self) -> str:
+            rows = {"numInputRows": 5, "durationMs": {"addBatch": 1}}
+            return json.dumps({"batchId": self._batch, "timestamp": self._at, **rows})
+
+    told = [Told(0, "2026-01-01T10:00:00.000Z")]
+
+    class Query:
+        name, runId, isActive = "q", "r", True  # noqa: N815 - Spark's names
+        status: ClassVar[dict[str, Any]] = {"message": "", "isTriggerActive": True}
+        _jsq = SimpleNamespace(lastProgress=lambda: told[-1], recentProgress=lambda: told)
+
+    board = Board()
+    watch = Watch(SimpleNamespace(streams=SimpleNamespace(active=[Query()])), board)  # type: ignore[arg-type]
+    watch.look()
+    told.append(Told(1, "2026-01-01T09:00:00.000Z"))
+    watch.look()
+    watch.look()
+    told += [Told(2, "2026-01-01T09:00:01.000Z"), Told(3, "2026-01-01T09:00:02.000Z")]
+    watch.look()
+    assert (board.query("q").batches, board.query("q").rows) == (4, 20)

@@ -139,3 +139,9 @@ def test_a_point_of_the_far_future_does_not_squeeze_the_others() -> None:
     alone = Series(TIMED)
     alone.take([(NOW * 100, None, "a", 1)], 1, "append")
     assert rows(alone) == [[NOW * 100, "a", 1]]
+
+
+def test_of_several_rows_the_newest_is_the_number() -> None:
+    number = Number(Frame(("value",), ("number",), limit=1))
+    number.take([(9, None, None), (1, None, None)], 2, "append")  # Spark gives the newest first
+    assert rows(number) == [[9]]

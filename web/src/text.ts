@@ -59,5 +59,9 @@ export function hexLines(data: Uint8Array, most = 4_096): string {
 }
 
 export function fromBase64(text: string): Uint8Array {
-  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  try {
+    return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  } catch {
+    return new TextEncoder().encode(text); // no base64: shown as it is
+  }
 }

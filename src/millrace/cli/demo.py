@@ -124,6 +124,7 @@ def _settings(page: Watching, state: Path, cluster: Cluster, spark: SparkSession
         tell=page.doing,
         panels=page.channels,
         opened=page.spark_is,
+        closing=page.spark_ends,
         session=spark,
     )
 

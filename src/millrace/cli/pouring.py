@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from millrace.cli.demos import Demo, Pouring
 from millrace.cli.typed import send_typed, tell_counts
-from millrace.errors import MillraceError
+from millrace.errors import MillraceError, RunError
 
 if TYPE_CHECKING:
     from millrace.clients.cluster import Cluster
@@ -93,4 +93,7 @@ def _guarded(work: Callable[[], None], poured: Poured, stop: threading.Event) ->
         work()
     except MillraceError as error:
         poured.failure = error
+        stop.set()
+    except Exception as error:  # without its feed a demo would run on, empty
+        poured.failure = RunError("the feed ended", why=f"{type(error).__name__}: {error}")
         stop.set()

@@ -119,7 +119,7 @@ def _watched(settings: Settings, page: Watching | None) -> Settings:
         page.doing(text)
         settings.tell(text)
 
-    return replace(settings, tell=tell, panels=page.channels, opened=page.spark_is)
+    return replace(settings, tell=tell, panels=page.channels, opened=page.spark_is, closing=page.spark_ends)
 
 
 def _print(text: str) -> None:

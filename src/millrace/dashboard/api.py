@@ -110,6 +110,16 @@ class Api:
         return channel.newest() if isinstance(channel, Ring) else []
 
 
+def known(ask: Callable[[Request], Response]) -> Callable[[Request], Any]:
+    """A question whose answer is in memory: answered at once, however many others are being worked on."""
+
+    @wraps(ask)
+    async def answering(request: Request) -> Response:
+        return ask(request)
+
+    return answering
+
+
 def asked(ask: Callable[[Request], Response]) -> Callable[[Request], Any]:
     """A question that may take a while: asked in a thread, its errors told as JSON."""
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from millrace.dashboard.api import Api, asked, problem, told
+from millrace.dashboard.api import Api, asked, known, problem, told
 from millrace.dashboard.demand import Demand
 from millrace.dashboard.guard import App, Guard, Rules
 from millrace.dashboard.hub import Hub
@@ -57,11 +57,11 @@ def make_app(subject: Subject, rules: Rules, *, read_only: bool = False, static:
     app = Starlette(
         routes=[
             Route("/", index),
-            Route("/healthz", asked(api.healthz)),
-            Route("/readyz", asked(api.readyz)),
-            Route("/metrics", asked(api.metrics)),
+            Route("/healthz", known(api.healthz)),
+            Route("/readyz", known(api.readyz)),
+            Route("/metrics", known(api.metrics)),
             Route("/api/pipeline", asked(api.pipeline)),
-            Route("/api/state", asked(api.state)),
+            Route("/api/state", known(api.state)),
             Route("/api/queries/{name:path}", asked(api.query)),
             Route("/api/topics", asked(api.topics)),
             Route("/api/topics/{name}", asked(api.records)),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
-from http.cookies import SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 Scope = MutableMapping[str, Any]
@@ -92,7 +92,7 @@ class Guard:
             return None
         rest = urlencode([(name, one) for name, every in asked.items() if name != "token" for one in every])
         answer = RedirectResponse(f"/?{rest}" if rest else "/", 303)
-        answer.set_cookie(COOKIE, self._rules.token, httponly=True, samesite="strict", path="/")
+        answer.set_cookie(_cookie(scope), self._rules.token, httponly=True, samesite="strict", path="/")
         return answer
 
 
@@ -102,9 +102,14 @@ def _told(scope: Scope, headers: Headers) -> Iterable[str]:
     kind, _, bearer = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         yield bearer.strip()
-    cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    cookie = HTTPConnection({**scope, "type": "http"}).cookies.get(_cookie(scope))
     if cookie is not None:
-        yield cookie.value
+        yield cookie
+
+
+def _cookie(scope: Scope) -> str:
+    """The name of our cookie, with the port: browsers share cookies among all ports of a host."""
+    return f"{COOKIE}_{(scope.get('server') or ('', 0))[1]}"
 
 
 def _same_origin(headers: Headers, host: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
@@ -10,6 +11,8 @@ from millrace.dashboard.demand import Demand
 from millrace.dashboard.encoding import Pieces, message, now
 from millrace.dashboard.reader import Reader
 from millrace.telemetry.channels import Channels
+
+_log = logging.getLogger(__name__)
 
 TICK = 0.1
 BEAT = 2.0
@@ -78,5 +81,8 @@ class Hub:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK)
-            self.look()
-            self._demand.tidy()
+            try:
+                self.look()
+                self._demand.tidy()
+            except Exception:  # one frame that cannot be made must not end all others
+                _log.exception("a tick of the page failed")

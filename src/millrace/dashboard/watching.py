@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from millrace.clients import topics as topics_of
 from millrace.clients.cluster import Cluster
 from millrace.clients.dead import dead_folders
 from millrace.dashboard.hub import TICK
@@ -33,6 +34,8 @@ from millrace.telemetry.health import health
 from millrace.telemetry.outline import UNPLANNED, Outline
 from millrace.telemetry.sampler import Sampler
 from millrace.telemetry.samples import Samples
+
+_PATIENCE = 10.0
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,6 +73,7 @@ class Watching:
         self._open = ExitStack()
         self._server = Dashboard(self._subject(), options)
         self._page_seen = False
+        self._asking = threading.Lock()
 
     def __enter__(self) -> Watching:
         self._open.enter_context(self._server)
@@ -87,7 +91,6 @@ class Watching:
         self._telling.look()
         if self._page_seen:
             time.sleep(3 * TICK)  # so that pages see the end before the server goes
-        self._spark = None
         self._open.close()
 
     @property
@@ -118,6 +121,12 @@ class Watching:
         self._spark = spark
         self._samples.doing = "starting the queries"
 
+    def spark_ends(self) -> None:
+        """Spark is about to be stopped: a question that is being answered is waited for, but not for ever."""
+        self._spark = None
+        if self._asking.acquire(timeout=_PATIENCE):
+            self._asking.release()
+
     def _behind(self) -> Mapping[tuple[str, int], int]:
         return behind(self._spark) if self._spark is not None else {}
 
@@ -147,9 +156,12 @@ class Watching:
         self._telling.diary.note("a page was opened")
 
     def _ask(self, sql: str, most: int) -> Mapping[str, Any]:
+        if self._about.pipeline is None:
+            raise NotReady("a program has no tables in memory that could be asked here")
         if self._spark is None:
             raise NotReady("Spark is starting" if not self._samples.over else "the run has ended", hint="ask again")
-        return answer(self._spark, sql, most)
+        with self._asking:
+            return answer(self._spark, sql, most)
 
     def _kafka(self) -> Cluster:
         if not self._about.uses_kafka:
@@ -175,9 +187,13 @@ class Watching:
             return lambda stop: dead.follow(self._where(), self.channels.slot("dead"), stop)
         kind, _, topic = name.partition(":")
         if kind == "tail":
-            ring = self.channels.ring(name, tail.KEPT, COLUMNS)
-            return lambda stop: tail.follow(self._kafka(), topic, ring, stop)
+            return lambda stop: self._fill_tail(name, topic, stop)
         return None
+
+    def _fill_tail(self, name: str, topic: str, stop: threading.Event) -> None:
+        cluster = self._kafka()
+        topics_of.require(cluster.connect(), topic)  # whoever asks for what is not there leaves nothing behind
+        tail.follow(cluster, topic, self.channels.ring(name, tail.KEPT, COLUMNS), stop)
 
     def _fill_topics(self, stop: threading.Event) -> None:
         topics = Topics(self._kafka())

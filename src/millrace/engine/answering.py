@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FILE = "query.json"
+_OUTSIDE = frozenset({"reflect", "try_reflect", "java_method", "identifier"})
 _MOST_ROWS = 10_000
 _PATIENCE = 60.0
 
@@ -80,7 +81,7 @@ class Answering:
 
 def answer(spark: SparkSession, sql: str, most: int) -> dict[str, Any]:
     """The rows of a SELECT over the tables in memory, at most so many."""
-    parse_sql(sql)
+    _require_harmless(sql)
     tables = MEMORY.tables()
     for name in tables_read(sql):
         if not tables:
@@ -95,6 +96,19 @@ def answer(spark: SparkSession, sql: str, most: int) -> dict[str, Any]:
         return {"columns": found.columns, "rows": [[_plain(one) for one in row] for row in found.collect()]}
     except Exception as error:
         raise explain(error) from error
+
+
+def _require_harmless(sql: str) -> None:
+    """Refuse what would read more than tables in memory: files named as tables, names made up as it runs, Java."""
+    from sqlglot import exp
+
+    tree = parse_sql(sql)
+    for table in tree.find_all(exp.Table):
+        if table.db or table.catalog:
+            raise InputError(f"{table.sql('spark')} is no table in memory", hint="ask for the tables of memory sinks")
+    for call in tree.find_all(exp.Anonymous):
+        if str(call.this).lower() in _OUTSIDE:
+            raise InputError(f"{call.this} cannot be used here", hint="ask for the tables of memory sinks")
 
 
 def ask(folder: Path, sql: str, most: int) -> dict[str, Any]:

@@ -41,20 +41,28 @@ def ensure(tell: Callable[[str], None]) -> None:
     wanted = archive()
     if wanted.exists():
         return
-    with FolderLock(wanted.parent):
-        if wanted.exists():
-            return
-        tell("preparing Spark for quick starts: once on this machine, about half a minute")
-        made = wanted.with_suffix(".new")
-        made.unlink(missing_ok=True)
+    try:
+        with FolderLock(wanted.parent):
+            if not wanted.exists():
+                _make(wanted, tell)
+    except OSError as error:  # a cache that cannot be written, as one that is part of an image
+        _log.debug("no archive of Spark's classes can be kept: %s", error)
+
+
+def _make(wanted: Path, tell: Callable[[str], None]) -> None:
+    tell("preparing Spark for quick starts: once on this machine, about half a minute")
+    made = wanted.with_suffix(".new")
+    made.unlink(missing_ok=True)
+    try:
         command = [sys.executable, "-m", _TRAINING, str(made)]
-        try:
-            subprocess.run(command, check=True, capture_output=True, timeout=_PATIENCE)
-            made.rename(wanted)
-        except (OSError, subprocess.SubprocessError) as error:
-            _log.debug("no archive of Spark's classes could be made: %s", error)
-            wanted.touch()
-        _remove_old(wanted.parent)
+        subprocess.run(command, check=True, capture_output=True, timeout=_PATIENCE)
+        made.rename(wanted)
+    except subprocess.TimeoutExpired:  # a machine that is busy now may have time at the next start
+        _log.debug("an archive of Spark's classes took too long")
+    except (OSError, subprocess.SubprocessError) as error:
+        _log.debug("no archive of Spark's classes could be made: %s", error)
+        wanted.touch()
+    _remove_old(wanted.parent)
 
 
 def _remove_old(folder: Path) -> None:

@@ -8,7 +8,7 @@ batch, and a checkpoint is the same with and without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from millrace.engine.failures import explain
@@ -57,7 +57,7 @@ def hung(frame: DataFrame, query: Query, gallery: Gallery) -> DataFrame:
     metrics: list[Column] = []
     for one in panels:
         try:
-            sight = sight_of(one, frame)
+            sight = sight_of(one, frame, query.mode)
             seen = sight.metrics(one.id)
             frame.observe(METRICS, *seen)  # which analyses it
         except MillraceError as error:
@@ -98,8 +98,8 @@ def _misfit(option: PanelOption, look: Look) -> str | None:
     return None
 
 
-def sight_of(one: Shown, frame: DataFrame) -> Sight:
-    """How a panel looks at a table."""
+def sight_of(one: Shown, frame: DataFrame, mode: str = "append") -> Sight:
+    """How a panel looks at a table whose rows come in a mode."""
     for mistake in mistakes(one.panel, frame):
         raise InvalidDefinition(mistake.message, hint=mistake.hint, place=one.panel.place)
     made: dict[str, Callable[[dict[str, Any], dict[str, Look]], Sight]] = {
@@ -109,7 +109,16 @@ def sight_of(one: Shown, frame: DataFrame) -> Sight:
         "heat": _heat,
         "number": _number,
     }
-    return made[one.panel.kind](one.given, looks_of(frame))
+    sight = made[one.panel.kind](one.given, looks_of(frame))
+    return _newest_windows_first(sight, looks_of(frame)) if one.panel.kind == "top" and mode != "update" else sight
+
+
+def _newest_windows_first(sight: Sight, looks: dict[str, Look]) -> Sight:
+    """Where old windows come again, or many at once, the largest of them must not crowd out the one that is shown."""
+    from pyspark.sql import functions as F
+
+    window = next((one for one in looks.values() if one.type == "window"), None)
+    return sight if window is None else replace(sight, first=F.struct(window.start(), sight.first or F.lit(0)))
 
 
 def _series(given: dict[str, Any], looks: dict[str, Look]) -> Sight:

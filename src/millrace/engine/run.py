@@ -51,6 +51,8 @@ class Settings:
     """Where panels are shown; None when nobody would see them, and then nothing is computed for them."""
     opened: Callable[[SparkSession], None] = lambda _: None
     """Told the session when it is there."""
+    closing: Callable[[], None] = lambda: None
+    """Called before the session is stopped."""
     session: SparkSession | None = None
     """A session to use and to leave open; None opens one for the run."""
 
@@ -81,8 +83,11 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
             settings.opened(workshop.spark)
             if settings.session is None:
                 wake_workers(workshop.spark, plan.pipeline)
-            if not stop.is_set():
-                _work(workshop, plan, settings, board, stop)
+            try:
+                if not stop.is_set():
+                    _work(workshop, plan, settings, board, stop)
+            finally:
+                settings.closing()
 
 
 def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:

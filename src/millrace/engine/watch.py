@@ -36,7 +36,8 @@ class _Seen:
     query: StreamingQuery
     name: str
     batch: int = -1
-    at: str = ""
+    key: tuple[int, str] | None = None
+    """The newest word that was told."""
 
 
 class Watch:
@@ -159,23 +160,32 @@ class Watch:
         # Spark's own object, not PySpark's of it: what panels see may be long, and is asked for only when it is new.
         asked: Any = seen.query._jsq
         newest = asked.lastProgress()
-        if newest is None or newest.timestamp() <= seen.at:
+        if newest is None or _key(newest) == seen.key:
             return
         # Asking for all that Spark remembers costs a call for each: only when a batch was missed.
-        recent = [newest] if newest.batchId() <= seen.batch + 1 else asked.recentProgress()
-        for told in recent:
-            if told.timestamp() > seen.at:
-                self._take(seen, told.json())
+        recent = [newest] if newest.batchId() <= seen.batch + 1 else list(asked.recentProgress())
+        keys = [_key(told) for told in recent]
+        # By place, not by time: a clock may be set back.
+        for told in recent[keys.index(seen.key) + 1 if seen.key in keys else 0 :]:
+            seen.key = _key(told)
+            self._take(seen, told.json())
 
     def _take(self, seen: _Seen, text: str) -> None:
         told: dict[str, Any] = json.loads(text)
         progress = Progress.of(told, seen.name)
         fresh = progress.executed and progress.batch > seen.batch  # Spark may tell of a batch again while it waits
-        seen.at = told["timestamp"]
         seen.batch = progress.batch if progress.executed else seen.batch
         self._board.progressed(progress)
         if self._gallery and fresh:
-            self._gallery.observe(told.get("observedMetrics") or {})
+            try:
+                self._gallery.observe(told.get("observedMetrics") or {})
+            except Exception:  # a panel must not be taken for a query that has failed
+                _log.warning("what panels see could not be understood", exc_info=True)
+
+
+def _key(told: Any) -> tuple[int, str]:
+    """Which word of Spark's this is."""
+    return told.batchId(), told.timestamp()
 
 
 def _phase(doing: str, batch: int, *, active: bool) -> Phase:

@@ -12,6 +12,8 @@ from typing import Any
 
 from millrace.telemetry.plain import plain
 
+_MOST_TROUBLES = 500
+
 
 @dataclass(frozen=True, slots=True)
 class Delta:
@@ -162,7 +164,10 @@ class Channels:
             if message is None:
                 self._troubles.pop(name, None)
             else:
-                self._troubles[name] = message
+                self._troubles.pop(name, None)
+                self._troubles[name] = str(plain(message))
+                while len(self._troubles) > _MOST_TROUBLES:
+                    del self._troubles[next(iter(self._troubles))]
 
     def troubles(self) -> Mapping[str, str]:
         """Why channels cannot be filled, by name."""

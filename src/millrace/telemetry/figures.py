@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,7 +25,7 @@ def state(board: Board, samples: Samples, outline: Outline, now: datetime | None
     dead = dict(board.dead())
     queries = [_query(one, board, samples, outline, dead, at) for one in standings]
     phase, reasons = run_phase(standings, samples, outline)
-    flow = Flow(outline, queries, {one.query: one.last for one in standings})
+    flow = Flow(outline, queries, {one.query: _newest_with_rows(board.history(one.query)) for one in standings})
     return {
         "time": milliseconds(at),
         "phase": phase,
@@ -144,11 +144,16 @@ def _message(error: MillraceError | None) -> str:
     return error.message if error else "nobody knows why"
 
 
+def _newest_with_rows(history: Sequence[Progress]) -> Progress | None:
+    """The newest batch that read something: those between, which only move a watermark, tell nothing of the sources."""
+    return next((one for one in reversed(history) if one.input_rows), None)
+
+
 def _figures(queries: list[dict[str, Any]], dead: Mapping[str, int], flow: Flow, *, failed: bool) -> dict[str, Any]:
     errors = sum(one["error"] is not None for one in queries)
     return {
         "in_rate": flow.read(),
-        "out_rate": _sum(one["out_rate"] for one in queries),
+        "out_rate": _sum(one["out_rate"] for one in queries if flow.outline.query(one["name"]).writes),
         "lag": _most(one["lag"] for one in queries),
         "lag_seconds": _most(one["lag_seconds"] for one in queries),
         "watermark_gap_ms": _most(one["watermark_gap_ms"] for one in queries),

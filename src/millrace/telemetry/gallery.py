@@ -69,7 +69,7 @@ class Gallery:
 
     channels: Channels
     _hung: dict[str, Hung] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def expect(self, plan: Plan) -> None:
         """List the panels that were declared, before any of them has a picture."""
@@ -103,10 +103,11 @@ class Gallery:
                 self._show(hung)
 
     def _take(self, hung: Hung, rows: Sequence[Mapping[str, Any]], total: int) -> None:
-        given = [tuple(row.get(f"c{place}") for place in range(hung.width)) for row in rows]
         try:
-            if hung.picture is not None:
-                hung.picture.take(given, total, hung.mode)
+            given = [tuple(row.get(f"c{place}") for place in range(hung.width)) for row in rows]
+            with self._lock:
+                if hung.picture is not None:
+                    hung.picture.take(given, total, hung.mode)
             if given or hung.mode == "complete":
                 self._show(hung)
         except (TypeError, ValueError) as error:  # told where it is missed; the others go on
@@ -120,7 +121,8 @@ class Gallery:
         self._show(hung)
 
     def _show(self, hung: Hung) -> None:
-        self.channels.slot(f"panel:{hung.shown.id}").set(hung.seen(round(time.time() * 1000)))
+        with self._lock:
+            self.channels.slot(f"panel:{hung.shown.id}").set(hung.seen(round(time.time() * 1000)))
 
 
 def told(error: MillraceError | None) -> dict[str, Any] | None:

@@ -85,7 +85,7 @@ class Windows:
         if mode == "complete":
             self.values.clear()
             self.newest.clear()
-        for label, value, start, end in rows:
+        for label, value, start, end in reversed(rows):  # Spark gives the first ones first
             window = None if start is None or end is None else (start, end)
             self.values.setdefault(window, {})[label] = value
         starts = [row[2] for row in rows if row[2] is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +95,15 @@ def test_too_many_kinds_are_counted_together() -> None:
     assert len(told) == dead.MOST_GROUPS + 1
     assert (told[0]["reason"], told[0]["count"]) == ("other reasons", 100)
     assert sum(one["count"] for one in told) == 300
+
+
+def test_a_long_letter_is_cut_for_the_page_and_whole_in_the_export(tmp_path: Path) -> None:
+    folder = tmp_path / "posts"
+    folder.mkdir()
+    long = Letter(value=b"x" * 10_000, key=b"k" * 5_000, file="f", reason="too long", pipeline="p", source="posts")
+    (folder / "one.jsonl").write_bytes(to_line(long))
+    where = Where(None, lambda: [folder])
+    (shown,) = dead.letters(where, Letters(None, None, 10))
+    assert (b64decode(shown["value"]), b64decode(shown["key"]), shown["cut"]) == (b"x" * 3000, b"k" * 3000, True)
+    (exported,) = dead.letters(where, Letters(None, None, None))
+    assert b64decode(exported["value"]) == long.value

@@ -33,7 +33,7 @@ export function Figures({ state }: { state: State | null }): JSX.Element {
         format={rate}
         why={why("in_rate")}
         trend={trend("in_rate")}
-        note={process?.cpu != null ? `CPU ${percent(process.cpu > 8 ? process.cpu / 100 : process.cpu)}` : ""}
+        note={process?.cpu != null ? `CPU ${percent(process.cpu)}` : ""}
       />
       <Figure
         name="Rows out"

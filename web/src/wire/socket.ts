@@ -67,7 +67,7 @@ function closed(): void {
   const wait = backoff * (0.8 + 0.4 * Math.random());
   retryAt.value = performance.now() + wait;
   timer = window.setTimeout(open, wait);
-  if (attempts === 2) void askWhy();
+  if (attempts >= 2) void askWhy();
 }
 
 /** A browser does not tell why a WebSocket was refused; the plain interface does. */

@@ -26,6 +26,8 @@ EVERY = 2.0
 MOST_GROUPS = 200
 _REST = "other reasons"
 _LONGEST = 500
+_SHOWN = 4000
+"""Characters of base64: whole groups of four, and fewer than a text of the page may have."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def letters(where: Where, wanted: Letters) -> Iterator[dict[str, Any]]:
         kept.append(one)
         if len(kept) >= 2 * wanted.most + 100:
             kept = sorted(kept, key=_age)[-wanted.most :]
-    yield from map(_told, sorted(kept, key=_age)[-wanted.most :][::-1])
+    yield from map(_shown, sorted(kept, key=_age)[-wanted.most :][::-1])
 
 
 def _every(where: Where) -> Iterator[Found]:
@@ -136,6 +138,13 @@ def _told(one: Found) -> dict[str, Any]:
     home = {"topic": one.home, "partition": one.partition, "offset": one.offset}
     lies = {"file": one.home, "line": one.offset} if one.partition is None else home
     return {**to_json(one.letter), "dead": lies, "buried": one.buried}
+
+
+def _shown(one: Found) -> dict[str, Any]:
+    """A letter for the page, which shows the beginning of a long one; the export has all of it."""
+    told = _told(one)
+    long = [name for name in ("value", "key") if len(told.get(name) or "") > _SHOWN]
+    return {**told, **{name: told[name][:_SHOWN] for name in long}, "cut": bool(long)}
 
 
 def _new_places(cluster: Cluster, known: set[tuple[str, int]]) -> dict[tuple[str, int], int]:

@@ -52,9 +52,8 @@ class LagMeter:
         self._behind = behind
         self._ends = Ends()
         self._following: Following | None = None
-        self._moments: dict[Place, int] = {}
+        self._moments: dict[str, tuple[float, dict[Place, int]]] = {}
         """When the first unread records were made that came before we looked, in milliseconds since 1970."""
-        self._asked = 0.0
 
     def look(self) -> None:
         """Measure once."""
@@ -68,7 +67,10 @@ class LagMeter:
             return
         self._samples.put_rates(self._ends.rates())
         for query, offsets_read in read.items():
-            lag = self._lag(cluster, query, offsets_read)
+            try:
+                lag = self._lag(cluster, query, offsets_read)
+            except MillraceError as error:
+                lag = Lag(why=error.message)
             if lag is not None:
                 self._tell(query, lag)
 
@@ -100,7 +102,9 @@ class LagMeter:
         # A partition that came after the last batch has been read by nobody.
         topics = {topic for topic, _ in mine}
         waits |= {place: end for place, end in ends.items() if place[0] in topics and place not in read}
-        seconds = self._seconds(cluster, {place: mine.get(place, 0) for place, waiting in waits.items() if waiting})
+        seconds = self._seconds(
+            cluster, query, {place: mine.get(place, 0) for place, waiting in waits.items() if waiting}
+        )
         return Lag(sum(waits.values()), seconds, _named(waits))
 
     def _lag_inside_spark(self, query: str) -> Lag:
@@ -115,24 +119,24 @@ class LagMeter:
         seconds = None if None in ages else max(age for age in ages if age is not None)
         return Lag(sum(waits.values()), seconds, _named(waits))
 
-    def _seconds(self, cluster: Cluster, unread: Mapping[Place, int]) -> float | None:
+    def _seconds(self, cluster: Cluster, query: str, unread: Mapping[Place, int]) -> float | None:
         """How long the oldest of the first unread records of partitions has been there."""
         now = time.monotonic()
         ages = {place: self._ends.waited(place, offset, now) for place, offset in unread.items()}
         older = {place: unread[place] for place, age in ages.items() if age is None}
         known = [age for age in ages.values() if age is not None]
         if older:
-            known += self._ages_of(cluster, older)
+            known += self._ages_of(cluster, query, older)
         return round(max(known, default=0.0), 3) if known or not unread else None
 
-    def _ages_of(self, cluster: Cluster, unread: Mapping[Place, int]) -> list[float]:
+    def _ages_of(self, cluster: Cluster, query: str, unread: Mapping[Place, int]) -> list[float]:
         """The ages of records that came before we looked, by their own timestamps; asked for now and then."""
-        if time.monotonic() - self._asked > _ASK or not self._moments.keys() >= set(list(unread)[:1]):
-            wanted = dict(list(unread.items())[:_MOST_ASKED])
-            self._moments = self._first_made(cluster, wanted)
-            self._asked = time.monotonic()
+        asked, moments = self._moments.get(query, (0.0, {}))
+        if time.monotonic() - asked > _ASK or not moments.keys() >= set(list(unread)[:1]):
+            moments = self._first_made(cluster, dict(list(unread.items())[:_MOST_ASKED]))
+            self._moments[query] = (time.monotonic(), moments)
         now = time.time() * 1000
-        return [max(0.0, (now - moment) / 1000) for place, moment in self._moments.items() if place in unread]
+        return [max(0.0, (now - moment) / 1000) for place, moment in moments.items() if place in unread]
 
     def _first_made(self, cluster: Cluster, unread: Mapping[Place, int]) -> dict[Place, int]:
         """When the records at these offsets (or the next ones that are there) were made."""
@@ -141,10 +145,12 @@ class LagMeter:
         found: dict[Place, int] = {}
         deadline = time.monotonic() + _PATIENCE
         self._following.assign(unread)
-        while len(found) < len(unread) and time.monotonic() < deadline:
-            for message in self._following.take(0.05, 10):
-                found.setdefault((message.topic() or "", message.partition() or 0), message.timestamp()[1])
-        self._following.assign({})
+        try:
+            while len(found) < len(unread) and time.monotonic() < deadline:
+                for message in self._following.take(0.05, 10):
+                    found.setdefault((message.topic() or "", message.partition() or 0), message.timestamp()[1])
+        finally:
+            self._following.assign({})
         return found
 
     def close(self) -> None:
