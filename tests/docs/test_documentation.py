@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from millrace.services.jars import jar_sets
 from millrace.settings import SETTINGS
 
 ROOT = Path(__file__).parents[2]
+PAGES = ("docs/kafka.md", "README.md", "docs/exec.md", "docs/feeds.md", "docs/jars.md", "docs/extending.md")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -57,21 +60,31 @@ def stop_what_is_left(folder: Path) -> None:
             kafka.stop(cluster.parent)
 
 
-@pytest.mark.timeout(900)  # a page is many commands
-@pytest.mark.parametrize(
-    "page", ["README.md", "docs/kafka.md", "docs/feeds.md", "docs/jars.md", "docs/extending.md", "docs/exec.md"]
-)
-def test_the_commands_of_a_page_work(page: str, tmp_path: Path) -> None:
+def follow(page: str, folder: Path) -> None:
+    """Make the files of a page, and run its commands in order."""
     for file in (*blocks(page, "python"), *blocks(page, "yaml")):
         if file.startswith("# "):
-            (tmp_path / file.splitlines()[0].removeprefix("# ")).write_text(file)
+            (folder / file.splitlines()[0].removeprefix("# ")).write_text(file)
     wanted = commands(page)
     assert len(wanted) >= 2
     try:
         for command in wanted:
-            run(command, tmp_path)
+            run(command, folder)
     finally:
-        stop_what_is_left(tmp_path)
+        stop_what_is_left(folder)
+
+
+@pytest.fixture(scope="module")
+def followed(quick_starts: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[None]]]:
+    """Every page, followed by a reader of its own: most of the time they wait."""
+    with ThreadPoolExecutor(3) as readers:
+        yield {page: readers.submit(follow, page, tmp_path_factory.mktemp("page")) for page in PAGES}
+
+
+@pytest.mark.timeout(900)  # a page is many commands
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_page_work(page: str, followed: dict[str, Future[None]]) -> None:
+    followed[page].result()
 
 
 def tree(kind: type[MillraceError]) -> list[type[MillraceError]]:
