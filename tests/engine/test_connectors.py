@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 import millrace as mr
-from millrace.clients import dead
+from millrace.clients import dead, topics
 from millrace.clients.cluster import Cluster
 from millrace.clients.consumer import Reading, read
 from millrace.clients.producer import Producer
@@ -230,7 +230,14 @@ def test_topic_partition_and_headers_from_columns(
     assert (routed.key(), routed.partition(), json.loads(routed.value())) == (b"1", 0, {"n": 1})
 
 
+def alone(cluster: Cluster, topic: str) -> str:
+    """A topic of one partition: without batches each one holds a slot, and the tests' Spark has few."""
+    topics.create(cluster, f"{topic}-alone", 1)
+    return f"{topic}-alone"
+
+
 def test_real_time_from_topic_to_topic(cluster: Cluster, topic: str, run_pipeline: Run) -> None:
+    topic = alone(cluster, topic)
     send(cluster, topic, b'{"n": 1}', b"nonsense", b'{"n": 2}')
     pipeline = mr.Pipeline("quick", trigger="realtime 5s")
     pipeline.source("source", mr.kafka(topic, schema="n int", on_bad="drop"))
@@ -248,6 +255,7 @@ def test_real_time_from_topic_to_topic(cluster: Cluster, topic: str, run_pipelin
 
 
 def test_continuous_from_topic_to_topic(cluster: Cluster, topic: str, run_pipeline: Run) -> None:
+    topic = alone(cluster, topic)
     send(cluster, topic, b"one")
     pipeline = mr.Pipeline("flowing", trigger="continuous 1s")
     pipeline.source("source", mr.kafka(topic, format="text", on_bad="drop", include=()))

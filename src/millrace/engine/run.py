@@ -136,7 +136,7 @@ def _session(plan: Plan, settings: Settings, state: State) -> Iterator[Future[Sp
             master=settings.master,
             settings={**_state_store(plan), **settings.spark},
             log=state.folder / "spark.log",
-            realtime=any(query.trigger.kind == "realtime" for query in plan.queries),
+            realtime=any(not query.batches for query in plan.queries),  # each partition holds a slot for ever
             beside=Path(plan.pipeline.place.file).absolute().parent,
             holds=(state.held,),  # if we are killed, nobody else writes there before the JVM has ended
         )
