@@ -106,7 +106,7 @@ try:
 except MillraceError as error:
     print("\\n".join(error.lines()))
 """
-    for master, setting in (("local[2]", "spark.driver.memory=none"), ("nowhere://", "spark.a=b")):
+    for master, setting in (("local[2]", "spark.driver.memory=none"), ("yarn", "spark.a=b")):
         ran = subprocess.run(
             [sys.executable, "-c", tries, master, setting],
             cwd=tmp_path,

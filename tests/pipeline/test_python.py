@@ -146,3 +146,27 @@ def test_every_pipeline_that_is_made_meanwhile_is_collected() -> None:
         Pipeline("one")
         Pipeline("two")
     assert [one.name for one in made] == ["one", "two"]
+
+
+def test_a_table_may_be_named_by_its_function_and_other_things_are_refused() -> None:
+    written = Pipeline("p")
+    written.source("a", mr.rate(1))
+
+    @written.table(name="other")
+    def made(a: Any) -> Any:
+        return a.limit(1)
+
+    written.sink(made, mr.console())
+    written.panel(made, mr.table())
+    model = written.model()
+    assert (model.sinks[0].table, model.panels[0].table) == ("other", "other")
+    for wrong in (
+        lambda: Pipeline(5),  # type: ignore[arg-type]
+        lambda: written.source(5, mr.rate(1)),  # type: ignore[arg-type]
+        lambda: written.sink(None, mr.console()),  # type: ignore[arg-type]
+        lambda: written.sink("a", mr.console(), mode=3),  # type: ignore[arg-type]
+        lambda: written.panel(3, mr.table()),  # type: ignore[arg-type]
+        lambda: written.sql("b", None),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InvalidDefinition):
+            wrong()

@@ -20,7 +20,7 @@ from millrace.cli.output import err, fetching, out, say, show_table
 from millrace.cli.page import Port, served, with_kafka
 from millrace.cli.signals import interruptible, until_stopped
 from millrace.cli.spark import prepare_spark
-from millrace.errors import NoCluster, StateMismatch
+from millrace.errors import InvalidOption, NoCluster, StateMismatch
 from millrace.settings import KAFKA_DATA, KAFKA_HEAP, STATE
 from millrace.units import parse_duration, parse_rate
 
@@ -69,6 +69,8 @@ def demo(
         out().print(chosen.file.read_text("utf-8"), markup=False, soft_wrap=True, end="")
         return
     seconds = parse_duration(for_) if for_ else None if err().is_terminal else _UNWATCHED
+    if seconds == 0:
+        raise InvalidOption("--for 0s would end before anything begins", hint="leave it out, and end it with Ctrl-C")
     with interruptible(), fetching() as progress:
         from millrace.services import jars
 

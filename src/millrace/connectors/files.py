@@ -91,7 +91,7 @@ class FilesReader(Decoded):
     carried: ClassVar[dict[str, str]] = {"file": "string", "modified": "timestamp"}
     reads_whole: ClassVar[bool] = True
 
-    path: str = option(help="The folder, or a pattern as logs/*.json.", argument=True)
+    path: str = option(help="The folder, or a pattern as logs/*.json.", argument=True, parse=os.path.expanduser)
     format: str = option("json", "What the files are.", choices=_FORMATS)
     include: tuple[str, ...] = option((), "Columns to keep beside the decoded ones: file, modified.")
     header: bool = option(False, "For csv: the first line of a file names the columns.")
@@ -100,7 +100,7 @@ class FilesReader(Decoded):
     recursive: bool = option(False, "Files of the folders within as well.")
     max_files: int | None = option(None, "At most so many new files in a batch.", least=1)
     after: str = option("keep", "What becomes of a file that was read.", choices=("keep", "archive", "delete"))
-    archive: str | None = option(None, "With after: archive, the folder they are moved to.")
+    archive: str | None = option(None, "With after: archive, the folder they are moved to.", parse=os.path.expanduser)
 
     @property
     def decoding(self) -> str:
@@ -221,7 +221,7 @@ class FilesWriter(Writer):
     modes: ClassVar[tuple[str, ...]] = ("append",)
     alone: ClassVar[bool] = True
 
-    path: str = option(help="The folder.", argument=True)
+    path: str = option(help="The folder.", argument=True, parse=os.path.expanduser)
     format: str = option("parquet", "How rows are written.", choices=_FORMATS)
     partition_by: tuple[str, ...] = option((), "A folder for each value of these columns.")
     header: bool = option(False, "For csv: names of the columns in the first line.")

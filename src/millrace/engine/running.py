@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from millrace.clients.cluster import Cluster
 from millrace.engine.failures import explain
-from millrace.engine.stopping import PATIENCE, stop_all
+from millrace.engine.stopping import PATIENCE, interrupted, stop_all
 from millrace.engine.structured import Workshop
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import Query
@@ -28,6 +28,8 @@ class Running:
     writing: list[StreamingQuery] = field(default_factory=list)
     drawing: list[tuple[StreamingQuery, Query]] = field(default_factory=list)
     """Queries that only panels need: what goes wrong with one is told on its panels."""
+    stopping: bool = False
+    """Whether they have been asked to end."""
 
     def start(self, query: Query) -> StreamingQuery | None:
         """Start one more; None when it could not be, and only panels miss it."""
@@ -53,13 +55,14 @@ class Running:
 
     def stop(self, *, between_batches: bool) -> None:
         """Stop all of them."""
+        self.stopping = True
         stop_all([*self.writing, *(running for running, _ in self.drawing)], PATIENCE if between_batches else 0.0)
 
     def require_sound(self) -> None:
         """Raise when one that writes has failed."""
         for running in self.writing:
             failure = None if running.isActive else running.exception()
-            if failure is not None:
+            if failure is not None and not (self.stopping and interrupted(failure)):
                 raise self._failure(failure, running.name) from failure
 
     def _tell_of_drawing(self) -> None:

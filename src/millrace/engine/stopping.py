@@ -17,6 +17,14 @@ PATIENCE = 60.0
 """Seconds that a batch may still take before it is cut off; it will be run again at the next start."""
 
 
+def interrupted(failure: BaseException) -> bool:
+    """Whether a query ended because it was stopped in the middle of something, which Spark may take for a failure.
+
+    A batch may begin at the very moment of the stop. Nothing is lost: it is run again at the next start.
+    """
+    return "java.lang.InterruptedException" in str(failure)
+
+
 def stop_all(queries: Sequence[StreamingQuery], patience: float = PATIENCE) -> None:
     """Stop queries, each when its batch has ended."""
     if queries:

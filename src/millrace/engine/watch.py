@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from millrace.engine.failures import explain
+from millrace.engine.stopping import interrupted
 from millrace.telemetry.board import Board, Phase
 from millrace.telemetry.gallery import Gallery
 from millrace.telemetry.progress import Progress
@@ -112,7 +113,7 @@ class Watch:
             if not seen.query.isActive:
                 self._tell_progress(seen)  # the last batch may have ended since
                 failure = seen.query.exception()
-                self._board.ended(seen.name, explain(failure) if failure else None)
+                self._board.ended(seen.name, explain(failure) if failure and not interrupted(failure) else None)
                 del self._seen[run]
         for source, count in list(self._dead.items()):
             self._board.buried(source, count.value)

@@ -47,7 +47,7 @@ class Pipeline:
 
     def __init__(self, name: str, *, trigger: str | None = None) -> None:
         self._place = calling_place()
-        self.name = name
+        self.name = _text(name, "a pipeline's name", self._place)
         self._trigger = as_trigger(trigger, self._place) or model.FASTEST
         self._sources: list[model.Source] = []
         self._tables: list[model.Table] = []
@@ -62,6 +62,7 @@ class Pipeline:
     ) -> None:
         """Read something under a name: a stream, or with `static` a table that is read whole, for joins."""
         place = calling_place()
+        name = _text(name, "a source's name", place)
         _require_connection(connection, f"source {name!r}", place)
         self._sources.append(model.Source(name, connection, as_watermark(watermark, place), static, place))
 
@@ -85,27 +86,40 @@ class Pipeline:
     def sql(self, name: str, query: str, *, watermark: Sequence[str] | None = None) -> None:
         """Make a table of a SQL query over the names of sources and other tables."""
         place = calling_place()
+        name, query = _text(name, "a table's name", place), _text(query, "a query", place)
         at, marks = called_text(place, query)
         text = tidy(query)
         waits = as_watermark(watermark, place)
         self._tables.append(model.Table(name, read_by(text), text, None, waits, place, at, marks))
 
     def sink(
-        self, table: str, connection: model.Connection, *, mode: str = "append", trigger: str | None = None
+        self,
+        table: str | Callable[..., Any],
+        connection: model.Connection,
+        *,
+        mode: str = "append",
+        trigger: str | None = None,
     ) -> None:
         """Write a table's rows somewhere: `append` new ones, `update` changed ones, or the `complete` result."""
         place = calling_place()
+        table, mode = self._named(table, place), _text(mode, "a mode", place)
         _require_connection(connection, f"the sink of {table!r}", place)
         self._sinks.append(model.Sink(table, connection, mode, as_trigger(trigger, place), place))
 
-    def panel(self, table: str, picture: Any) -> None:
+    def panel(self, table: str | Callable[..., Any], picture: Any) -> None:
         """Show a table on the page, as `mr.top(label=…, value=…)` and others say."""
         place = calling_place()
+        table = self._named(table, place)
         if not isinstance(picture, tuple) or len(picture) != 2:
             said = f"the panel of {table!r} needs a picture, not {type(picture).__name__}"
             raise InvalidDefinition(said, place=place, hint='as mr.top(label="tag", value="count")')
         kind, options = picture
         self._panels.append(model.Panel(table, kind, model.freeze(options), place))
+
+    def _named(self, table: Any, place: Place) -> str:
+        """The name of a table that is given by it, or by the function that makes it."""
+        made = [one.name for one in self._tables if one.function is not None and one.function is table]
+        return made[0] if made else _text(getattr(table, "__name__", table), "a table's name", place)
 
     def model(self) -> model.Pipeline:
         """What was written, frozen."""
@@ -197,6 +211,12 @@ def _gives_text(function: Callable[..., Any], parameters: Sequence[str]) -> bool
     )
     # Without parameters a call might as well read a table from Spark, which is not there yet.
     return not used and (bool(parameters) or not any("CALL" in step.opname for step in steps))
+
+
+def _text(given: Any, what: str, place: Place) -> str:
+    if not isinstance(given, str):
+        raise InvalidDefinition(f"{what} is text, not {type(given).__name__}", place=place)
+    return given
 
 
 def _require_connection(given: Any, what: str, place: Place) -> None:

@@ -24,6 +24,8 @@ from millrace.settings import KAFKA_HEAP
 
 START_TIMEOUT = 90.0
 _TRIES = 3
+_ENDING = 2.0
+"""Seconds in which what guarded a broker that was killed lets go of its folder."""
 """How often a start is tried when somebody takes a free port between its choice and its use."""
 
 
@@ -118,7 +120,7 @@ class Kafka:
             lock = FolderLock(self.folder)
         except OSError as error:
             raise FileUnusable(f"cannot use the data folder {self.folder}", why=str(error)) from None
-        if not lock.try_acquire():
+        if not lock.try_acquire(_ENDING):
             lock.release()
             raise _in_use(self.folder)
         self._lock = lock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -19,13 +20,18 @@ class FolderLock:
         folder.mkdir(parents=True, exist_ok=True)
         self.fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
-    def try_acquire(self) -> bool:
-        """Take the lock if nobody has it."""
-        try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+    def try_acquire(self, patience: float = 0.0) -> bool:
+        """Take the lock if nobody has it, or lets go of it within so many seconds."""
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(0.05)
+            else:
+                return True
 
     def acquire(self) -> None:
         """Wait for the lock."""
