@@ -46,7 +46,10 @@ def demo(
     for_: Annotated[
         str | None,
         typer.Option(
-            "--for", metavar="DURATION", show_default="until Ctrl-C; 60s without a terminal", help="How long it runs."
+            "--for",
+            metavar="DURATION",
+            show_default="until Ctrl-C; 60s without a terminal",
+            help="How long it runs, once everything has started.",
         ),
     ] = None,
     rate: Annotated[
