@@ -60,8 +60,8 @@ def once(job: str, side: str) -> Took:
         os.environ["CHECKPOINT"] = f"{folder}/checkpoint"
         script = JOBS / f"{job}_{side}.py"
         if side == "ours":
-            return run(MILLRACE, "run", script, "--until-caught-up", "--state", f"{folder}/state")
-        return run(MILLRACE, "exec", "--log", f"{folder}/log", script)
+            return run(MILLRACE, "run", script, "--until-caught-up", "--no-dashboard", "--state", f"{folder}/state")
+        return run(MILLRACE, "exec", "--no-dashboard", "--log", f"{folder}/log", script)
 
 
 def compare(cluster: Cluster, job: str, make: Callable[[int], bytes]) -> None:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def wake_workers(spark: SparkSession, pipeline: Pipeline) -> None:
     """Begin to start what decodes the pipeline's messages; what fails here fails again where it counts."""
-    decoded = any(isinstance(reader_of(source), Messages) for source in pipeline.sources)
+    readers = [reader_of(source) for source in pipeline.sources]
+    # What is only sifted in Python goes another way, whose parent of workers is another one.
+    decoded = any(isinstance(reader, Messages) and reader.decoding == "arrow" for reader in readers)
     if decoded and is_local(str(spark.sparkContext.master)):
         threading.Thread(target=_wake, args=(spark,), name="waking", daemon=True).start()
 
