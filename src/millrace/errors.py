@@ -33,6 +33,7 @@
         ├── NotDelivered                1  kafka.not-delivered
         │   └── RecordRefused           1  kafka.record-refused
         ├── CommitUnknown               1  kafka.commit-unknown
+        ├── TakenOver                   1  kafka.taken-over
         ├── BadRecord                   1  record.bad
         ├── RegistryUnreachable         1  registry.unreachable
         ├── RegistryRefused             1  registry.refused
@@ -327,6 +328,12 @@ class CommitUnknown(RunError):
     """A transaction's commit was asked for and not answered."""
 
     condition = "kafka.commit-unknown"
+
+
+class TakenOver(RunError):
+    """Another run writes in the name of this one."""
+
+    condition = "kafka.taken-over"
 
 
 class RegistryUnreachable(RunError):

@@ -19,7 +19,7 @@ from millrace.errors import MillraceError
 class MemorySink(Sink):
     """A list of records; it can be told to refuse everything from some record on."""
 
-    guarantee = "as long as the test lasts"
+    promise = "as long as the test lasts"
 
     def __init__(self, target: Target) -> None:
         self.writes: list[Sequence[Record]] = []

@@ -171,7 +171,7 @@ def test_progress_is_told_a_few_times_a_second(sink, clock):
 
 def test_a_write_that_raises_answers_whoever_waits() -> None:
     class Broken(Sink):
-        guarantee = "none"
+        promise = "none"
 
         def __init__(self) -> None:
             pass

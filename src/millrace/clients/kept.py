@@ -23,12 +23,13 @@ class Kept(Generic[T]):
         self._of_parents: list[object] = []
 
     @contextmanager
-    def lent(self, key: Hashable, make: Callable[[], T]) -> Iterator[T]:
-        """The thing of a key, a new one if there is none or if it is lent; not kept when the borrower fails."""
+    def lent(self, key: Hashable, make: Callable[[], T], sound: Callable[[T], bool] | None = None) -> Iterator[T]:
+        """The thing of a key, a new one if there is none, or none that is `sound`; not kept when the borrower fails."""
         with self._lock:
             self._leave_parents_behind()
             thing = self._idle.pop(key, None)
-        thing = make() if thing is None else thing
+        if thing is None or (sound and not sound(thing)):
+            thing = make()
         yield thing
         with self._lock:
             self._idle[key] = thing

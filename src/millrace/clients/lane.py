@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -45,16 +47,27 @@ class Lane:
     fails. A lane that has raised must not be used again.
     """
 
-    def __init__(self, cluster: Cluster, identity: str) -> None:
+    def __init__(
+        self, cluster: Cluster, identity: str, *, longest: float = _LONGEST, config: Mapping[str, Any] | None = None
+    ) -> None:
+        """`longest`: seconds that a transaction may last. `config`: more properties of the client."""
+        self.instance = uuid.uuid4().hex[:12]
+        """Tells it from every other lane that had the id or will have it."""
         self._cluster = cluster
+        self._longest = longest
         self._seen: list[KafkaError] = []
+        self._failures: list[KafkaException] = []
         # Every delivery is reported, not only failures: `flush` would sleep for lack of news of the others.
-        how = Delivery(timeout=_LONGEST, linger=0.005, transaction=identity)
+        how = Delivery(timeout=longest, linger=0.005, transaction=identity)
         own = {
             "message.max.bytes": _LARGEST,
             "error_cb": self._seen.append,
+            **(config or {}),
         }
         self._client = Producer({**how.tuning(), **cluster.config(), **how.config(), **own})
+        # A client that knows no broker yet would look for its coordinator again only after half a second.
+        with suppress(KafkaException):
+            self._client.list_topics(timeout=cluster.timeout)
         with _kafkas_errors():
             self._insist(self._client.init_transactions)
 
@@ -67,25 +80,49 @@ class Lane:
 
     def write(self, topic: str, records: Sequence[Record], progress: TopicPartition, group: object) -> None:
         """One transaction: the records, and the progress of the group."""
-        failures: list[Undelivered] = []
+        with self.transaction(progress, group):
+            for number, record in enumerate(records):
+                self._send(topic, record, partial(self._report, number))
+
+    @contextmanager
+    def transaction(self, progress: TopicPartition, group: object) -> Iterator[None]:
+        """A block whose records are there together with the progress of the group, or not at all."""
+        self._failures.clear()
         self._client.begin_transaction()
         try:
             with _kafkas_errors():
-                for number, record in enumerate(records):
-                    self._send(topic, record, partial(_report, failures, number))
-                self._client.flush(_LONGEST)
-                if failures:
-                    raise failures[0]
+                yield
+                self.settle()
                 send_offsets = partial(self._client.send_offsets_to_transaction, [progress], group)
                 _within(_HUNG, partial(self._insist, send_offsets))
                 self._insist(self._client.commit_transaction)
         except Hung:
             raise
-        except KafkaException:
+        except BaseException:
             # Otherwise whoever reads the topic would wait until the transaction's time is over.
             with suppress(KafkaException), _kafkas_errors():
                 self._client.abort_transaction(self._cluster.timeout)
             raise
+
+    def send_many(self, topic: str, records: list[dict[str, Any]]) -> None:
+        """Hand over many records without headers, in a block of a transaction; they may still fail at its end.
+
+        There must be room for them: `settle` makes it. What the client cannot queue would come after its successors.
+        """
+        queued = self._client.produce_batch(topic, records, -1, partial(self._report, 0))
+        if queued < len(records):
+            failed = next(one["_error"] for one in records if "_error" in one)
+            raise Undelivered(failed if isinstance(failed, KafkaError) else failed.args[0], 0)
+
+    def send(self, topic: str, record: Record) -> None:
+        """Hand over one record, in a block of a transaction."""
+        self._send(topic, record, partial(self._report, 0))
+
+    def settle(self) -> None:
+        """Wait until Kafka has all that was sent so far; raise what it did not take."""
+        self._client.flush(self._longest)
+        if self._failures:
+            raise self._failures[0]
 
     def _send(self, topic: str, record: Record, report: Callable[[KafkaError | None, Message | None], None]) -> None:
         value, key, _, headers, partition = record
@@ -93,14 +130,18 @@ class Lane:
         try:
             self._client.produce(topic, value, key, place, report, headers=list(headers))
         except BufferError:
-            self._client.flush(_LONGEST)
+            self._client.flush(self._longest)
             self._client.produce(topic, value, key, place, report, headers=list(headers))
         except KafkaException as error:  # refused before it was queued
             report(error.args[0], None)
 
+    def _report(self, number: int, problem: KafkaError | None, _: Message | None) -> None:
+        if problem is not None:
+            self._failures.append(Undelivered(problem, number))
+
     def _insist(self, call: Callable[[float], object]) -> None:
         """Call until it is answered; an answer that is late is waited for by calling again."""
-        deadline = time.monotonic() + _LONGEST
+        deadline = time.monotonic() + min(self._longest, _LONGEST)
         while True:
             try:
                 call(_A_WHILE)
@@ -126,10 +167,15 @@ class Progress:
 
     def read(self, topic: str, partition: int) -> tuple[int, Ledger]:
         """The offset committed for a partition (negative when there is none) and what was written beside it."""
+        offset, text = self.told(topic, partition)
+        return offset, Ledger.parse(text)
+
+    def told(self, topic: str, partition: int) -> tuple[int, str]:
+        """The same, as text."""
         found = self._client.committed([TopicPartition(topic, partition)], self._cluster.timeout)[0]
         if found.error is not None:
             raise KafkaException(found.error)
-        return found.offset, Ledger.parse(found.metadata)
+        return found.offset, found.metadata or ""
 
 
 def _within(seconds: float, call: Callable[[], None]) -> None:
@@ -166,8 +212,3 @@ def _kafkas_errors() -> Iterator[None]:
         if isinstance(error.__cause__, KafkaException):
             raise error.__cause__ from None
         raise
-
-
-def _report(failures: list[Undelivered], number: int, problem: KafkaError | None, _: Message | None) -> None:
-    if problem is not None:
-        failures.append(Undelivered(problem, number))

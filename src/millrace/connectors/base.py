@@ -41,9 +41,9 @@ class Tally:
 
 
 class Sink(ABC):
-    """Where a feed's records go. The docstring's first line is its help; `guarantee` says what is promised."""
+    """Where a feed's records go. The docstring's first line is its help; `promise` says what is guaranteed."""
 
-    guarantee: ClassVar[str]
+    promise: ClassVar[str]
     place: str | None = None
     """Names where the records go, for a feed to remember how far it has come there; None where nothing is kept."""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class ConsoleSink(Sink):
     """Standard output, one value a line."""
 
-    guarantee = "none: what reads the output may be gone"
+    promise = "none: what reads the output may be gone"
 
     def __init__(self, target: Target) -> None:
         del target
@@ -47,7 +47,7 @@ class ConsoleSink(Sink):
 class ConsoleWriter(Writer):
     """Standard output, a small table for each batch."""
 
-    guarantee: ClassVar[str] = "none: what reads the output may be gone"
+    promise: ClassVar[str] = "none: what reads the output may be gone"
     realtime: ClassVar[bool] = True
     continuous: ClassVar[bool] = True
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class FileSink(Sink):
     """A file, one value a line, appended to."""
 
-    guarantee = "at least once: a batch counts as written when the system has it on disk"
+    promise = "at least once: a batch counts as written when the system has it on disk"
 
     def __init__(self, target: Target) -> None:
         if not target.path:
@@ -217,7 +217,7 @@ class FilesReader(Decoded):
 class FilesWriter(Writer):
     """Files in a folder, a few for each batch; what Spark reads of it is exactly what was committed."""
 
-    guarantee: ClassVar[str] = "exactly once, for readers that follow the folder's log of commits as Spark does"
+    promise: ClassVar[str] = "exactly once, for readers that follow the folder's log of commits as Spark does"
     modes: ClassVar[tuple[str, ...]] = ("append",)
     alone: ClassVar[bool] = True
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class ForeachWriter(Writer):
     """A function of a row, an object with open, process and close, or with `batch: true` a function of a DataFrame."""
 
-    guarantee: ClassVar[str] = "at least once: a batch that failed is given again, with the same batch id"
+    promise: ClassVar[str] = "at least once: a batch that failed is given again, with the same batch id"
     realtime: ClassVar[bool] = True
 
     call: Any = option(  # noqa: RUF009 - ruff takes it for a call that shares a value

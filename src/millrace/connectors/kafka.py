@@ -17,6 +17,7 @@ from millrace.clients.records import Done, Record
 from millrace.connectors.base import Sink, Tally, Target
 from millrace.connectors.burying import Burial, KafkaBurial
 from millrace.connectors.messages import Decoded
+from millrace.connectors.outlet import Outlet
 from millrace.connectors.starts import pinned
 from millrace.connectors.stream import Site, Writer
 from millrace.errors import InvalidOption
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 class KafkaSink(Sink):
     """A topic; it is made if it is not there."""
 
-    guarantee = "in order, once each as long as the process lives (idempotent, acks=all)"
+    promise = "in order, once each as long as the process lives (idempotent, acks=all)"
 
     def __init__(self, target: Target) -> None:
         if not target.topic or not target.cluster:
@@ -193,7 +194,6 @@ class KafkaReader(Decoded):
 class KafkaWriter(Writer):
     """A topic of a Kafka cluster; it is made if it is not there."""
 
-    guarantee: ClassVar[str] = "at least once: a batch that is run again after a crash is written again"
     realtime: ClassVar[bool] = True
     continuous: ClassVar[bool] = True
 
@@ -204,7 +204,12 @@ class KafkaWriter(Writer):
     topic_column: str | None = option(None, "A column that names each record's topic.")
     partition: str | None = option(None, "A column that gives each record's partition.")
     headers: str | None = option(None, "A column of headers: array<struct<key: string, value: binary>>.")
-    config: Mapping[str, Any] | None = option(None, "More properties of the Kafka producer, in Java's names.")
+    guarantee: str = option(
+        "exactly-once",
+        "Whether rows go in transactions, or by Spark's own sink, which may write a batch twice after a crash.",
+        choices=("exactly-once", "at-least-once"),
+    )
+    config: Mapping[str, Any] | None = option(None, "More properties of the Kafka producer.")
     avro_schema: str | None = option(None, "For avro: the schema, or a file of it.", shown_default="from the columns")
     registry: str | None = option(None, "For avro: the address of a schema registry.")
 
@@ -216,10 +221,24 @@ class KafkaWriter(Writer):
         if self.format != "avro" and (self.registry or self.avro_schema):
             yield Mistake("option.invalid", "registry and avro_schema are for format: avro", "format")
 
+    @property
+    def promise(self) -> str:  # type: ignore[override]
+        """What is guaranteed, with the trigger that has batches; the others have Spark's own sink."""
+        if self.exclusive:
+            return "exactly once, for readers with isolation.level=read_committed; at least once without batches"
+        return "at least once: a batch that is run again after a crash is written again"
+
+    @property
+    def exclusive(self) -> bool:
+        """With transactions."""
+        return self.guarantee == "exactly-once"
+
     def prepare(self, site: Site) -> None:
         """Make the topic if it is missing."""
         if self.topic:
             _ensure(site, self.topic)
+        if self.exclusive and site.batches:
+            self._outlet(site).prepare()
 
     def touches(self, table: str) -> tuple[str, ...]:
         """The topic that is named."""
@@ -240,13 +259,25 @@ class KafkaWriter(Writer):
         return frame.select(*shaped)
 
     def write(self, frame: DataFrame, batch: int, site: Site) -> None:
-        """Write a batch with Spark's Kafka sink."""
-        del batch
-        frame.write.format("kafka").options(**self._options(site)).save()
+        """Write a batch, in transactions or with Spark's Kafka sink."""
+        if self.exclusive:
+            from millrace.connectors.transacting import write_once
+
+            write_once(frame, batch, site, self._outlet(site))
+        else:
+            frame.write.format("kafka").options(**self._options(site)).save()
 
     def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
-        """Spark's own streaming sink, which real-time mode knows."""
+        """Batch by batch; or Spark's own streaming sink, which is all that real-time mode knows."""
+        if self.exclusive and site.batches:
+            return super().stream(rows, site)
         return rows.format("kafka").options(**self._options(site))
+
+    def _outlet(self, site: Site) -> Outlet:
+        where = self.topic if not self.topic_column else f"by-{self.topic_column}"
+        name = ".".join((site.pipeline, site.query or site.name, where))
+        topic = None if self.topic_column else self.topic
+        return Outlet(site.cluster(), name, topic, site.create_topics, dict(self.config or {}))
 
     def _options(self, site: Site) -> dict[str, str]:
         cluster = site.cluster()

@@ -63,7 +63,7 @@ def sink_facts(connection: Connection, table: str) -> Facts:
         writer.modes,
         None if writer.realtime else f"real-time mode cannot write to {name}",
         None if writer.continuous else f"the continuous trigger cannot write to {name}",
-        writer.guarantee,
+        writer.promise,
         writer.touches(table),
         writer.alone,
     )

@@ -36,7 +36,7 @@ class SparkReader(Reader):
 class SparkWriter(Writer):
     """A format of Spark's or of a jar that was added."""
 
-    guarantee: ClassVar[str] = "that of the format"
+    promise: ClassVar[str] = "that of the format"
 
     format: str = option(help="The format's name, as delta or noop.", argument=True)
     more: Mapping[str, Any] = option(help="The format's own options.", rest=True)

@@ -48,6 +48,10 @@ class Site:
     batches: bool = True
     """False in real-time mode and with the continuous trigger, which know no batches."""
     create_topics: bool = True
+    query: str = ""
+    """The query that writes."""
+    replayed: int | None = None
+    """The batch that a query began before and never finished, if there is one: it comes again."""
     print: Callable[[str], None] = field(default=lambda _: None)
     """Writes lines of results to standard output."""
 
@@ -133,9 +137,9 @@ class Messages(Reader):
 
 @dataclass(frozen=True, kw_only=True)
 class Writer(ABC):
-    """A sink on Spark. The docstring's first line is its help; `guarantee` says what is promised."""
+    """A sink on Spark. The docstring's first line is its help; `promise` says what is guaranteed."""
 
-    guarantee: ClassVar[str]
+    promise: ClassVar[str]
     modes: ClassVar[tuple[str, ...]] = MODES
     realtime: ClassVar[bool] = False
     continuous: ClassVar[bool] = False
@@ -155,6 +159,11 @@ class Writer(ABC):
         """What it writes for a table, in words that are equal for the same thing: `topic posts`, `folder out`."""
         del table
         return ()
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether only one run of a pipeline at a time may write, since two would take transactions from each other."""
+        return False
 
     def require_new(self) -> None:  # noqa: B027 - most can take more at any time
         """Raise when it holds what a query that starts anew would not add to."""

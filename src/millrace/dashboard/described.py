@@ -126,7 +126,7 @@ def _sink(one: Sink, plan: Plan) -> dict[str, Any]:
         "table": one.table,
         **_connected(one.connection),
         "mode": one.mode,
-        "guarantee": writer.guarantee if writer else None,
+        "guarantee": writer.promise if writer else None,
         "query": query,
         **_place(one.place),
     }

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.clients.letters import Headers, Letter
 from millrace.connectors.burying import Burial, FolderBurial, Grave, Task
+from millrace.connectors.carried import carry
 from millrace.connectors.stream import Messages, Reader, Site
-from millrace.engine.carried import carry
+from millrace.engine.checkpoint import finished
 from millrace.errors import BadRecord
 from millrace.formats.base import Decoder, Format
 from millrace.pipeline.schema import Field, Schema, Simple
@@ -280,8 +281,7 @@ def forget_repeated(burial: Burial | None, checkpoint: Path, *, anew: bool) -> N
     """Remove from folders the letters of batches that a query will run again: it may cut them into other tasks."""
     described = checkpoint / "metadata"
     if isinstance(burial, FolderBurial) and described.exists():
-        done = [int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdecimal()]
-        burial.forget(json.loads(described.read_text("utf-8"))["id"], 0 if anew else max(done, default=-1) + 1)
+        burial.forget(json.loads(described.read_text("utf-8"))["id"], 0 if anew else finished(checkpoint) + 1)
 
 
 def bad_of(reader: Messages, site: Site, *, owns: bool, count: Any) -> Bad:

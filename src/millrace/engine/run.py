@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 
 from millrace.clients.cluster import Cluster
 from millrace.connectors.memory import MEMORY
+from millrace.connectors.outlet import LEDGER
 from millrace.connectors.stream import Site
 from millrace.engine.answering import Answering
 from millrace.engine.failures import explain
+from millrace.engine.lease import Lease
+from millrace.engine.positions import Positions
 from millrace.engine.running import Running
 from millrace.engine.state import State
-from millrace.engine.structured import Workshop, prepare
+from millrace.engine.structured import Workshop, prepare, writer_of
 from millrace.engine.tuning import ROCKSDB
 from millrace.engine.waking import wake_workers
 from millrace.engine.watch import Watch
@@ -27,6 +30,7 @@ from millrace.pipeline.plan import Plan
 from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.gallery import Gallery
+from millrace.telemetry.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,22 +83,25 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
             gallery = None if settings.panels is None else Gallery(settings.panels)
             if gallery:
                 gallery.expect(plan)
-            workshop = Workshop(plan.pipeline, replace(ground, spark=opening.result()), gallery=gallery)
-            settings.opened(workshop.spark)
-            if settings.session is None:
-                wake_workers(workshop.spark, plan.pipeline)
-            try:
-                if not stop.is_set():
-                    _work(workshop, plan, settings, board, stop)
-            finally:
-                settings.closing()
+            with _lease(plan, settings, state) as require_alone:
+                workshop = Workshop(plan.pipeline, replace(ground, spark=opening.result()), gallery=gallery)
+                settings.opened(workshop.spark)
+                if settings.session is None:
+                    wake_workers(workshop.spark, plan.pipeline)
+                require_alone()
+                try:
+                    if not stop.is_set():
+                        _work(workshop, plan, settings, board, stop)
+                finally:
+                    settings.closing()
 
 
 def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
     try:
         with (
             Answering(workshop.spark, workshop.ground.state),
-            Watch(workshop.spark, board, dead=workshop.dead, gallery=workshop.gallery) as watch,
+            _positions(plan, settings) as told,
+            Watch(workshop.spark, board, dead=workshop.dead, gallery=workshop.gallery, told=told) as watch,
         ):
             settings.tell(f"starting {len(plan.queries)} quer{'y' if len(plan.queries) == 1 else 'ies'}")
             _queries(workshop, plan, settings, watch, stop)
@@ -102,6 +109,28 @@ def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop
         raise
     except Exception as error:
         raise explain(error) from error
+
+
+@contextmanager
+def _positions(plan: Plan, settings: Settings) -> Iterator[Callable[[Progress], None]]:
+    """Who tells Kafka how far the queries have read."""
+    if not any(source.connection.connector == "kafka" for source in plan.pipeline.sources):
+        yield lambda _: None
+        return
+    writing = [query.name for query in plan.queries if query.sinks]
+    with Positions(settings.cluster, plan.pipeline.name, writing) as positions:
+        yield positions.take
+
+
+@contextmanager
+def _lease(plan: Plan, settings: Settings, state: State) -> Iterator[Callable[[], None]]:
+    """A hold on the pipeline's name in Kafka, where two runs of it would write twice; what it yields makes sure."""
+    writers = [writer_of(sink) for query in plan.queries if query.batches for sink in query.sinks]
+    if not any(writer.exclusive for writer in writers):
+        yield lambda: None
+        return
+    with Lease(settings.cluster(), plan.pipeline.name, state.id, LEDGER) as lease:
+        yield lease.require
 
 
 def _queries(workshop: Workshop, plan: Plan, settings: Settings, watch: Watch, stop: threading.Event) -> None:

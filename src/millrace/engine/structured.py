@@ -8,16 +8,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from millrace.connectors.carried import carry
 from millrace.connectors.options import make_reader, make_writer
 from millrace.connectors.stream import Messages, Reader, Site, Writer, require, whole
-from millrace.engine.carried import carry
+from millrace.engine.checkpoint import unfinished
 from millrace.engine.decode import bad_of, forget_repeated, good_rows
 from millrace.engine.failures import explain
 from millrace.engine.onthejvm import decoded_on_the_jvm
 from millrace.engine.panels import hung
 from millrace.errors import InvalidDefinition, MillraceError
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark
-from millrace.pipeline.plan import Query
+from millrace.pipeline.plan import WITHOUT_BATCHES, Query
 from millrace.telemetry.gallery import Gallery
 
 if TYPE_CHECKING:
@@ -65,10 +66,12 @@ class Workshop:
         if self.gallery:
             frame = hung(frame, query, self.gallery)
         writers = [writer_of(sink) for sink in query.sinks]
-        sites = [self.site(query.table, mode=query.mode, batches=query.batches) for _ in writers]
         folder = self.checkpoint(query)
         if not self.resumes(query, writers):
             shutil.rmtree(folder, ignore_errors=True)
+        site = self.site(
+            query.table, mode=query.mode, batches=query.batches, query=query.name, replayed=unfinished(folder)
+        )
         if not (folder / "offsets").exists():
             for writer in writers:
                 writer.require_new()
@@ -76,9 +79,11 @@ class Workshop:
             writer = frame.writeStream.format("noop")  # its panels see the rows on their way to nowhere
         elif len(writers) == 1:
             rows = _shaped(writers[0], frame, query.sinks[0]).writeStream
-            writer = writers[0].stream(rows, sites[0])
+            writer = writers[0].stream(rows, site)
         else:
-            writer = frame.writeStream.foreachBatch(_Fan(list(zip(writers, sites, query.sinks, strict=True))))
+            writer = frame.writeStream.foreachBatch(
+                _Fan([(one, site, sink) for one, sink in zip(writers, query.sinks, strict=True)])
+            )
         writer = writer.outputMode(query.mode).queryName(query.name).option("checkpointLocation", str(folder))
         return _triggered(writer, query.trigger).start()
 
@@ -214,7 +219,8 @@ def prepare(pipeline: Pipeline, ground: Site) -> None:
     for source in pipeline.sources:
         reader_of(source).prepare(replace(ground, name=source.name, static=source.static))
     for sink in pipeline.sinks:
-        writer_of(sink).prepare(replace(ground, name=sink.table, mode=sink.mode))
+        batches = (sink.trigger or pipeline.trigger).kind not in WITHOUT_BATCHES
+        writer_of(sink).prepare(replace(ground, name=sink.table, mode=sink.mode, batches=batches))
 
 
 def _shaped(writer: Writer, frame: DataFrame, sink: Sink) -> DataFrame:

@@ -46,7 +46,7 @@ class Watch:
     """A thread that looks at the queries of a session, also of one that somebody else made.
 
     `dead` counts the dead letters of each source, by accumulators of Spark. `gallery` has the panels that look at what
-    the queries do.
+    the queries do. `told` hears of every batch.
     """
 
     def __init__(
@@ -56,11 +56,13 @@ class Watch:
         *,
         dead: Mapping[str, Any] | None = None,
         gallery: Gallery | None = None,
+        told: Callable[[Progress], None] = lambda _: None,
         every: float = EVERY,
     ) -> None:
         self._spark = spark
         self._board = board
         self._gallery = gallery
+        self._told = told
         self._dead = {} if dead is None else dead
         self._every = every
         self._seen: dict[str, _Seen] = {}
@@ -188,6 +190,7 @@ class Watch:
         fresh = progress.executed and progress.batch > seen.batch  # Spark may tell of a batch again while it waits
         seen.batch = progress.batch if progress.executed else seen.batch
         self._board.progressed(progress)
+        self._told(progress)
         if self._gallery and fresh:
             try:
                 self._gallery.observe(told.get("observedMetrics") or {})

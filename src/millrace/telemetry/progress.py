@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
+
+Place = tuple[str, int]
+"""A topic and a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,15 @@ class Progress:
         told = [source.lag for source in self.sources if source.lag is not None]
         return sum(told) if told else None
 
+    @property
+    def read(self) -> dict[Place, int]:
+        """How far each partition of Kafka has been read."""
+        read: dict[Place, int] = {}
+        for source in self.sources:
+            for place, offset in _offsets(source.end):
+                read[place] = min(offset, read.get(place, offset))  # a topic may be read twice
+        return read
+
     @classmethod
     def of(cls, given: str | Mapping[str, Any], query: str) -> Progress:
         """Spark's JSON, parsed or not, as a record of ours; `query` is the name to show."""
@@ -115,6 +127,14 @@ def _lag(end: Any, latest: Any) -> int | None:
         read = end.get(topic) or {}
         behind += sum(max(0, newest - read.get(partition, 0)) for partition, newest in partitions.items())
     return behind
+
+
+def _offsets(told: Any) -> Iterator[tuple[Place, int]]:
+    """Kafka's offsets as Spark tells them; other sources tell other things."""
+    for topic, partitions in told.items() if isinstance(told, dict) else ():
+        for number, offset in partitions.items() if isinstance(partitions, dict) else ():
+            if str(number).isdigit() and isinstance(offset, int):
+                yield (topic, int(number)), offset
 
 
 def _observed(metrics: Mapping[str, Any]) -> int:

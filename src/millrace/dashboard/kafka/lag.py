@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
@@ -167,22 +166,7 @@ class LagMeter:
 
 def read_by(history: Sequence[Progress]) -> dict[Place, int]:
     """How far a query has read each partition, by its newest word about it."""
-    for progress in reversed(history):
-        read: dict[Place, int] = {}
-        for source in progress.sources:
-            for place, offset in _offsets(source.end):
-                read[place] = min(offset, read.get(place, offset))  # a topic may be read twice
-        if read:
-            return read
-    return {}
-
-
-def _offsets(told: Any) -> Iterator[tuple[Place, int]]:
-    """Kafka's offsets as Spark tells them; other sources tell other things."""
-    for topic, partitions in told.items() if isinstance(told, dict) else ():
-        for number, offset in partitions.items() if isinstance(partitions, dict) else ():
-            if str(number).isdigit() and isinstance(offset, int):
-                yield (topic, int(number)), offset
+    return next((read for progress in reversed(history) if (read := progress.read)), {})
 
 
 def _named(waits: Mapping[Place, int]) -> dict[str, int | None]:

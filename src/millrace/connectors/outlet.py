@@ -1,0 +1,158 @@
+"""A sink's place in Kafka: the transactional ids of its tasks, and what is noted of the batches that they wrote.
+
+Every task of a sink has a transactional id of its own, and commits with its rows, in the same transaction, the number
+of their batch: as the offset of a group for a partition of the ledger, a topic that holds no records. See
+docs/decisions/0016-exactly-once.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from millrace.clients import topics
+from millrace.clients.cluster import Cluster
+from millrace.clients.kept import Kept
+from millrace.clients.lane import Lane, Progress, Undelivered
+from millrace.errors import MillraceError, RecordRefused, TakenOver, TopicGone
+
+LEDGER = "millrace.ledger"
+"""One for a cluster; groups have their offsets in it."""
+_PLACES = 50
+"""Its partitions; a sink of more tasks has more groups."""
+_LONGEST = 600.0
+"""Seconds that a task may take from its first row to its last: a transaction cannot be without end."""
+_PATIENCE = 120.0
+"""Seconds after which rows that Kafka does not take fail the task."""
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD}
+_GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+_FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+
+_KEPT: Kept[Lane] = Kept(64)
+_ASKING: Kept[Progress] = Kept(8)
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a task's last transaction said: the batch it wrote, of which query, and the lane that it went through."""
+
+    query: str = ""
+    batch: int = -1
+    lane: str = ""
+
+    @classmethod
+    def of(cls, offset: int, text: str) -> Note:
+        """As it was committed; text that is none of ours (a group moved by hand) means that nothing is known."""
+        query, mark, lane = text.partition("/")
+        return cls(query, offset - 1, lane) if mark and offset > 0 else cls()
+
+    def says(self, query: str, batch: int) -> bool:
+        """Whether a batch of a query is written."""
+        return self.query == query and self.batch >= batch
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """One sink; can be pickled."""
+
+    cluster: Cluster = field(repr=False)
+    name: str
+    """The pipeline, the query and where it writes: no other sink may have it."""
+    topic: str | None = None
+    """Where rows go that do not say so themselves."""
+    create: bool = False
+    """Whether a topic that a row names is made when it is missing."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cluster", replace(self.cluster))  # without open connections, which cannot travel
+
+    @contextmanager
+    def owned(self, task: int, *, anew: bool) -> Iterator[tuple[Lane, Note]]:
+        """The lane of a task, ours alone from now on, and what was noted through it or before.
+
+        One that was kept is still ours if the last note is its own, since whoever opens another notes something too.
+        After an attempt that failed that is not so, and the lane is opened `anew`.
+        """
+        key = (self._address, self._identity(task))
+        with _KEPT.lent(key, partial(self.open, task), lambda lane: not anew and self._owns(task, lane)) as lane:
+            yield lane, self.noted(task)
+
+    def open(self, task: int) -> Lane:
+        """Take a task's id over: whoever had it can write nothing any more."""
+        # As Java's clients do it, so that a key stays in its partition whoever writes it.
+        config = {"partitioner": "murmur2_random", "message.timeout.ms": round(_PATIENCE * 1000), **self.config}
+        return Lane(self.cluster, self._identity(task), longest=_LONGEST, config=config)
+
+    def _owns(self, task: int, lane: Lane) -> bool:
+        return self.noted(task).lane == lane.instance
+
+    def noted(self, task: int) -> Note:
+        """What the last transaction of a task said; one that is about to end is waited for."""
+        with self._asking(task) as progress:
+            return Note.of(*progress.told(LEDGER, task % _PLACES))
+
+    @contextmanager
+    def transaction(self, task: int, lane: Lane, query: str, batch: int) -> Iterator[None]:
+        """A block whose records are written together with the note, or not at all."""
+        place = TopicPartition(LEDGER, task % _PLACES, batch + 1, f"{query}/{lane.instance}")
+        with self._asking(task) as progress:
+            group = progress.group
+        with lane.transaction(place, group):
+            yield
+
+    def require(self, lane: Lane, topic: str) -> None:
+        """Raise when a topic that a row names is not there and cannot be made."""
+        try:
+            lane.partitions(topic)
+        except KafkaException as error:
+            if not self.create or error.args[0].code() not in _GONE:
+                raise
+            topics.ensure(self.cluster, topic)
+
+    def prepare(self) -> None:
+        """Make the ledger."""
+        if self.create:
+            topics.ensure(self.cluster, LEDGER, _PLACES)
+        else:
+            topics.require(self.cluster.connect(), LEDGER)
+
+    def problem(self, error: KafkaException) -> MillraceError:
+        """Our error for what Kafka says of a write."""
+        problem: KafkaError = error.args[0]
+        where = f"topic {self.topic!r}" if self.topic else "a topic"
+        if problem.code() in _FENCED:
+            return TakenOver(
+                f"somebody else writes to {where} in the name of {self.name!r}",
+                why="a run that was started later has taken its transactions over; this one has written nothing since",
+                hint="let one of them go on; a pipeline that is to run twice needs two names",
+            )
+        if problem.code() in _TOO_LARGE and isinstance(error, Undelivered):
+            return RecordRefused(
+                f"{where} does not take a record",
+                why=problem.str(),
+                hint=f"let it take larger ones: millrace kafka topics alter {self.topic} --config max.message.bytes=N",
+            )
+        if problem.code() in _GONE:
+            return TopicGone(
+                f"{where} does not take rows: it is not there any more, or has no such partition", why=problem.str()
+            )
+        return self.cluster.error(problem, f"write to {where}")
+
+    @property
+    def _address(self) -> tuple[object, ...]:
+        return (self.cluster.bootstrap, *sorted(self.cluster.options.items()))
+
+    def _identity(self, task: int) -> str:
+        return f"millrace.sink.{self.name}.{task}"
+
+    @contextmanager
+    def _asking(self, task: int) -> Iterator[Progress]:
+        group = f"millrace.sink.{self.name}" + (f".{task // _PLACES}" if task >= _PLACES else "")
+        with _ASKING.lent((self._address, group), partial(Progress, self.cluster, group)) as progress:
+            yield progress

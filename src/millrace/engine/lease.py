@@ -1,0 +1,113 @@
+"""One run of a pipeline at a time, wherever its state folder is: whoever comes second is refused before it writes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from types import TracebackType
+
+from confluent_kafka import Consumer, KafkaException
+
+from millrace.clients import groups
+from millrace.clients.cluster import Cluster
+from millrace.errors import StateMismatch, UnknownGroup
+
+_SILENT = 10.0
+"""Seconds after which Kafka takes a run for dead that does not say that it lives."""
+_POLL = 0.2
+_PATIENCE = 30.0
+
+
+@dataclass(frozen=True, order=True)
+class Holder:
+    """A run, as it calls itself in its group."""
+
+    since: int
+    state: str
+    host: str
+    pid: str
+
+    @classmethod
+    def of(cls, client: str) -> Holder | None:
+        """Read from a client's id; None when it is none of ours."""
+        parts = client.split("/")
+        return cls(int(parts[1]), *parts[2:]) if len(parts) == 5 and parts[1].isdecimal() else None
+
+    @property
+    def client(self) -> str:
+        """The client's id that tells who it is."""
+        return "/".join(("millrace", str(self.since), self.state, self.host, self.pid))
+
+
+class Lease:
+    """A member of the group `millrace.run.<pipeline>` for as long as the run lasts.
+
+    It reads nothing: that it is there is what others see. A run that was killed is still there for some seconds; one
+    of the same state folder is known to be dead, since its lock is ours.
+    """
+
+    def __init__(self, cluster: Cluster, pipeline: str, state: str, topic: str) -> None:
+        self._cluster = cluster
+        self._pipeline = pipeline
+        self._topic = topic
+        self._me = Holder(round(time.time() * 1000), state, socket.gethostname(), str(os.getpid()))
+        self._joined = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._stay, name="lease", daemon=True)
+
+    def __enter__(self) -> Lease:
+        self._require_alone(self._others())
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(_SILENT)
+
+    def require(self) -> None:
+        """Wait until others see us; of two that came at once, the later one raises."""
+        self._joined.wait(_PATIENCE)
+        self._require_alone([one for one in self._others() if one < self._me])
+
+    def _others(self) -> list[Holder]:
+        try:
+            found = groups.describe(self._cluster, self._group)
+        except UnknownGroup:
+            return []
+        holders = [Holder.of(member.client) for member in found.members]
+        return [one for one in holders if one and one.state != self._me.state]
+
+    def _require_alone(self, others: list[Holder]) -> None:
+        if others:
+            first = min(others)
+            raise StateMismatch(
+                f"pipeline {self._pipeline!r} runs already, with another state folder",
+                why=f"its process is {first.pid} on {first.host}; both would write the same rows",
+                hint="stop that one, or give this pipeline another name",
+            )
+
+    @property
+    def _group(self) -> str:
+        return f"millrace.run.{self._pipeline}"
+
+    def _stay(self) -> None:
+        own = {
+            "group.id": self._group,
+            "client.id": self._me.client,
+            "session.timeout.ms": round(_SILENT * 1000),
+            "enable.auto.commit": False,
+            "auto.offset.reset": "latest",
+        }
+        consumer = Consumer({**self._cluster.config(), **own})
+        consumer.subscribe([self._topic], on_assign=lambda *_: self._joined.set())
+        while not self._stop.is_set():
+            consumer.poll(_POLL)
+        try:
+            consumer.close()
+        except KafkaException:  # a cluster that is gone takes us for dead by itself
+            return
