@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
-from millrace.clients import topics
+from millrace.clients import offsets, topics
 from millrace.clients.cluster import Cluster
 from millrace.services.kafka import Kafka, Options
 
@@ -64,6 +66,27 @@ def topic(cluster: Cluster) -> str:
     name = f"test-{uuid.uuid4().hex[:12]}"
     topics.create(cluster, name, 3)
     return name
+
+
+def committed(cluster: Cluster, topic: str) -> list[Message]:
+    """Every record of a topic that belongs to no open and no aborted transaction, when the last one is decided."""
+    own = {"group.id": "none", "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = Consumer({**cluster.config(), **own})
+    places = [TopicPartition(topic, number, 0) for number in cluster.connect().topics[topic].partitions]
+    ends = offsets.ask(cluster, places, OffsetSpec.latest())
+    consumer.assign(places)
+    found: list[Message] = []
+    try:
+        while ends:
+            for one in consumer.consume(10_000, 0.2):
+                place = (one.topic() or "", one.partition() or 0)
+                if one.error() is None:
+                    found.append(one)
+                elif (one.offset() or 0) >= ends.get(place, 0):  # the end; before it, a transaction is undecided
+                    ends.pop(place, None)
+    finally:
+        consumer.close()
+    return found
 
 
 @pytest.fixture(scope="session")

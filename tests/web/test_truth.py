@@ -14,10 +14,12 @@ from playwright.sync_api import expect
 
 import millrace as mr
 from cli.test_kafkas_own_tools import tool
+from engine.test_positions import described
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 from millrace.dashboard.beside import page_of_pipeline
 from millrace.dashboard.server import Options
+from millrace.engine.positions import group_of
 from millrace.engine.run import Settings, run
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.board import Board
@@ -93,7 +95,9 @@ def test_the_page_says_what_spark_and_kafka_say(
 
         page = tabs.open(f"{watching.address}#/query/{QUERY}")
 
-        expect(figure(page, "Behind")).to_contain_text(f"{sum(ends.values()) - sum(read.values())} records")
+        behind = sum(ends.values()) - sum(read.values())
+        expect(figure(page, "Behind")).to_contain_text(f"{behind} records")
+        assert sum(lag for _, lag in described(cluster, group_of("truth", QUERY)).values()) == behind
         expect(figure(page, "Rows in")).to_contain_text(f"{theirs['numInputRows']} in all")
         expect(figure(page, "Batch")).to_contain_text(duration(theirs["durationMs"]["triggerExecution"]))
         expect(figure(page, "State")).to_contain_text(f"{theirs['stateOperators'][0]['numRowsTotal']}rows")

@@ -1,0 +1,109 @@
+"""A pipeline from Kafka to Kafka that is killed at the worst moments: each record is in the output once."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Start
+from conftest import CommandLine, committed
+from millrace.clients.cluster import Cluster
+from millrace.clients.producer import Producer
+from millrace.clients.records import Record
+
+RECORDS = 6_000
+QUICK = ("--no-dashboard", "--set", "spark.sql.codegen.wholeStage=false")
+PIPELINE = """
+import os, signal, sys, time
+import millrace as mr
+from millrace.connectors import transacting
+from millrace.connectors.kafka import KafkaWriter
+from pyspark.cloudpickle import register_pickle_by_value
+
+FAULT, DRIVER, WRITE = os.environ.get("FAULT"), os.getpid(), KafkaWriter.write
+register_pickle_by_value(sys.modules[__name__])
+
+
+def kill():
+    os.kill(DRIVER, signal.SIGKILL)
+    while True:
+        signal.pause()
+
+
+class Killing(transacting.Transacting):
+    def write(self, task, batches, *, anew):
+        return super().write(task, self.fatal(task, batches), anew=anew)
+
+    def fatal(self, task, batches):
+        yield from batches
+        if FAULT == "before a commit" and task == 1:
+            kill()
+        while FAULT == "between two commits" and task == 1:
+            if self.outlet.noted(0).says(self.query, self.batch):
+                kill()
+            time.sleep(0.01)
+
+
+def write(self, frame, batch, site):
+    WRITE(self, frame, batch, site)
+    if FAULT == "after all commits":
+        kill()
+
+
+transacting.Transacting, KafkaWriter.write = Killing, write
+
+pipeline = mr.Pipeline("killed")
+pipeline.source("events", mr.kafka("TOPIC", format="text", max_per_batch=600))
+pipeline.sql("copy", "SELECT value FROM events")
+pipeline.sink("copy", mr.kafka("TOPIC-out", format="text"))
+"""
+
+
+@pytest.fixture
+def pipeline(millrace: CommandLine, cluster: Cluster, topic: str) -> Path:
+    """The file of a pipeline whose topic is full."""
+    producer = Producer(cluster, topic)
+    producer.send([Record(b"%d" % number) for number in range(RECORDS)])
+    producer.close()
+    path = millrace.folder / "pipeline.py"
+    path.write_text(PIPELINE.replace("TOPIC", topic))
+    return path
+
+
+def is_exact(cluster: Cluster, topic: str) -> None:
+    found = Counter(int(one.value() or b"-1") for one in committed(cluster, topic))
+    assert found == Counter(range(RECORDS)), f"{len(found)} of {RECORDS}, {found.most_common(3)}"
+
+
+@pytest.mark.usefixtures("pipeline")
+def test_killed_at_each_point_of_the_protocol(millrace: CommandLine, cluster: Cluster, topic: str) -> None:
+    for fault in ("before a commit", "between two commits", "after all commits"):
+        millrace("run", "pipeline.py", *QUICK, code=-signal.SIGKILL, FAULT=fault)
+    millrace("run", "pipeline.py", "--until-caught-up", *QUICK)
+    is_exact(cluster, f"{topic}-out")
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1200)
+def test_killed_thirty_times(millrace: CommandLine, start: Start, pipeline: Path, cluster: Cluster, topic: str) -> None:
+    text = pipeline.read_text()
+    pipeline.write_text(text.replace("max_per_batch=600", "max_per_batch=20"))
+    offsets = millrace.folder / ".millrace" / "pipelines" / "killed" / "checkpoints" / "copy" / "offsets"
+    rng = random.Random()
+    for _ in range(30):
+        before = len(list(offsets.glob("[0-9]*")))
+        process = start("run", "pipeline.py", *QUICK)
+        while len(list(offsets.glob("[0-9]*"))) == before and process.poll() is None:
+            time.sleep(0.02)
+        time.sleep(rng.random() / 2)
+        assert process.poll() is None, process.communicate()[1].decode()
+        process.kill()
+        process.communicate(timeout=60)
+    pipeline.write_text(text)
+    millrace("run", "pipeline.py", "--until-caught-up", *QUICK)
+    is_exact(cluster, f"{topic}-out")

@@ -1,0 +1,188 @@
+"""Rows into a real Kafka in transactions: each batch once, however often and by whomever it is tried."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from conftest import committed
+from millrace.clients import topics
+from millrace.clients.cluster import Cluster
+from millrace.connectors.batches import Batches
+from millrace.connectors.carried import Carried, restored
+from millrace.connectors.outlet import Note, Outlet
+from millrace.connectors.transacting import Transacting, _require_alike
+from millrace.errors import StateMismatch, TakenOver
+
+QUERY = "a-query"
+
+
+@pytest.fixture
+def outlet(cluster: Cluster, topic: str) -> Outlet:
+    made = Outlet(cluster, f"test.{uuid.uuid4().hex[:8]}.{topic}", topic, create=True)
+    made.prepare()
+    return made
+
+
+def rows(*values: str, **columns: list[Any]) -> Iterator[pa.RecordBatch]:
+    return iter([pa.RecordBatch.from_pydict({"value": list(values), **columns})])
+
+
+def write(outlet: Outlet, batch: int, *values: str, task: int = 0, anew: bool = False, query: str = QUERY) -> int:
+    return Transacting(outlet, query, batch, anew).write(task, rows(*values), anew=anew)
+
+
+def written(outlet: Outlet, topic: str | None = None) -> list[str]:
+    """The values that a reader of committed records sees, up to the end of the topic."""
+    return [(one.value() or b"").decode() for one in committed(outlet.cluster, topic or outlet.topic or "")]
+
+
+def test_a_batch_that_comes_again_is_written_once(outlet: Outlet) -> None:
+    assert write(outlet, 0, "a", "b") == 2
+    assert write(outlet, 0, "a", "b", anew=True) == 0
+    assert write(outlet, 1, "c") == 1
+    assert write(outlet, 1, "c") == 0
+    assert Counter(written(outlet)) == Counter("abc")
+
+
+def test_tasks_do_not_know_each_other(outlet: Outlet) -> None:
+    for task in (0, 1, 49, 50, 120):
+        assert write(outlet, 0, f"task {task}", task=task) == 1
+        assert write(outlet, 0, f"task {task}", task=task, anew=True) == 0
+    assert len(written(outlet)) == 5
+
+
+def test_another_checkpoint_begins_anew(outlet: Outlet) -> None:
+    write(outlet, 7, "a")
+    assert write(outlet, 0, "a", query="another") == 1
+
+
+def test_a_task_without_rows_writes_nothing(outlet: Outlet) -> None:
+    assert Transacting(outlet, QUERY, 0, False).write(0, rows(), anew=False) == 0
+    assert outlet.noted(0) == Note()
+
+
+def test_rows_are_read_to_the_end_even_when_they_are_written_already(outlet: Outlet) -> None:
+    write(outlet, 0, "a")
+    taken = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for value in "ab":
+            taken.append(value)
+            yield from rows(value)
+
+    assert Transacting(outlet, QUERY, 0, False).write(0, batches(), anew=False) == 0
+    assert taken == ["a", "b"]
+
+
+def test_what_fails_on_the_way_leaves_nothing(outlet: Outlet) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from rows("a")
+        raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        Transacting(outlet, QUERY, 0, False).write(0, batches(), anew=False)
+    assert outlet.noted(0) == Note()
+    assert write(outlet, 0, "a", anew=True) == 1
+    assert written(outlet) == ["a"]
+
+
+def test_who_was_overtaken_writes_nothing(outlet: Outlet) -> None:
+    overtaken, go_on = threading.Event(), threading.Event()
+    raised: list[BaseException] = []
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield from rows("a")
+        overtaken.set()
+        go_on.wait(60)
+        yield from rows("b")
+
+    def zombie() -> None:
+        try:
+            Transacting(outlet, QUERY, 0, False).write(0, slow(), anew=False)
+        except Carried as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=zombie)
+    thread.start()
+    assert overtaken.wait(60)
+    assert write(outlet, 0, "a", "b", anew=True) == 2
+    go_on.set()
+    thread.join(60)
+    assert isinstance(restored(str(raised[0])), TakenOver)
+    assert written(outlet) == ["a", "b"]
+    assert write(outlet, 0, "a", "b") == 0
+
+
+def test_keys_headers_partitions_and_topics(outlet: Outlet, cluster: Cluster) -> None:
+    other = f"{outlet.topic}-other"
+    given = rows(
+        "a",
+        "b",
+        key=["k", None],
+        topic=[outlet.topic, other],
+        partition=pa.array([2, None], pa.int32()),
+        headers=[[{"key": "h", "value": b"\x01"}], None],
+    )
+    free = Outlet(cluster, f"{outlet.name}.free", None, create=True)
+    assert Transacting(free, QUERY, 0, False).write(0, given, anew=False) == 2
+    [one] = committed(cluster, outlet.topic or "")
+    assert (one.partition(), one.key(), one.value(), one.headers()) == (2, b"k", b"a", [("h", b"\x01")])
+    assert written(outlet, other) == ["b"]
+    assert other in {one.name for one in topics.list_topics(cluster)}
+
+
+def test_keys_go_where_java_puts_them(outlet: Outlet, cluster: Cluster) -> None:
+    """As Kafka's own producer: murmur2 of `key-0` … over three partitions."""
+    given = rows(*("v" * 4), key=[f"key-{number}" for number in range(4)])
+    Transacting(outlet, QUERY, 0, False).write(0, given, anew=False)
+    found = {(one.key() or b"").decode(): one.partition() for one in committed(cluster, outlet.topic or "")}
+    assert found == {f"key-{number}": _murmur2(f"key-{number}".encode()) % 3 for number in range(4)}
+
+
+def _murmur2(data: bytes) -> int:
+    """Kafka's hash of a key, from its definition."""
+    mask, m, h = 0xFFFFFFFF, 0x5BD1E995, 0x9747B28C ^ len(data)
+    for at in range(0, len(data) // 4 * 4, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * m & mask
+        h = h * m & mask ^ (k ^ k >> 24) * m & mask
+    rest = data[len(data) // 4 * 4 :]
+    if rest:
+        h = (h ^ int.from_bytes(rest, "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return (h ^ h >> 15) & 0x7FFFFFFF
+
+
+def test_many_rows(outlet: Outlet) -> None:
+    many = pa.RecordBatch.from_pydict({"value": [f"{number}" * 20 for number in range(100_000)]})
+    assert Transacting(outlet, QUERY, 0, False).write(0, iter([many, many]), anew=False) == 200_000
+    assert len(written(outlet)) == 200_000
+
+
+def test_a_batch_that_is_cut_otherwise_is_refused_only_when_some_of_it_is_written(
+    outlet: Outlet, tmp_path: Path
+) -> None:
+    begun = Batches(tmp_path / "sinks" / "one.json")
+    _require_alike(begun, QUERY, 0, 3, outlet)
+    begun.begin(QUERY, 2)
+    _require_alike(Batches(tmp_path / "sinks" / "one.json"), QUERY, 0, 3, outlet)
+    write(outlet, 0, "a", task=1, anew=True)
+    _require_alike(begun, QUERY, 0, 2, outlet)
+    with pytest.raises(StateMismatch):
+        _require_alike(begun, QUERY, 0, 3, outlet)
+    _require_alike(begun, QUERY, 1, 3, outlet)
+
+
+def test_what_kafka_has_forgotten_is_not_written_again_without_a_word(outlet: Outlet, tmp_path: Path) -> None:
+    begun = Batches(tmp_path / "one.json")
+    begun.begin(QUERY, 1)
+    begun.wrote(QUERY)
+    with pytest.raises(StateMismatch):
+        _require_alike(begun, QUERY, 3, 1, outlet)

@@ -1,0 +1,141 @@
+"""Rows from Kafka to Kafka on a real Spark, once each, whatever fails on the way."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.cloudpickle import register_pickle_by_value, unregister_pickle_by_value
+
+import millrace as mr
+from conftest import committed
+from millrace.clients import topics
+from millrace.clients.cluster import Cluster
+from millrace.clients.producer import Producer
+from millrace.clients.records import Record
+from millrace.connectors import transacting
+from millrace.connectors.kafka import KafkaWriter
+from millrace.engine.lease import Lease
+from millrace.errors import MillraceError, StateMismatch
+from millrace.telemetry.board import Board
+
+Run = Callable[..., Board]
+
+
+def send(cluster: Cluster, topic: str, numbers: range) -> None:
+    producer = Producer(cluster, topic)
+    producer.send([Record(b"%d" % number) for number in numbers])
+    producer.close()
+
+
+def copy(topic: str, *, name: str = "copy", **sink: Any) -> mr.Pipeline:
+    pipeline = mr.Pipeline(name)
+    pipeline.source("events", mr.kafka(topic, format="text", max_per_batch=100))
+    pipeline.sql("copied", "SELECT value, value AS id FROM events")
+    pipeline.sink("copied", mr.kafka(f"{topic}-out", format="text", value="value", key="id", **sink))
+    return pipeline
+
+
+def numbers(cluster: Cluster, topic: str) -> Counter[int]:
+    return Counter(int(one.value() or b"-1") for one in committed(cluster, f"{topic}-out"))
+
+
+def test_two_runs_go_on_from_each_other(cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path) -> None:
+    send(cluster, topic, range(250))
+    run_pipeline(copy(topic), tmp_path)
+    send(cluster, topic, range(250, 400))
+    run_pipeline(copy(topic), tmp_path)
+    assert numbers(cluster, topic) == Counter(range(400))
+    keys = {one.key() == one.value() for one in committed(cluster, f"{topic}-out")}
+    assert keys == {True}
+
+
+class Failing(transacting.Transacting):
+    """Fails in the last task, when the others have written."""
+
+    def write(self, task: int, batches: Iterator[Any], *, anew: bool) -> int:
+        if task != 2:
+            return super().write(task, batches, anew=anew)
+        waiting = threading.Event()
+        while not all(self.outlet.noted(other).says(self.query, self.batch) for other in (0, 1)):
+            waiting.wait(0.01)
+        raise ValueError("not this time")
+
+
+@pytest.fixture
+def by_value() -> Iterator[None]:
+    """Workers get the classes of this file by value: they cannot import it."""
+    module = sys.modules[__name__]
+    register_pickle_by_value(module)
+    yield
+    unregister_pickle_by_value(module)
+
+
+@pytest.mark.usefixtures("by_value")
+def test_a_task_that_fails_between_the_others(
+    cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = Producer(cluster, topic)
+    producer.send([Record(b"%d" % number, partition=number % 3) for number in range(300)])
+    producer.close()
+    with monkeypatch.context() as patched, pytest.raises(MillraceError):
+        patched.setattr(transacting, "Transacting", Failing)
+        run_pipeline(copy(topic), tmp_path)
+    assert numbers(cluster, topic).total() > 0
+    run_pipeline(copy(topic), tmp_path)
+    assert numbers(cluster, topic) == Counter(range(300))
+
+
+def test_a_failure_after_all_is_written(
+    cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(cluster, topic, range(100))
+    write = KafkaWriter.write
+
+    def fail(*given: Any) -> None:
+        write(*given)
+        raise ValueError("too late")
+
+    with monkeypatch.context() as patched, pytest.raises(MillraceError):
+        patched.setattr(KafkaWriter, "write", fail)
+        run_pipeline(copy(topic), tmp_path)
+    assert numbers(cluster, topic) == Counter(range(100))
+    run_pipeline(copy(topic), tmp_path)
+    assert numbers(cluster, topic) == Counter(range(100))
+
+
+def test_state_behind_the_sink(cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path) -> None:
+    """A count in update mode, of which a batch that fails is run again."""
+    send(cluster, topic, range(100))
+    pipeline = mr.Pipeline("counted")
+    pipeline.source("events", mr.kafka(topic, format="text"))
+    pipeline.sql("counts", "SELECT value % 10 AS digit, count(*) AS count FROM events GROUP BY 1")
+    pipeline.sink("counts", mr.kafka(f"{topic}-out", key="digit"), mode="update")
+    run_pipeline(pipeline, tmp_path)
+    send(cluster, topic, range(100))
+    run_pipeline(pipeline, tmp_path)
+    found = [one.value() for one in committed(cluster, f"{topic}-out")]
+    assert len(found) == 20
+    assert sum(b'"count":20' in (value or b"") for value in found) == 10
+
+
+def test_sparks_own_sink_for_who_wants_it(cluster: Cluster, topic: str, run_pipeline: Run) -> None:
+    send(cluster, topic, range(50))
+    run_pipeline(copy(topic, guarantee="at-least-once"))
+    assert numbers(cluster, topic) == Counter(range(50))
+
+
+def test_a_second_copy_is_refused(cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path) -> None:
+    send(cluster, topic, range(10))
+    topics.ensure(cluster, "millrace.ledger", 50)
+    with Lease(cluster, "twice", "another-folder", "millrace.ledger") as first:
+        first.require()
+        with pytest.raises(StateMismatch, match="runs already"):
+            run_pipeline(copy(topic, name="twice"), tmp_path)
+    run_pipeline(copy(topic, name="twice"), tmp_path)
+    assert numbers(cluster, topic) == Counter(range(10))

@@ -1,0 +1,42 @@
+"""How far a query has read, as Kafka's own tools see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import millrace as mr
+from cli.test_kafkas_own_tools import tool
+from millrace.clients import groups
+from millrace.clients.cluster import Cluster
+from millrace.clients.producer import Producer
+from millrace.clients.records import Record
+from millrace.engine.positions import group_of
+from millrace.telemetry.board import Board
+
+
+def test_kafkas_own_tool_shows_the_lag(cluster: Cluster, topic: str, run_pipeline: Callable[..., Board]) -> None:
+    send(cluster, topic, 30)
+    pipeline = mr.Pipeline("positions")
+    pipeline.source("events", mr.kafka(topic, format="text"))
+    pipeline.sink("events", mr.memory())
+    run_pipeline(pipeline)
+    group = group_of("positions", "events")
+    assert groups.describe(cluster, group).lag == 0
+    send(cluster, topic, 12)
+    found = described(cluster, group)
+    assert {place: offset for place, (offset, _) in found.items()} == {(topic, number): 10 for number in range(3)}
+    assert sum(lag for _, lag in found.values()) == groups.describe(cluster, group).lag == 12
+
+
+def send(cluster: Cluster, topic: str, many: int) -> None:
+    producer = Producer(cluster, topic)
+    producer.send([Record(b"%d" % number, partition=number % 3) for number in range(many)])
+    producer.close()
+
+
+def described(cluster: Cluster, group: str) -> dict[tuple[str, int], tuple[int, int]]:
+    """Offset and lag of each partition, by Kafka's own tool."""
+    options = ("--bootstrap-server", cluster.bootstrap, "--describe", "--group", group)
+    said = tool("consumer.group.ConsumerGroupCommand", *options)
+    lines = [line.split() for line in said.splitlines() if line.startswith(group)]
+    return {(line[1], int(line[2])): (int(line[3]), int(line[5])) for line in lines}
