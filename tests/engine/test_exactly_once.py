@@ -83,9 +83,10 @@ def test_a_task_that_fails_between_the_others(
     producer = Producer(cluster, topic)
     producer.send([Record(b"%d" % number, partition=number % 3) for number in range(300)])
     producer.close()
-    with monkeypatch.context() as patched, pytest.raises(MillraceError):
+    with monkeypatch.context() as patched:
         patched.setattr(transacting, "Transacting", Failing)
-        run_pipeline(copy(topic), tmp_path)
+        with pytest.raises(MillraceError):
+            run_pipeline(copy(topic), tmp_path)
     assert numbers(cluster, topic).total() > 0
     run_pipeline(copy(topic), tmp_path)
     assert numbers(cluster, topic) == Counter(range(300))
@@ -101,9 +102,10 @@ def test_a_failure_after_all_is_written(
         write(*given)
         raise ValueError("too late")
 
-    with monkeypatch.context() as patched, pytest.raises(MillraceError):
+    with monkeypatch.context() as patched:
         patched.setattr(KafkaWriter, "write", fail)
-        run_pipeline(copy(topic), tmp_path)
+        with pytest.raises(MillraceError):
+            run_pipeline(copy(topic), tmp_path)
     assert numbers(cluster, topic) == Counter(range(100))
     run_pipeline(copy(topic), tmp_path)
     assert numbers(cluster, topic) == Counter(range(100))
