@@ -1,4 +1,4 @@
-"""Exactly once into Kafka against Spark's own sink, on the same job in the same run: throughput, and the cost of a batch.
+"""Exactly once into Kafka against Spark's own sink, on one job in one run: throughput, and what a batch costs more.
 
 python bench/exactly_once.py [throughput] [batch]
 """

@@ -24,6 +24,18 @@ _A_WHILE = 1.0
 """Seconds to wait for an answer before looking whether there can be one."""
 _HUNG = 10.0
 """Seconds after which a call that should have been back after one is given up."""
+_SOON = 0.05
+_MOVING = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._WAIT_COORD,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+}
+"""Errors of a group's coordinator that pass."""
 _LARGEST = 1_000_000_000
 """Bytes of a record that the client lets through: the topic decides what is too large."""
 
@@ -171,11 +183,18 @@ class Progress:
         return offset, Ledger.parse(text)
 
     def told(self, topic: str, partition: int) -> tuple[int, str]:
-        """The same, as text."""
-        found = self._client.committed([TopicPartition(topic, partition)], self._cluster.timeout)[0]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return found.offset, found.metadata or ""
+        """The same, as text; a coordinator that is being found or moved is waited for."""
+        deadline = time.monotonic() + _LONGEST
+        while True:
+            try:
+                found = self._client.committed([TopicPartition(topic, partition)], self._cluster.timeout)[0]
+                if found.error is not None:
+                    raise KafkaException(found.error)
+                return found.offset, found.metadata or ""
+            except KafkaException as error:
+                if error.args[0].code() not in _MOVING or time.monotonic() > deadline:
+                    raise
+                time.sleep(_SOON)
 
 
 def _within(seconds: float, call: Callable[[], None]) -> None:
