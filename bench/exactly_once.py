@@ -59,9 +59,8 @@ def throughput(cluster: Cluster, settings: Callable[[Path], Settings]) -> None:
                 rates[one].append(sum(rows for rows, _ in done) / sum(ms for _, ms in done) * 1000)
             topics.delete(cluster, [out])
     ours, theirs = (median(rates[one]) for one in GUARANTEES)
-    print(
-        f"to Kafka, records/s: exactly once {ours:,.0f}, Spark's own {theirs:,.0f}, ratio {ours / theirs:.2f} (goal: 0.6)"
-    )
+    ratio = ours / theirs
+    print(f"to Kafka, records/s: exactly once {ours:,.0f}, Spark's own {theirs:,.0f}, ratio {ratio:.2f} (goal: 0.6)")
 
 
 def batch(cluster: Cluster, settings: Callable[[Path], Settings]) -> None:

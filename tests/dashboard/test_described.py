@@ -39,7 +39,7 @@ def test_all_of_it() -> None:
     assert (tags["watermark"], popular["reads"]) == ("at, 10.0 s", ["tags"])
     assert popular["sql"].startswith("SELECT")
     kafka, memory = told["sinks"]
-    assert kafka["guarantee"].startswith("at least once")
+    assert kafka["guarantee"].startswith("exactly once")
     assert kafka["query"] == memory["query"] == "popular-update"
     assert told["queries"][0]["sinks"] == [0, 1]
     assert [one["id"] for one in told["panels"]] == ["popular-top"]
