@@ -36,14 +36,14 @@ def kill():
 
 
 class Killing(transacting.Transacting):
-    def write(self, task, batches, *, anew):
-        return super().write(task, self.fatal(task, batches), anew=anew)
+    def write(self, number, batches, *, anew):
+        return super().write(number, self.fatal(number, batches), anew=anew)
 
-    def fatal(self, task, batches):
+    def fatal(self, number, batches):
         yield from batches
-        if FAULT == "before a commit" and task == 1:
+        if FAULT == "before a commit" and number == 1:
             kill()
-        while FAULT == "between two commits" and task == 1:
+        while FAULT == "between two commits" and number == 1:
             if self.outlet.noted(0).says(self.query, self.batch):
                 kill()
             time.sleep(0.01)

@@ -15,8 +15,9 @@ import pytest
 from conftest import committed
 from millrace.clients import topics
 from millrace.clients.cluster import Cluster
-from millrace.connectors.batches import Batches
+from millrace.connectors.batches import Batches, Begun
 from millrace.connectors.carried import Carried, restored
+from millrace.connectors.cutting import lanes
 from millrace.connectors.outlet import Note, Outlet
 from millrace.connectors.transacting import Transacting, _require_alike
 from millrace.errors import StateMismatch, TakenOver
@@ -36,7 +37,7 @@ def rows(*values: str, **columns: list[Any]) -> Iterator[pa.RecordBatch]:
 
 
 def write(outlet: Outlet, batch: int, *values: str, task: int = 0, anew: bool = False, query: str = QUERY) -> int:
-    return Transacting(outlet, query, batch, anew).write(task, rows(*values), anew=anew)
+    return Transacting(outlet, query, batch, (), anew).write(task, rows(*values), anew=anew)
 
 
 def written(outlet: Outlet, topic: str | None = None) -> list[str]:
@@ -65,7 +66,7 @@ def test_another_checkpoint_begins_anew(outlet: Outlet) -> None:
 
 
 def test_a_task_without_rows_writes_nothing(outlet: Outlet) -> None:
-    assert Transacting(outlet, QUERY, 0, False).write(0, rows(), anew=False) == 0
+    assert Transacting(outlet, QUERY, 0, (), False).write(0, rows(), anew=False) == 0
     assert outlet.noted(0) == Note()
 
 
@@ -78,7 +79,7 @@ def test_rows_are_read_to_the_end_even_when_they_are_written_already(outlet: Out
             taken.append(value)
             yield from rows(value)
 
-    assert Transacting(outlet, QUERY, 0, False).write(0, batches(), anew=False) == 0
+    assert Transacting(outlet, QUERY, 0, (), False).write(0, batches(), anew=False) == 0
     assert taken == ["a", "b"]
 
 
@@ -88,7 +89,7 @@ def test_what_fails_on_the_way_leaves_nothing(outlet: Outlet) -> None:
         raise ValueError("no more")
 
     with pytest.raises(ValueError, match="no more"):
-        Transacting(outlet, QUERY, 0, False).write(0, batches(), anew=False)
+        Transacting(outlet, QUERY, 0, (), False).write(0, batches(), anew=False)
     assert outlet.noted(0) == Note()
     assert write(outlet, 0, "a", anew=True) == 1
     assert written(outlet) == ["a"]
@@ -106,7 +107,7 @@ def test_who_was_overtaken_writes_nothing(outlet: Outlet) -> None:
 
     def zombie() -> None:
         try:
-            Transacting(outlet, QUERY, 0, False).write(0, slow(), anew=False)
+            Transacting(outlet, QUERY, 0, (), False).write(0, slow(), anew=False)
         except Carried as error:
             raised.append(error)
 
@@ -132,7 +133,7 @@ def test_keys_headers_partitions_and_topics(outlet: Outlet, cluster: Cluster) ->
         headers=[[{"key": "h", "value": b"\x01"}], None],
     )
     free = Outlet(cluster, f"{outlet.name}.free", None, create=True)
-    assert Transacting(free, QUERY, 0, False).write(0, given, anew=False) == 2
+    assert Transacting(free, QUERY, 0, (), False).write(0, given, anew=False) == 2
     [one] = committed(cluster, outlet.topic or "")
     assert (one.partition(), one.key(), one.value(), one.headers()) == (2, b"k", b"a", [("h", b"\x01")])
     assert written(outlet, other) == ["b"]
@@ -142,7 +143,7 @@ def test_keys_headers_partitions_and_topics(outlet: Outlet, cluster: Cluster) ->
 def test_keys_go_where_java_puts_them(outlet: Outlet, cluster: Cluster) -> None:
     """As Kafka's own producer: murmur2 of `key-0` … over three partitions."""
     given = rows(*("v" * 4), key=[f"key-{number}" for number in range(4)])
-    Transacting(outlet, QUERY, 0, False).write(0, given, anew=False)
+    Transacting(outlet, QUERY, 0, (), False).write(0, given, anew=False)
     found = {(one.key() or b"").decode(): one.partition() for one in committed(cluster, outlet.topic or "")}
     assert found == {f"key-{number}": _murmur2(f"key-{number}".encode()) % 3 for number in range(4)}
 
@@ -162,27 +163,36 @@ def _murmur2(data: bytes) -> int:
 
 def test_many_rows(outlet: Outlet) -> None:
     many = pa.RecordBatch.from_pydict({"value": [f"{number}" * 20 for number in range(100_000)]})
-    assert Transacting(outlet, QUERY, 0, False).write(0, iter([many, many]), anew=False) == 200_000
+    assert Transacting(outlet, QUERY, 0, (), False).write(0, iter([many, many]), anew=False) == 200_000
     assert len(written(outlet)) == 200_000
 
 
-def test_a_batch_that_is_cut_otherwise_is_refused_only_when_some_of_it_is_written(
-    outlet: Outlet, tmp_path: Path
-) -> None:
-    begun = Batches(tmp_path / "sinks" / "one.json")
-    _require_alike(begun, QUERY, 0, 3, outlet)
-    begun.begin(QUERY, 2)
-    _require_alike(Batches(tmp_path / "sinks" / "one.json"), QUERY, 0, 3, outlet)
+def test_a_batch_that_is_cut_otherwise_is_refused_only_when_some_of_it_is_written(outlet: Outlet) -> None:
+    before, now = Begun.of(QUERY, ("a", "b")), Begun.of(QUERY, ("a", "b", "c"))
+    _require_alike(before, now, 0, outlet)
     write(outlet, 0, "a", task=1, anew=True)
-    _require_alike(begun, QUERY, 0, 2, outlet)
-    with pytest.raises(StateMismatch):
-        _require_alike(begun, QUERY, 0, 3, outlet)
-    _require_alike(begun, QUERY, 1, 3, outlet)
+    _require_alike(before, Begun.of(QUERY, ("b", "a")), 0, outlet)
+    for other in (now, Begun.of(QUERY, ("a", "c"))):
+        with pytest.raises(StateMismatch):
+            _require_alike(before, other, 0, outlet)
+    _require_alike(before, now, 1, outlet)
 
 
-def test_what_kafka_has_forgotten_is_not_written_again_without_a_word(outlet: Outlet, tmp_path: Path) -> None:
-    begun = Batches(tmp_path / "one.json")
-    begun.begin(QUERY, 1)
-    begun.wrote(QUERY)
+def test_what_kafka_has_forgotten_is_not_written_again_without_a_word(outlet: Outlet) -> None:
+    begun = Begun.of(QUERY, ("a",), written=True)
     with pytest.raises(StateMismatch):
-        _require_alike(begun, QUERY, 3, 1, outlet)
+        _require_alike(begun, begun, 3, outlet)
+
+
+def test_what_was_begun_is_remembered(tmp_path: Path) -> None:
+    path = tmp_path / "sinks" / "one.json"
+    begun = Begun.of(QUERY, ("a",), written=True)
+    Batches(path).begin(begun)
+    assert Batches(path).last(QUERY) == begun
+    assert Batches(path).last("another") is None
+
+
+def test_tasks_are_numbered_by_what_they_read() -> None:
+    assert lanes(("c", "a", "b")) == (2, 0, 1)
+    assert lanes(("a", "b", "c")) == (0, 1, 2)
+    assert lanes(("", "", "")) == (0, 1, 2)

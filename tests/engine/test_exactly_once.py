@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from pyspark.cloudpickle import register_pickle_by_value, unregister_pickle_by_value
+from pyspark.sql import SparkSession
 
 import millrace as mr
 from conftest import committed
@@ -19,6 +20,7 @@ from millrace.clients.cluster import Cluster
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 from millrace.connectors import transacting
+from millrace.connectors.cutting import pieces
 from millrace.connectors.kafka import KafkaWriter
 from millrace.engine.lease import Lease
 from millrace.errors import MillraceError, StateMismatch
@@ -58,9 +60,9 @@ def test_two_runs_go_on_from_each_other(cluster: Cluster, topic: str, run_pipeli
 class Failing(transacting.Transacting):
     """Fails in the last task, when the others have written."""
 
-    def write(self, task: int, batches: Iterator[Any], *, anew: bool) -> int:
-        if task != 2:
-            return super().write(task, batches, anew=anew)
+    def write(self, number: int, batches: Iterator[Any], *, anew: bool) -> int:
+        if number != 2:
+            return super().write(number, batches, anew=anew)
         waiting = threading.Event()
         while not all(self.outlet.noted(other).says(self.query, self.batch) for other in (0, 1)):
             waiting.wait(0.01)
@@ -124,6 +126,40 @@ def test_state_behind_the_sink(cluster: Cluster, topic: str, run_pipeline: Run, 
     found = [one.value() for one in committed(cluster, f"{topic}-out")]
     assert len(found) == 20
     assert sum(b'"count":20' in (value or b"") for value in found) == 10
+
+
+def test_tasks_tell_what_they_read(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text("x" * 100)
+    files = spark.read.text(str(tmp_path)).repartition(2)
+    assert pieces(files) == ("[part 0]", "[part 1]")
+    assert "0.txt" in "".join(pieces(spark.read.text(str(tmp_path))))
+    both = spark.range(0, 10, 1, 2).union(spark.range(0, 10, 1, 1))
+    assert len(pieces(both.coalesce(1))) == 1
+    assert len(pieces(both)) == 3
+
+
+def test_several_sinks_of_one_table(
+    cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(cluster, topic, range(100))
+    pipeline = copy(topic)
+    pipeline.sink("copied", mr.memory())
+    pipeline.sink("copied", mr.kafka(f"{topic}-more", format="text", value="value"))
+    write = KafkaWriter.write
+
+    def fail(self: KafkaWriter, *given: Any) -> None:
+        write(self, *given)
+        if self.topic.endswith("-more"):
+            raise ValueError("too late")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(KafkaWriter, "write", fail)
+        with pytest.raises(MillraceError):
+            run_pipeline(pipeline, tmp_path)
+    run_pipeline(pipeline, tmp_path)
+    assert numbers(cluster, topic) == Counter(range(100))
+    assert len(committed(cluster, f"{topic}-more")) == 100
 
 
 def test_sparks_own_sink_for_who_wants_it(cluster: Cluster, topic: str, run_pipeline: Run) -> None:

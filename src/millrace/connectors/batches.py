@@ -1,44 +1,56 @@
-"""What a sink notes in the state folder before it writes: into how many tasks a batch is cut."""
+"""What a sink notes in the state folder before it writes: how the batch is cut into tasks."""
 
 from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A batch that was begun: of which query, and what its tasks read, in as many letters as are needed to compare."""
+
+    query: str
+    tasks: int
+    read: str
+    written: bool = False
+    """Whether a batch of the query had rows before."""
+
+    @classmethod
+    def of(cls, query: str, read: tuple[str, ...], *, written: bool = False) -> Begun:
+        """As the tasks are, in whatever order."""
+        return cls(query, len(read), sha256("\n".join(sorted(read)).encode()).hexdigest()[:16], written)
+
+    def is_cut_as(self, other: Begun) -> bool:
+        """Whether both are the same batch, cut into the same tasks."""
+        return (self.query, self.tasks, self.read) == (other.query, other.tasks, other.read)
 
 
 class Batches:
-    """A small file, written only when something has changed, and safe before a batch begins."""
+    """A small file, written only when something has changed, and safe before a batch is written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._told: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        self._last: Begun | None = Begun(**json.loads(path.read_text("utf-8"))) if path.exists() else None
 
-    def tasks(self, query: str) -> int | None:
-        """Into how many tasks the newest batch of a query was cut; None before the first."""
-        return int(self._told["tasks"]) if self._told.get("query") == query else None
+    def last(self, query: str) -> Begun | None:
+        """The newest batch of a query that was begun; None before the first."""
+        return self._last if self._last and self._last.query == query else None
 
-    def has_written(self, query: str) -> bool:
-        """Whether a batch of a query had rows, ever."""
-        return self._told.get("query") == query and bool(self._told.get("written"))
-
-    def begin(self, query: str, tasks: int) -> None:
+    def begin(self, begun: Begun) -> None:
         """A batch is about to be written."""
-        if self.tasks(query) != tasks:
-            self._save({"query": query, "tasks": tasks, "written": self.has_written(query)})
+        if begun != self._last:
+            self._save(begun)
 
-    def wrote(self, query: str) -> None:
-        """A batch with rows is written."""
-        if not self.has_written(query):
-            self._save({**self._told, "written": True})
-
-    def _save(self, told: dict[str, Any]) -> None:
+    def _save(self, begun: Begun) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._path.with_suffix(".tmp")
         with fresh.open("w", encoding="utf-8") as file:
-            json.dump(told, file)
+            json.dump(asdict(begun), file)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._path)
-        self._told = told
+        self._last = begun

@@ -73,35 +73,35 @@ class Outlet:
         object.__setattr__(self, "cluster", replace(self.cluster))  # without open connections, which cannot travel
 
     @contextmanager
-    def owned(self, task: int, *, anew: bool) -> Iterator[tuple[Lane, Note]]:
+    def owned(self, number: int, *, anew: bool) -> Iterator[tuple[Lane, Note]]:
         """The lane of a task, ours alone from now on, and what was noted through it or before.
 
         One that was kept is still ours if the last note is its own, since whoever opens another notes something too.
         After an attempt that failed that is not so, and the lane is opened `anew`.
         """
-        key = (self._address, self._identity(task))
-        with _KEPT.lent(key, partial(self.open, task), lambda lane: not anew and self._owns(task, lane)) as lane:
-            yield lane, self.noted(task)
+        key = (self._address, self._identity(number))
+        with _KEPT.lent(key, partial(self.open, number), lambda lane: not anew and self._owns(number, lane)) as lane:
+            yield lane, self.noted(number)
 
-    def open(self, task: int) -> Lane:
+    def open(self, number: int) -> Lane:
         """Take a task's id over: whoever had it can write nothing any more."""
         # As Java's clients do it, so that a key stays in its partition whoever writes it.
         config = {"partitioner": "murmur2_random", "message.timeout.ms": round(_PATIENCE * 1000), **self.config}
-        return Lane(self.cluster, self._identity(task), longest=_LONGEST, config=config)
+        return Lane(self.cluster, self._identity(number), longest=_LONGEST, config=config)
 
-    def _owns(self, task: int, lane: Lane) -> bool:
-        return self.noted(task).lane == lane.instance
+    def _owns(self, number: int, lane: Lane) -> bool:
+        return self.noted(number).lane == lane.instance
 
-    def noted(self, task: int) -> Note:
+    def noted(self, number: int) -> Note:
         """What the last transaction of a task said; one that is about to end is waited for."""
-        with self._asking(task) as progress:
-            return Note.of(*progress.told(LEDGER, task % _PLACES))
+        with self._asking(number) as progress:
+            return Note.of(*progress.told(LEDGER, number % _PLACES))
 
     @contextmanager
-    def transaction(self, task: int, lane: Lane, query: str, batch: int) -> Iterator[None]:
+    def transaction(self, number: int, lane: Lane, query: str, batch: int) -> Iterator[None]:
         """A block whose records are written together with the note, or not at all."""
-        place = TopicPartition(LEDGER, task % _PLACES, batch + 1, f"{query}/{lane.instance}")
-        with self._asking(task) as progress:
+        place = TopicPartition(LEDGER, number % _PLACES, batch + 1, f"{query}/{lane.instance}")
+        with self._asking(number) as progress:
             group = progress.group
         with lane.transaction(place, group):
             yield
@@ -148,11 +148,11 @@ class Outlet:
     def _address(self) -> tuple[object, ...]:
         return (self.cluster.bootstrap, *sorted(self.cluster.options.items()))
 
-    def _identity(self, task: int) -> str:
-        return f"millrace.sink.{self.name}.{task}"
+    def _identity(self, number: int) -> str:
+        return f"millrace.sink.{self.name}.{number}"
 
     @contextmanager
-    def _asking(self, task: int) -> Iterator[Progress]:
-        group = f"millrace.sink.{self.name}" + (f".{task // _PLACES}" if task >= _PLACES else "")
+    def _asking(self, number: int) -> Iterator[Progress]:
+        group = f"millrace.sink.{self.name}" + (f".{number // _PLACES}" if number >= _PLACES else "")
         with _ASKING.lent((self._address, group), partial(Progress, self.cluster, group)) as progress:
             yield progress

@@ -52,6 +52,8 @@ class Site:
     """The query that writes."""
     replayed: int | None = None
     """The batch that a query began before and never finished, if there is one: it comes again."""
+    pieces: tuple[str, ...] = ()
+    """What each task of a batch reads, where the frame that is written does not know it any more."""
     print: Callable[[str], None] = field(default=lambda _: None)
     """Writes lines of results to standard output."""
 

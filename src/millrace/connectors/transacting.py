@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,9 @@ from confluent_kafka import KafkaException
 
 from millrace.clients.lane import Lane
 from millrace.clients.records import Record
-from millrace.connectors.batches import Batches
+from millrace.connectors.batches import Batches, Begun
 from millrace.connectors.carried import carry
+from millrace.connectors.cutting import lanes, pieces
 from millrace.connectors.outlet import Outlet
 from millrace.connectors.stream import Site
 from millrace.errors import InvalidDefinition, StateMismatch
@@ -35,6 +36,8 @@ class Transacting:
     query: str
     """Spark's id of the query, which lives as long as its checkpoint."""
     batch: int
+    lanes: tuple[int, ...]
+    """The number that each task writes under."""
     anew: bool
     """Whether an earlier attempt at the batch may have failed."""
 
@@ -46,18 +49,18 @@ class Transacting:
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("there is no task")
-        rows = self.write(context.partitionId(), batches, anew=self.anew or context.attemptNumber() > 0)
+        rows = self.write(self.lanes[context.partitionId()], batches, anew=self.anew or context.attemptNumber() > 0)
         yield pa.RecordBatch.from_pydict({"rows": pa.array([rows], pa.int64())})
 
-    def write(self, task: int, batches: Iterator[pa.RecordBatch], *, anew: bool) -> int:
-        """Write the rows of a task; how many there were to write."""
+    def write(self, number: int, batches: Iterator[pa.RecordBatch], *, anew: bool) -> int:
+        """Write the rows of a task under its number; how many there were to write."""
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return 0
         try:
-            with self.outlet.owned(task, anew=anew) as (lane, note):
+            with self.outlet.owned(number, anew=anew) as (lane, note):
                 if not note.says(self.query, self.batch):
-                    return self._written(task, lane, chain([first], batches))
+                    return self._written(number, lane, chain([first], batches))
         except KafkaException as error:
             raise carry(self.outlet.problem(error)) from error
         except Exception as error:
@@ -66,9 +69,9 @@ class Transacting:
             pass
         return 0
 
-    def _written(self, task: int, lane: Lane, batches: Iterable[pa.RecordBatch]) -> int:
+    def _written(self, number: int, lane: Lane, batches: Iterable[pa.RecordBatch]) -> int:
         rows = 0
-        with self.outlet.transaction(task, lane, self.query, self.batch):
+        with self.outlet.transaction(number, lane, self.query, self.batch):
             shipping = _Shipping(self.outlet, lane)
             for batch in batches:
                 shipping.send(batch)
@@ -126,35 +129,35 @@ def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> int:
     query = site.spark.sparkContext.getLocalProperty(_QUERY)
     if not query:
         raise RuntimeError("a batch of no query")
-    tasks: int = frame._jdf.queryExecution().toRdd().getNumPartitions()
-    begun = Batches(site.state / "sinks" / f"{outlet.name}.json")
+    batches = Batches(site.state / "sinks" / f"{outlet.name}.json")
+    last = batches.last(query)
+    read = site.pieces or pieces(frame)
+    begun = Begun.of(query, read, written=bool(last and last.written))
     again = site.replayed == batch
-    if again:
-        _require_alike(begun, query, batch, tasks, outlet)
-    begun.begin(query, tasks)
-    rows = frame.mapInArrow(Transacting(outlet, query, batch, again), "rows bigint").collect()
-    written: int = sum(row.rows for row in rows)
+    if again and last:
+        _require_alike(last, begun, batch, outlet)
+    batches.begin(begun)
+    sending = Transacting(outlet, query, batch, lanes(read), again)
+    written: int = sum(row.rows for row in frame.mapInArrow(sending, "rows bigint").collect())
     if written:
-        begun.wrote(query)
+        batches.begin(replace(begun, written=True))
     return written
 
 
-def _require_alike(begun: Batches, query: str, batch: int, tasks: int, outlet: Outlet) -> None:
+def _require_alike(last: Begun, begun: Begun, batch: int, outlet: Outlet) -> None:
     """Raise when a batch that was begun before cannot be told from what is in Kafka already."""
-    before = begun.tasks(query)
-    if before is None:
-        return
-    if before != tasks:
-        for task in range(before):
-            outlet.open(task)  # whoever still writes for the old tasks is stopped, so that the answer stays true
-    notes = [outlet.noted(task) for task in range(max(before, tasks))]
-    if before != tasks and any(note.says(query, batch) for note in notes):
+    alike = last.is_cut_as(begun)
+    if not alike:
+        for lane in range(last.tasks):
+            outlet.open(lane)  # whoever still writes for the old tasks is stopped, so that the answer stays true
+    notes = [outlet.noted(lane) for lane in range(max(last.tasks, begun.tasks))]
+    if not alike and any(note.says(begun.query, batch) for note in notes):
         raise StateMismatch(
-            f"batch {batch} of {outlet.name!r} is written in part, by {before} tasks; now it would be cut into {tasks}",
-            why="nobody could tell which of its rows are in Kafka",
-            hint=f"run it once as before (a master with as many cores, the same files): it needs {before} tasks",
+            f"batch {batch} of {outlet.name!r} is written in part, and would be cut into other tasks than before",
+            why=f"there were {last.tasks} tasks, and are {begun.tasks}; nobody could tell which rows are in Kafka",
+            hint="run it once as before: with a master of as many cores, the same files, the same Spark settings",
         )
-    if begun.has_written(query) and not any(note.query == query for note in notes):
+    if last.written and not any(note.query == begun.query for note in notes):
         raise StateMismatch(
             f"Kafka does not know any more which batches of {outlet.name!r} are written",
             why="the offsets of its group are gone: Kafka removes them when nobody commits for some days",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.carried import carry
+from millrace.connectors.cutting import pieces
 from millrace.connectors.options import make_reader, make_writer
 from millrace.connectors.stream import Messages, Reader, Site, Writer, require, whole
 from millrace.engine.checkpoint import unfinished
@@ -107,8 +108,9 @@ class _Fan:
     def __call__(self, frame: DataFrame, batch: int) -> None:
         try:
             kept = whole(frame)
+            read = pieces(frame) if any(writer.exclusive for writer, _, _ in self._outlets) else ()
             for writer, site, sink in self._outlets:
-                writer.write(_shaped(writer, kept, sink), batch, site)
+                writer.write(_shaped(writer, kept, sink), batch, replace(site, pieces=read))
         except Exception as error:
             raise carry(explain(error)) from None  # else the text of a Java exception is all that comes back
 

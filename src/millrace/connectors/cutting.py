@@ -1,0 +1,67 @@
+"""How Spark cuts a batch into tasks: what each of them reads, told the same way whenever the batch comes again.
+
+The number of a task says nothing: a batch that is run again may list the partitions of its topics in another order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def pieces(frame: DataFrame) -> tuple[str, ...]:
+    """For each task of a frame what it reads: partitions and offsets of topics, parts of files, parts of a shuffle."""
+    jvm: Any = frame.sparkSession._jvm
+    return tuple(_pieces(frame._jdf.queryExecution().toRdd(), jvm))
+
+
+def lanes(read: tuple[str, ...]) -> tuple[int, ...]:
+    """A number for each task that depends only on what all of them read: its place among them in order."""
+    places = {task: place for place, task in enumerate(sorted(range(len(read)), key=lambda task: (read[task], task)))}
+    return tuple(places[task] for task in range(len(read)))
+
+
+def _pieces(rdd: Any, jvm: Any) -> list[str]:
+    parents = rdd.dependencies()
+    if parents.isEmpty():
+        return [_piece(part, number, jvm) for number, part in enumerate(rdd.partitions())]
+    found = [""] * rdd.getNumPartitions()
+    for number in range(parents.size()):
+        for task, read in enumerate(_handed_on(parents.apply(number), len(found), jvm)):
+            found[task] += read
+    return found
+
+
+def _handed_on(parent: Any, tasks: int, jvm: Any) -> list[str]:
+    """What each task has from one of its parents."""
+    kind = parent.getClass().getSimpleName()
+    if kind == "ShuffleDependency":  # rows are dealt out by what is in them
+        return [f"[part {task}]" for task in range(tasks)]
+    read = _pieces(parent.rdd(), jvm)
+    if kind == "OneToOneDependency":
+        return read
+    return ["".join(read[one] for one in _numbers(parent.getParents(task))) for task in range(tasks)]
+
+
+def _numbers(listed: Any) -> list[int]:
+    return [int(listed.apply(place)) for place in range(listed.size())]
+
+
+def _piece(part: Any, number: int, jvm: Any) -> str:
+    """What one part of a source is."""
+    kind = part.getClass().getSimpleName()
+    if kind == "DataSourceRDDPartition":
+        inputs = part.inputPartitions()
+        return "".join(f"[{_input(inputs.apply(place))}]" for place in range(inputs.size()))
+    if kind == "FilePartition":
+        return str(jvm.java.util.Arrays.toString(part.files()))
+    return f"[{number}]"
+
+
+def _input(part: Any) -> str:
+    """Of Kafka only the offsets: the rest are properties of the client, which are others each time."""
+    if part.getClass().getSimpleName() == "KafkaBatchInputPartition":
+        return str(part.offsetRange().toString())
+    return str(part.toString())
