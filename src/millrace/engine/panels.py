@@ -18,9 +18,10 @@ from millrace.pipeline.facts import Mistake
 from millrace.pipeline.model import Panel
 from millrace.pipeline.panels import PanelOption, Shown, columns_named, parse_order, shown
 from millrace.pipeline.plan import Query
-from millrace.telemetry.gallery import METRICS, Gallery, Hung
+from millrace.telemetry.gallery import Gallery, Hung
 from millrace.telemetry.lines import Series
 from millrace.telemetry.pictures import Frame, Heat, Number, Picture, Table, Top
+from millrace.telemetry.progress import METRICS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
