@@ -64,7 +64,7 @@ def run(
 ) -> None:
     """Run a pipeline until Ctrl-C, --for or --until-caught-up; the next run goes on where it stopped."""
     from millrace.cli.check import load_sound
-    from millrace.cli.live import live
+    from millrace.cli.live import live, of_page
     from millrace.engine.run import Settings
     from millrace.engine.run import run as run_plan
     from millrace.pipeline.plan import make_plan
@@ -87,7 +87,7 @@ def run(
         with_kafka(watching, cluster if pipeline.uses("kafka") else None),
     ):
         settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say)
-        with live(board):
+        with live(board, of_page(watching.channels) if watching else None):
             run_plan(plan, _watched(settings, watching), board, stop)
     say(board.summary())
 
