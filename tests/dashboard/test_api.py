@@ -91,6 +91,8 @@ def test_dead_letters_and_their_export(serve: Serve) -> None:
     address = serve(letters=letters).address
     assert len(httpx.get(f"{address}api/dead?source=posts&reason=a%20b&max=2").json()) == 2
     assert asked == [Letters("posts", "a b", 2)]
+    httpx.get(f"{address}api/dead?topic=posts.dead")
+    assert asked.pop() == Letters(None, None, 100, "posts.dead")
     exported = httpx.get(f"{address}api/dead/export?source=posts")
     assert exported.headers["content-disposition"].startswith("attachment; filename=")
     assert [orjson.loads(line)["n"] for line in exported.text.splitlines()] == [0, 1, 2, 3, 4]

@@ -187,6 +187,7 @@ def _letters(request: Request, usual: int | None) -> Letters:
         given.get("source") or None,
         given.get("reason") or None,
         usual if most is None else _count(most, MOST_RECORDS, 1_000_000 if usual is None else MOST_RECORDS),
+        given.get("topic") or None,
     )
 
 

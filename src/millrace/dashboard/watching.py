@@ -176,7 +176,7 @@ class Watching:
         return dead_folders(self._about.state) if self._about.state else []
 
     def _letters(self, wanted: Letters) -> Iterator[Mapping[str, Any]]:
-        return dead.letters(self._where(), wanted)
+        return dead.letters(self._where(), wanted, self.channels.slot("dead").value or ())
 
     def _work(self, name: str) -> Work | None:
         if name == "topics":
