@@ -64,7 +64,7 @@ def test_times_that_no_browser_knows_fail_nothing(spark: SparkSession) -> None:
     times = "timestamp_micros(m) AS at, CAST(timestamp_micros(m) AS timestamp_ntz) AS local"
     last, most = 2**31 - 1, 2**63 - 1
     rows = f"({last}, {most}), (1, 86400000000), ({-last}, {-most})"
-    frame = spark.sql(f"SELECT {days}, {times} FROM VALUES {rows} AS t(d, m)")
+    frame = spark.sql(f"SELECT {days}, {times} FROM VALUES {rows} AS t(d, m)")  # noqa: S608
     looks = looks_of(frame).values()
     assert [look.type for look in looks] == ["time", "window", "time", "time"]
     far, near, long_ago = frame.select(*(look.shown() for look in looks)).collect()

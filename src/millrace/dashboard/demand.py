@@ -84,6 +84,7 @@ class Demand:
             self._refused[name] = work
             self._channels.trouble(name, f"only {MOST} live views can be open at once: close some of them")
             return
+        self._channels.trouble(name, None)
         stop = threading.Event()
         thread = threading.Thread(target=self._fill, args=(name, work, stop), name=f"filling-{name}", daemon=True)
         self._fillings[name] = _Filling(thread, stop)
@@ -91,7 +92,6 @@ class Demand:
 
     def _fill(self, name: str, work: Work, stop: threading.Event) -> None:
         while not stop.is_set():
-            self._channels.trouble(name, None)
             try:
                 work(stop)
             except MillraceError as error:

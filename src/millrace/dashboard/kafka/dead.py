@@ -80,7 +80,6 @@ def follow(where: Where, slot: Slot, stop: threading.Event) -> None:
     """Keep a slot up to date, until told to end."""
     groups = Groups(where)
     files = _Files(where)
-    slot.set([])
     if where.cluster is None:
         while not stop.is_set():
             slot.set(_with_files(groups, files))
@@ -88,6 +87,7 @@ def follow(where: Where, slot: Slot, stop: threading.Event) -> None:
         return
     cluster = where.cluster()
     with Following(cluster, {}) as following:
+        slot.set([])
         known: set[tuple[str, int]] = set()
         while not stop.is_set():
             fresh = _new_places(cluster, known)

@@ -31,10 +31,10 @@ BEHIND = 10_000
 def follow(cluster: Cluster, topic: str, ring: Ring, stop: threading.Event) -> None:
     """Fill a ring with the newest records of a topic, and those that come."""
     sieve = Sieve(RATE)
-    ring.clear()
     reading = _newest(cluster, topic, _BEFORE)
     looked = measured = time.monotonic()
     with Following(cluster, reading) as following:
+        ring.clear()
         while not stop.is_set():
             got = following.take(_TAKE)
             reading |= {(one.topic() or "", one.partition() or 0): (one.offset() or 0) + 1 for one in got}
