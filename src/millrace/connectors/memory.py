@@ -103,7 +103,7 @@ class MemoryWriter(Writer):
 
     def touches(self, table: str) -> tuple[str, ...]:
         """A table in memory."""
-        return (f"the memory table {self.name or table}",)
+        return (f"the memory table {(self.name or table).lower()}",)  # to SQL, capitals make no difference
 
     def write(self, frame: DataFrame, batch: int, site: Site) -> None:
         """Bring a batch to the driver."""
