@@ -19,7 +19,18 @@ import typer
 
 from millrace.cli.options import pairs, setting_option
 from millrace.cli.output import err
-from millrace.cli.page import Dashboard, Host, Open, Port, ReadOnly, page_options, served, with_kafka
+from millrace.cli.page import (
+    LOCAL,
+    Dashboard,
+    Host,
+    Open,
+    Port,
+    ReadOnly,
+    page_options,
+    require_page,
+    served,
+    with_kafka,
+)
 from millrace.cli.spark import prepare_spark
 from millrace.errors import FileUnusable, MillraceError
 from millrace.settings import KAFKA, KAFKA_CONFIG, KAFKA_DATA, STATE, VERBOSE
@@ -59,7 +70,7 @@ def exec_(
     ] = None,
     dashboard: Dashboard = True,
     port: Port = None,
-    host: Host = "127.0.0.1",
+    host: Host = LOCAL,
     read_only: ReadOnly = False,
     open_: Open = False,
     data: Annotated[str | None, setting_option(KAFKA_DATA, "DIR", "--data")] = None,
@@ -70,6 +81,7 @@ def exec_(
     from millrace.telemetry.board import Board
 
     settings = dict(pairs(set_, "--set"))
+    require_page(dashboard, port=port is not None, host=host != LOCAL, open=open_)
     _require(script)
     prepare_spark()
     _name_kafka(data)

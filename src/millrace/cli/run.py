@@ -13,7 +13,18 @@ import typer
 from millrace.cli.kafka import broker
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
 from millrace.cli.output import out, say
-from millrace.cli.page import Dashboard, Host, Open, Port, ReadOnly, page_options, served, with_kafka
+from millrace.cli.page import (
+    LOCAL,
+    Dashboard,
+    Host,
+    Open,
+    Port,
+    ReadOnly,
+    page_options,
+    require_page,
+    served,
+    with_kafka,
+)
 from millrace.cli.signals import until_stopped
 from millrace.cli.spark import prepare_spark
 from millrace.errors import InvalidOption
@@ -55,7 +66,7 @@ def run(
     ] = True,
     dashboard: Dashboard = True,
     port: Port = None,
-    host: Host = "127.0.0.1",
+    host: Host = LOCAL,
     read_only: ReadOnly = False,
     open_: Open = False,
     kafka: KafkaAddress = None,
@@ -73,6 +84,7 @@ def run(
     seconds = None if for_ is None else parse_duration(for_)
     if seconds == 0:
         raise InvalidOption("--for 0s would end before anything begins", hint="--until-caught-up does what is there")
+    require_page(dashboard, port=port is not None, host=host != LOCAL, open=open_)
     pipeline = load_sound(file)
     plan = make_plan(pipeline, once=until_caught_up, panels=dashboard)
     folder = state or STATE.value() / "pipelines" / pipeline.name
