@@ -86,6 +86,7 @@ def follow(where: Where, slot: Slot, stop: threading.Event) -> None:
             stop.wait(EVERY)
         return
     cluster = where.cluster()
+    cluster.connect()  # what does not answer must not be taken for empty
     with Following(cluster, {}) as following:
         slot.set([])
         known: set[tuple[str, int]] = set()
