@@ -9,6 +9,11 @@ from millrace.settings import SETTINGS
 
 def settings(as_json: AsJson = False) -> None:
     """List every setting: its environment variable, what holds now, what it means."""
-    rows = [(one.variable, one.value(), one.shown_default or one.default, one.help) for one in SETTINGS]
+    rows = [(one.variable, _as_written(one.value()), one.shown_default or one.default, one.help) for one in SETTINGS]
     columns = {"variable": "environment variable", "value": "now", "default": "default", "help": "what it means"}
     show_rows(columns, rows, as_json=as_json)
+
+
+def _as_written(value: object) -> object:
+    """A value as one would write it; those with a point are durations."""
+    return f"{value:g}s" if isinstance(value, float) else value

@@ -56,7 +56,8 @@ class Running:
     def stop(self, *, between_batches: bool) -> None:
         """Stop all of them."""
         self.stopping = True
-        stop_all([*self.writing, *(running for running, _ in self.drawing)], PATIENCE if between_batches else 0.0)
+        drawing = [running for running, _ in self.drawing]
+        stop_all(self.writing, PATIENCE if between_batches else 0.0, at_once=drawing)
 
     def require_sound(self) -> None:
         """Raise when one that writes has failed."""

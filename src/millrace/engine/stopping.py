@@ -25,11 +25,14 @@ def interrupted(failure: BaseException) -> bool:
     return "java.lang.InterruptedException" in str(failure)
 
 
-def stop_all(queries: Sequence[StreamingQuery], patience: float = PATIENCE) -> None:
-    """Stop queries, each when its batch has ended."""
-    if queries:
-        with ThreadPoolExecutor(len(queries)) as pool:
-            list(pool.map(lambda query: _stop(query, patience), queries))
+def stop_all(
+    queries: Sequence[StreamingQuery], patience: float = PATIENCE, at_once: Sequence[StreamingQuery] = ()
+) -> None:
+    """Stop queries, each when its batch has ended; and others, of whose batches nothing is kept, at once."""
+    waits = [*((query, patience) for query in queries), *((query, 0.0) for query in at_once)]
+    if waits:
+        with ThreadPoolExecutor(len(waits)) as pool:
+            list(pool.map(lambda one: _stop(*one), waits))
 
 
 def _stop(query: StreamingQuery, patience: float) -> None:

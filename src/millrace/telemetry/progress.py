@@ -11,6 +11,8 @@ from typing import Any
 
 Place = tuple[str, int]
 """A topic and a partition."""
+METRICS = "millrace.panels"
+"""The name under which Spark tells what panels see: by id the rows, and by `#id` of how many they were chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ def _offsets(told: Any) -> Iterator[tuple[Place, int]]:
 
 def _observed(metrics: Mapping[str, Any]) -> int:
     """How many rows passed on their way to a sink that does not count, by what we ask Spark to count; -1 if nothing."""
-    counted = (metrics.get("millrace.panels") or {}).items()
+    counted = (metrics.get(METRICS) or {}).items()
     return max((int(value or 0) for name, value in counted if name.startswith("#")), default=-1)
 
 
