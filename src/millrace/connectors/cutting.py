@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 def pieces(frame: DataFrame) -> tuple[str, ...]:
     """For each task of a frame what it reads: partitions and offsets of topics, parts of files, parts of a shuffle."""
-    jvm: Any = frame.sparkSession._jvm
-    return tuple(_pieces(frame._jdf.queryExecution().toRdd(), jvm))
+    return tuple(_pieces(frame._jdf.queryExecution().toRdd()))
 
 
 def lanes(read: tuple[str, ...]) -> tuple[int, ...]:
@@ -23,23 +22,23 @@ def lanes(read: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(places[task] for task in range(len(read)))
 
 
-def _pieces(rdd: Any, jvm: Any) -> list[str]:
+def _pieces(rdd: Any) -> list[str]:
     parents = rdd.dependencies()
     if parents.isEmpty():
-        return [_piece(part, number, jvm) for number, part in enumerate(rdd.partitions())]
+        return [_piece(part, number) for number, part in enumerate(rdd.partitions())]
     found = [""] * rdd.getNumPartitions()
     for number in range(parents.size()):
-        for task, read in enumerate(_handed_on(parents.apply(number), len(found), jvm)):
+        for task, read in enumerate(_handed_on(parents.apply(number), len(found))):
             found[task] += read
     return found
 
 
-def _handed_on(parent: Any, tasks: int, jvm: Any) -> list[str]:
+def _handed_on(parent: Any, tasks: int) -> list[str]:
     """What each task has from one of its parents."""
     kind = parent.getClass().getSimpleName()
     if kind == "ShuffleDependency":  # rows are dealt out by what is in them
         return [f"[part {task}]" for task in range(tasks)]
-    read = _pieces(parent.rdd(), jvm)
+    read = _pieces(parent.rdd())
     if kind == "OneToOneDependency":
         return read
     return ["".join(read[one] for one in _numbers(parent.getParents(task))) for task in range(tasks)]
@@ -49,14 +48,14 @@ def _numbers(listed: Any) -> list[int]:
     return [int(listed.apply(place)) for place in range(listed.size())]
 
 
-def _piece(part: Any, number: int, jvm: Any) -> str:
+def _piece(part: Any, number: int) -> str:
     """What one part of a source is."""
     kind = part.getClass().getSimpleName()
     if kind == "DataSourceRDDPartition":
-        inputs = part.inputPartitions()
-        return "".join(f"[{_input(inputs.apply(place))}]" for place in range(inputs.size()))
+        read = part.inputPartition()
+        return f"[{_input(read.get())}]" if read.isDefined() else "[]"
     if kind == "FilePartition":
-        return str(jvm.java.util.Arrays.toString(part.files()))
+        return "".join(f"[{file.toString()}]" for file in part.files())
     return f"[{number}]"
 
 

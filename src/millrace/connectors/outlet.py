@@ -73,24 +73,21 @@ class Outlet:
         object.__setattr__(self, "cluster", replace(self.cluster))  # without open connections, which cannot travel
 
     @contextmanager
-    def owned(self, number: int, *, anew: bool) -> Iterator[tuple[Lane, Note]]:
-        """The lane of a task, ours alone from now on, and what was noted through it or before.
+    def owned(self, number: int, note: Note, *, anew: bool) -> Iterator[Lane]:
+        """The lane of a task, ours alone from now on.
 
-        One that was kept is still ours if the last note is its own, since whoever opens another notes something too.
+        One that was kept is still ours if the last note went through it, since whoever opens another notes something.
         After an attempt that failed that is not so, and the lane is opened `anew`.
         """
         key = (self._address, self._identity(number))
-        with _KEPT.lent(key, partial(self.open, number), lambda lane: not anew and self._owns(number, lane)) as lane:
-            yield lane, self.noted(number)
+        with _KEPT.lent(key, partial(self.open, number), lambda lane: not anew and note.lane == lane.instance) as lane:
+            yield lane
 
     def open(self, number: int) -> Lane:
         """Take a task's id over: whoever had it can write nothing any more."""
         # As Java's clients do it, so that a key stays in its partition whoever writes it.
         config = {"partitioner": "murmur2_random", "message.timeout.ms": round(_PATIENCE * 1000), **self.config}
         return Lane(self.cluster, self._identity(number), longest=_LONGEST, config=config)
-
-    def _owns(self, number: int, lane: Lane) -> bool:
-        return self.noted(number).lane == lane.instance
 
     def noted(self, number: int) -> Note:
         """What the last transaction of a task said; one that is about to end is waited for."""

@@ -14,7 +14,7 @@ from millrace.clients.records import Record
 from millrace.connectors.batches import Batches, Begun
 from millrace.connectors.carried import carry
 from millrace.connectors.cutting import lanes, pieces
-from millrace.connectors.outlet import Outlet
+from millrace.connectors.outlet import Note, Outlet
 from millrace.connectors.stream import Site
 from millrace.errors import InvalidDefinition, StateMismatch
 
@@ -57,19 +57,26 @@ class Transacting:
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return 0
+        rows = chain([first], batches)
         try:
-            with self.outlet.owned(number, anew=anew) as (lane, note):
-                if not note.says(self.query, self.batch):
-                    return self._written(number, lane, chain([first], batches))
+            note = self.outlet.noted(number)
+            if not note.says(self.query, self.batch):
+                with self.outlet.owned(number, note, anew=anew) as lane:
+                    return self._written(number, lane, note, rows)
         except KafkaException as error:
             raise carry(self.outlet.problem(error)) from error
         except Exception as error:
             raise carry(error) from error
-        for _ in batches:  # to the end: what made them may have state to keep, or dead letters to bury
-            pass
-        return 0
+        return _passed(rows)
 
-    def _written(self, number: int, lane: Lane, batches: Iterable[pa.RecordBatch]) -> int:
+    def _written(self, number: int, lane: Lane, note: Note, batches: Iterable[pa.RecordBatch]) -> int:
+        if note.lane != lane.instance:
+            # Asked while we own the id: whoever noted something before has ended, and nobody else can any more.
+            note = self.outlet.noted(number)
+        if note.says(self.query, self.batch):
+            with self.outlet.transaction(number, lane, note.query, note.batch):
+                pass  # the same, but through our lane: others must see that theirs is not theirs any more
+            return _passed(batches)
         rows = 0
         with self.outlet.transaction(number, lane, self.query, self.batch):
             shipping = _Shipping(self.outlet, lane)
@@ -77,6 +84,13 @@ class Transacting:
                 shipping.send(batch)
                 rows += batch.num_rows
         return rows
+
+
+def _passed(batches: Iterable[pa.RecordBatch]) -> int:
+    """Rows that are in Kafka already, read to the end: what made them may have state to keep, or letters to bury."""
+    for _ in batches:
+        pass
+    return 0
 
 
 class _Shipping:

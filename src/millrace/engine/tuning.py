@@ -44,6 +44,11 @@ ROCKSDB = Choice(
 _MEANING = (
     Choice("spark.sql.session.timeZone", "UTC", "the same input gives the same windows and days on every machine"),
     Choice("spark.sql.streaming.numRecentProgressUpdates", "20", "Spark keeps them in memory, with what panels see"),
+    Choice(
+        "spark.sql.adaptive.streaming.stateless.enabled",
+        "false",
+        "a batch that is run again is cut into the same tasks, which sinks that write once rely on",
+    ),
     Choice("spark.sql.streaming.stopTimeout", "60s", "a query that does not stop is told, not waited for without end"),
 )
 _PUSH_DOWN_OFF = Choice(
