@@ -22,7 +22,7 @@ from millrace.errors import InputError
 def rooms() -> None:
     """A table in memory."""
     MEMORY.clear()
-    MEMORY.put("rooms", pa.table({"room": ["attic", "hall"], "n": [2, 1]}), mode="complete", key=(), limit=10)
+    MEMORY.put("rooms", pa.table({"room": ["attic", "hall"], "n": [2, 1]}), 0, mode="complete", key=(), limit=10)
 
 
 def test_a_question_is_answered_while_the_run_lasts(spark: SparkSession, tmp_path: Path, rooms: None) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from millrace.cli.output import err, say
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
 EVERY = 5.0
 """Seconds between two plain lines of a query."""
 _LOOK = 0.25
-_COLOURS = {Phase.RUNNING: "green", Phase.WAITING: "cyan", Phase.FAILED: "bold red"}
+_COLOURS = {
+    Phase.RUNNING: "green",
+    Phase.WAITING: "cyan",
+    Phase.RESTARTING: "bold yellow",
+    Phase.FAILED: "bold red",
+}
 _NUMBERS = ("rows/s", "batch ms", "lag", "state rows", "late")
 
 
@@ -57,6 +63,8 @@ def picture(board: Board) -> RenderableType:
         return Text("")
     dead = ", ".join(f"{source} {count:,}" for source, count in board.dead().items() if count)
     below = [Text(f"dead letters: {dead}", style="yellow")] if dead else []
+    now = datetime.now(UTC)
+    below += [Text(f"{one.query}: {one.restart.sentence(now)}", style="yellow") for one in queries if one.restart]
     below += [Text(f"{one.query}: {one.error.lines()[0]}", style="red") for one in queries if one.error]
     return Group(_table(queries), *below)
 
@@ -128,11 +136,15 @@ class Teller:
         anew = before is None or before.since != one.since
         if anew:
             self._told[one.query] = (now, one.last)
-            yield f"{one.query}: started"
+            yield f"{one.query}: started{' again' if one.restarts else ''}"
+        if one.restart and (before is None or before.restarts != one.restarts):
+            yield f"{one.query}: {one.restart.sentence(datetime.now(UTC))}"
+        if before and before.restart and not one.restart and not one.phase.ended:
+            yield f"{one.query}: works again"
         if one.phase.ended and (anew or (before and not before.phase.ended)):
             yield _ending(one)
         when, last = self._told[one.query]
-        if not one.phase.ended and one.last is not last and now - when >= self._every:
+        if not one.phase.idle and one.last is not last and now - when >= self._every:
             self._told[one.query] = (now, one.last)
             yield f"{one.query}: {one.phase}, {_done(one)}{_figures_told(one)}"
 

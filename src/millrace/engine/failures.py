@@ -24,6 +24,7 @@ from millrace.errors import (
     OffsetsGone,
     Place,
     QueryFailed,
+    SinkFailed,
     SparkFailed,
     UnknownTopic,
 )
@@ -95,7 +96,9 @@ def _carried(failure: Failure) -> MillraceError | None:
 
 
 def _jvm_gone(failure: Failure) -> MillraceError | None:
-    if not isinstance(failure.error, ConnectionError) and not type(failure.error).__name__.startswith("Py4JNetwork"):
+    network = type(failure.error).__name__.startswith("Py4JNetwork")
+    # A sink of the user's that speaks to something else raises the same kind.
+    if not network and (not isinstance(failure.error, ConnectionError) or raised(failure.error).writes):
         return None
     return SparkFailed(
         "Spark's JVM has ended", why=str(failure.error).strip() or None, hint="its log says why; was memory short?"
@@ -192,7 +195,8 @@ def _function(failure: Failure) -> MillraceError | None:
 
 
 def _function_failed(found: Raised, where: str | None) -> FunctionFailed:
-    return FunctionFailed(
+    kind = SinkFailed if found.writes else FunctionFailed
+    return kind(
         f"{_named(found)} raised {found}",
         why=f"in a batch of {where}" if where else None,
         place=found.place,

@@ -49,8 +49,11 @@ def open_session(
         return _session(picked, log, voice, holds)
 
 
-def close_session(spark: SparkSession, patience: float = GRACE) -> None:
-    """Stop Spark and end its JVM, killed when it takes too long; when this returns, its log is complete."""
+def close_session(spark: SparkSession, patience: float = GRACE, *, hurried: bool = False) -> None:
+    """Stop Spark and end its JVM, killed when it takes too long or nobody waits; then its log is complete."""
+    if hurried:
+        _end_jvm(0.0)
+        return
     try:
         spark.stop()
     except Exception:  # noqa: S110 - its JVM is gone; whoever works with the session has been told

@@ -44,7 +44,7 @@ ROCKSDB = Choice(
 _MEANING = (
     Choice("spark.sql.session.timeZone", "UTC", "the same input gives the same windows and days on every machine"),
     Choice("spark.sql.streaming.numRecentProgressUpdates", "20", "Spark keeps them in memory, with what panels see"),
-    Choice("spark.sql.streaming.stopTimeout", "60s", "a query that does not stop is told, not waited for without end"),
+    Choice("spark.sql.streaming.stopTimeout", "10s", "a query whose batch is cut off ends soon or not at all"),
 )
 _PUSH_DOWN_OFF = Choice(
     "spark.sql.optimizer.excludedRules",

@@ -45,7 +45,7 @@ class Watch:
     """A thread that looks at the queries of a session, also of one that somebody else made.
 
     `dead` counts the dead letters of each source, by accumulators of Spark. `gallery` has the panels that look at what
-    the queries do.
+    the queries do. Where the queries are supervised, what becomes of one that has failed is told by who does that.
     """
 
     def __init__(
@@ -56,10 +56,12 @@ class Watch:
         dead: Mapping[str, Any] | None = None,
         gallery: Gallery | None = None,
         every: float | None = None,
+        supervised: bool = False,
     ) -> None:
         self._spark = spark
         self._board = board
         self._gallery = gallery
+        self._supervised = supervised
         self._dead = {} if dead is None else dead
         self._every = every or (DRAWING if gallery else EVERY)
         self._seen: dict[str, _Seen] = {}
@@ -113,7 +115,8 @@ class Watch:
             if not seen.query.isActive:
                 self._tell_progress(seen)  # the last batch may have ended since
                 failure = seen.query.exception()
-                self._board.ended(seen.name, explain(failure) if failure and not interrupted(failure) else None)
+                if failure is None or not self._supervised:
+                    self._board.ended(seen.name, explain(failure) if failure and not interrupted(failure) else None)
                 del self._seen[run]
         for source, count in list(self._dead.items()):
             self._board.buried(source, count.value)
