@@ -32,6 +32,7 @@ SPARK = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Jo
         (errors.StateMismatch("another run uses the folder"), Kind.TERMINAL),
         (errors.InvalidQuery("there is no column x"), Kind.TERMINAL),
         (errors.AccessDenied("Kafka refuses us"), Kind.TERMINAL),
+        (errors.AccessDenied("Kafka refuses us", why="SSL handshake failed: Disconnected"), Kind.UNKNOWN),
         (errors.SparkFailed("Spark's JVM has ended"), Kind.TERMINAL),
         (errors.SinkFailed("the function save raised RuntimeError: not now"), Kind.UNKNOWN),
         (errors.UnknownTopic("there is no topic 't'"), Kind.UNKNOWN),

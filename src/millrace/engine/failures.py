@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from millrace import errors
 from millrace.clients.cluster import Cluster
@@ -96,13 +98,17 @@ def _carried(failure: Failure) -> MillraceError | None:
 
 
 def _jvm_gone(failure: Failure) -> MillraceError | None:
-    network = type(failure.error).__name__.startswith("Py4JNetwork")
-    # A sink of the user's that speaks to something else raises the same kind.
-    if not network and (not isinstance(failure.error, ConnectionError) or raised(failure.error).writes):
+    if not type(failure.error).__name__.startswith("Py4JNetwork") and not _lost_by_py4j(failure.error):
         return None
     return SparkFailed(
         "Spark's JVM has ended", why=str(failure.error).strip() or None, hint="its log says why; was memory short?"
     )
+
+
+def _lost_by_py4j(error: BaseException) -> bool:
+    """Whether a connection was lost on the way to the JVM: functions of the user's have connections of their own."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    return isinstance(error, ConnectionError) and (not files or any("py4j" in Path(file).parts for file in files))
 
 
 def _disk_full(failure: Failure) -> MillraceError | None:

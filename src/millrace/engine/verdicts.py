@@ -29,7 +29,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Row:
-    """A condition of ours (`*` for a part of it), or what a failed query's text says."""
+    """A condition of ours, or what the text says, or both: regular expressions."""
 
     kind: Kind
     why: str
@@ -37,9 +37,9 @@ class _Row:
     says: str = ""
 
     def holds(self, condition: str, text: str) -> bool:
-        if self.conditions:
-            return re.fullmatch(self.conditions, condition) is not None
-        return re.search(self.says, text) is not None
+        if self.conditions and not re.fullmatch(self.conditions, condition):
+            return False
+        return not self.says or re.search(self.says, text) is not None
 
 
 _T, _X, _U = Kind.TRANSIENT, Kind.TERMINAL, Kind.UNKNOWN
@@ -61,9 +61,13 @@ _CONDITIONS: tuple[_Row, ...] = (
     ),
     _Row(_X, "another copy of this pipeline has taken over", conditions=r".*\.(?:fenced|taken-over)"),
     _Row(_X, "Spark itself has ended", conditions=r"spark\.failed"),
+    # A broker that goes away in the middle of a handshake looks like one that refuses it.
+    _Row(
+        _U, "a connection was lost while it was opened", r".*\.access-denied", r"(?i)disconnect|closed|reset|timed out"
+    ),
     _Row(_U, "a topic is not there", conditions=r"kafka\.topic-(?:unknown|gone)"),
 )
-"""By the condition of an error of ours: it was understood, and its text need not be looked at."""
+"""By the condition of an error of ours: it was understood already."""
 
 _TEXTS: tuple[_Row, ...] = (
     _Row(
@@ -121,15 +125,16 @@ _TEXTS: tuple[_Row, ...] = (
 
 def judge(error: MillraceError, text: str = "") -> Verdict:
     """What to expect of another attempt; `text` is all that Spark said of the failure."""
+    spoken = f"{text}\n{error.message}\n{error.why or ''}"
     for row in _CONDITIONS:
-        if row.holds(error.condition, ""):
+        if row.holds(error.condition, spoken):
             return Verdict(row.kind, row.why)
     if error.condition in ("function.failed", "sink.failed"):
         return _of_function(error)
     if isinstance(error, InputError):
         return Verdict(_X, error.message)
     for row in _TEXTS:
-        if row.holds("", f"{text}\n{error.message}\n{error.why or ''}"):
+        if row.holds(error.condition, spoken):
             return Verdict(row.kind, row.why)
     return Verdict(_U, error.message)
 

@@ -114,15 +114,19 @@ class Watch:
             self._tell(seen)
             if not seen.query.isActive:
                 self._tell_progress(seen)  # the last batch may have ended since
-                failure = seen.query.exception()
-                if failure is None or not self._supervised:
-                    self._board.ended(seen.name, explain(failure) if failure and not interrupted(failure) else None)
                 del self._seen[run]
+                self._tell_end(seen)
         for source, count in list(self._dead.items()):
             self._board.buried(source, count.value)
         if self._gallery:
             self._gallery.look()
         self._board.seen()
+
+    def _tell_end(self, seen: _Seen) -> None:
+        failure = seen.query.exception()
+        again = any(one.name == seen.name for one in list(self._seen.values()))  # it was started anew meanwhile
+        if not again and (failure is None or not self._supervised):
+            self._board.ended(seen.name, explain(failure) if failure and not interrupted(failure) else None)
 
     def _look(self) -> None:
         """Look; what cannot be understood this time is looked at again, unless Spark is gone."""
