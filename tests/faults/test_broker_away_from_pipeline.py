@@ -44,12 +44,13 @@ def send(cluster: Cluster, numbers: range) -> None:
     assert producer.delivered == len(numbers)
 
 
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    pause = threading.Event()
-    for _ in range(1200):
+def wait_until(holds: Callable[[], bool], running: threading.Thread, what: str) -> None:
+    """Wait for a condition while a run goes on."""
+    for _ in range(600):
         if holds():
             return
-        pause.wait(0.1)
+        assert running.is_alive(), f"the run has ended before {what}"
+        running.join(0.1)
     raise AssertionError(f"never happened: {what}")
 
 
@@ -57,7 +58,8 @@ def test_the_result_is_exact(tmp_path: Path, own_broker: Kafka, spark: SparkSess
     cluster = own_broker.cluster()
     pipeline = mr.Pipeline("steadfast")
     pipeline.source("numbers", mr.kafka("numbers", format="text", max_per_batch=300, config=IMPATIENT))
-    pipeline.sink("numbers", mr.files(str(tmp_path / "out"), format="text"))
+    pipeline.sql("copied", "SELECT value FROM numbers")
+    pipeline.sink("copied", mr.files(str(tmp_path / "out"), format="text"))
     plan, board, stop = make_plan(pipeline.model()), Board(), threading.Event()
     policy = Policy(restarts=100, first=0.5, longest=1.0)
     settings = Settings(tmp_path / "state", lambda: cluster, session=spark, supervision=policy)
@@ -65,19 +67,19 @@ def test_the_result_is_exact(tmp_path: Path, own_broker: Kafka, spark: SparkSess
     send(cluster, range(RECORDS // 2))
     running.start()
     try:
-        wait_until(lambda: any(one.batches for one in board.queries()), "a batch is done")
+        wait_until(lambda: any(one.batches for one in board.queries()), running, "a batch is done")
         own_broker.kill(1)
-        wait_until(lambda: board.query("numbers").phase is Phase.RESTARTING, "the failure is seen")
+        wait_until(lambda: board.query("copied").phase is Phase.RESTARTING, running, "the failure is seen")
         ill = health(board, Samples(), outline_of(plan))
         assert not ill.healthy
         assert "Kafka does not answer" in ill.reasons[0]
         own_broker.restart(1)
         send(cluster, range(RECORDS // 2, RECORDS))
-        wait_until(lambda: board.query("numbers").rows == RECORDS, "everything is read")
+        wait_until(lambda: board.query("copied").rows == RECORDS, running, "everything is read")
         assert health(board, Samples(), outline_of(plan)).healthy
     finally:
         stop.set()
         running.join(60)
-    assert board.query("numbers").phase is Phase.STOPPED
+    assert board.query("copied").phase is Phase.STOPPED
     found = sorted(int(row.value) for row in spark.read.text(str(tmp_path / "out")).collect())
     assert found == list(range(RECORDS))
