@@ -53,7 +53,9 @@ def pixel(cluster: Cluster) -> None:
             address = next(line.split()[-1] for line in running.stderr if line.startswith("the page is at"))
             page = started.new_page()
             page.goto(f"{address}#/results")
-            took = [followed(cluster, page, mark) for mark in range(1, SEEN + 1)][SEEN // 4 :]
+            producer = Producer(cluster, "marks")
+            took = [followed(producer, page, mark) for mark in range(1, SEEN + 1)][SEEN // 4 :]
+            producer.close()
             history = httpx.get(f"{address}api/queries/newest-complete").json()["history"]
             running.terminate()
     batch = median([float(one["ms"]) for one in history if one["ms"]][SEEN // 4 :])
@@ -61,12 +63,10 @@ def pixel(cluster: Cluster) -> None:
     print(f"record to page: p50 {late:.0f} ms, a batch {batch:.0f} ms, beyond it {late - batch:.0f} ms (goal: 300)")
 
 
-def followed(cluster: Cluster, page: Page, mark: int) -> float:
+def followed(producer: Producer, page: Page, mark: int) -> float:
     """Seconds from the sending of a record to its number in the page."""
-    producer = Producer(cluster, "marks")
     began = time.monotonic()
     producer.send([Record(b'{"mark": %d}' % mark)])
-    producer.close()
     page.wait_for_function(
         "mark => document.querySelector('.big strong')?.title === mark", arg=f"{mark:,}", polling="raf", timeout=90_000
     )

@@ -514,9 +514,7 @@ class Story:
                     "headers": [],
                     "value": "e2Jyb2tlbg==",
                     "text": "{broken " + MARKUP,
-                    "dead_topic": "posts.dead",
-                    "dead_partition": number % 4,
-                    "dead_offset": number,
+                    "dead": {"topic": "posts.dead", "partition": number % 4, "offset": number},
                     "buried": round(time.time() * 1000),
                 }
 

@@ -56,9 +56,10 @@ def _connectors() -> set[str]:
 def _connector(name: str) -> Callable[..., Any]:
     from millrace.connectors.signatures import described
     from millrace.pipeline.model import connection
-    from millrace.pipeline.python import calling_place
+    from millrace.pipeline.python import as_given, calling_place
 
     def connect(argument: Any = None, /, **options: Any) -> Any:
-        return connection(name, argument, options, place=calling_place())
+        given = {option: as_given(value) for option, value in options.items()}
+        return connection(name, as_given(argument), given, place=calling_place())
 
     return described(connect, name)

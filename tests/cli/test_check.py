@@ -54,6 +54,21 @@ def test_a_sound_pipeline(offline_run: Run, tmp_path: Path) -> None:
     assert json.loads(offline_run("check", "p.yaml", "--json").out) == []
 
 
+def test_what_a_file_prints_does_not_stand_around_the_json(offline_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text("import millrace as mr\nprint('here I am')\nmr.Pipeline('p')\n")
+    checked = offline_run("check", "p.py", "--json", code=2)
+    assert [one["condition"] for one in json.loads(checked.out)] == ["sink.none"]
+    assert "here I am" in checked.err
+    assert "here I am" in offline_run("check", "p.py", code=2).out
+
+
+def test_a_folder(offline_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(SOUND)
+    said = offline_run("check", ".", code=2).err
+    assert ". is a folder" in said
+    assert "p.yaml" in said
+
+
 def test_problems_are_told_like_a_compiler_does(
     offline_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

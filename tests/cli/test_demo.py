@@ -11,6 +11,7 @@ from conftest import CommandLine
 from millrace.cli import demo as command
 from millrace.cli.check import load_sound
 from millrace.cli.demos import DEMOS, Demo
+from millrace.errors import MillraceError
 from millrace.feeds.base import FEEDS
 from millrace.services import kafka
 
@@ -32,6 +33,19 @@ def test_the_list_and_the_file_to_copy(offline_millrace: CommandLine) -> None:
     assert shown == DEMOS["wordcount"].file.read_text("utf-8")
     said = offline_millrace("demo", "wordcuont", code=2).stderr
     assert "wordcount" in said
+
+
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:1"])
+def test_a_kafka_that_cannot_be_used_is_told_before_anything_starts(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MILLRACE_KAFKA_TIMEOUT", "1s")
+    monkeypatch.setattr(command, "_play", None)
+    monkeypatch.setattr(command, "fetching", None)
+    with pytest.raises(MillraceError, match=address):
+        command.demo(name="wordcount", for_="1s", kafka=address)
+    assert not list(tmp_path.iterdir())
 
 
 def test_runs_for_its_time_and_stops_its_broker(offline_millrace: CommandLine) -> None:
@@ -56,7 +70,6 @@ def test_counts_what_is_typed_on_a_named_cluster_and_ends_on_ctrl_c(millrace: Co
 
 
 def test_a_demo_begins_anew_and_not_twice_in_one_folder(tmp_path: Path) -> None:
-    from millrace.errors import MillraceError
     from millrace.services.locks import FolderLock
 
     folder = tmp_path / "town"

@@ -8,14 +8,19 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from millrace.cli import output
-from millrace.cli.live import Teller, live, picture
+from millrace.cli.live import Figures, Teller, live, of_board, of_page, picture
 from millrace.errors import QueryFailed
 from millrace.telemetry.board import Board, Phase, Restart
+from millrace.telemetry.channels import Channels
+from millrace.telemetry.outline import Expected, Outline
 from millrace.telemetry.progress import Progress, SourceProgress
+from millrace.telemetry.samples import Lag, Samples
+from millrace.telemetry.telling import Telling
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -35,12 +40,29 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return lines
 
 
-def shown(board: Board) -> str:
+def measured(*queries: dict[str, Any]) -> Figures:
+    """Figures as the page has them."""
+    return lambda: queries
+
+
+POPULAR = {
+    "name": "popular",
+    "in_rate": 1234.0,
+    "batch_ms": 345,
+    "lag": 7,
+    "lag_seconds": 1.25,
+    "watermark": round(AT.timestamp() * 1000),
+    "state_rows": 6,
+    "late": 2,
+}
+
+
+def shown(board: Board, figures: Figures | None = None) -> str:
     from rich.console import Console
 
     console = Console(width=160, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
     with console.file:
-        console.print(picture(board))
+        console.print(picture(board, figures or of_board(board)))
         return console.export_text()
 
 
@@ -51,9 +73,32 @@ def test_the_picture_has_every_figure() -> None:
     board.told("popular", Phase.RUNNING)
     board.progressed(batch(0))
     board.buried("posts", 3)
-    text = shown(board)
-    for figure in ("popular", "running", "1,234", "345", "7", "2026-01-01 00:00:00", "6", "2", "dead letters: posts 3"):
+    text = shown(board, measured(POPULAR))
+    for figure in ("popular", "running", "1,234", "345", "7", "1.2 s", "2026-01-01 00:00:00", "6", "2"):
         assert figure in text
+    assert "dead letters: posts 3" in text
+
+
+def test_without_a_page_the_figures_are_sparks() -> None:
+    board = Board()
+    board.started("popular")
+    board.progressed(batch(0))
+    (told,) = of_board(board)()
+    assert (told["lag"], told["lag_seconds"], told["batch_ms"], told["late"]) == (7, None, 345, 2)
+    assert " 7 " in shown(board)
+
+
+def test_with_a_page_the_figures_are_the_pages() -> None:
+    board, channels, samples = Board(), Channels(), Samples()
+    outline = Outline((Expected("popular", "popular", batches=False, sources=("posts",)),), (), {"posts": ("posts",)})
+    telling = Telling(board, samples, outline, channels)
+    assert of_page(channels)() == ()
+    board.started("popular")  # in real-time mode no batch ends for minutes
+    samples.put_lag("popular", Lag(12, 3.5))
+    samples.put_rates({"posts": 8.0})
+    telling.look()
+    text = shown(board, of_page(channels))
+    assert re.search(r"8\.0 +– +12 +3\.5 s", text), text
 
 
 def test_the_picture_shows_why_a_query_failed() -> None:
@@ -65,7 +110,7 @@ def test_the_picture_shows_why_a_query_failed() -> None:
 
 def test_a_restart_is_one_sentence(said: list[str]) -> None:
     board = Board()
-    teller = Teller(board)
+    teller = Teller(board, of_board(board))
     board.started("popular")
     teller.tell(0)
     due = datetime.now(UTC) + timedelta(seconds=3.5)
@@ -87,7 +132,7 @@ def test_a_restart_is_one_sentence(said: list[str]) -> None:
 
 def test_lines_at_the_start_at_the_end_and_now_and_then(said: list[str]) -> None:
     board = Board()
-    teller = Teller(board, every=5)
+    teller = Teller(board, measured(POPULAR), every=5)
     teller.tell(0)
     assert said == []
     board.started("popular")
@@ -98,7 +143,7 @@ def test_lines_at_the_start_at_the_end_and_now_and_then(said: list[str]) -> None
     teller.tell(1)
     assert len(said) == 1
     teller.tell(6)
-    figures = "rows/s 1,234, batch ms 345, lag 7, watermark 2026-01-01 00:00:00, state rows 6, late 2"
+    figures = "rows/s 1,234, batch ms 345, lag 7, behind 1.2 s, watermark 2026-01-01 00:00:00, state rows 6, late 2"
     assert said[1:] == [f"popular: running, 10 rows in 1 batch, {figures}"]
     teller.tell(20)
     assert len(said) == 2  # no news
@@ -106,6 +151,20 @@ def test_lines_at_the_start_at_the_end_and_now_and_then(said: list[str]) -> None
     teller.tell(21)
     teller.tell(22)
     assert said[2:] == ["popular: stopped after 10 rows in 1 batch"]
+
+
+def test_a_query_that_ends_no_batch_has_news_too(said: list[str]) -> None:
+    board = Board()
+    board.started("popular")
+    board.told("popular", Phase.RUNNING)
+    lag = {"name": "popular", "lag": 0, "lag_seconds": 0.0}
+    teller = Teller(board, lambda: [lag], every=5)
+    for moment in (0, 6, 12):
+        teller.tell(moment)
+    assert said == ["popular: started"]
+    lag |= {"lag": 5, "lag_seconds": 0.25}
+    teller.tell(18)
+    assert said[1:] == ["popular: running, 0 rows in 0 batches, lag 5, behind 250 ms"]
 
 
 def test_a_query_that_is_over_before_it_was_seen(said: list[str]) -> None:

@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -111,3 +111,12 @@ def test_without_a_page(offline_millrace: CommandLine) -> None:
     (offline_millrace.folder / "p.yaml").write_text(PIPELINE)
     said = offline_millrace("run", "p.yaml", "--no-dashboard", "--for", "1s").stderr
     assert "the page is at" not in said
+
+
+@pytest.mark.parametrize("command", ["run", "exec"])
+@pytest.mark.parametrize("option", [("--port", "5000"), ("--host", "0.0.0.0"), ("--open",)])  # noqa: S104
+def test_options_of_a_page_that_is_left_out_are_refused(
+    offline_run: Callable[..., Any], command: str, option: tuple[str, ...]
+) -> None:
+    said = offline_run(command, "--no-dashboard", *option, "job.py", code=2).err
+    assert f"{option[0]} is about the page" in said

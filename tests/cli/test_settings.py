@@ -28,7 +28,7 @@ def test_what_holds_now_is_told(offline_run: Run, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("MILLRACE_CACHE", "~/jars")
     found = {one["variable"]: one["value"] for one in json.loads(offline_run("settings", "--json").out)}
     assert found["MILLRACE_KAFKA"] == "a:1,b:2"
-    assert found["MILLRACE_KAFKA_TIMEOUT"] == 90
+    assert found["MILLRACE_KAFKA_TIMEOUT"] == "90s"
     assert found["MILLRACE_CACHE"] == str(Path.home() / "jars")
     assert found["MILLRACE_KAFKA_HEAP"] == "512m"
 

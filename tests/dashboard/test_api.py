@@ -91,6 +91,8 @@ def test_dead_letters_and_their_export(serve: Serve) -> None:
     address = serve(letters=letters).address
     assert len(httpx.get(f"{address}api/dead?source=posts&reason=a%20b&max=2").json()) == 2
     assert asked == [Letters("posts", "a b", 2)]
+    httpx.get(f"{address}api/dead?topic=posts.dead")
+    assert asked.pop() == Letters(None, None, 100, "posts.dead")
     exported = httpx.get(f"{address}api/dead/export?source=posts")
     assert exported.headers["content-disposition"].startswith("attachment; filename=")
     assert [orjson.loads(line)["n"] for line in exported.text.splitlines()] == [0, 1, 2, 3, 4]
@@ -112,10 +114,22 @@ def test_sql(serve: Serve) -> None:
     assert asked == [("SELECT 1", 10_000)]
     refused = httpx.post(f"{address}api/sql", json={"sql": "DROP TABLE x"})
     assert (refused.status_code, refused.json()["hint"]) == (400, "write SELECT")
-    for body in ({}, {"sql": 5}, [], {"sql": "SELECT 1", "rows": "x"}):
+    wrong = ({"sql": "SELECT 1", "rows": rows} for rows in ("x", -1, 0, None, 1.5, True))
+    for body in ({}, {"sql": 5}, [], *wrong):
         assert httpx.post(f"{address}api/sql", json=body).status_code == 400
     assert httpx.post(f"{address}api/sql", json={"sql": "x" * 300_000}).status_code == 413
     assert httpx.get(f"{address}api/sql").status_code == 405
+
+
+def test_what_is_not_there_is_told_as_json(serve: Serve) -> None:
+    address = serve().address
+    for status, told in (
+        (404, httpx.get(f"{address}api/nosuch")),
+        (404, httpx.get(f"{address}api/state/more")),
+        (405, httpx.delete(f"{address}api/state")),
+    ):
+        assert (told.status_code, told.headers["content-type"]) == (status, "application/json")
+        assert told.json().keys() == {"error", "hint", "why"}
 
 
 def test_sql_while_spark_starts_and_read_only(serve: Serve) -> None:

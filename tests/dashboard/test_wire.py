@@ -260,3 +260,22 @@ def test_work_that_fails_is_told_to_those_who_look(serve: Serve) -> None:
         page.until(lambda one: bool(one.errors))
         assert page.errors[0]["channel"] == "tail:x"
         assert page.errors[0]["message"] == "there is no topic 'x'"
+
+
+def test_the_end_of_a_trouble_is_told_once(serve: Serve, channels: Channels) -> None:
+    mended = threading.Event()
+
+    def fill(stop: threading.Event) -> None:
+        if not mended.is_set():
+            raise UnknownTopic("there is no topic 'x'")
+        channels.ring("tail:x", 5).append({"n": 1})
+        stop.wait()
+
+    with Page(serve(work=lambda _: fill).address) as page:
+        page.subscribe("tail:x")
+        page.until(lambda one: bool(one.errors))
+        mended.set()
+        page.until(lambda one: len(one.errors) == 2 and rows(one, "tail:x") == [1])
+        assert page.step()["type"] == "beat"
+    told = [(one["channel"], one["message"]) for one in page.errors]
+    assert told == [("tail:x", "there is no topic 'x'"), ("tail:x", None)]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from millrace.connectors.memory import MEMORY
-from millrace.engine import answering
+from millrace.engine import questions
 from millrace.engine.answering import Answering, ask
-from millrace.errors import InputError
+from millrace.engine.questions import Questions
+from millrace.errors import InputError, NotReady
+
+ENDLESS = "SELECT count(id % 7) FROM range(1000000000000)"
 
 
 @pytest.fixture
@@ -34,30 +34,55 @@ def test_a_question_is_answered_while_the_run_lasts(spark: SparkSession, tmp_pat
         ask(tmp_path, "SELECT room FROM rooms", 10)
 
 
-def test_the_end_waits_for_an_answer_that_is_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, go = threading.Event(), threading.Event()
-    monkeypatch.setattr(answering, "answer", slow(asked, go))
-    running = Answering(None, tmp_path)  # type: ignore[arg-type]
-    with ThreadPoolExecutor(2) as pool:
-        running.__enter__()
-        answer = pool.submit(ask, tmp_path, "SELECT 1", 1)
-        assert asked.wait(30)
-        end = pool.submit(running.__exit__)
-        while (tmp_path / "query.json").exists():
-            pass  # the end has begun when nobody new can ask
-        assert not end.done()
-        go.set()
-        end.result(30)
-        assert answer.result(30) == {"columns": [], "rows": []}
+def test_a_question_leaves_no_view_behind_and_no_view_is_lost(spark: SparkSession, rooms: None) -> None:
+    spark.range(3).createOrReplaceTempView("rooms")
+    asked = Questions(spark)
+    for _ in range(2):
+        assert asked.ask("SELECT count(*) FROM Rooms r WHERE r.room = 'attic'", 10)["rows"] == [[1]]
+        assert spark.sql("SELECT count(*) FROM rooms").head() == (3,)
+    spark.catalog.dropTempView("rooms")
+    asked.ask("SELECT * FROM rooms", 10)
+    assert not spark.catalog.tableExists("rooms")
 
 
-def slow(asked: threading.Event, go: threading.Event) -> Callable[..., dict[str, Any]]:
-    def answer(*_: object) -> dict[str, Any]:
-        asked.set()
-        assert go.wait(30)
-        return {"columns": [], "rows": []}
+def test_only_what_is_asked_for_is_read(spark: SparkSession, rooms: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    MEMORY.put("others", pa.table({"a": [1]}), 0, mode="complete", key=(), limit=10)
+    read: list[str] = []
+    monkeypatch.setattr(MEMORY, "table", lambda name: read.append(name) or pa.table({"n": [1]}))
+    questions.answer(spark, "SELECT n FROM rooms", 10)
+    assert read == ["rooms"]
 
-    return answer
+
+@pytest.mark.parametrize("sql", ["SELECT 1/0", "SELECT int(room) FROM rooms", "SELECT array(1)[n] FROM rooms"])
+def test_what_the_data_do_not_allow_is_the_askers_mistake(spark: SparkSession, rooms: None, sql: str) -> None:
+    with pytest.raises(InputError):
+        questions.answer(spark, sql, 10)
+
+
+def test_an_answer_that_takes_too_long_is_given_up_and_another_one_is_told_to_wait(spark: SparkSession) -> None:
+    asked = Questions(spark, limit=2.0)
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(asked.ask, ENDLESS, 1)
+        while not spark.sparkContext.statusTracker().getActiveJobsIds():
+            assert not slow.done(), slow.exception()
+        with pytest.raises(NotReady, match="another question"):
+            asked.ask("SELECT 1", 1)
+        with pytest.raises(InputError, match="took longer than 2 s"):
+            slow.result(60)
+    assert asked.ask("SELECT 1 AS one", 1) == {"columns": ["one"], "rows": [[1]]}
+
+
+def test_the_end_stops_an_answer_that_is_under_way(spark: SparkSession) -> None:
+    asked = Questions(spark, limit=600)
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(asked.ask, ENDLESS, 1)
+        while not spark.sparkContext.statusTracker().getActiveJobsIds():
+            assert not slow.done(), slow.exception()
+        asked.close()
+        with pytest.raises(NotReady, match="has ended"):
+            slow.result(60)
+    with pytest.raises(NotReady, match="has ended"):
+        asked.ask("SELECT 1", 1)
 
 
 @pytest.mark.parametrize(
@@ -76,4 +101,4 @@ def slow(asked: threading.Event, go: threading.Event) -> Callable[..., dict[str,
 )
 def test_only_tables_in_memory_can_be_read(sql: str, rooms: None) -> None:
     with pytest.raises(InputError):
-        answering.answer(None, sql, 10)  # type: ignore[arg-type]  # refused before Spark is asked
+        questions.answer(None, sql, 10)  # type: ignore[arg-type]  # refused before Spark is asked

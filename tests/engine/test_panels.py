@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 import millrace as mr
 from conftest import RunPipeline
 from millrace.engine import deep
+from millrace.engine.looks import looks_of
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.channels import Channels
 
@@ -55,6 +56,21 @@ def values(channels: Channels, name: str) -> dict[str, Any]:
 
 def milliseconds(second: int) -> int:
     return 1_767_225_600_000 + second * 1000
+
+
+def test_times_that_no_browser_knows_fail_nothing(spark: SparkSession) -> None:
+    day = "date_add(DATE'1970-01-01', d)"
+    days = f"{day} AS day, named_struct('start', {day}, 'end', {day}) AS days"
+    times = "timestamp_micros(m) AS at, CAST(timestamp_micros(m) AS timestamp_ntz) AS local"
+    last, most = 2**31 - 1, 2**63 - 1
+    rows = f"({last}, {most}), (1, 86400000000), ({-last}, {-most})"
+    frame = spark.sql(f"SELECT {days}, {times} FROM VALUES {rows} AS t(d, m)")  # noqa: S608
+    looks = looks_of(frame).values()
+    assert [look.type for look in looks] == ["time", "window", "time", "time"]
+    far, near, long_ago = frame.select(*(look.shown() for look in looks)).collect()
+    assert set(far) == set(long_ago) == {None}
+    assert set(near) == {86_400_000}
+    assert frame.select(*(look.reversed() for look in looks)).count() == 3
 
 
 def test_every_kind_of_panel_on_its_tables_queries(tmp_path: Path, run_pipeline: RunPipeline) -> None:

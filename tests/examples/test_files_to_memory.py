@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from millrace.connectors.memory import MEMORY
-from millrace.engine.answering import answer
+from millrace.engine.questions import answer
 
 from .conftest import EXAMPLES, Stage
 

@@ -432,7 +432,7 @@ def test_sinks_that_disturb_each_other_and_rows_that_come_back(tmp_path: Path) -
     written.source("a", mr.kafka("a", format="text"))
     written.source("b", mr.kafka("b", format="text"))
     written.sink("a", mr.memory("rows"))
-    written.sink("b", mr.memory("rows"))
+    written.sink("b", mr.memory("Rows"))
     written.sink("a", mr.memory())
     written.sink("a", mr.files(str(tmp_path / "out")))
     written.sink("b", mr.files(f"{tmp_path}/./out"))

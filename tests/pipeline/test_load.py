@@ -40,6 +40,14 @@ def test_one_of_several(tmp_path: Path) -> None:
             load(path)
 
 
+def test_a_folder_is_told_as_one(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("name: p\n")
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(FileUnusable, match="is a folder") as raised:
+        read(str(tmp_path))
+    assert raised.value.hint == f"name one of its files: {tmp_path / 'p.yaml'}"
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -43,6 +43,8 @@ def test_every_kind_is_described() -> None:
         ("    number: {value: n, title: [a]}\n", ["panel.value:6"]),
         ("    top: {label: a, value: }\n", ["panel.missing:6"]),
         ("    top: [a, b]\n", ["value.type:6"]),
+        ("    table: {order: celsius downward}\n", ["panel.value:6"]),
+        ("    table: {order: degrees celsius desc}\n", []),
     ],
 )
 def test_options(told: Callable[..., list[str]], panel: str, expected: list[str]) -> None:
@@ -52,6 +54,52 @@ def test_options(told: Callable[..., list[str]], panel: str, expected: list[str]
 def test_a_misspelt_option_gets_a_hint(problems: Callable[..., list[Problem]]) -> None:
     (found,) = problems(HEAD + "    top: {lable: a, label: b, value: c}\n")
     assert "label" in (found.hint or "")
+
+
+KNOWN = (
+    "name: p\nsources:\n  a: {kafka: a, schema: 'room string, celsius double, at timestamp'}\n"
+    "tables:\n  b: SELECT room, upper(room) AS loud, window(at, '1 minute') FROM a\n  c: SELECT *, upper(room) FROM a\n"
+    "sinks: [{from: b, console: }, {from: c, console: }]\npanels:\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("panel", "expected"),
+    [
+        ("{from: a, series: {time: AT, value: Celsius, key: room}}", []),
+        ("{from: a, number: {value: celsuis}}", ["panel.column:9"]),
+        ("{from: a, number: {value: room}}", ["panel.type:9"]),
+        ("{from: a, series: {time: room, value: celsius}}", ["panel.type:9"]),
+        ("{from: a, table: {columns: [room, heat], order: when desc}}", ["panel.column:9", "panel.column:9"]),
+        ("{from: b, top: {label: loud, value: window}}", []),  # what its value is, only Spark knows
+        ("{from: b, heat: {x: window, y: room, value: count}}", ["panel.column:9"]),
+        ("{from: c, top: {label: anything, value: else}}", []),
+    ],
+)
+def test_columns_that_are_known_without_spark(told: Callable[..., list[str]], panel: str, expected: list[str]) -> None:
+    assert told(f"{KNOWN}  - {panel}\n") == expected
+
+
+@pytest.mark.parametrize(
+    ("panel", "condition", "hint"),
+    [
+        ("    table: room\n", "value.type", "write table: {columns: [room]}"),
+        ("    number: room\n", "value.type", "write number: {value: room}"),
+        ("    top: [room]\n", "value.type", "write top: {label: …, value: …}"),
+        ("    title: T\n    number: {value: n}\n", "key.unknown", "put it into number: number: {title: …}"),
+        (
+            "    table:\n    number: {value: n}\n",
+            "key.unknown",
+            "a panel is of one kind: begin another with - from: …, and number: below it",
+        ),
+        ("    form: x\n    table:\n", "key.unknown", "did you mean 'from'?"),
+    ],
+)
+def test_a_wrong_form_gets_a_hint(
+    problems: Callable[..., list[Problem]], panel: str, condition: str, hint: str
+) -> None:
+    (found,) = problems(HEAD + panel)
+    assert (found.condition, found.hint) == (condition, hint)
 
 
 def test_without_batches_and_without_a_stream(told: Callable[..., list[str]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import millrace as mr
 from millrace.errors import InvalidDefinition, Place
 from millrace.pipeline.python import Pipeline, collecting
+from millrace.pipeline.schema import parse_schema
 
 
 def here() -> int:
@@ -98,6 +100,19 @@ def test_a_function_without_parameters_that_calls_something_is_left_alone() -> N
 
 def open_spark() -> None:
     raise AssertionError("not now")
+
+
+def test_paths_and_sparks_own_schemas_are_taken(tmp_path: Path) -> None:
+    from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
+
+    inner = StructType([StructField("x", IntegerType())])
+    schema = StructType([StructField("my id", StringType(), False), StructField("of", ArrayType(inner))])
+    read = mr.files(tmp_path, schema=schema)
+    assert read.argument == str(tmp_path)
+    assert parse_schema(dict(read.options)["schema"]) == parse_schema(
+        "`my id` string NOT NULL, of array<struct<x: int>>"
+    )
+    assert mr.files([tmp_path / "a"]).argument == (str(tmp_path / "a"),)
 
 
 def test_sql_by_its_text() -> None:

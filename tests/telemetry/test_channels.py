@@ -107,6 +107,11 @@ def test_channels_by_name() -> None:
     assert channels.troubles() == {"tail:x": "no such topic"}
     channels.trouble("tail:x", None)
     assert not channels.troubles()
+    ring = channels.ring("tail:x", 5)
+    channels.trouble("tail:x", "no broker")
+    assert channels.troubles() == {"tail:x": "no broker"}
+    ring.append({"value": "it is back"})
+    assert not channels.troubles()
 
 
 def test_many_writers_and_readers() -> None:

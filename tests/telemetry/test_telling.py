@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 from millrace.errors import QueryFailed
 from millrace.telemetry.board import Board, Phase
 from millrace.telemetry.channels import Channels, Ring
@@ -29,6 +32,22 @@ def test_each_batch_is_one_row_once() -> None:
     assert [row["batch"] for row in rows] == [0, 1, 3]
     assert (rows[0]["phase:addBatch"], rows[0]["phase:walCommit"], rows[0]["ms"]) == (400, 90, 500)
     assert "phase:triggerExecution" not in rows[0]
+
+
+def test_two_who_look_at_once_tell_each_batch_once() -> None:
+    board, channels = running(*map(batch, range(300))), Channels()
+    telling = Telling(board, Samples(), OUTLINE, channels)
+    begin = threading.Barrier(4)
+
+    def look() -> None:
+        begin.wait(20)
+        telling.look()
+
+    with ThreadPoolExecutor(4) as pool:
+        for one in [pool.submit(look) for _ in range(4)]:
+            one.result(20)
+    assert [row["batch"] for row in ring(channels, "history:popular").newest()] == list(range(300))
+    assert [row["text"] for row in ring(channels, "events").newest()] == ["started"]
 
 
 def test_batches_that_the_board_has_forgotten_are_not_told_twice() -> None:

@@ -234,11 +234,10 @@ class Site:
         from millrace.clients.letters import Letter, to_json
 
         del wanted
-        yield to_json(
-            Letter(
-                value=self.bytes, topic="posts", partition=0, offset=7, timestamp=now(), reason=BROKEN, source="posts"
-            )
+        letter = Letter(
+            value=self.bytes, topic="posts", partition=0, offset=7, timestamp=now(), reason=BROKEN, source="posts"
         )
+        yield {**to_json(letter), "dead": {"topic": "posts.dead", "partition": 0, "offset": 3}}
 
 
 def _query() -> dict[str, Any]:

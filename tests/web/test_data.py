@@ -99,3 +99,5 @@ def test_what_cannot_be_had_is_explained(show: Show, site: Site) -> None:
     expect(page.locator(".tail")).to_contain_text("N/A, because the broker does not answer")
     page.goto(site.address + "#/dead")
     expect(page.locator("main")).to_contain_text("N/A, because there is no Kafka")
+    site.channels.trouble("dead", None)
+    expect(page.locator("main")).not_to_contain_text("there is no Kafka")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from millrace.cli.live import Teller, picture
+from millrace.cli.live import Teller, of_page, picture
 from millrace.cli.output import err, say
 from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels
@@ -77,7 +77,7 @@ class Awaited:
 
         parts: list[RenderableType] = [Text(f"✔ {line}", style="green") for line in self.done]
         parts += [Spinner("dots", Text(f"{line} …")) for line in self.waiting]
-        parts += [Text(), picture(self.board)] if self.board.queries() else []
+        parts += [Text(), picture(self.board, of_page(self.channels))] if self.board.queries() else []
         return Group(*parts, *((Text(self.foot, style="bold"),) if self.live and self.foot else ()))
 
     @property
@@ -90,7 +90,7 @@ class Awaited:
             say(text)
 
     def _follow(self, stop: threading.Event) -> None:
-        teller = Teller(self.board)
+        teller = Teller(self.board, of_page(self.channels))
         while not stop.wait(_LOOK):
             if not self._drawn and not self.quiet:
                 teller.tell(time.monotonic())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+from contextlib import nullcontext, redirect_stdout
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -32,14 +34,16 @@ def check(
     if file is None:
         raise InvalidOption("no file was named", hint="millrace check FILE")
     try:
-        pipeline, problems = _examined(file)
+        with _output_beside() if as_json else nullcontext():
+            pipeline, problems = _examined(file)
     except FileUnusable as error:
         if not as_json:
             raise
         pipeline, problems = None, [Problem(error.condition, error.message, error.place, error.hint, error.why)]
     analysed = deep and pipeline is not None and not _errors(problems)
     if analysed and pipeline is not None:
-        problems = [*problems, *_deep(pipeline)]
+        with _output_beside() if as_json else nullcontext():
+            problems = [*problems, *_deep(pipeline)]
     if as_json:
         show_json([_plain(problem) for problem in problems])
     else:
@@ -48,6 +52,11 @@ def check(
             say("Spark was not asked: mend these first")
     if _errors(problems):
         raise typer.Exit(2)
+
+
+def _output_beside() -> redirect_stdout[TextIO]:
+    """What a pipeline's file prints while it is read goes to standard error: nothing may stand around the JSON."""
+    return redirect_stdout(sys.stderr)
 
 
 def load_sound(file: str) -> Pipeline:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -74,16 +74,28 @@ def demo(
     seconds = parse_duration(for_) if for_ else None if err().is_terminal else _UNWATCHED
     if seconds == 0:
         raise InvalidOption("--for 0s would end before anything begins", hint="leave it out, and end it with Ctrl-C")
+    cluster = _named_cluster(kafka, kafka_config, data)
     with interruptible(), fetching() as progress:
         from millrace.services import jars
 
         jars.ensure("kafka", progress)
     prepare_spark()
-    _play(chosen, seconds, open_=open_, port=port, find=lambda: chosen_cluster(kafka, kafka_config, data), data=data)
+    _play(chosen, seconds, open_=open_, port=port, named=cluster, data=data)
+
+
+def _named_cluster(kafka: str | None, config: str | None, data: str | None) -> Cluster | None:
+    """The cluster that is named or runs already, once it has answered: else Spark would be started for nothing."""
+    try:
+        cluster = chosen_cluster(kafka, config, data)
+    except NoCluster:
+        return None
+    with interruptible():
+        cluster.connect()
+    return cluster
 
 
 def _play(
-    chosen: Demo, seconds: float | None, *, open_: bool, port: int | None, find: Callable[[], Cluster], data: str | None
+    chosen: Demo, seconds: float | None, *, open_: bool, port: int | None, named: Cluster | None, data: str | None
 ) -> None:
     """The page comes first, since it shows what is awaited; Spark and Kafka, which take long, start side by side."""
     from millrace.cli.awaited import Awaited
@@ -103,7 +115,7 @@ def _play(
         with (
             way.shown(),
             _spark(plan, state, way) as opening,
-            _kafka(find, data, way, page) as cluster,
+            _kafka(named, data, way, page) as cluster,
             with_kafka(page, lambda: cluster),
             pouring(chosen, cluster, page.channels, lambda: len(board.queries()) == len(plan.queries), stop) as poured,
         ):
@@ -153,23 +165,21 @@ def _spark(plan: Plan, state: Path, way: Awaited) -> Iterator[Future[SparkSessio
 
 
 @contextmanager
-def _kafka(find: Callable[[], Cluster], data: str | None, way: Awaited, page: Watching) -> Iterator[Cluster]:
-    """The cluster that is named or runs already; else one of ours meanwhile."""
+def _kafka(named: Cluster | None, data: str | None, way: Awaited, page: Watching) -> Iterator[Cluster]:
+    """The cluster that is there, or one of ours meanwhile."""
     from millrace.services.kafka import Kafka, Options
 
-    service = None
+    if named is not None:
+        yield named
+        return
+    service = Kafka(KAFKA_DATA.value(data), Options(heap=KAFKA_HEAP.value(), java=(QUICK,)))
     try:
-        try:
-            cluster = find()
-        except NoCluster:
-            service = Kafka(KAFKA_DATA.value(data), Options(heap=KAFKA_HEAP.value(), java=(QUICK,)))
-            page.doing("Kafka is starting")
-            with interruptible(), way.step("Kafka is starting", "Kafka is up"):
-                cluster = service.start()
+        page.doing("Kafka is starting")
+        with interruptible(), way.step("Kafka is starting", "Kafka is up"):
+            cluster = service.start()
         yield cluster
     finally:
-        if service:
-            service.stop()
+        service.stop()
 
 
 def _paced(chosen: Demo, rate: float | None) -> Demo:

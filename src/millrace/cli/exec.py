@@ -9,16 +9,27 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from millrace.cli.options import pairs, setting_option
 from millrace.cli.output import err
-from millrace.cli.page import Dashboard, Host, Open, Port, ReadOnly, page_options, served, with_kafka
+from millrace.cli.page import (
+    LOCAL,
+    Dashboard,
+    Host,
+    Open,
+    Port,
+    ReadOnly,
+    page_options,
+    require_page,
+    served,
+    with_kafka,
+)
 from millrace.cli.spark import prepare_spark
 from millrace.errors import FileUnusable, MillraceError
 from millrace.settings import KAFKA, KAFKA_CONFIG, KAFKA_DATA, STATE, VERBOSE
@@ -58,21 +69,23 @@ def exec_(
     ] = None,
     dashboard: Dashboard = True,
     port: Port = None,
-    host: Host = "127.0.0.1",
+    host: Host = LOCAL,
     read_only: ReadOnly = False,
     open_: Open = False,
     data: Annotated[str | None, setting_option(KAFKA_DATA, "DIR", "--data")] = None,
 ) -> None:
     """Run a PySpark program, unchanged, with the Kafka connector and good settings in place; shows its queries live."""
-    from millrace.cli.live import live
+    from millrace.cli.live import live, of_board, of_page
     from millrace.engine.guest import Guest
     from millrace.telemetry.board import Board
 
     settings = dict(pairs(set_, "--set"))
+    require_page(dashboard, port=port is not None, host=host != LOCAL, open=open_)
     _require(script)
     prepare_spark()
     _name_kafka(data)
     board = Board()
+    figures = [of_board(board)]
     written = log or STATE.value() / "exec" / f"{script.stem}.log"
     with ExitStack() as opened:
 
@@ -84,11 +97,15 @@ def exec_(
             page = page_of_program(script, board, options, master=master, spark=settings, kafka=kafka)
             opened.enter_context(served(page, open_=open_))
             opened.enter_context(with_kafka(page, _kafka()))
+            figures.append(of_page(page.channels))
+
+        def known() -> Sequence[Mapping[str, Any]]:
+            return figures[-1]()
 
         guest = Guest(board, master=master, settings=settings, log=written, voice=_voice())
         # A program that never starts Spark has no use for a page.
         guest.launching = serve if dashboard else guest.launching
-        with live(board), guest, _Asked(guest) as asked:
+        with live(board, known), guest, _Asked(guest) as asked:
             _run(script, arguments or [], asked)
 
 

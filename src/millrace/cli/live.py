@@ -5,19 +5,23 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millrace.cli.output import err, say
 from millrace.telemetry.board import Board, Phase, Standing
-from millrace.telemetry.progress import Progress
+from millrace.units import format_duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from millrace.telemetry.channels import Channels
+
+Figures = Callable[[], Sequence[Mapping[str, Any]]]
+"""What is known of each query, as `/api/state` has it."""
 EVERY = 5.0
 """Seconds between two plain lines of a query."""
 _LOOK = 0.25
@@ -27,23 +31,47 @@ _COLOURS = {
     Phase.RESTARTING: "bold yellow",
     Phase.FAILED: "bold red",
 }
-_NUMBERS = ("rows/s", "batch ms", "lag", "state rows", "late")
+_LEFT = ("query", "state", "watermark")
+_COLUMNS = ("rows/s", "batch ms", "lag", "behind", "watermark", "state rows", "late")
+_UNKNOWN = "–"
+_NOTHING = (_UNKNOWN, "0", "0 ms")
+
+
+def of_page(channels: Channels) -> Figures:
+    """The figures that the page shows: lag and rates as Kafka tells them, where it does."""
+    return lambda: (channels.slot("state").value or {}).get("queries", ())
+
+
+def of_board(board: Board) -> Figures:
+    """The figures of a run without a page: what Spark tells."""
+    from millrace.telemetry.figures import state
+    from millrace.telemetry.outline import UNPLANNED
+    from millrace.telemetry.samples import Samples
+
+    nothing = Samples()
+
+    def figures() -> Sequence[Mapping[str, Any]]:
+        found: list[dict[str, Any]] = state(board, nothing, UNPLANNED)["queries"]
+        return found
+
+    return figures
 
 
 @contextmanager
-def live(board: Board) -> Iterator[None]:
+def live(board: Board, figures: Figures | None = None) -> Iterator[None]:
     """Show a board for the time of a block, on standard error."""
-    with _picture(board) if err().is_terminal else _lines(board):
+    known = figures or of_board(board)
+    with _picture(board, known) if err().is_terminal else _lines(board, known):
         yield
 
 
 @contextmanager
-def _picture(board: Board) -> Iterator[None]:
+def _picture(board: Board, figures: Figures) -> Iterator[None]:
     from rich.live import Live
 
     # What is printed meanwhile goes above the picture, unless standard output is not this terminal.
     shown = Live(
-        get_renderable=lambda: picture(board),
+        get_renderable=lambda: picture(board, figures),
         console=err(),
         refresh_per_second=4,
         redirect_stdout=sys.stdout.isatty(),
@@ -53,7 +81,7 @@ def _picture(board: Board) -> Iterator[None]:
         yield
 
 
-def picture(board: Board) -> RenderableType:
+def picture(board: Board, figures: Figures) -> RenderableType:
     """The table, and below it the dead letters and the newest errors."""
     from rich.console import Group
     from rich.text import Text
@@ -66,41 +94,49 @@ def picture(board: Board) -> RenderableType:
     now = datetime.now(UTC)
     below += [Text(f"{one.query}: {one.restart.sentence(now)}", style="yellow") for one in queries if one.restart]
     below += [Text(f"{one.query}: {one.error.lines()[0]}", style="red") for one in queries if one.error]
-    return Group(_table(queries), *below)
+    return Group(_table(queries, _by_name(figures)), *below)
 
 
-def _table(queries: tuple[Standing, ...]) -> Table:
+def _table(queries: tuple[Standing, ...], figures: Mapping[str, Mapping[str, Any]]) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in ("query", "state", "rows/s", "batch ms", "lag", "watermark", "state rows", "late"):
-        table.add_column(column, justify="right" if column in _NUMBERS else "left", no_wrap=True)
+    for column in ("query", "state", *_COLUMNS):
+        table.add_column(column, justify="left" if column in _LEFT else "right", no_wrap=True)
     for one in queries:
         cells = (Text(one.query), Text(one.phase, style=_COLOURS.get(one.phase, "")))
-        table.add_row(*cells, *map(Text, _figures(one).values()))
+        table.add_row(*cells, *map(Text, _texts(figures.get(one.query, {})).values()))
     return table
 
 
-def _figures(standing: Standing) -> dict[str, str]:
-    """What the newest batch tells, as text."""
-    last = standing.last
-    if last is None:
-        return dict.fromkeys(("rows/s", "batch ms", "lag", "watermark", "state rows", "late"), "–")
+def _by_name(figures: Figures) -> dict[str, Mapping[str, Any]]:
+    return {one["name"]: one for one in figures()}
+
+
+def _texts(known: Mapping[str, Any]) -> dict[str, str]:
+    """What is known of a query, as text."""
+    rate, seconds, watermark = known.get("in_rate"), known.get("lag_seconds"), known.get("watermark")
+    moment = None if watermark is None else datetime.fromtimestamp(watermark / 1000, UTC)
     return {
-        "rows/s": f"{last.rate:,.0f}",
-        "batch ms": f"{last.milliseconds:,}",
-        "lag": "–" if last.lag is None else f"{last.lag:,}",
-        "watermark": f"{last.watermark:%Y-%m-%d %H:%M:%S}" if last.watermark else "–",
-        "state rows": f"{last.state_rows:,}" if last.state_rows else "–",
-        "late": f"{standing.late_rows:,}",
+        "rows/s": _UNKNOWN if rate is None else f"{rate:,.1f}" if 0 < rate < 10 else f"{rate:,.0f}",
+        "batch ms": _count(known.get("batch_ms")),
+        "lag": _count(known.get("lag")),
+        "behind": _UNKNOWN if seconds is None else format_duration(seconds),
+        "watermark": f"{moment:%Y-%m-%d %H:%M:%S}" if moment else _UNKNOWN,
+        "state rows": _count(known.get("state_rows") or None),
+        "late": _count(known.get("late")),
     }
 
 
+def _count(number: int | None) -> str:
+    return _UNKNOWN if number is None else f"{number:,}"
+
+
 @contextmanager
-def _lines(board: Board) -> Iterator[None]:
-    teller, stop = Teller(board), threading.Event()
+def _lines(board: Board, figures: Figures) -> Iterator[None]:
+    teller, stop = Teller(board, figures), threading.Event()
 
     def tell() -> None:
         while not stop.wait(_LOOK):
@@ -119,11 +155,12 @@ def _lines(board: Board) -> Iterator[None]:
 class Teller:
     """Plain lines about a board: when a query starts or ends, and every few seconds while it has news."""
 
-    def __init__(self, board: Board, every: float = EVERY) -> None:
+    def __init__(self, board: Board, figures: Figures, every: float = EVERY) -> None:
         self._board = board
+        self._figures = figures
         self._every = every
         self._known: dict[str, Standing] = {}
-        self._told: dict[str, tuple[float, Progress | None]] = {}
+        self._told: dict[str, tuple[float, str]] = {}
 
     def tell(self, now: float) -> None:
         """Say what is worth a line."""
@@ -135,7 +172,7 @@ class Teller:
     def _lines(self, one: Standing, before: Standing | None, now: float) -> Iterator[str]:
         anew = before is None or before.since != one.since
         if anew:
-            self._told[one.query] = (now, one.last)
+            self._told[one.query] = (now, _said(one, {}))
             yield f"{one.query}: started{' again' if one.restarts else ''}"
         if one.restart and (before is None or before.restarts != one.restarts):
             yield f"{one.query}: {one.restart.sentence(datetime.now(UTC))}"
@@ -144,9 +181,13 @@ class Teller:
         if one.phase.ended and (anew or (before and not before.phase.ended)):
             yield _ending(one)
         when, last = self._told[one.query]
-        if not one.phase.idle and one.last is not last and now - when >= self._every:
-            self._told[one.query] = (now, one.last)
-            yield f"{one.query}: {one.phase}, {_done(one)}{_figures_told(one)}"
+        if one.phase.idle or now - when < self._every:
+            return
+        said = _said(one, _by_name(self._figures).get(one.query, {}))
+        # A query in real-time mode seldom ends a batch; its rate and lag are news.
+        if said != last:
+            self._told[one.query] = (now, said)
+            yield f"{one.query}: {one.phase}, {said}"
 
 
 def _ending(one: Standing) -> str:
@@ -159,5 +200,6 @@ def _done(one: Standing) -> str:
     return f"{one.rows:,} rows in {one.batches:,} batch{'' if one.batches == 1 else 'es'}"
 
 
-def _figures_told(one: Standing) -> str:
-    return "".join(f", {name} {value}" for name, value in _figures(one).items() if value not in ("–", "0"))
+def _said(one: Standing, known: Mapping[str, Any]) -> str:
+    figures = "".join(f", {name} {value}" for name, value in _texts(known).items() if value not in _NOTHING)
+    return f"{_done(one)}{figures}"

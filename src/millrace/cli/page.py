@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.output import say
+from millrace.errors import InvalidOption
 
 if TYPE_CHECKING:
     from millrace.clients.cluster import Cluster
     from millrace.dashboard.server import Options
     from millrace.dashboard.watching import Watching
 
+LOCAL = "127.0.0.1"
 _PANEL = "The page"
 Dashboard = Annotated[
     bool, typer.Option("--dashboard/--no-dashboard", help="Serve a live page of the run.", rich_help_panel=_PANEL)
@@ -46,6 +48,14 @@ def page_options(host: str, port: int | None, *, read_only: bool) -> Options:
     from millrace.dashboard.server import Options
 
     return Options(host, port, read_only)
+
+
+def require_page(dashboard: bool, **options: object) -> None:
+    """Refuse options of a page that is not wanted."""
+    for name, value in options.items():
+        if value and not dashboard:
+            said = f"--{name} is about the page, and --no-dashboard leaves that out"
+            raise InvalidOption(said, hint="drop one of them")
 
 
 @contextmanager

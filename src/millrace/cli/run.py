@@ -13,7 +13,18 @@ import typer
 from millrace.cli.kafka import broker
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
 from millrace.cli.output import out, say
-from millrace.cli.page import Dashboard, Host, Open, Port, ReadOnly, page_options, served, with_kafka
+from millrace.cli.page import (
+    LOCAL,
+    Dashboard,
+    Host,
+    Open,
+    Port,
+    ReadOnly,
+    page_options,
+    require_page,
+    served,
+    with_kafka,
+)
 from millrace.cli.signals import until_stopped
 from millrace.cli.spark import prepare_spark
 from millrace.cli.supervised import AlertDead, AlertLag, AlertTo, Patience, Restarts, alerting, alerts_of, policy
@@ -61,7 +72,7 @@ def run(
     alert_dead: AlertDead = None,
     dashboard: Dashboard = True,
     port: Port = None,
-    host: Host = "127.0.0.1",
+    host: Host = LOCAL,
     read_only: ReadOnly = False,
     open_: Open = False,
     kafka: KafkaAddress = None,
@@ -70,7 +81,7 @@ def run(
 ) -> None:
     """Run a pipeline until Ctrl-C, --for or --until-caught-up; the next run goes on where it stopped."""
     from millrace.cli.check import load_sound
-    from millrace.cli.live import live
+    from millrace.cli.live import live, of_page
     from millrace.engine.run import Settings
     from millrace.engine.run import run as run_plan
     from millrace.pipeline.plan import make_plan
@@ -81,6 +92,7 @@ def run(
         raise InvalidOption("--for 0s would end before anything begins", hint="--until-caught-up does what is there")
     supervision, wait = policy(restarts), PATIENCE.value(patience)
     alerts = alerts_of(alert, alert_lag, alert_dead)
+    require_page(dashboard, port=port is not None, host=host != LOCAL, open=open_)
     pipeline = load_sound(file)
     plan = make_plan(pipeline, once=until_caught_up, panels=dashboard)
     folder = state or STATE.value() / "pipelines" / pipeline.name
@@ -97,7 +109,7 @@ def run(
     ):
         settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say)
         settings = replace(settings, supervision=supervision, patience=wait)
-        with live(board):
+        with live(board, of_page(watching.channels) if watching else None):
             run_plan(plan, _watched(settings, watching), board, stop)
     say(board.summary())
 

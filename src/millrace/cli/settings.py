@@ -15,5 +15,8 @@ def settings(as_json: AsJson = False) -> None:
 
 
 def _shown(setting: Setting[object]) -> object:
+    """What holds now, as one would write it; those with a point are durations."""
     value = setting.value()
-    return "***" if setting.secret and value else value
+    if setting.secret and value:
+        return "***"
+    return f"{value:g}s" if isinstance(value, float) else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.connectors.stream import Site, Writer
@@ -70,10 +70,21 @@ class Memory:
             known.add(rows)
             known.newest = batch
 
-    def tables(self) -> dict[str, pa.Table]:
-        """What is there now."""
+    def names(self) -> list[str]:
+        """The tables that there are now."""
         with self._lock:
-            return {name: table.whole() for name, table in self._tables.items()}
+            return list(self._tables)
+
+    def table(self, name: str) -> pa.Table:
+        """The rows of one table; they are put together while others go on writing."""
+        with self._lock:
+            found = self._tables[name]
+            kept = replace(found, batches=list(found.batches), keyed=dict(found.keyed))
+        return kept.whole()
+
+    def tables(self) -> dict[str, pa.Table]:
+        """All of them."""
+        return {name: self.table(name) for name in self.names()}
 
     def clear(self) -> None:
         """Forget everything."""
@@ -98,7 +109,7 @@ class MemoryWriter(Writer):
 
     def touches(self, table: str) -> tuple[str, ...]:
         """A table in memory."""
-        return (f"the memory table {self.name or table}",)
+        return (f"the memory table {(self.name or table).lower()}",)  # to SQL, capitals make no difference
 
     def write(self, frame: DataFrame, batch: int, site: Site) -> None:
         """Bring a batch to the driver."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
+from http import HTTPStatus
 from typing import Any
 
 import orjson
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
@@ -94,12 +96,14 @@ class Api:
             return problem(403, "the page is read-only", "start the run without --read-only")
         try:
             asked = orjson.loads(body)
-            sql, rows = asked["sql"], int(asked.get("rows") or 100)
+            sql, rows = asked["sql"], asked.get("rows", 100)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise InvalidOption("the body is not understood", hint='send {"sql": "SELECT …", "rows": 100}') from None
         if not isinstance(sql, str) or len(sql) > MOST_SQL:
             raise InvalidOption("sql is no text, or too long")
-        return answer(self._subject.sql(sql, max(1, min(rows, MOST_ROWS))))
+        if type(rows) is not int or rows < 1:
+            raise InvalidOption("rows is a whole number from 1 on", hint=f"at most {MOST_ROWS:,} are answered")
+        return answer(self._subject.sql(sql, min(rows, MOST_ROWS)))
 
     def _state(self) -> Mapping[str, Any]:
         channel = self._subject.channels.get("state")
@@ -128,6 +132,15 @@ def asked(ask: Callable[[Request], Response]) -> Callable[[Request], Any]:
         return await told(ask, request)
 
     return asking
+
+
+async def unanswered(request: Request, error: Exception) -> Response:
+    """What is not there, or not to be had in this way."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    said = f"{request.method} {request.url.path}: {HTTPStatus(status).phrase.lower()}"
+    made = problem(status, said, "the page is at /; docs/dashboard.md lists what can be asked under /api")
+    made.headers.update((isinstance(error, HTTPException) and error.headers) or {})
+    return made
 
 
 async def told(ask: Callable[..., Response], *arguments: Any) -> Response:
@@ -174,6 +187,7 @@ def _letters(request: Request, usual: int | None) -> Letters:
         given.get("source") or None,
         given.get("reason") or None,
         usual if most is None else _count(most, MOST_RECORDS, 1_000_000 if usual is None else MOST_RECORDS),
+        given.get("topic") or None,
     )
 
 

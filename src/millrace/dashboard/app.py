@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from millrace.dashboard.api import Api, asked, known, problem, told
+from millrace.dashboard.api import Api, asked, known, problem, told, unanswered
 from millrace.dashboard.demand import Demand
 from millrace.dashboard.guard import App, Guard, Rules
 from millrace.dashboard.hub import Hub
@@ -74,6 +75,7 @@ def make_app(subject: Subject, rules: Rules, *, read_only: bool = False, static:
             Route("/{name}", other),
         ],
         lifespan=ticking,
+        exception_handlers={HTTPException: unanswered},
     )
     app.state.static = static
     return Guard(app, rules)

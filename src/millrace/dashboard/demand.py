@@ -34,11 +34,16 @@ class Demand:
         self._work = work
         self._linger = linger
         self._fillings: dict[str, _Filling] = {}
+        self._refused: dict[str, Work] = {}
+        """What is looked at and finds no room."""
 
     def want(self, names: Iterable[str]) -> None:
         """These are looked at now, and no others."""
         wanted, now = set(names), time.monotonic()
-        for name in wanted - self._fillings.keys():
+        for name in self._refused.keys() - wanted:
+            del self._refused[name]
+            self._channels.trouble(name, None)
+        for name in wanted - self._fillings.keys() - self._refused.keys():
             work = self._work(name)
             if work is not None:
                 self._begin(name, work)
@@ -50,12 +55,15 @@ class Demand:
         self.tidy()
 
     def tidy(self) -> None:
-        """End what nobody has looked at for a while."""
+        """End what nobody has looked at for a while, and begin what finds room now."""
         now = time.monotonic()
         for name, filling in list(self._fillings.items()):
             if filling.unwanted is not None and now - filling.unwanted >= self._linger:
                 filling.stop.set()
                 del self._fillings[name]
+        while self._refused and len(self._fillings) < MOST:
+            name = next(iter(self._refused))
+            self._begin(name, self._refused.pop(name))
 
     def close(self) -> None:
         """End everything, and wait for it, though not for a Kafka that does not answer."""
@@ -73,8 +81,10 @@ class Demand:
 
     def _begin(self, name: str, work: Work) -> None:
         if len(self._fillings) >= MOST:
+            self._refused[name] = work
             self._channels.trouble(name, f"only {MOST} live views can be open at once: close some of them")
             return
+        self._channels.trouble(name, None)
         stop = threading.Event()
         thread = threading.Thread(target=self._fill, args=(name, work, stop), name=f"filling-{name}", daemon=True)
         self._fillings[name] = _Filling(thread, stop)
@@ -82,7 +92,6 @@ class Demand:
 
     def _fill(self, name: str, work: Work, stop: threading.Event) -> None:
         while not stop.is_set():
-            self._channels.trouble(name, None)
             try:
                 work(stop)
             except MillraceError as error:

@@ -41,8 +41,8 @@ class Reader:
         if self._awaited is not None and seq >= self._awaited:
             self._awaited = None
 
-    def note(self, channel: str | None, text: str) -> None:
-        """Say that something is wrong."""
+    def note(self, channel: str | None, text: str | None) -> None:
+        """Say that something is wrong, or (None) that it is over."""
         self._notes.append(message("error", channel=channel, message=text))
         self._something.set()
 
@@ -77,8 +77,10 @@ class Reader:
     def _tell(self, troubles: Mapping[str, str]) -> None:
         for name in self.wanted:
             told = troubles.get(name)
+            if self._troubles.get(name) == told:
+                continue
             if told is None:
-                self._troubles.pop(name, None)
-            elif self._troubles.get(name) != told:
+                del self._troubles[name]
+            else:
                 self._troubles[name] = told
-                self.note(name, told)
+            self.note(name, told)

@@ -22,6 +22,8 @@ class Letters:
     source: str | None = None
     reason: str | None = None
     most: int | None = None
+    topic: str | None = None
+    """The topic in which they lie, as `posts.dead`."""
 
 
 def _no_sql(sql: str, most: int) -> Mapping[str, Any]:

@@ -24,8 +24,8 @@ from millrace.dashboard.kafka.topics import EVERY as TOPICS_EVERY
 from millrace.dashboard.kafka.topics import Topics
 from millrace.dashboard.server import Dashboard, Options
 from millrace.dashboard.subject import Letters, Subject, Work
-from millrace.engine.answering import answer
 from millrace.engine.consumers import behind
+from millrace.engine.questions import Questions
 from millrace.errors import MillraceError, NoCluster, NotReady
 from millrace.telemetry import process, telling
 from millrace.telemetry.board import Board
@@ -34,8 +34,6 @@ from millrace.telemetry.health import health
 from millrace.telemetry.outline import UNPLANNED, Outline
 from millrace.telemetry.sampler import Sampler
 from millrace.telemetry.samples import Samples
-
-_PATIENCE = 10.0
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,11 +67,11 @@ class Watching:
         self._samples = Samples()
         self._telling = telling.Telling(board, self._samples, about.outline, self.channels)
         self._spark: SparkSession | None = None
+        self._questions: Questions | None = None
         self._cluster: FindCluster | None = None
         self._open = ExitStack()
         self._server = Dashboard(self._subject(), options)
         self._page_seen = False
-        self._asking = threading.Lock()
 
     def __enter__(self) -> Watching:
         self._open.enter_context(self._server)
@@ -123,14 +121,14 @@ class Watching:
 
     def spark_is(self, spark: SparkSession) -> None:
         """Spark has started, so its tables can be asked."""
-        self._spark = spark
+        self._spark, self._questions = spark, Questions(spark)
         self._samples.doing = "starting the queries"
 
     def spark_ends(self) -> None:
-        """Spark is about to be stopped: a question that is being answered is waited for, but not for ever."""
-        self._spark = None
-        if self._asking.acquire(timeout=_PATIENCE):
-            self._asking.release()
+        """Spark is about to be stopped: no question may be under way then."""
+        questions, self._spark, self._questions = self._questions, None, None
+        if questions:
+            questions.close()
 
     def _behind(self) -> Mapping[tuple[str, int], int]:
         return behind(self._spark) if self._spark is not None else {}
@@ -163,10 +161,10 @@ class Watching:
     def _ask(self, sql: str, most: int) -> Mapping[str, Any]:
         if self._about.pipeline is None:
             raise NotReady("a program has no tables in memory that could be asked here")
-        if self._spark is None:
+        questions = self._questions
+        if questions is None:
             raise NotReady("Spark is starting" if not self._samples.over else "the run has ended", hint="ask again")
-        with self._asking:
-            return answer(self._spark, sql, most)
+        return questions.ask(sql, most)
 
     def _kafka(self) -> Cluster:
         if not self._about.uses_kafka:
@@ -183,7 +181,7 @@ class Watching:
         return dead_folders(self._about.state) if self._about.state else []
 
     def _letters(self, wanted: Letters) -> Iterator[Mapping[str, Any]]:
-        return dead.letters(self._where(), wanted)
+        return dead.letters(self._where(), wanted, self.channels.slot("dead").value or ())
 
     def _work(self, name: str) -> Work | None:
         if name == "topics":

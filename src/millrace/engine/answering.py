@@ -11,17 +11,14 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.connectors.memory import MEMORY
 from millrace.engine.failures import explain
-from millrace.engine.structured import VIEWS
-from millrace.errors import InputError, UnknownName
-from millrace.pipeline.sql import parse_sql, tables_read
+from millrace.engine.questions import Questions
+from millrace.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FILE = "query.json"
-_OUTSIDE = frozenset({"reflect", "try_reflect", "java_method", "identifier"})
 _MOST_ROWS = 10_000
 _PATIENCE = 60.0
 
@@ -30,9 +27,8 @@ class Answering:
     """A thread that answers SQL over the tables in memory while a run lasts."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self._spark = spark
+        self._questions = Questions(spark)
         self._path = folder / _FILE
-        self._busy = threading.Lock()
 
     def __enter__(self) -> Answering:
         key = secrets.token_bytes(16)
@@ -47,8 +43,7 @@ class Answering:
     def __exit__(self, *_: object) -> None:
         self._path.unlink(missing_ok=True)
         self._listener.close()
-        if self._busy.acquire(timeout=_PATIENCE):  # Spark must not be stopped under an answer
-            self._busy.release()
+        self._questions.close()
 
     def _listen(self) -> None:
         while True:
@@ -65,50 +60,15 @@ class Answering:
         if not asker.poll(_PATIENCE):
             return
         asked = json.loads(asker.recv_bytes(1_000_000))
-        with self._busy:
-            told = self._told(asked["sql"], min(int(asked["rows"]), _MOST_ROWS))
+        told = self._told(asked["sql"], min(int(asked["rows"]), _MOST_ROWS))
         asker.send_bytes(json.dumps(told, default=str).encode())
 
     def _told(self, sql: str, most: int) -> dict[str, Any]:
         try:
-            if not self._path.exists():
-                raise InputError("the run has ended", hint="start it again")
-            return answer(self._spark, sql, most)
+            return self._questions.ask(sql, most)
         except Exception as error:
             problem = explain(error)
             return {"error": problem.message, "hint": problem.hint, "why": problem.why}
-
-
-def answer(spark: SparkSession, sql: str, most: int) -> dict[str, Any]:
-    """The rows of a SELECT over the tables in memory, at most so many."""
-    _require_harmless(sql)
-    tables = MEMORY.tables()
-    for name in tables_read(sql):
-        if not tables:
-            raise InputError("nothing is in memory yet", hint="wait for a first batch; a memory sink puts rows there")
-        if name not in tables:
-            raise UnknownName.among("table in memory", name, tables)
-    try:
-        with VIEWS:
-            for name in tables_read(sql):
-                spark.createDataFrame(tables[name]).createOrReplaceTempView(name)
-            found = spark.sql(sql).limit(most)
-        return {"columns": found.columns, "rows": [[_plain(one) for one in row] for row in found.collect()]}
-    except Exception as error:
-        raise explain(error) from error
-
-
-def _require_harmless(sql: str) -> None:
-    """Refuse what would read more than tables in memory: files named as tables, names made up as it runs, Java."""
-    from sqlglot import exp
-
-    tree = parse_sql(sql)
-    for table in tree.find_all(exp.Table):
-        if table.db or table.catalog:
-            raise InputError(f"{table.sql('spark')} is no table in memory", hint="ask for the tables of memory sinks")
-    for call in tree.find_all(exp.Anonymous):
-        if str(call.this).lower() in _OUTSIDE:
-            raise InputError(f"{call.this} cannot be used here", hint="ask for the tables of memory sinks")
 
 
 def ask(folder: Path, sql: str, most: int) -> dict[str, Any]:
@@ -130,13 +90,3 @@ def ask(folder: Path, sql: str, most: int) -> dict[str, Any]:
     if "error" in answered:
         raise InputError(answered["error"], hint=answered["hint"], why=answered["why"])
     return answered
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "asDict"):
-        return {name: _plain(one) for name, one in value.asDict().items()}
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    if isinstance(value, bytes | bytearray):
-        return bytes(value).hex()
-    return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 LONGEST = 500
 """Characters of a text."""
 _BYTES = 32
+_DAY = 86_400_000
+_DAYS = 100_000_000
+"""Days before and after 1970 that JavaScript's dates can hold; Spark's go some thousand years further."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,13 @@ class Look:
 
     def start(self) -> Column:
         """A time, or the beginning of a window, in milliseconds."""
-        return _milliseconds(self.column["start"] if self.type == "window" else self.column)
+        return self._milliseconds(self.column["start"] if self.type == "window" else self.column)
 
     def end(self) -> Column:
         """The end of a window in milliseconds; a time has none."""
         from pyspark.sql import functions as F
 
-        return _milliseconds(self.column["end"]) if self.type == "window" else F.lit(None).cast("long")
+        return self._milliseconds(self.column["end"]) if self.type == "window" else F.lit(None).cast("long")
 
     def sortable(self) -> Column:
         """The column as rows are sorted by it; NaN, which Spark takes for the largest number, is nothing."""
@@ -63,6 +66,17 @@ class Look:
         if self.type in ("number", "time", "window"):
             return -self.sortable().cast("double")
         return F.lit(0)
+
+    def _milliseconds(self, column: Column) -> Column:
+        """A moment; nothing where a browser knows none, which is long before Spark can count no further and fails."""
+        from pyspark.sql import functions as F
+
+        if "timestamp" not in self.spark:
+            return F.when(F.abs(F.unix_date(column)) < _DAYS, F.unix_millis(column.cast("timestamp")))
+        if "timestamp_ntz" in self.spark:
+            return F.when(F.abs(F.year(column)) < _DAYS // 366, F.unix_millis(column.cast("timestamp")))
+        moment = F.unix_millis(column)
+        return F.when(F.abs(moment) < _DAYS * _DAY, moment)
 
     def _text(self) -> Column:
         from pyspark.sql import functions as F
@@ -98,12 +112,6 @@ def _type(kind: Any) -> str:
     if isinstance(kind, types.BooleanType):
         return "bool"
     return "text" if isinstance(kind, types.StringType) else "other"
-
-
-def _milliseconds(column: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.unix_millis(column.cast("timestamp"))
 
 
 def _short(column: Column) -> Column:

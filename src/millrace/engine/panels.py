@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.engine.failures import explain
 from millrace.engine.looks import Look, looks_of
-from millrace.errors import InvalidDefinition, MillraceError, did_you_mean
+from millrace.errors import InvalidDefinition, MillraceError
 from millrace.pipeline.facts import Mistake
 from millrace.pipeline.model import Panel
-from millrace.pipeline.panels import PanelOption, Shown, columns_named, parse_order, shown
+from millrace.pipeline.panels import Shown, column_mistakes, parse_order, shown
 from millrace.pipeline.plan import Query
-from millrace.telemetry.gallery import METRICS, Gallery, Hung
+from millrace.telemetry.gallery import Gallery, Hung
 from millrace.telemetry.lines import Series
 from millrace.telemetry.pictures import Frame, Heat, Number, Picture, Table, Top
+from millrace.telemetry.progress import METRICS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -78,24 +79,7 @@ def hung(frame: DataFrame, query: Query, gallery: Gallery) -> DataFrame:
 
 def mistakes(panel: Panel, frame: DataFrame) -> Iterator[Mistake]:
     """What is wrong with the columns that a panel names."""
-    looks = looks_of(frame)
-    for option, name in columns_named(panel):
-        look = looks.get(name.lower())
-        if look is None:
-            said = f"the panel names {name!r}, which {panel.table!r} does not have"
-            hint = did_you_mean(name, [one.name for one in looks.values()])
-            yield Mistake("panel.column", said, option.name, hint)
-        elif _misfit(option, look):
-            said = f"the panel's {option.name} is {name!r}, which is {look.spark}, not {_misfit(option, look)}"
-            yield Mistake("panel.type", said, option.name, option.help)
-
-
-def _misfit(option: PanelOption, look: Look) -> str | None:
-    if option.takes == "number" and look.type != "number":
-        return "a number"
-    if option.takes == "time" and look.type not in ("time", "window"):
-        return "a time or a window"
-    return None
+    return column_mistakes(panel, looks_of(frame).values())
 
 
 def sight_of(one: Shown, frame: DataFrame, mode: str = "append") -> Sight:

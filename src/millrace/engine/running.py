@@ -84,8 +84,10 @@ class Running:
                 return
 
     def stop(self, patience: float) -> list[str]:
-        """Stop all of them; gives the names of those whose batch took longer than that and was cut off."""
-        cut = stop_all([one.running for one in self.queries if one.running is not None], patience)
+        """Stop all of them, those that only draw at once; gives the names of those whose batch was cut off."""
+        writing = [one.running for one in self.queries if one.running and self._writes(one)]
+        drawing = [one.running for one in self.queries if one.running and not self._writes(one)]
+        cut = stop_all(writing, patience, at_once=drawing)
         for one in self.queries:
             self._settle(one, cut=one.running in cut)
         return [one.query.name for one in self._writing() if one.running in cut and one.query.batches]

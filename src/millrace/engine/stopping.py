@@ -30,13 +30,17 @@ def interrupted(failure: BaseException) -> bool:
     return _CUT.search(str(failure)) is not None
 
 
-def stop_all(queries: Sequence[StreamingQuery], patience: float = PATIENCE.default) -> list[StreamingQuery]:
-    """Stop queries, each when its batch has ended; gives those whose batch took too long and was cut off.
+def stop_all(
+    queries: Sequence[StreamingQuery], patience: float = PATIENCE.default, at_once: Sequence[StreamingQuery] = ()
+) -> list[StreamingQuery]:
+    """Stop queries, each when its batch has ended; and others, of whose batches nothing is kept, at once.
 
-    Whoever interrupts this is not held up: the threads end with the process.
+    Gives those whose batch took too long and was cut off. Whoever interrupts this is not held up: the threads end with
+    the process.
     """
     cut: list[StreamingQuery] = []
-    threads = [threading.Thread(target=_stop, args=(query, patience, cut), daemon=True) for query in queries]
+    waits = [*((query, patience) for query in queries), *((query, 0.0) for query in at_once)]
+    threads = [threading.Thread(target=_stop, args=(*one, cut), daemon=True) for one in waits]
     for thread in threads:
         thread.start()
     for thread in threads:

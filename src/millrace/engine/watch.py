@@ -1,4 +1,4 @@
-"""Watches the queries of a session, by asking Spark twice a second, and tells a board."""
+"""Watches the queries of a session, by asking Spark every so often, and tells a board."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 EVERY = 0.5
-DRAWING = 0.25
-"""Seconds between two looks; fewer when panels wait for what they show."""
+"""Seconds between two looks."""
+DRAWING = 0.05
+"""Seconds between two questions for a finished batch, where panels wait for what they show."""
 _FIRST = 0.1
 
 
@@ -55,7 +56,7 @@ class Watch:
         *,
         dead: Mapping[str, Any] | None = None,
         gallery: Gallery | None = None,
-        every: float | None = None,
+        every: float = EVERY,
         supervised: bool = False,
     ) -> None:
         self._spark = spark
@@ -63,7 +64,7 @@ class Watch:
         self._gallery = gallery
         self._supervised = supervised
         self._dead = {} if dead is None else dead
-        self._every = every or (DRAWING if gallery else EVERY)
+        self._every = every
         self._seen: dict[str, _Seen] = {}
         self._known: set[str] = set()
         """The runs of queries that were added, ever: Spark still lists one for a moment after its end."""
@@ -128,18 +129,28 @@ class Watch:
         if not again and (failure is None or not self._supervised):
             self._board.ended(seen.name, explain(failure) if failure and not interrupted(failure) else None)
 
-    def _look(self) -> None:
-        """Look; what cannot be understood this time is looked at again, unless Spark is gone."""
+    def _carefully(self, look: Callable[[], None]) -> None:
+        """What cannot be understood this time is looked at again, unless Spark is gone."""
         try:
-            self.look()
+            look()
         except (KeyError, TypeError, ValueError):
             _log.debug("a query's progress could not be read", exc_info=True)
 
+    def _rest(self) -> None:
+        """Until the next look; what panels show is asked for meanwhile."""
+        until = time.monotonic() + self._every
+        step = DRAWING if self._gallery else self._every
+        while (left := until - time.monotonic()) > 0 and not self._stop.wait(min(left, step)):
+            for seen in list(self._seen.values()):
+                self._tell_progress(seen)
+
     def _run(self) -> None:
         try:
-            while not self._stop.wait(self._every):
-                self._look()
-            self._look()
+            over = False
+            while not over:
+                self._carefully(self._rest)
+                over = self._stop.is_set()
+                self._carefully(self.look)
         except Exception as error:
             # Spark was stopped, or has died: in both cases no query of it goes on.
             stopped = self._spark.sparkContext._jsc is None

@@ -21,6 +21,8 @@ def load(path: str, connectors: Collection[str] = ()) -> Pipeline:
     `connectors` are the names that a YAML file may use for them; see `read_yaml`.
     """
     file, _, name = path.partition("::")
+    if Path(file).is_dir():
+        raise FileUnusable(f"{file} is a folder, and a pipeline is one file", hint=_among(Path(file)))
     if not Path(file).is_file():
         raise FileUnusable(f"there is no file {file}", hint="name a pipeline's .py or .yaml file")
     if file.endswith(_YAML):
@@ -61,6 +63,12 @@ def _load_python(file: str) -> list[Pipeline]:
         except Exception as error:
             raise _mistake(file, error) from error
         return [one.model() for one in made]
+
+
+def _among(folder: Path) -> str:
+    found = sorted(str(one) for one in folder.iterdir() if one.suffix in (*_YAML, ".py") and one.is_file())
+    named = f"{', '.join(found[:5])}{', …' if len(found) > 5 else ''}"
+    return f"name one of its files: {named}" if found else "name a pipeline's .py or .yaml file"
 
 
 def _mistake(file: str, error: Exception) -> InvalidDefinition:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from millrace.errors import InvalidOption, did_you_mean
 from millrace.pipeline.facts import Mistake
@@ -44,6 +44,8 @@ class PanelKind:
         return next((one for one in self.options if one.name == name), None)
 
 
+_WAYS = ("asc", "desc")
+_ORDER = "a column and asc or desc, as: count desc"
 _TITLE = PanelOption("title", "text", "What stands above it; the table's name if nothing is given.")
 
 KINDS: dict[str, PanelKind] = {
@@ -103,6 +105,22 @@ KINDS: dict[str, PanelKind] = {
         ),
     )
 }
+
+
+class Column(Protocol):
+    """A column of a panel's table."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def type(self) -> str | None:
+        """What the page takes it for: a `number`, a `time`, a `window` …; None when that is not known."""
+
+    @property
+    def spark(self) -> str:
+        """Its type, as Spark writes it."""
 
 
 @dataclass(frozen=True)
@@ -169,10 +187,25 @@ def columns_named(panel: Panel) -> Iterator[tuple[PanelOption, str]]:
             yield option, parse_order(name)[0] if option.takes == "order" else name
 
 
+def column_mistakes(panel: Panel, columns: Iterable[Column]) -> Iterator[Mistake]:
+    """What is wrong with the columns that a panel names, where those of its table are known."""
+    known: dict[str, Column] = {}
+    for one in columns:
+        known.setdefault(one.name.lower(), one)
+    for option, name in columns_named(panel):
+        column = known.get(name.lower())
+        if column is None:
+            said = f"the panel names {name!r}, which {panel.table!r} does not have"
+            yield Mistake("panel.column", said, option.name, did_you_mean(name, [one.name for one in known.values()]))
+        elif column.type is not None and (wanted := _misfit(option, column.type)):
+            said = f"the panel's {option.name} is {name!r}, which is {column.spark}, not {wanted}"
+            yield Mistake("panel.type", said, option.name, option.help)
+
+
 def parse_order(text: str) -> tuple[str, bool]:
     """`count desc` as a column and whether it falls."""
     words = text.split()
-    if len(words) > 1 and words[-1].lower() in ("asc", "desc"):
+    if len(words) > 1 and words[-1].lower() in _WAYS:
         return text.rsplit(None, 1)[0].strip(), words[-1].lower() == "desc"
     if not words:
         raise InvalidOption("no column is named")
@@ -199,6 +232,14 @@ def maker(kind: str) -> Callable[..., tuple[str, dict[str, Any]]]:
     return picture
 
 
+def _misfit(option: PanelOption, kind: str) -> str | None:
+    if option.takes == "number" and kind != "number":
+        return "a number"
+    if option.takes == "time" and kind not in ("time", "window"):
+        return "a time or a window"
+    return None
+
+
 def _names(value: Any) -> tuple[str, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (value,)
 
@@ -214,5 +255,7 @@ def _wanted(option: PanelOption, value: Any) -> str | None:
         listed = _names(value)
         return None if listed and all(isinstance(one, str) and one for one in listed) else "a list of columns"
     if not isinstance(value, str) or not value.strip():
-        return "the name of a column" if option.takes != "order" else "a column and asc or desc, as: count desc"
+        return "the name of a column" if option.takes != "order" else _ORDER
+    if option.takes == "order" and len(value.split()) > 1 and value.split()[-1].lower() not in _WAYS:
+        return f"{_ORDER}; {value.split()[-1]!r} is neither"
     return None

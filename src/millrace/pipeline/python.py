@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dis
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -141,6 +142,22 @@ def calling_place() -> Place:
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "millrace":
         frame = frame.f_back
     return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def as_given(value: Any) -> Any:
+    """A connection's argument or option as a YAML file would have it: a path is text, and so is Spark's StructType."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, list | tuple):
+        return [as_given(one) for one in value]
+    if type(value).__name__ == "StructType" and hasattr(value, "fields"):
+        return ", ".join(_column(field) for field in value.fields)
+    return value
+
+
+def _column(field: Any) -> str:
+    name = str(field.name).replace("`", "``")
+    return f"`{name}` {field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}"
 
 
 def as_watermark(given: Sequence[str] | None, place: Place) -> model.Watermark | None:

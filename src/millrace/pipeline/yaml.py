@@ -21,6 +21,7 @@ from typing import Any
 from millrace.errors import FileUnusable, InputError, InvalidDefinition, Place, Problem, did_you_mean
 from millrace.pipeline import model
 from millrace.pipeline.document import Fields, Items, Node, Scalar, read_document
+from millrace.pipeline.panels import KINDS
 from millrace.pipeline.python import read_by
 from millrace.pipeline.sql import blank_lines, tidy
 from millrace.pipeline.values import Values
@@ -134,7 +135,7 @@ class _Form:
             hint = f"add one of: {', '.join(model.PANELS)}"
             self._problems.append(Problem("key.missing", "a panel says what it shows", node.place, hint))
             return model.Panel(table, "", (), node.place)
-        self._refuse_unknown(fields, ("from", kind), "a panel")
+        self._refuse_beside(fields, kind)
         key, options = fields[kind]
         given = {"": model.UNREADABLE}
         if isinstance(options, Fields):
@@ -142,9 +143,22 @@ class _Form:
         elif _is_empty(options):
             given = {}
         else:
-            self._values.wrong(options, kind, "a mapping", f"write {kind}: {{value: …}}")
+            self._values.wrong(options, kind, "a mapping", f"write {_example(kind, options)}")
         places = {name.text: name.place for name, _ in options.pairs} if isinstance(options, Fields) else {}
         return model.Panel(table, kind, model.freeze(given), key.place, places)
+
+    def _refuse_beside(self, fields: dict[str, tuple[Scalar, Node]], kind: str) -> None:
+        """What stands beside a panel's kind, and belongs into it or into a panel of its own."""
+        inside = KINDS[kind].options if kind in KINDS else ()
+        for name, (key, _) in fields.items():
+            if name in ("from", kind) or name.startswith("x-"):
+                continue
+            hint = did_you_mean(name, ("from", kind))
+            if name in KINDS:
+                hint = f"a panel is of one kind: begin another with - from: …, and {name}: below it"
+            elif any(one.name == name for one in inside):
+                hint = f"put it into {kind}: {kind}: {{{name}: …}}"
+            self._problems.append(Problem("key.unknown", f"a panel has no {name!r}", key.place, hint))
 
     def _connection(
         self, fields: dict[str, tuple[Scalar, Node]], place: Place, general: tuple[str, ...], what: str
@@ -240,6 +254,16 @@ class _Form:
             if name not in known and not name.startswith("x-"):  # x-…: a place for what others refer to by *alias
                 hint = did_you_mean(name, known)
                 self._problems.append(Problem("key.unknown", f"{what} has no {name!r}", key.place, hint))
+
+
+def _example(kind: str, given: Node) -> str:
+    """A panel of a kind as it may have been meant."""
+    word = given.text if isinstance(given, Scalar) and given.text.isidentifier() else "…"
+    options = KINDS[kind].options if kind in KINDS else ()
+    needed = [one.name for one in options if one.required] or [one.name for one in options[:1]]
+    first, *others = needed or ["value"]
+    listed = f"[{word}]" if options and options[0].takes == "columns" else word
+    return f"{kind}: {{{', '.join([f'{first}: {listed}', *(f'{name}: …' for name in others)])}}}"
 
 
 def _is_empty(node: Node) -> bool:

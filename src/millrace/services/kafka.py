@@ -177,15 +177,15 @@ class Kafka:
             "-Djava.awt.headless=true", f"-Dlog4j2.configurationFile={home / 'log4j2.xml'}", "-cp", classpath,
             "kafka.Kafka", home / "server.properties",
         ]  # fmt: skip
-        child = Child(
-            f"broker {node.id}",
-            command,
-            home / "console.log",
-            detach=self.options.detach,
-            keep_fds=[self._lock.fd] if self._lock else [],
-        )
-        self._children[node.id] = child
-        self._note(node.id)
+        # In a thread, where no Ctrl-C can come between its start and our knowing of it; this one waits for both.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(self._spawn, node.id, command, home / "console.log").result()
+
+    def _spawn(self, node_id: int, command: list[str | Path], log: Path) -> None:
+        held = [self._lock.fd] if self._lock else []
+        name = f"broker {node_id}"
+        self._children[node_id] = Child(name, command, log, detach=self.options.detach, keep_fds=held)
+        self._note(node_id)
 
     def _note(self, node_id: int) -> None:
         """Keep in cluster.json which process a node is, so that others can find and stop it."""

@@ -128,11 +128,18 @@ def plan_layout(before: Layout | None, brokers: int | None, port: int | None, se
         for number, node in enumerate(old, 1)
     )
     return Layout(
-        cluster_id=before.cluster_id if before else urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
+        cluster_id=before.cluster_id if before else new_id(),
         password=before.password if before else secrets.token_urlsafe(18),
         secure=secure if secure is not None else bool(before and before.secure),
         nodes=nodes,
     )
+
+
+def new_id() -> str:
+    """An id for a cluster, as Kafka makes them: none begins with a dash, which its tools would take for an option."""
+    while (made := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return made
 
 
 def write_node(

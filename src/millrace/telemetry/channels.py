@@ -131,7 +131,8 @@ class Channels:
         self.epoch = uuid.uuid4().hex
         self._lock = threading.Lock()
         self._channels: dict[str, Channel] = {}
-        self._troubles: dict[str, str] = {}
+        self._troubles: dict[str, tuple[str, int | None]] = {}
+        """Why channels cannot be filled, and the versions that they had then."""
 
     def slot(self, name: str) -> Slot:
         """The slot of a name; made when there is none."""
@@ -159,17 +160,22 @@ class Channels:
             return list(self._channels)
 
     def trouble(self, name: str, message: str | None) -> None:
-        """Say why a channel cannot be filled, or (None) that it can be again."""
+        """Say why a channel cannot be filled, until something is put into it again, or (None) no longer."""
         with self._lock:
-            if message is None:
-                self._troubles.pop(name, None)
-            else:
-                self._troubles.pop(name, None)
-                self._troubles[name] = str(plain(message))
+            self._troubles.pop(name, None)
+            if message is not None:
+                self._troubles[name] = (str(plain(message)), self._version(name))
                 while len(self._troubles) > _MOST_TROUBLES:
                     del self._troubles[next(iter(self._troubles))]
 
     def troubles(self) -> Mapping[str, str]:
         """Why channels cannot be filled, by name."""
         with self._lock:
-            return dict(self._troubles)
+            over = [name for name, (_, version) in self._troubles.items() if version != self._version(name)]
+            for name in over:
+                del self._troubles[name]
+            return {name: message for name, (message, _) in self._troubles.items()}
+
+    def _version(self, name: str) -> int | None:
+        channel = self._channels.get(name)
+        return channel.version if channel else None

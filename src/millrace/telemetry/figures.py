@@ -10,12 +10,14 @@ from typing import Any
 from millrace.errors import MillraceError
 from millrace.telemetry.board import Board, Phase, Standing
 from millrace.telemetry.flow import Flow
+from millrace.telemetry.known import most, total
 from millrace.telemetry.outline import Outline
 from millrace.telemetry.plain import milliseconds
 from millrace.telemetry.progress import Progress
 from millrace.telemetry.rates import WINDOW, ended, rates
 from millrace.telemetry.samples import Lag, Samples
 from millrace.telemetry.silence import Case, silence
+from millrace.telemetry.trouble import told
 
 
 def state(board: Board, samples: Samples, outline: Outline, now: datetime | None = None) -> dict[str, Any]:
@@ -96,7 +98,7 @@ def _query(
         "sink_rows": batch.sink_rows if batch else None,
         "since": milliseconds(one.since),
         "silence": silence(Case(one, expected, batch, lag.records, burials, now)),
-        "error": _error(one.error),
+        "error": told(one.error),
         "restart": one.restart.sentence(now) if one.restart else None,
         "restarts": one.restarts,
     }
@@ -110,9 +112,9 @@ def _rates(
     if one.phase.idle:
         return {"in_rate": 0.0, "rate": 0.0, "out_rate": 0.0}
     topics = [edge.topic for edge in outline.edges if edge.query == one.query and edge.topic]
-    written = _sum(samples.rate(topic) for topic in dict.fromkeys(topics))
+    written = total(samples.rate(topic) for topic in dict.fromkeys(topics))
     if not expected.batches:
-        return {"in_rate": _sum(map(samples.rate, outline.read_by(one.query))), "rate": None, "out_rate": written}
+        return {"in_rate": total(map(samples.rate, outline.read_by(one.query))), "rate": None, "out_rate": written}
     found = rates(done, at, expected.every)
     out = found.written if found else None
     return {
@@ -140,13 +142,6 @@ def _gap(last: Progress | None, now: datetime) -> int | None:
     return milliseconds(now) - milliseconds(last.watermark) if last and last.watermark else None
 
 
-def _error(error: MillraceError | None) -> dict[str, Any] | None:
-    if error is None:
-        return None
-    where = str(error.place) if error.place else None
-    return {"message": error.message, "why": error.why, "hint": error.hint, "where": where}
-
-
 def _message(error: MillraceError | None) -> str:
     return error.message if error else "nobody knows why"
 
@@ -160,20 +155,11 @@ def _figures(queries: list[dict[str, Any]], dead: Mapping[str, int], flow: Flow,
     errors = sum(one["error"] is not None for one in queries)
     return {
         "in_rate": flow.read(),
-        "out_rate": _sum(one["out_rate"] for one in queries if flow.outline.query(one["name"]).writes),
-        "lag": _most(one["lag"] for one in queries),
-        "lag_seconds": _most(one["lag_seconds"] for one in queries),
-        "watermark_gap_ms": _most(one["watermark_gap_ms"] for one in queries),
+        "out_rate": total(one["out_rate"] for one in queries if flow.outline.query(one["name"]).writes),
+        "lag": most(one["lag"] for one in queries),
+        "lag_seconds": most(one["lag_seconds"] for one in queries),
+        "watermark_gap_ms": most(one["watermark_gap_ms"] for one in queries),
         "errors": errors or int(failed),
         "dead": sum(dead.values()),
         "late": sum(one["late"] for one in queries),
     }
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = [one for one in values if one is not None]
-    return sum(known) if known else None
-
-
-def _most(values: Iterable[float | None]) -> float | None:
-    return max((one for one in values if one is not None), default=None)

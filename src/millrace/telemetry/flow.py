@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from millrace.telemetry.known import most, total
 from millrace.telemetry.outline import Edge, Outline
 from millrace.telemetry.progress import Progress, SourceProgress
 
@@ -25,10 +26,10 @@ class Flow:
     def read(self) -> float | None:
         """Rows a second from all sources; what several queries read of one source is counted once."""
         if not self.outline.planned:
-            return _sum(one["in_rate"] for one in self.queries)
+            return total(one["in_rate"] for one in self.queries)
         sources = dict.fromkeys(source for one in self.outline.queries for source in one.sources)
-        whole = _sum(self._read(source) for source in sources)
-        return _most(one["in_rate"] for one in self.queries) if whole is None else whole
+        whole = total(self._read(source) for source in sources)
+        return most(one["in_rate"] for one in self.queries) if whole is None else whole
 
     def _rate(self, edge: Edge) -> float | None:
         if edge.query is None:
@@ -38,7 +39,7 @@ class Flow:
 
     def _read(self, source: str) -> float | None:
         """Rows a second of one source: each query reads for itself, so the largest is what comes."""
-        return _most(self._read_by(one.name, source) for one in self.outline.queries if source in one.sources)
+        return most(self._read_by(one.name, source) for one in self.outline.queries if source in one.sources)
 
     def _read_by(self, query: str, source: str) -> float | None:
         told, last = self._told(query), self.last.get(query)
@@ -57,12 +58,3 @@ class Flow:
 
 def _topics(source: SourceProgress) -> set[str]:
     return set(source.end) if isinstance(source.end, dict) else set()
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = [one for one in values if one is not None]
-    return sum(known) if known else None
-
-
-def _most(values: Iterable[float | None]) -> float | None:
-    return max((one for one in values if one is not None), default=None)

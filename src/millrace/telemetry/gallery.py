@@ -14,9 +14,8 @@ from millrace.pipeline.plan import Plan
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.lines import Series
 from millrace.telemetry.pictures import Picture, View
-
-METRICS = "millrace.panels"
-"""The name under which Spark tells what panels see: by id the rows, and by `#id` of how many they were chosen."""
+from millrace.telemetry.progress import METRICS
+from millrace.telemetry.trouble import told
 
 _EMPTY = View([])
 
@@ -91,11 +90,11 @@ class Gallery:
 
     def observe(self, metrics: Mapping[str, Any]) -> None:
         """Take in what Spark told with one batch of a query."""
-        told = metrics.get(METRICS) or {}
+        seen = metrics.get(METRICS) or {}
         for hung in list(self._hung.values()):
-            if hung.picture is None or f"#{hung.shown.id}" not in told:
+            if hung.picture is None or f"#{hung.shown.id}" not in seen:
                 continue
-            self._take(hung, told.get(hung.shown.id) or (), int(told[f"#{hung.shown.id}"] or 0))
+            self._take(hung, seen.get(hung.shown.id) or (), int(seen[f"#{hung.shown.id}"] or 0))
 
     def look(self) -> None:
         """Draw again what changes by time alone."""
@@ -125,11 +124,3 @@ class Gallery:
     def _show(self, hung: Hung) -> None:
         with self._lock:
             self.channels.slot(f"panel:{hung.shown.id}").set(hung.seen(round(time.time() * 1000)))
-
-
-def told(error: MillraceError | None) -> dict[str, Any] | None:
-    """An error as the page shows it."""
-    if error is None:
-        return None
-    where = str(error.place) if error.place else None
-    return {"message": error.message, "why": error.why, "hint": error.hint, "where": where}

@@ -9,6 +9,9 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+METRICS = "millrace.panels"
+"""The name under which Spark tells what panels see: by id the rows, and by `#id` of how many they were chosen."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
@@ -119,7 +122,7 @@ def _lag(end: Any, latest: Any) -> int | None:
 
 def _observed(metrics: Mapping[str, Any]) -> int:
     """How many rows passed on their way to a sink that does not count, by what we ask Spark to count; -1 if nothing."""
-    counted = (metrics.get("millrace.panels") or {}).items()
+    counted = (metrics.get(METRICS) or {}).items()
     return max((int(value or 0) for name, value in counted if name.startswith("#")), default=-1)
 
 

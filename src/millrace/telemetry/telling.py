@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from millrace.telemetry import history
 from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels
@@ -23,14 +25,16 @@ class Telling:
         self._outline = outline
         self._channels = channels
         self._last: dict[str, Progress | None] = {}
+        self._looking = threading.Lock()
         self.diary = Diary(channels)
 
     def look(self) -> None:
-        """Bring every channel up to date."""
-        self.diary.look(self._board)
-        for standing in self._board.queries():
-            self._tell_batches(standing.query, standing.last)
-        self._channels.slot("state").set(state(self._board, self._samples, self._outline))
+        """Bring every channel up to date; of two who look at once, one waits, or both would tell the same rows."""
+        with self._looking:
+            self.diary.look(self._board)
+            for standing in self._board.queries():
+                self._tell_batches(standing.query, standing.last)
+            self._channels.slot("state").set(state(self._board, self._samples, self._outline))
 
     def _tell_batches(self, query: str, last: Progress | None) -> None:
         ring = self._channels.ring(f"history:{query}", history.KEPT, history.COLUMNS)

@@ -74,6 +74,8 @@ def test_letters_one_by_one(where: Where) -> None:
     assert newest[0]["dead"]["offset"] == 4
     assert [one["offset"] for one in dead.letters(where, Letters(reason="not JSON at N"))] == [0, 1, 2]
     assert list(dead.letters(where, Letters(source="other"))) == []
+    assert list(dead.letters(where, Letters(topic="other.dead"))) == []
+    assert len(list(dead.letters(where, Letters(topic=newest[0]["dead"]["topic"])))) == 5
 
 
 def test_letters_in_files(tmp_path: Path) -> None:
@@ -95,6 +97,19 @@ def test_too_many_kinds_are_counted_together() -> None:
     assert len(told) == dead.MOST_GROUPS + 1
     assert (told[0]["reason"], told[0]["count"]) == ("other reasons", 100)
     assert sum(one["count"] for one in told) == 300
+
+
+def test_the_letters_of_other_reasons_are_those_in_no_group(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    reasons = ["a", "b", "c", "c"]
+    made = [Letter(value=b"x", file="f", reason=reason, pipeline="p", source="logs") for reason in reasons]
+    (folder / "1.jsonl").write_bytes(b"".join(map(to_line, made)))
+    where = Where(None, lambda: [folder])
+    shown = [{"source": "logs", "topic": None, "reason": "a"}, {"source": "", "topic": None, "reason": dead.REST}]
+    found = list(dead.letters(where, Letters(None, dead.REST, 10), shown))
+    assert [one["reason"] for one in found] == ["c", "c", "b"]
+    assert len({str(one["dead"]) for one in found}) == 3
 
 
 def test_a_long_letter_is_cut_for_the_page_and_whole_in_the_export(tmp_path: Path) -> None:

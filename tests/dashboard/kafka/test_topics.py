@@ -9,6 +9,7 @@ from millrace.clients import groups, topics
 from millrace.clients.cluster import Cluster
 from millrace.clients.records import Record
 from millrace.dashboard.kafka import tail
+from millrace.dashboard.kafka.following import Following
 from millrace.dashboard.kafka.records import records
 from millrace.dashboard.kafka.topics import Topics
 from millrace.telemetry.channels import Ring
@@ -82,6 +83,22 @@ def test_more_than_the_eye_can_follow_is_counted_and_left_out() -> None:
     assert sieve.take(got[:7], 0.0) == []
     (one, skipped), *_ = sieve.take(got[:5], 0.02)
     assert (one.number, skipped) == (3, 7 + 3)  # type: ignore[attr-defined]
+
+
+def test_a_topic_that_is_too_fast_is_gone_on_with_at_its_newest_records(cluster: Cluster, topic: str, put: Put) -> None:
+    put(topic, *(Record(f"{number}".encode(), partition=0) for number in range(200)))
+    reading = {(topic, number): 0 for number in range(3)}
+    with Following(cluster, reading) as following:
+        assert tail.catch_up(cluster, topic, following, reading, most=1000) == 0
+        assert tail.catch_up(cluster, topic, following, reading, most=100) == 180
+        assert reading[topic, 0] == 180
+        got: list[Any] = []
+        while len(got) < 20:
+            got += following.take(0.1)
+        assert [one.offset() for one in got] == list(range(180, 200))
+    sieve = tail.Sieve(100)
+    sieve.skip(180)
+    assert [skipped for _, skipped in sieve.take(got, 0.0)] == [180] + [0] * 19
 
 
 def test_records_for_one_question(cluster: Cluster, topic: str, put: Put) -> None:

@@ -23,6 +23,8 @@ interface Letter {
   text?: string;
   headers: [string, string | null][];
   cut?: boolean;
+  /** Where the letter itself lies. */
+  dead: { topic: string; partition: number; offset: number } | { file: string; line: number };
 }
 
 const MOST = 50;
@@ -32,7 +34,7 @@ export function Letters({ group }: { group: DeadGroup }): JSX.Element {
   const letters = useSignal<Letter[] | null>(null);
   const trouble = useSignal<string | null>(null);
   const form = useSignal<(typeof FORMS)[number]>("text");
-  const query = { source: group.source, reason: group.reason };
+  const query = { source: group.source, topic: group.topic, reason: group.reason };
   // biome-ignore lint/correctness/useExhaustiveDependencies: the group is the key of this component
   useEffect(() => {
     ask<Letter[] | { letters: Letter[] }>(address("dead", { ...query, max: MOST })).then(
@@ -69,7 +71,7 @@ export function Letters({ group }: { group: DeadGroup }): JSX.Element {
       {!letters.value && !trouble.value && <p class="empty">reading …</p>}
       <ol class="records" tabIndex={0} aria-label="Dead letters, newest first">
         {letters.value?.map((letter) => (
-          <OneLetter key={placeOf(letter)} letter={letter} form={form.value} />
+          <OneLetter key={JSON.stringify(letter.dead)} letter={letter} form={form.value} />
         ))}
       </ol>
     </section>

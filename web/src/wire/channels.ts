@@ -93,3 +93,9 @@ export function trouble(name: string, message: string | null): void {
   const { [name]: _, ...rest } = troubles.peek();
   troubles.value = message === null ? rest : { ...rest, [name]: message };
 }
+
+/** All but those of some channels. */
+export function forgetTroubles(except: readonly string[]): void {
+  const kept = Object.entries(troubles.peek()).filter(([name]) => except.includes(name));
+  if (kept.length < Object.keys(troubles.peek()).length) troubles.value = Object.fromEntries(kept);
+}

@@ -1,6 +1,16 @@
 // The one WebSocket: hello, subscribe, acknowledge, resume, and coming back after it broke.
 import { signal } from "@preact/signals";
-import { apply, flush, forgetIdle, isShown, mistrust, mistrustAll, trouble, versions } from "./channels";
+import {
+  apply,
+  flush,
+  forgetIdle,
+  forgetTroubles,
+  isShown,
+  mistrust,
+  mistrustAll,
+  trouble,
+  versions,
+} from "./channels";
 import { doubtClock, heardTime, serverNow } from "./clock";
 import { asideVersions, discard, paused, pausedAt, release, setAside, tellWaiting } from "./pause";
 import type { Message } from "./types";
@@ -11,7 +21,6 @@ const LONGEST_RETRY = 5_000;
 const MISSED_BEATS = 3;
 /** A connection that has been silent for so many beats is given up. */
 const DEAD_BEATS = 6;
-const TROUBLE_LASTS = 1_000;
 
 export type Link = "connecting" | "live" | "stale" | "away";
 
@@ -30,7 +39,6 @@ let heartbeat = 2_000;
 let heardAt = 0;
 let attempts = 0;
 let timer = 0;
-const troubledAt = new Map<string, number>();
 let unacknowledged: number | null = null;
 let newestFrame = 0;
 let totals = { coalesced: 0, dropped: 0 };
@@ -88,10 +96,7 @@ function hear(message: Message): void {
   if (message.type === "hello") greet(message);
   else if (message.type === "frame") take(message);
   else if (message.type === "beat") heardTime(message.time);
-  else {
-    troubledAt.set(message.channel ?? "", heardAt);
-    trouble(message.channel ?? "", message.message);
-  }
+  else trouble(message.channel ?? "", message.message);
   if (link.peek() === "stale") link.value = "live";
 }
 
@@ -104,6 +109,7 @@ function greet(hello: Extract<Message, { type: "hello" }>): void {
     discard();
   }
   epoch = hello.epoch;
+  forgetTroubles([]);
   attempts = 0;
   refused.value = null;
   connections.value += 1;
@@ -118,7 +124,6 @@ function take(frame: Extract<Message, { type: "frame" }>): void {
   totals = { coalesced: totals.coalesced + frame.coalesced, dropped: totals.dropped + frame.dropped };
   const gaps: string[] = [];
   for (const [name, delta] of Object.entries(frame.channels)) {
-    overcome(name);
     if (paused.peek() && isShown(name)) setAside(name, delta);
     else if (!apply(name, delta)) {
       mistrust(name);
@@ -131,21 +136,20 @@ function take(frame: Extract<Message, { type: "frame" }>): void {
 /** A channel that stays subscribed goes on from what was sent; one that was left and comes back begins anew. */
 function askAnew(gaps: readonly string[]): void {
   const others = [...wanted()].filter((name) => !gaps.includes(name));
-  send({ type: "subscribe", channels: others, have: { epoch, versions: {} } });
+  sendWanted(others, {});
   subscribe();
-}
-
-/** What a channel could not be filled with came after all. A frame that came along with the trouble is no sign of that. */
-function overcome(name: string): void {
-  if (performance.now() - (troubledAt.get(name) ?? -Infinity) < TROUBLE_LASTS) return;
-  trouble(name, null);
 }
 
 function subscribe(): void {
   const names = wanted();
   forgetIdle(names);
-  const have = { epoch, versions: { ...versions(names), ...pick(asideVersions(), names) } };
-  send({ type: "subscribe", channels: [...names], have });
+  sendWanted([...names], { ...versions(names), ...pick(asideVersions(), names) });
+}
+
+/** The server tells the troubles of what is subscribed, and when they end; of the rest nobody knows. */
+function sendWanted(channels: readonly string[], have: Record<string, number>): void {
+  forgetTroubles(channels);
+  send({ type: "subscribe", channels, have: { epoch, versions: have } });
 }
 
 function pick(all: Record<string, number>, names: ReadonlySet<string>): Record<string, number> {

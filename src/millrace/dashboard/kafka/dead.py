@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ from millrace.telemetry.channels import Slot
 
 EVERY = 2.0
 MOST_GROUPS = 200
-_REST = "other reasons"
+REST = "other reasons"
+"""The group of those for which there are no more groups."""
 _LONGEST = 500
 _SHOWN = 4000
 """Characters of base64: whole groups of four, and fewer than a text of the page may have."""
@@ -56,10 +57,9 @@ class Groups:
     def add(self, found: Iterable[Found]) -> None:
         """Count letters."""
         for one in self._where.mine(found):
-            letter = one.letter
-            key = (letter.source, one.home if one.partition is not None else "", kind(letter.reason)[:_LONGEST])
+            key = _key(one)
             if key not in self._made and len(self._made) >= MOST_GROUPS:
-                key = ("", "", _REST)
+                key = ("", "", REST)
             group = self._made.setdefault(key, self._group(*key))
             group["count"] += 1
             if one.buried >= (group["newest"] or 0):
@@ -80,14 +80,15 @@ def follow(where: Where, slot: Slot, stop: threading.Event) -> None:
     """Keep a slot up to date, until told to end."""
     groups = Groups(where)
     files = _Files(where)
-    slot.set([])
     if where.cluster is None:
         while not stop.is_set():
             slot.set(_with_files(groups, files))
             stop.wait(EVERY)
         return
     cluster = where.cluster()
+    cluster.connect()  # what does not answer must not be taken for empty
     with Following(cluster, {}) as following:
+        slot.set([])
         known: set[tuple[str, int]] = set()
         while not stop.is_set():
             fresh = _new_places(cluster, known)
@@ -100,10 +101,17 @@ def follow(where: Where, slot: Slot, stop: threading.Event) -> None:
                 slot.set(told)
 
 
-def letters(where: Where, wanted: Letters) -> Iterator[dict[str, Any]]:
-    """Letters that fit, the newest first when there is a limit, else as they lie."""
-    found = where.mine(_every(where))
-    fitting = (one for one in found if _fits(one, wanted))
+def letters(where: Where, wanted: Letters, groups: Iterable[Mapping[str, Any]] = ()) -> Iterator[dict[str, Any]]:
+    """Letters that fit, the newest first when there is a limit, else as they lie.
+
+    `groups` are those that are shown: the `other reasons` are those of letters that are in none of them.
+    """
+    found = where.mine(_every(where, wanted.topic))
+    if wanted.reason == REST:
+        shown = {(one["source"], one["topic"] or "", one["reason"]) for one in groups}
+        fitting = (one for one in found if _fits(one, replace(wanted, reason=None)) and _key(one) not in shown)
+    else:
+        fitting = (one for one in found if _fits(one, wanted))
     if wanted.most is None:
         yield from map(_told, fitting)
         return
@@ -115,13 +123,20 @@ def letters(where: Where, wanted: Letters) -> Iterator[dict[str, Any]]:
     yield from map(_shown, sorted(kept, key=_age)[-wanted.most :][::-1])
 
 
-def _every(where: Where) -> Iterator[Found]:
+def _every(where: Where, topic: str | None) -> Iterator[Found]:
     if where.cluster is not None:
         cluster = where.cluster()
-        with closing(dead.in_topics(cluster, dead.dead_topics(cluster))) as found:  # type: ignore[type-var]
+        names = [name for name in dead.dead_topics(cluster) if topic in (None, name)]
+        with closing(dead.in_topics(cluster, names)) as found:  # type: ignore[type-var]
             yield from found
-    for folder in where.folders():
+    for folder in where.folders() if topic is None else ():
         yield from dead.in_folder(folder)
+
+
+def _key(one: Found) -> tuple[str, str, str]:
+    """The group of a letter: source, topic (nothing for one in a file) and kind of reason."""
+    home = one.home if one.partition is not None else ""
+    return one.letter.source, home, kind(one.letter.reason)[:_LONGEST]
 
 
 def _age(one: Found) -> tuple[int, str, int, int]:
@@ -192,4 +207,9 @@ class _Files:
 
 
 def _with_files(groups: Groups, files: _Files) -> list[dict[str, Any]]:
-    return [*groups.told(), *files.told()]
+    told = [*groups.told(), *files.told()]
+    rest = [one for one in told if one["reason"] == REST and not one["source"]]
+    for one in rest[1:]:  # the rest is one group, wherever its letters lie
+        rest[0]["count"] += one["count"]
+        told.remove(one)
+    return told

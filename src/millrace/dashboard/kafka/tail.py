@@ -22,24 +22,47 @@ _BEFORE = 20
 _TAKE = 0.1
 _LOOK = 5.0
 """Seconds between two looks for new partitions, and whether the topic is still there."""
+_MEASURE = 2.0
+"""Seconds between two looks at how many records wait."""
+BEHIND = 10_000
+"""Records that may wait; when there are more, the topic is faster than we are, and its newest ones are gone on with."""
 
 
 def follow(cluster: Cluster, topic: str, ring: Ring, stop: threading.Event) -> None:
     """Fill a ring with the newest records of a topic, and those that come."""
     sieve = Sieve(RATE)
-    ring.clear()
-    start = _newest(cluster, topic, _BEFORE)
-    known, looked = set(start), time.monotonic()
-    with Following(cluster, start) as following:
+    reading = _newest(cluster, topic, _BEFORE)
+    looked = measured = time.monotonic()
+    with Following(cluster, reading) as following:
+        ring.clear()
         while not stop.is_set():
             got = following.take(_TAKE)
-            ring.extend(shown(message, skipped) for message, skipped in sieve.take(got, time.monotonic()))
-            if time.monotonic() - looked > _LOOK:
-                looked = time.monotonic()
-                fresh = {place: 0 for place in _places(cluster, topic) if place not in known}
+            reading |= {(one.topic() or "", one.partition() or 0): (one.offset() or 0) + 1 for one in got}
+            now = time.monotonic()
+            ring.extend(shown(message, skipped) for message, skipped in sieve.take(got, now))
+            if now - looked > _LOOK:
+                looked = now
+                fresh = {place: 0 for place in _places(cluster, topic) if place not in reading}
                 if fresh:
-                    known |= set(fresh)
+                    reading |= fresh
                     following.add(fresh)
+            if now - measured > _MEASURE:
+                measured = now
+                sieve.skip(catch_up(cluster, topic, following, reading))
+
+
+def catch_up(
+    cluster: Cluster, topic: str, following: Following, reading: dict[tuple[str, int], int], most: int = BEHIND
+) -> int:
+    """Go on with the newest records when too many wait: how many are left out by that."""
+    newest = _newest(cluster, topic, _BEFORE)
+    ahead = {place: max(offset, newest.get(place, 0)) for place, offset in reading.items()}
+    left_out = sum(ahead.values()) - sum(reading.values())
+    if left_out <= most:
+        return 0
+    reading |= ahead
+    following.assign(reading)
+    return left_out
 
 
 def newest(cluster: Cluster, topic: str, most: int) -> list[dict[str, object]]:
@@ -68,6 +91,10 @@ class Sieve:
         self._allowed = rate
         self._then: float | None = None
         self._skipped = 0
+
+    def skip(self, many: int) -> None:
+        """So many were left out by somebody else."""
+        self._skipped += many
 
     def take(self, got: list[Message], now: float) -> list[tuple[Message, int]]:
         """The newest ones for which there is room, each with the number that was left out before it."""
@@ -99,4 +126,4 @@ def _newest(cluster: Cluster, topic: str, many: int) -> dict[tuple[str, int], in
     return {place: max(first[place], ends[place] - many) for place in first if place in ends}
 
 
-__all__ = ["COLUMNS", "KEPT", "Sieve", "follow", "newest"]
+__all__ = ["COLUMNS", "KEPT", "Sieve", "catch_up", "follow", "newest"]

@@ -69,6 +69,7 @@ RULES: tuple[Rule, ...] = (
     targets.loops,
     panels.unknown_kind,
     panels.options,
+    panels.columns,
     panels.without_stream,
     panels.own_query,
 )

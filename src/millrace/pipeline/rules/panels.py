@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from millrace.errors import Problem, did_you_mean
 from millrace.pipeline.model import PANELS
-from millrace.pipeline.panels import mistakes
+from millrace.pipeline.panels import column_mistakes, mistakes
 from millrace.pipeline.plan import WITHOUT_BATCHES
 from millrace.pipeline.rules.scope import Scope
 
@@ -23,6 +23,17 @@ def options(scope: Scope) -> Iterator[Problem]:
     """A panel says what its kind needs, and nothing else."""
     for panel in scope.pipeline.panels:
         for mistake in mistakes(panel) if panel.readable else ():
+            yield Problem(mistake.condition, mistake.message, panel.option_place(mistake.option or ""), mistake.hint)
+
+
+def columns(scope: Scope) -> Iterator[Problem]:
+    """A panel names columns that its table has, where that is known before Spark is asked."""
+    for panel in scope.pipeline.panels:
+        element = scope.pipeline.table(panel.table) or scope.pipeline.source(panel.table)
+        known = scope.columns(element) if element else None
+        if known is None or not panel.readable or any(mistakes(panel)):
+            continue
+        for mistake in column_mistakes(panel, known):
             yield Problem(mistake.condition, mistake.message, panel.option_place(mistake.option or ""), mistake.hint)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+from millrace.pipeline.columns import Known, columns_of_schema, columns_of_sql
 from millrace.pipeline.facts import Connectors, Facts
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger
 from millrace.pipeline.shapes.shape import UNKNOWN, Shape, Step
@@ -33,6 +34,13 @@ class Scope:
     def elements(self) -> tuple[Source | Table, ...]:
         """All that has a name to read it by."""
         return (*self.pipeline.sources, *self.pipeline.tables)
+
+    def columns(self, element: Source | Table) -> list[Known] | None:
+        """Its columns, when they are known without Spark."""
+        if isinstance(element, Source):
+            schema = self.source_facts(element).schema
+            return columns_of_schema(schema) if schema else None
+        return columns_of_sql(element.sql) if element.sql else None
 
     def source_facts(self, source: Source) -> Facts:
         """What the connector says of a source; nothing when the source could not be read in full."""

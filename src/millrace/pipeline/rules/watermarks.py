@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millrace.errors import InvalidSql, Place, Problem, did_you_mean
+from millrace.errors import Place, Problem, did_you_mean
 from millrace.pipeline.model import Source, Table
 from millrace.pipeline.rules.scope import Scope
-from millrace.pipeline.sql import parsed
 
 _TIMES = ("timestamp", "timestamp_ntz", "timestamp_ltz")
 
@@ -16,8 +15,9 @@ def unknown_column(scope: Scope) -> Iterator[Problem]:
     """A watermark's column must be among the source's or the table's."""
     for element in scope.elements:
         column = element.watermark.column if element.watermark else ""
-        names = _columns(scope, element) if column else None
-        if names is not None and column.lower() not in map(str.lower, names):
+        known = scope.columns(element) if column else None
+        names = [one.name for one in known or ()]
+        if known is not None and column.lower() not in map(str.lower, names):
             said = f"the watermark of {element.name!r} is on {column!r}, which is none of its columns"
             yield Problem("watermark.column", said, _place(element), did_you_mean(column, names))
 
@@ -41,17 +41,3 @@ def _place(element: Source | Table) -> Place:
     if isinstance(element, Source):
         return element.connection.places.get("watermark", element.place)
     return element.place
-
-
-def _columns(scope: Scope, element: Source | Table) -> list[str] | None:
-    """The columns, when they are known."""
-    if isinstance(element, Source):
-        schema = scope.source_facts(element).schema
-        return [field.name for field in schema.fields] if schema else None
-    try:
-        tree = parsed(element.sql) if element.sql else None
-    except InvalidSql:
-        return None
-    if tree is None or any(one.is_star or not one.alias_or_name for one in tree.selects):
-        return None
-    return [one.alias_or_name for one in tree.selects]
