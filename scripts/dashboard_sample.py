@@ -7,7 +7,7 @@
     --host H        the address to listen at; beyond this machine a token is needed (it is in the printed address)
     --rate R        records a second that are pretended (default 500)
     --read-only     switch actions off
-    --fail SECONDS  let the query `spikes` fail after so long (default 45; 0: never)
+    --fail SECONDS  let the query `spikes` fail after so long (default 45; 0: never), and be restarted before
     --start SECONDS stay in the phase `starting` for so long (default 3)
     --hostile       fill panels and tails with markup, control characters, long texts, NaN and 10,000 keys
 
@@ -38,10 +38,10 @@ from typing import Any
 from millrace import __version__
 from millrace.dashboard.server import Dashboard, Options
 from millrace.dashboard.subject import Letters, Subject, Work
-from millrace.errors import InputError, QueryFailed, UnknownName, UnknownTopic
+from millrace.errors import InputError, KafkaUnreachable, QueryFailed, UnknownName, UnknownTopic
 from millrace.pipeline.model import Panel
 from millrace.pipeline.panels import Shown
-from millrace.telemetry.board import Board, Phase
+from millrace.telemetry.board import Board, Phase, Restart
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.gallery import METRICS, Gallery, Hung
 from millrace.telemetry.health import health
@@ -54,6 +54,8 @@ from millrace.telemetry.sampler import Sampler
 from millrace.telemetry.samples import Lag, Samples
 from millrace.telemetry.telling import Telling
 
+RESTARTING = 10.0
+"""Seconds that the query `spikes` waits for a restart before it fails for good."""
 TAGS = ["coffee", "kafka", "spark", "rain", "music", "football", "python", "travel", "news", "cats", "bread", "sun"]
 LANGUAGES = ["en", "de", "fr", "ja", "es"]
 AUTHORS = [f"{name}{number}" for name in ("ada", "linus", "grace", "alan") for number in range(8)]
@@ -290,7 +292,13 @@ class Story:
         standing = self.board.query(query)
         if standing.phase.ended:
             return
-        if query == "spikes" and self.fail and now - self.began > self.fail:
+        left = self.fail - (now - self.began)
+        if query == "spikes" and self.fail and 0 <= left < RESTARTING:
+            if standing.phase is not Phase.RESTARTING:
+                again = Restart(5, 5, datetime.now(UTC) + timedelta(seconds=left), "Kafka does not answer")
+                self.board.restarting(query, KafkaUnreachable("no broker answers"), again)
+            return
+        if query == "spikes" and self.fail and left < 0:
             why = "java.lang.ArithmeticException: divide by zero"
             self.board.ended(
                 query, QueryFailed(f"query {query!r} failed: a batch failed", why=why, hint="mend the SQL")

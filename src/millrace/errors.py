@@ -40,6 +40,7 @@
         ├── SparkFailed                 1  spark.failed
         ├── QueryFailed                 1  query.failed
         ├── FunctionFailed              1  function.failed
+        │   └── SinkFailed              1  sink.failed
         ├── NotReady                    1  run.not-ready
         ├── OffsetsGone                 1  kafka.offsets-gone
         ├── DiskFull                    1  disk.full
@@ -370,6 +371,12 @@ class FunctionFailed(RunError):
     """A function of the user's raised while Spark ran it."""
 
     condition = "function.failed"
+
+
+class SinkFailed(FunctionFailed):
+    """A function of the user's that writes raised; another time it may not, when what it writes to was away."""
+
+    condition = "sink.failed"
 
 
 class NotReady(RunError):

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from platformdirs import user_cache_path
 
 from millrace.errors import InvalidOption, InvalidSetting
-from millrace.units import parse_duration, parse_heap
+from millrace.units import Behind, parse_behind, parse_duration, parse_heap, parse_rate
 
 T = TypeVar("T")
 
@@ -25,6 +25,8 @@ class Setting(Generic[T]):
     default: T
     help: str
     shown_default: str | None = None
+    secret: bool = False
+    """Whether its value is used and never shown."""
 
     @property
     def flag(self) -> str:
@@ -51,6 +53,12 @@ class Setting(Generic[T]):
 
 def _path(text: str) -> Path:
     return Path(text).expanduser()
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise InvalidOption(f"{text!r} is not a number", hint="write it as 5, or 0 for none")
+    return int(text)
 
 
 def _yes(text: str) -> bool:
@@ -86,6 +94,26 @@ IVY_SETTINGS = Setting[Path | None](
 )
 JAVA = Setting[Path | None]("java", _path, None, "The java program to use.", "JAVA_HOME's, else the first on the PATH")
 STATE = Setting("state", _path, Path(".millrace"), "Where feeds remember how far they have read.", ".millrace")
+RESTARTS = Setting(
+    "restarts", _count, 5, "How often in a row a query that fails is started again before it is given up."
+)
+PATIENCE = Setting(
+    "patience", parse_duration, 60.0, "How long a run that is stopped waits for the batches in hand to end.", "60s"
+)
+ALERT = Setting[str | None](
+    "alert",
+    str,
+    None,
+    "A URL or a command that is told of failures, recoveries, lag and dead letters.",
+    "none",
+    secret=True,
+)
+ALERT_LAG = Setting[Behind | None](
+    "alert_lag", parse_behind, None, "Alert when a query is further behind than this: 10000 (records) or 30s.", "never"
+)
+ALERT_DEAD = Setting[float | None](
+    "alert_dead", parse_rate, None, "Alert when more dead letters come than this: 10/m, 1/s.", "never"
+)
 VERBOSE = Setting("verbose", _yes, False, "Show stack traces and what child processes say.", "off")
 
 SETTINGS: tuple[Setting[object], ...] = (
@@ -98,5 +126,10 @@ SETTINGS: tuple[Setting[object], ...] = (
     IVY_SETTINGS,
     JAVA,
     STATE,
+    RESTARTS,
+    PATIENCE,
+    ALERT,
+    ALERT_LAG,
+    ALERT_DEAD,
     VERBOSE,
 )  # type: ignore[assignment]  # a tuple of different T

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from millrace.errors import InvalidOption
 
@@ -53,6 +54,26 @@ def parse_rate(text: str) -> float:
     if not found or not 0 < float(found[1]) < math.inf:
         raise InvalidOption(f"{text!r} is not a rate", hint="write it as 500/s, 30/m or 10/h, above zero")
     return float(found[1]) / _SECONDS[found[2] or "s"]
+
+
+class Behind(NamedTuple):
+    """How far something is behind: so many records, or so many seconds."""
+
+    records: int | None = None
+    seconds: float | None = None
+
+    def __str__(self) -> str:
+        return format_duration(self.seconds) if self.seconds is not None else f"{self.records:,} records"
+
+
+def parse_behind(text: str) -> Behind:
+    """`10000` (records) or `30s`."""
+    if text.isascii() and text.isdigit():
+        return Behind(records=int(text))
+    try:
+        return Behind(seconds=parse_duration(text))
+    except InvalidOption:
+        raise InvalidOption(f"{text!r} is no lag", hint="write it as 10000 (records), 30s or 5m") from None
 
 
 def parse_share(text: str) -> float:

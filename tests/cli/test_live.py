@@ -7,7 +7,7 @@ import pty
 import re
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from millrace.cli import output
 from millrace.cli.live import Figures, Teller, live, of_board, of_page, picture
 from millrace.errors import QueryFailed
-from millrace.telemetry.board import Board, Phase
+from millrace.telemetry.board import Board, Phase, Restart
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.outline import Expected, Outline
 from millrace.telemetry.progress import Progress, SourceProgress
@@ -106,6 +106,28 @@ def test_the_picture_shows_why_a_query_failed() -> None:
     board.started("popular")
     board.ended("popular", QueryFailed("the sink refused"))
     assert "error[query.failed]: the sink refused" in shown(board)
+
+
+def test_a_restart_is_one_sentence(said: list[str]) -> None:
+    board = Board()
+    teller = Teller(board, of_board(board))
+    board.started("popular")
+    teller.tell(0)
+    due = datetime.now(UTC) + timedelta(seconds=3.5)
+    board.restarting("popular", QueryFailed("no broker answers"), Restart(2, 5, due, "Kafka does not answer"))
+    teller.tell(1)
+    assert "popular: restarting in 4 s (2 of 5): Kafka does not answer" in shown(board)
+    teller.tell(2)
+    board.started("popular")
+    teller.tell(3)
+    board.told("popular", Phase.WAITING)
+    teller.tell(4)
+    assert said == [
+        "popular: started",
+        "popular: restarting in 4 s (2 of 5): Kafka does not answer",
+        "popular: started again",
+        "popular: works again",
+    ]
 
 
 def test_lines_at_the_start_at_the_end_and_now_and_then(said: list[str]) -> None:

@@ -22,7 +22,7 @@ ENDLESS = "SELECT count(id % 7) FROM range(1000000000000)"
 def rooms() -> None:
     """A table in memory."""
     MEMORY.clear()
-    MEMORY.put("rooms", pa.table({"room": ["attic", "hall"], "n": [2, 1]}), mode="complete", key=(), limit=10)
+    MEMORY.put("rooms", pa.table({"room": ["attic", "hall"], "n": [2, 1]}), 0, mode="complete", key=(), limit=10)
 
 
 def test_a_question_is_answered_while_the_run_lasts(spark: SparkSession, tmp_path: Path, rooms: None) -> None:
@@ -46,7 +46,7 @@ def test_a_question_leaves_no_view_behind_and_no_view_is_lost(spark: SparkSessio
 
 
 def test_only_what_is_asked_for_is_read(spark: SparkSession, rooms: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    MEMORY.put("others", pa.table({"a": [1]}), mode="complete", key=(), limit=10)
+    MEMORY.put("others", pa.table({"a": [1]}), 0, mode="complete", key=(), limit=10)
     read: list[str] = []
     monkeypatch.setattr(MEMORY, "table", lambda name: read.append(name) or pa.table({"n": [1]}))
     questions.answer(spark, "SELECT n FROM rooms", 10)

@@ -251,6 +251,13 @@ def test_a_jvm_that_is_gone() -> None:
     assert explain(ConnectionRefusedError(111, "Connection refused")).condition == "spark.failed"
 
 
+def test_a_connection_of_the_users_own_is_not_the_jvms() -> None:
+    def call() -> None:
+        raise ConnectionResetError(104, "Connection reset by peer")
+
+    assert failure(call).condition == "function.failed"
+
+
 def test_an_exception_of_plain_python() -> None:
     def table() -> None:
         raise KeyError("posts")  # the table's line

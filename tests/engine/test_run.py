@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 from millrace.connectors.memory import MEMORY
 from millrace.engine.run import Settings, run
-from millrace.engine.running import Running
 from millrace.engine.state import State
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import make_plan
@@ -215,14 +213,3 @@ def test_a_pattern_leaves_dead_letters_out(cluster: Cluster, topic: str, run_pip
         run_pipeline(pipeline)
         assert values() == ["one"]
     assert f"{topic}.dead.dead" not in cluster.connect().topics
-
-
-def test_a_query_that_is_stopped_in_the_middle_of_a_file_has_not_failed() -> None:
-    cut = Exception("Job aborted: java.io.IOException: java.lang.InterruptedException at Shell.runCommand")
-    query: Any = SimpleNamespace(isActive=False, name="q", exception=lambda: cut)
-    ground = SimpleNamespace(cluster=lambda: None)
-    running = Running(SimpleNamespace(ground=ground, gallery=None), [query])  # type: ignore[arg-type]
-    with pytest.raises(MillraceError):
-        running.require_sound()
-    running.stopping = True
-    running.require_sound()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from millrace.telemetry.board import Board, Phase
+from millrace.errors import QueryFailed
+from millrace.telemetry.board import Board, Phase, Restart
 from millrace.telemetry.outline import Edge, Expected, Outline
 from millrace.telemetry.progress import Progress, SourceProgress
 
@@ -30,6 +31,12 @@ def batch(number: int = 0, query: str = "popular", ago: float = 1.0, **more: Any
     }
     at = NOW - timedelta(seconds=ago, milliseconds=500)
     return Progress(query, "run", number, at, **(given | more))
+
+
+def restarting(board: Board, number: int = 2, query: str = "popular") -> None:
+    """A query has failed, and is started again in four seconds."""
+    due = datetime.now(UTC) + timedelta(seconds=3.5)
+    board.restarting(query, QueryFailed("no broker answers"), Restart(number, 5, due, "Kafka does not answer"))
 
 
 def running(*batches: Progress, phase: Phase = Phase.RUNNING, query: str = "popular") -> Board:

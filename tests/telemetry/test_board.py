@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from millrace.errors import QueryFailed
-from millrace.telemetry.board import Board, Phase
+from millrace.telemetry.board import Board, Phase, Restart
 from millrace.telemetry.progress import Progress
 
 
@@ -46,6 +46,40 @@ def test_a_failed_query_that_starts_again_keeps_its_totals() -> None:
     board.started("popular")
     standing = board.queries()[0]
     assert (standing.phase, standing.error, standing.rows) == (Phase.STARTING, None, 10)
+
+
+def restarting(board: Board, number: int = 2) -> None:
+    due = datetime.now(UTC) + timedelta(seconds=3.5)
+    board.restarting("popular", QueryFailed("no"), Restart(number, 5, due, "Kafka does not answer"))
+
+
+def test_a_query_that_is_restarted_is_so_until_it_works() -> None:
+    board = Board()
+    board.started("popular")
+    restarting(board)
+    board.told("popular", Phase.RUNNING)  # old news of the run that has failed
+    board.progressed(batch(0))
+    standing = board.query("popular")
+    assert (standing.phase, standing.restarts) == (Phase.RESTARTING, 1)
+    assert standing.restart
+    now = datetime.now(UTC)
+    assert standing.restart.sentence(now) == "restarting in 4 s (2 of 5): Kafka does not answer"
+    board.started("popular")
+    board.told("popular", Phase.RUNNING)
+    assert board.query("popular").restart, "nothing is done yet"
+    assert "nothing is done yet (2 of 5)" in standing.restart.sentence(now + timedelta(seconds=9))
+    board.progressed(batch(1))
+    standing = board.query("popular")
+    assert (standing.restart, standing.restarts, standing.error) == (None, 1, None)
+
+
+def test_one_that_waits_for_records_works() -> None:
+    board = Board()
+    board.started("popular")
+    restarting(board)
+    board.started("popular")
+    board.told("popular", Phase.WAITING)
+    assert board.query("popular").restart is None
 
 
 def test_dead_letters_and_the_summary() -> None:

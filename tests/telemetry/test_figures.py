@@ -14,7 +14,7 @@ from millrace.telemetry.outline import UNPLANNED, Expected, Outline
 from millrace.telemetry.progress import SourceProgress
 from millrace.telemetry.samples import Lag, Samples, Usage
 
-from .runs import NOW, OUTLINE, batch, running
+from .runs import NOW, OUTLINE, batch, restarting, running
 
 
 def test_figures_of_a_query_are_those_of_sparks_own_progress() -> None:
@@ -54,6 +54,19 @@ def test_phases_of_the_run() -> None:
     failed = Samples()
     failed.failure = "the broker is gone"
     assert state(Board(), failed, OUTLINE, NOW)["reasons"] == ["the broker is gone"]
+
+
+def test_a_run_one_of_whose_queries_is_restarted() -> None:
+    board = running(batch())
+    restarting(board)
+    told = state(board, Samples(), OUTLINE)
+    assert told["phase"] == "restarting"
+    assert told["reasons"] == ["query popular: restarting in 4 s (2 of 5): Kafka does not answer"]
+    (query,) = told["queries"]
+    assert (query["phase"], query["restarts"], query["in_rate"]) == ("restarting", 1, 0)
+    assert query["restart"] == "restarting in 4 s (2 of 5): Kafka does not answer"
+    assert query["silence"] == f"The query has failed; {query['restart']}."
+    assert query["error"]["message"] == "no broker answers"
 
 
 def test_a_query_that_only_draws_does_not_fail_the_run() -> None:

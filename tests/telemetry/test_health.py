@@ -10,7 +10,7 @@ from millrace.telemetry.health import DEAF, health
 from millrace.telemetry.outline import UNPLANNED, Expected, Outline
 from millrace.telemetry.samples import Samples
 
-from .runs import OUTLINE, batch, running
+from .runs import OUTLINE, batch, restarting, running
 
 
 def test_a_run_that_starts_is_well_and_not_ready() -> None:
@@ -29,6 +29,18 @@ def test_a_query_that_has_failed() -> None:
     board.ended("popular", QueryFailed("no"))
     found = health(board, Samples(), OUTLINE)
     assert (found.healthy, found.ready, found.reasons) == (False, False, ("query popular failed: no",))
+
+
+def test_a_query_that_is_being_restarted() -> None:
+    board = running(batch())
+    restarting(board)
+    sentence = "query popular: restarting in 4 s (2 of 5): Kafka does not answer"
+    assert health(board, Samples(), OUTLINE).reasons == (sentence,)
+    board.started("popular")
+    board.told("popular", Phase.RUNNING)
+    assert not health(board, Samples(), OUTLINE).healthy, "it has not worked yet"
+    board.progressed(batch(1))
+    assert health(board, Samples(), OUTLINE).healthy
 
 
 def test_one_of_two_queries_that_ended_by_itself() -> None:

@@ -43,6 +43,8 @@ def test_figures() -> None:
     board.buried('po"sts\\\n', 3)
     found = parsed(text(state(board, samples, OUTLINE, NOW), Health(True, True)))
     label = 'query="popular"'
+    assert found["millrace_query_restarts_total", label] == 0
+    assert found["millrace_query_phase", 'query="popular",phase="restarting"'] == 0
     assert found["millrace_query_lag_records", label] == 12
     assert found["millrace_query_lag_seconds", label] == 1.5
     assert found["millrace_query_input_rows_total", label] == 100

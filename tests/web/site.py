@@ -70,7 +70,9 @@ class Site:
         self.channels = Channels()
         self.start()
 
-    def state(self, figures: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None) -> None:
+    def state(
+        self, figures: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None, **more: Any
+    ) -> None:
         """Tell how the run stands."""
         told = {
             "in_rate": 1234.0,
@@ -96,6 +98,7 @@ class Site:
                 "dead": {"posts": 3},
                 "process": {"cpu": 0.4, "memory": 1 << 28, "jvm_memory": 1 << 29, "threads": 40},
             }
+            | more
         )
 
     def event(self, text: str, level: str = "info", query: str | None = None) -> None:

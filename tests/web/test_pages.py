@@ -73,6 +73,18 @@ def test_no_output_and_a_failure_are_explained(show: Show, site: Site) -> None:
         expect(page.locator("main")).to_contain_text(words)
 
 
+def test_a_restart_is_told_in_one_sentence(show: Show, site: Site) -> None:
+    sentence = "restarting in 4 s (2 of 5): Kafka does not answer"
+    again = {"phase": "restarting", "restart": sentence, "silence": f"The query has failed; {sentence}."}
+    site.state(query=again, phase="restarting", reasons=[f"query popular: {sentence}"])
+
+    page = show()
+
+    expect(page.locator(".banner.brass")).to_have_text(f"query popular: {sentence}")
+    expect(page.locator(".badge.restarting").first).to_be_visible()
+    expect(page.locator(".node.restarting").first).to_contain_text("restarting")
+
+
 def test_a_figure_that_is_not_known_says_why(show: Show, site: Site) -> None:
     site.state({"lag_seconds": float("nan"), "watermark_gap_ms": None})
 

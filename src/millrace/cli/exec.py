@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import runpy
@@ -187,8 +186,9 @@ class _Asked:
         if first and self._guest.started:
             threading.Thread(target=self._stop, args=(number,), name="stopping", daemon=True).start()
             return
-        for logger in (logging.getLogger("py4j.clientserver"), logging.getLogger()):
-            logger.addFilter(_py4j_is_quiet)
+        from millrace.engine.jvm import hush_py4j
+
+        hush_py4j()
         raise KeyboardInterrupt
 
     def _stop(self, number: int) -> None:
@@ -198,11 +198,6 @@ class _Asked:
         with self._lock:
             if not self._over.is_set():
                 os.kill(os.getpid(), number)
-
-
-def _py4j_is_quiet(record: logging.LogRecord) -> bool:
-    """Py4J writes a traceback for a call that is interrupted: for what the user asked for, none."""
-    return not re.search("while sending command|while shutting down connection", record.getMessage())
 
 
 def _run(script: Path, arguments: list[str], asked: _Asked) -> None:

@@ -25,7 +25,12 @@ Figures = Callable[[], Sequence[Mapping[str, Any]]]
 EVERY = 5.0
 """Seconds between two plain lines of a query."""
 _LOOK = 0.25
-_COLOURS = {Phase.RUNNING: "green", Phase.WAITING: "cyan", Phase.FAILED: "bold red"}
+_COLOURS = {
+    Phase.RUNNING: "green",
+    Phase.WAITING: "cyan",
+    Phase.RESTARTING: "bold yellow",
+    Phase.FAILED: "bold red",
+}
 _LEFT = ("query", "state", "watermark")
 _COLUMNS = ("rows/s", "batch ms", "lag", "behind", "watermark", "state rows", "late")
 _UNKNOWN = "–"
@@ -86,6 +91,8 @@ def picture(board: Board, figures: Figures) -> RenderableType:
         return Text("")
     dead = ", ".join(f"{source} {count:,}" for source, count in board.dead().items() if count)
     below = [Text(f"dead letters: {dead}", style="yellow")] if dead else []
+    now = datetime.now(UTC)
+    below += [Text(f"{one.query}: {one.restart.sentence(now)}", style="yellow") for one in queries if one.restart]
     below += [Text(f"{one.query}: {one.error.lines()[0]}", style="red") for one in queries if one.error]
     return Group(_table(queries, _by_name(figures)), *below)
 
@@ -166,11 +173,15 @@ class Teller:
         anew = before is None or before.since != one.since
         if anew:
             self._told[one.query] = (now, _said(one, {}))
-            yield f"{one.query}: started"
+            yield f"{one.query}: started{' again' if one.restarts else ''}"
+        if one.restart and (before is None or before.restarts != one.restarts):
+            yield f"{one.query}: {one.restart.sentence(datetime.now(UTC))}"
+        if before and before.restart and not one.restart and not one.phase.ended:
+            yield f"{one.query}: works again"
         if one.phase.ended and (anew or (before and not before.phase.ended)):
             yield _ending(one)
         when, last = self._told[one.query]
-        if one.phase.ended or now - when < self._every:
+        if one.phase.idle or now - when < self._every:
             return
         said = _said(one, _by_name(self._figures).get(one.query, {}))
         # A query in real-time mode seldom ends a batch; its rate and lag are news.

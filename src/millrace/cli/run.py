@@ -27,8 +27,9 @@ from millrace.cli.page import (
 )
 from millrace.cli.signals import until_stopped
 from millrace.cli.spark import prepare_spark
+from millrace.cli.supervised import AlertDead, AlertLag, AlertTo, Patience, Restarts, alerting, alerts_of, policy
 from millrace.errors import InvalidOption
-from millrace.settings import STATE
+from millrace.settings import PATIENCE, STATE
 from millrace.units import parse_duration
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ def run(
     create_topics: Annotated[
         bool, typer.Option("--create-topics/--no-create-topics", help="Make topics that are missing.")
     ] = True,
+    restarts: Restarts = None,
+    patience: Patience = None,
+    alert: AlertTo = None,
+    alert_lag: AlertLag = None,
+    alert_dead: AlertDead = None,
     dashboard: Dashboard = True,
     port: Port = None,
     host: Host = LOCAL,
@@ -84,6 +90,8 @@ def run(
     seconds = None if for_ is None else parse_duration(for_)
     if seconds == 0:
         raise InvalidOption("--for 0s would end before anything begins", hint="--until-caught-up does what is there")
+    supervision, wait = policy(restarts), PATIENCE.value(patience)
+    alerts = alerts_of(alert, alert_lag, alert_dead)
     require_page(dashboard, port=port is not None, host=host != LOCAL, open=open_)
     pipeline = load_sound(file)
     plan = make_plan(pipeline, once=until_caught_up, panels=dashboard)
@@ -97,8 +105,10 @@ def run(
         served(page, open_=open_) as watching,
         _cluster(pipeline, kafka, kafka_config, data) as cluster,
         with_kafka(watching, cluster if pipeline.uses("kafka") else None),
+        alerting(alerts, plan, board, watching, cluster if pipeline.uses("kafka") else None),
     ):
         settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say)
+        settings = replace(settings, supervision=supervision, patience=wait)
         with live(board, of_page(watching.channels) if watching else None):
             run_plan(plan, _watched(settings, watching), board, stop)
     say(board.summary())

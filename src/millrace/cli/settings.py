@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from millrace.cli.options import AsJson
 from millrace.cli.output import show_rows
-from millrace.settings import SETTINGS
+from millrace.settings import SETTINGS, Setting
 
 
 def settings(as_json: AsJson = False) -> None:
     """List every setting: its environment variable, what holds now, what it means."""
-    rows = [(one.variable, _as_written(one.value()), one.shown_default or one.default, one.help) for one in SETTINGS]
+    rows = [(one.variable, _shown(one), one.shown_default or one.default, one.help) for one in SETTINGS]
     columns = {"variable": "environment variable", "value": "now", "default": "default", "help": "what it means"}
     show_rows(columns, rows, as_json=as_json)
 
 
-def _as_written(value: object) -> object:
-    """A value as one would write it; those with a point are durations."""
+def _shown(setting: Setting[object]) -> object:
+    """What holds now, as one would write it; those with a point are durations."""
+    value = setting.value()
+    if setting.secret and value:
+        return "***"
     return f"{value:g}s" if isinstance(value, float) else value

@@ -22,6 +22,8 @@ class MemoryTable:
     key: tuple[str, ...] = ()
     batches: list[pa.Table] = field(default_factory=list)
     keyed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    newest: int = -1
+    """The last batch that was taken."""
 
     def add(self, rows: pa.Table) -> None:
         """Append rows, or replace those of the same key; the oldest go when there are too many."""
@@ -57,12 +59,16 @@ class Memory:
         self._lock = threading.Lock()
         self._tables: dict[str, MemoryTable] = {}
 
-    def put(self, name: str, rows: pa.Table, *, mode: str, key: tuple[str, ...], limit: int) -> None:
-        """Take a batch in, as its output mode says."""
+    def put(self, name: str, rows: pa.Table, batch: int, *, mode: str, key: tuple[str, ...], limit: int) -> None:
+        """Take a batch in, as its output mode says; one that is run again after a failure is there already."""
         with self._lock:
-            if mode == "complete" or name not in self._tables:
-                self._tables[name] = MemoryTable(limit, key if mode == "update" else ())
-            self._tables[name].add(rows)
+            known = self._tables.get(name)
+            if known and batch <= known.newest:
+                return
+            if mode == "complete" or known is None:
+                known = self._tables[name] = MemoryTable(limit, key if mode == "update" else ())
+            known.add(rows)
+            known.newest = batch
 
     def names(self) -> list[str]:
         """The tables that there are now."""
@@ -107,6 +113,5 @@ class MemoryWriter(Writer):
 
     def write(self, frame: DataFrame, batch: int, site: Site) -> None:
         """Bring a batch to the driver."""
-        del batch
         rows: Any = frame.toArrow()
-        MEMORY.put(self.name or site.name, rows, mode=site.mode, key=self.key, limit=self.rows)
+        MEMORY.put(self.name or site.name, rows, batch, mode=site.mode, key=self.key, limit=self.rows)

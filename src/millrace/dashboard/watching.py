@@ -92,6 +92,11 @@ class Watching:
         self._open.close()
 
     @property
+    def samples(self) -> Samples:
+        """What is measured beside Spark's own words."""
+        return self._samples
+
+    @property
     def address(self) -> str:
         """Where the page is."""
         return self._server.address

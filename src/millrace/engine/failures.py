@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from millrace import errors
 from millrace.clients.cluster import Cluster
@@ -24,6 +26,7 @@ from millrace.errors import (
     OffsetsGone,
     Place,
     QueryFailed,
+    SinkFailed,
     SparkFailed,
     UnknownTopic,
 )
@@ -95,11 +98,17 @@ def _carried(failure: Failure) -> MillraceError | None:
 
 
 def _jvm_gone(failure: Failure) -> MillraceError | None:
-    if not isinstance(failure.error, ConnectionError) and not type(failure.error).__name__.startswith("Py4JNetwork"):
+    if not type(failure.error).__name__.startswith("Py4JNetwork") and not _lost_by_py4j(failure.error):
         return None
     return SparkFailed(
         "Spark's JVM has ended", why=str(failure.error).strip() or None, hint="its log says why; was memory short?"
     )
+
+
+def _lost_by_py4j(error: BaseException) -> bool:
+    """Whether a connection was lost on the way to the JVM: functions of the user's have connections of their own."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    return isinstance(error, ConnectionError) and (not files or any("py4j" in Path(file).parts for file in files))
 
 
 def _disk_full(failure: Failure) -> MillraceError | None:
@@ -192,7 +201,8 @@ def _function(failure: Failure) -> MillraceError | None:
 
 
 def _function_failed(found: Raised, where: str | None) -> FunctionFailed:
-    return FunctionFailed(
+    kind = SinkFailed if found.writes else FunctionFailed
+    return kind(
         f"{_named(found)} raised {found}",
         why=f"in a batch of {where}" if where else None,
         place=found.place,

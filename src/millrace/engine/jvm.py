@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import subprocess
@@ -159,6 +160,16 @@ def _quieten() -> None:
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = not VERBOSE.value()
+
+
+def hush_py4j() -> None:
+    """Py4J writes a traceback for each call that is cut off: for whoever asked for the end, none."""
+    for logger in (logging.getLogger("py4j.clientserver"), logging.getLogger()):
+        logger.addFilter(_is_no_cut_call)
+
+
+def _is_no_cut_call(record: logging.LogRecord) -> bool:
+    return not re.search("while sending command|while shutting down connection", record.getMessage())
 
 
 def _with_options(settings: Mapping[str, str], log: Path) -> dict[str, str]:

@@ -22,18 +22,24 @@ from millrace.engine.positions import Positions
 from millrace.engine.running import Running
 from millrace.engine.state import State
 from millrace.engine.structured import Workshop, prepare, writer_of
+from millrace.engine.supervision import Policy
 from millrace.engine.tuning import ROCKSDB
 from millrace.engine.waking import wake_workers
 from millrace.engine.watch import Watch
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import Plan
+from millrace.settings import PATIENCE
 from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.gallery import Gallery
 from millrace.telemetry.progress import Progress
+from millrace.units import format_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_SILENCE = 1.0
 
 
 @dataclass(frozen=True)
@@ -57,12 +63,16 @@ class Settings:
     """Told the session when it is there."""
     closing: Callable[[], None] = lambda: None
     """Called before the session is stopped."""
+    supervision: Policy = field(default_factory=Policy)
+    """How often and how soon a query that fails is started again."""
+    patience: float = PATIENCE.default
+    """Seconds that the batches in hand have to end when the run is stopped."""
     session: SparkSession | None = None
     """A session to use and to leave open; None opens one for the run."""
 
 
 def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
-    """Run until every query has ended, the time is over or `stop` is set; a query that fails ends all and raises."""
+    """Run until every query has ended, the time is over or `stop` is set; one that is given up ends all and raises."""
     with State(settings.state, plan.pipeline) as state:
         state.claim(plan, settings.cluster().connect().cluster_id if plan.pipeline.uses("kafka") else None)
         for name in state.unused(plan):
@@ -101,10 +111,13 @@ def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop
         with (
             Answering(workshop.spark, workshop.ground.state),
             _positions(plan, settings) as told,
-            Watch(workshop.spark, board, dead=workshop.dead, gallery=workshop.gallery, told=told) as watch,
+            Watch(
+                workshop.spark, board, dead=workshop.dead, gallery=workshop.gallery, told=told, supervised=True
+            ) as watch,
         ):
             settings.tell(f"starting {len(plan.queries)} quer{'y' if len(plan.queries) == 1 else 'ies'}")
-            _queries(workshop, plan, settings, watch, stop)
+            queries = Running(workshop, board, watch.follow, settings.supervision)
+            _queries(queries, plan, settings, watch, stop)
     except MillraceError:
         raise
     except Exception as error:
@@ -133,19 +146,29 @@ def _lease(plan: Plan, settings: Settings, state: State) -> Iterator[Callable[[]
         yield lease.require
 
 
-def _queries(workshop: Workshop, plan: Plan, settings: Settings, watch: Watch, stop: threading.Event) -> None:
-    queries = Running(workshop)
+def _queries(queries: Running, plan: Plan, settings: Settings, watch: Watch, stop: threading.Event) -> None:
     try:
         for query in plan.queries:
             running = queries.start(query)
-            if running is not None:
-                watch.follow(running)
-                if query is plan.queries[0]:
-                    watch.await_batch(running, settings.head_start, stop)
+            if running is not None and query is plan.queries[0]:
+                watch.await_batch(running, settings.head_start, stop)
         queries.stay(settings.seconds, stop)
     finally:
-        queries.stop(between_batches=all(query.batches for query in plan.queries))
+        _stop(queries, settings.patience if all(query.batches for query in plan.queries) else 0.0, settings.tell)
     queries.require_sound()  # a batch may have failed while its end was waited for
+
+
+def _stop(queries: Running, patience: float, tell: Callable[[str], None]) -> None:
+    """Stop all; nobody waits for long without being told for what."""
+    bound = f"at most {format_duration(patience)}; a second Ctrl-C does not wait"
+    late = threading.Timer(_SILENCE, tell, [f"stopping when the batch in hand has ended ({bound})"])
+    late.daemon = True
+    late.start()
+    try:
+        for name in queries.stop(patience):
+            tell(f"query {name!r} was stopped in the middle of a batch, which the next run begins anew")
+    finally:
+        late.cancel()
 
 
 @contextmanager
@@ -169,11 +192,15 @@ def _session(plan: Plan, settings: Settings, state: State) -> Iterator[Future[Sp
             beside=Path(plan.pipeline.place.file).absolute().parent,
             holds=(state.held,),  # if we are killed, nobody else writes there before the JVM has ended
         )
+        hurried = False
         try:
             yield opening
+        except KeyboardInterrupt:  # asked for a second time: what is cut off now is run again at the next start
+            hurried = True
+            raise
         finally:
             if opening.exception() is None:
-                close_session(opening.result())
+                close_session(opening.result(), hurried=hurried)
 
 
 def _state_store(plan: Plan) -> dict[str, str]:

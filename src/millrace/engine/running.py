@@ -1,23 +1,50 @@
-"""The queries of a run from start to end; one that writes ends all when it fails, one that only draws does not."""
+"""The queries of a run from start to end: one that fails is started again, and one that is given up ends all.
+
+A query that only draws is started again too, and never ends the run.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from millrace.clients.cluster import Cluster
 from millrace.engine.failures import explain
-from millrace.engine.stopping import PATIENCE, interrupted, stop_all
+from millrace.engine.inhand import InHand, in_hand
+from millrace.engine.spoken import said
+from millrace.engine.stopping import interrupted, stop_all
 from millrace.engine.structured import Workshop
+from millrace.engine.supervision import Course, GivenUp, Policy
+from millrace.engine.verdicts import Kind, Verdict, judge
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import Query
+from millrace.telemetry.board import Board, Restart
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LOOK = 0.1
+_NOT_AGAIN = "what its source has sent cannot be read again, so a restart would lose records"
+
+
+@dataclass(eq=False)
+class Ongoing:
+    """A query of the run, and how it goes with it."""
+
+    query: Query
+    course: Course
+    running: StreamingQuery | None = None
+    """None while it waits to be started again."""
+    due: float = 0.0
+    error: MillraceError | None = None
+    """Why it waits, or how it has ended."""
+    over: bool = False
+    """Whether it was given up."""
 
 
 @dataclass
@@ -25,57 +52,135 @@ class Running:
     """Queries that were started."""
 
     workshop: Workshop
-    writing: list[StreamingQuery] = field(default_factory=list)
-    drawing: list[tuple[StreamingQuery, Query]] = field(default_factory=list)
-    """Queries that only panels need: what goes wrong with one is told on its panels."""
-    stopping: bool = False
-    """Whether they have been asked to end."""
+    board: Board
+    follow: Callable[[StreamingQuery], None]
+    """Called with each start of a query."""
+    policy: Policy = field(default_factory=Policy)
+    queries: list[Ongoing] = field(default_factory=list)
 
     def start(self, query: Query) -> StreamingQuery | None:
         """Start one more; None when it could not be, and only panels miss it."""
-        if query.sinks or self.workshop.gallery is None:
-            self.writing.append(self.workshop.start(query))
-            return self.writing[-1]
+        one = Ongoing(query, Course(self.policy))
         try:
-            self.drawing.append((self.workshop.start(query), query))
+            self._start(one)
         except MillraceError as error:
-            self.workshop.gallery.fail(query.panels, error)
+            if self._writes(one):
+                raise
+            self._tell_panels(one, error)
             return None
-        return self.drawing[-1][0]
+        self.queries.append(one)
+        return one.running
 
     def stay(self, seconds: float | None, stop: threading.Event) -> None:
-        """Wait until nothing is written any more, the time is over or `stop` is set; raises when a query has failed."""
+        """Wait until nothing is written any more, the time is over or `stop` is set; raises when one is given up."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while not stop.wait(_LOOK):
-            active = any(running.isActive for running in self.writing)
-            self.require_sound()
-            self._tell_of_drawing()
-            if not active or (deadline is not None and time.monotonic() >= deadline):
+            # Asked before: one that ends while we look may have failed, which is seen at the next look.
+            busy = any(one.running is None or one.running.isActive for one in self._writing())
+            for one in [*self.queries]:
+                self._look(one)
+            busy = busy or any(one.running is None for one in self._writing())
+            if not busy or (deadline is not None and time.monotonic() >= deadline):
                 return
 
-    def stop(self, *, between_batches: bool) -> None:
-        """Stop all of them."""
-        self.stopping = True
-        drawing = [running for running, _ in self.drawing]
-        stop_all(self.writing, PATIENCE if between_batches else 0.0, at_once=drawing)
+    def stop(self, patience: float) -> list[str]:
+        """Stop all of them, those that only draw at once; gives the names of those whose batch was cut off."""
+        writing = [one.running for one in self.queries if one.running and self._writes(one)]
+        drawing = [one.running for one in self.queries if one.running and not self._writes(one)]
+        cut = stop_all(writing, patience, at_once=drawing)
+        for one in self.queries:
+            self._settle(one, cut=one.running in cut)
+        return [one.query.name for one in self._writing() if one.running in cut and one.query.batches]
 
     def require_sound(self) -> None:
-        """Raise when one that writes has failed."""
-        for running in self.writing:
-            failure = None if running.isActive else running.exception()
-            if failure is not None and not (self.stopping and interrupted(failure)):
-                raise self._failure(failure, running.name) from failure
+        """Raise when one that writes failed while it was stopped, or was waiting to be started again."""
+        for one in self._writing():
+            if one.error is not None:
+                raise _of_query(one, one.error)
 
-    def _tell_of_drawing(self) -> None:
-        for running, query in [one for one in self.drawing if not one[0].isActive]:
-            self.drawing.remove((running, query))
-            failure = running.exception()
-            if failure is not None and self.workshop.gallery:
-                self.workshop.gallery.fail(query.panels, self._failure(failure, running.name))
+    def _start(self, one: Ongoing) -> None:
+        one.running = self.workshop.start(one.query)
+        one.error = None
+        one.course.started(time.monotonic())
+        self.follow(one.running)
 
-    def _failure(self, failure: Exception, name: str) -> MillraceError:
+    def _settle(self, one: Ongoing, *, cut: bool) -> None:
+        """Find out how a query has ended that was asked to."""
+        if one.over:
+            return
+        if one.running is None:
+            if one.error is not None:
+                one.error.message += f" (the run was stopped before restart {one.course.number})"
+        else:
+            failure = None if one.running.isActive else one.running.exception()
+            if failure is None:
+                return
+            one.error = None if cut or interrupted(failure) else self._explained(failure)
+        self.board.ended(one.query.name, one.error)
+
+    def _look(self, one: Ongoing) -> None:
+        """See to one query."""
+        if one.running is None:
+            if time.monotonic() >= one.due:
+                self._restart(one)
+        elif one.running.isActive:
+            if one.course.well(time.monotonic()):
+                self.board.recovered(one.query.name)
+        elif (failure := one.running.exception()) is not None:
+            self._failed(one, failure)
+
+    def _restart(self, one: Ongoing) -> None:
+        try:
+            self._start(one)
+        except MillraceError as error:  # what it needs is still away
+            self._failed(one, error)
+
+    def _failed(self, one: Ongoing, failure: BaseException) -> None:
+        """Decide what becomes of a query that has failed."""
+        error = self._explained(failure)
+        at = in_hand(self.workshop.checkpoint(one.query))
+        verdict = self._verdict(one, error, said(failure))
+        decided = one.course.failed(verdict, done=at.done, batch=at.batch)
+        if isinstance(decided, GivenUp):
+            self._give_up(one, error, _tried(decided, at))
+            return
+        one.running, one.error, one.due = None, error, time.monotonic() + decided.seconds
+        due = datetime.now(UTC) + timedelta(seconds=decided.seconds)
+        self.board.restarting(one.query.name, error, Restart(decided.number, decided.most, due, verdict.why))
+        self._tell_panels(one, error)
+
+    def _verdict(self, one: Ongoing, error: MillraceError, text: str) -> Verdict:
+        verdict = judge(error, text)
+        if verdict.kind is Kind.TERMINAL or not self._writes(one) or self.workshop.rereads(one.query):
+            return verdict
+        error.why = "; ".join(filter(None, (error.why, _NOT_AGAIN)))
+        return Verdict(Kind.TERMINAL, _NOT_AGAIN)
+
+    def _give_up(self, one: Ongoing, error: MillraceError, tried: str = "") -> None:
+        """Tell that a query is dead; one that writes ends the run."""
+        one.error, one.over = error, True
+        error.message += f" ({tried})" if tried else ""
+        self.board.ended(one.query.name, error)
+        if self._writes(one):
+            raise _of_query(one, error)
+        self.queries.remove(one)
+        self._tell_panels(one, error)
+
+    def _writing(self) -> list[Ongoing]:
+        return [one for one in self.queries if self._writes(one)]
+
+    def _writes(self, one: Ongoing) -> bool:
+        """Whether the run depends on it; one without a sink only draws, where somebody sees it."""
+        return bool(one.query.sinks) or self.workshop.gallery is None
+
+    def _tell_panels(self, one: Ongoing, error: MillraceError) -> None:
+        if self.workshop.gallery and not self._writes(one):
+            self.workshop.gallery.fail(one.query.panels, error)
+
+    def _explained(self, failure: BaseException) -> MillraceError:
         error = explain(failure, cluster=self._cluster())
-        error.message = f"query {name!r} failed: {error.message}"
+        if error is not failure:
+            error.__cause__ = failure
         return error
 
     def _cluster(self) -> Cluster | None:
@@ -83,3 +188,18 @@ class Running:
             return self.workshop.ground.cluster()
         except MillraceError:
             return None
+
+
+def _of_query(one: Ongoing, error: MillraceError) -> MillraceError:
+    """The error as it ends the run: it says whose it is."""
+    told = copy(error)
+    told.message = f"query {one.query.name!r} failed: {error.message}"
+    told.__cause__ = error.__cause__
+    return told
+
+
+def _tried(decided: GivenUp, at: InHand) -> str:
+    """What was tried, in words; nothing when it was clear at once that nothing would help."""
+    if decided.same:
+        return f"{decided.same} times at the same batch, {at}"
+    return f"given up after {decided.restarts} restart{'s' if decided.restarts > 1 else ''}" if decided.restarts else ""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millrace.engine.jvm import GRACE, Jvm, Voice, environment
+from millrace.engine.jvm import GRACE, Jvm, Voice, environment, hush_py4j
 from millrace.engine.spoken import cause_of
 from millrace.engine.tuning import choices, settled
 from millrace.errors import SparkFailed
@@ -49,8 +49,12 @@ def open_session(
         return _session(picked, log, voice, holds)
 
 
-def close_session(spark: SparkSession, patience: float = GRACE) -> None:
-    """Stop Spark and end its JVM, killed when it takes too long; when this returns, its log is complete."""
+def close_session(spark: SparkSession, patience: float = GRACE, *, hurried: bool = False) -> None:
+    """Stop Spark and end its JVM, killed when it takes too long or nobody waits; then its log is complete."""
+    if hurried:
+        hush_py4j()
+        _end_jvm(0.0)
+        return
     try:
         spark.stop()
     except Exception:  # noqa: S110 - its JVM is gone; whoever works with the session has been told

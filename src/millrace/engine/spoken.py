@@ -112,8 +112,13 @@ class Range:
 
 def batch_ranges(text: str) -> list[Range]:
     """The records of the batch that failed, from what a failed query says about its Kafka sources."""
-    told = {which: _offsets(offsets) for which, offsets in _OFFSETS.findall(text)}
-    committed, available = told.get("Committed", {}), told.get("Available", {})
+    told = dict(_OFFSETS.findall(text))
+    return ranges_between(told.get("Committed", ""), told.get("Available", ""))
+
+
+def ranges_between(before: str, after: str) -> list[Range]:
+    """What a batch reads, from the offsets at which it begins and ends as Spark writes them."""
+    committed, available = _offsets(before), _offsets(after)
     found = [Range(*place, committed.get(place), end - 1) for place, end in sorted(available.items())]
     return [one for one in found if one.last >= (one.first or 0)]
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from millrace.settings import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _WORKING = "Processing new data"
 _LOOK = 0.005
-PATIENCE = 60.0
-"""Seconds that a batch may still take before it is cut off; it will be run again at the next start."""
+_CUT = re.compile(
+    r"java\.lang\.InterruptedException|InterruptedIOException|ClosedByInterruptException"
+    r"|Job \S+ cancelled|cancelled job group"
+)
 
 
 def interrupted(failure: BaseException) -> bool:
@@ -22,23 +27,34 @@ def interrupted(failure: BaseException) -> bool:
 
     A batch may begin at the very moment of the stop. Nothing is lost: it is run again at the next start.
     """
-    return "java.lang.InterruptedException" in str(failure)
+    return _CUT.search(str(failure)) is not None
 
 
 def stop_all(
-    queries: Sequence[StreamingQuery], patience: float = PATIENCE, at_once: Sequence[StreamingQuery] = ()
-) -> None:
-    """Stop queries, each when its batch has ended; and others, of whose batches nothing is kept, at once."""
+    queries: Sequence[StreamingQuery], patience: float = PATIENCE.default, at_once: Sequence[StreamingQuery] = ()
+) -> list[StreamingQuery]:
+    """Stop queries, each when its batch has ended; and others, of whose batches nothing is kept, at once.
+
+    Gives those whose batch took too long and was cut off. Whoever interrupts this is not held up: the threads end with
+    the process.
+    """
+    cut: list[StreamingQuery] = []
     waits = [*((query, patience) for query in queries), *((query, 0.0) for query in at_once)]
-    if waits:
-        with ThreadPoolExecutor(len(waits)) as pool:
-            list(pool.map(lambda one: _stop(*one), waits))
+    threads = [threading.Thread(target=_stop, args=(*one, cut), daemon=True) for one in waits]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return cut
 
 
-def _stop(query: StreamingQuery, patience: float) -> None:
+def _stop(query: StreamingQuery, patience: float, cut: list[StreamingQuery]) -> None:
     deadline = time.monotonic() + patience
     # Between batches, and while it looks for new data, nothing has been written that would be written again.
     with suppress(Exception):  # a JVM that is gone, or a query that does not stop in time: both end with the session
-        while query.isActive and _WORKING in query.status["message"] and time.monotonic() < deadline:
+        while query.isActive and _WORKING in query.status["message"]:
+            if time.monotonic() >= deadline:
+                cut.append(query)
+                break
             time.sleep(_LOOK)
         query.stop()

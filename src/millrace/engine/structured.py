@@ -43,6 +43,8 @@ class Workshop:
     """How many bad records each source had: accumulators."""
     gallery: Gallery | None = None
     """Where panels are shown, when somebody can see them."""
+    begun: set[str] = field(default_factory=set)
+    """The queries that were started in this run: another start of one goes on where it failed."""
 
     @property
     def spark(self) -> SparkSession:
@@ -57,7 +59,9 @@ class Workshop:
         """Build a query's table and start writing it."""
         try:
             frame = Tables(self, query).frame(query.table)
-            return self._started(query, frame)
+            running = self._started(query, frame)
+            self.begun.add(query.name)
+            return running
         except MillraceError:
             raise
         except Exception as error:
@@ -90,9 +94,13 @@ class Workshop:
 
     def resumes(self, query: Query, writers: list[Writer]) -> bool:
         """Whether a query goes on: not when nothing of what it wrote is left, nor when nothing can be read again."""
+        kept = query.name in self.begun or any(writer.resumes for writer in writers)
+        return kept and self.rereads(query)
+
+    def rereads(self, query: Query) -> bool:
+        """Whether what a query has read can be read again."""
         needed = [self.pipeline.source(name) for name in self.pipeline.upstream(query.table)]
-        readers = [reader_of(source) for source in needed if source and not source.static]
-        return any(writer.resumes for writer in writers) and all(reader.resumes for reader in readers)
+        return all(reader_of(source).resumes for source in needed if source and not source.static)
 
     def checkpoint(self, query: Query) -> Path:
         """Where a query remembers; one that only draws begins anew each time, and is no part of what was done."""

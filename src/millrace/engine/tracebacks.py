@@ -11,6 +11,8 @@ from millrace.errors import Place
 
 _START = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^  File "(.+?)", line (\d+), in (.+)$')
+_SINK = re.compile(r"\bconnectors[/\\]foreach\.py |\bfunc_with(?:out_process|_open_process_close)$")
+"""Our sink for functions, and Spark's own foreach."""
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
 
 
@@ -22,6 +24,8 @@ class Raised:
     words: str
     place: Place | None
     function: str | None
+    writes: bool = False
+    """Whether it was called by a sink, to write rows."""
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.words}" if self.words else self.kind
@@ -51,4 +55,5 @@ def raised(error: BaseException) -> Raised:
 def _raised(kind: str, words: str, frames: list[tuple[str, int, str]]) -> Raised:
     own = [frame for frame in frames if is_users(frame[0])]
     file, line, function = own[-1] if own else (None, 0, None)
-    return Raised(kind.rpartition(".")[2], words.strip(), Place(file, line) if file else None, function)
+    writes = any(_SINK.search(f"{where} {what}") for where, _, what in frames)
+    return Raised(kind.rpartition(".")[2], words.strip(), Place(file, line) if file else None, function, writes)

@@ -49,7 +49,7 @@ _MEANING = (
         "false",
         "a batch that is run again is cut into the same tasks, which sinks that write once rely on",
     ),
-    Choice("spark.sql.streaming.stopTimeout", "60s", "a query that does not stop is told, not waited for without end"),
+    Choice("spark.sql.streaming.stopTimeout", "10s", "a query whose batch is cut off ends soon or not at all"),
 )
 _PUSH_DOWN_OFF = Choice(
     "spark.sql.optimizer.excludedRules",

@@ -46,7 +46,7 @@ class Watch:
     """A thread that looks at the queries of a session, also of one that somebody else made.
 
     `dead` counts the dead letters of each source, by accumulators of Spark. `gallery` has the panels that look at what
-    the queries do. `told` hears of every batch.
+    the queries do. `told` hears of every batch. Where the queries are supervised, what becomes of one that has failed is told by who does that.
     """
 
     def __init__(
@@ -58,11 +58,13 @@ class Watch:
         gallery: Gallery | None = None,
         told: Callable[[Progress], None] = lambda _: None,
         every: float = EVERY,
+        supervised: bool = False,
     ) -> None:
         self._spark = spark
         self._board = board
         self._gallery = gallery
         self._told = told
+        self._supervised = supervised
         self._dead = {} if dead is None else dead
         self._every = every
         self._seen: dict[str, _Seen] = {}
@@ -115,14 +117,19 @@ class Watch:
             self._tell(seen)
             if not seen.query.isActive:
                 self._tell_progress(seen)  # the last batch may have ended since
-                failure = seen.query.exception()
-                self._board.ended(seen.name, explain(failure) if failure and not interrupted(failure) else None)
                 del self._seen[run]
+                self._tell_end(seen)
         for source, count in list(self._dead.items()):
             self._board.buried(source, count.value)
         if self._gallery:
             self._gallery.look()
         self._board.seen()
+
+    def _tell_end(self, seen: _Seen) -> None:
+        failure = seen.query.exception()
+        again = any(one.name == seen.name for one in list(self._seen.values()))  # it was started anew meanwhile
+        if not again and (failure is None or not self._supervised):
+            self._board.ended(seen.name, explain(failure) if failure and not interrupted(failure) else None)
 
     def _carefully(self, look: Callable[[], None]) -> None:
         """What cannot be understood this time is looked at again, unless Spark is gone."""

@@ -13,6 +13,16 @@ _URL = re.compile(
     r"[a-z][a-z0-9+.:-]*://([^/\s:@]*:[^/\s@]+@|[^\s]*[?&;](password|pwd|access_token)=[^&;\s])", re.IGNORECASE
 )
 
+_SPOKEN = (
+    (re.compile(r"(://[^/\s:@]*:)[^/\s@]+@"), r"\1***@"),
+    (
+        re.compile(
+            r"(?i)((?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&]+)"
+        ),
+        r"\1***",
+    ),
+)
+
 
 class Secret(str):
     """Text that its repr does not show; to Spark and to Kafka it is the text that it is."""
@@ -47,3 +57,10 @@ def guarded(name: str, value: Any) -> Any:
     if isinstance(value, str) and not isinstance(value, Secret) and (is_secret(name) or holds_password(value)):
         return Secret(value)
     return value
+
+
+def masked(text: str) -> str:
+    """A text without the passwords that its writer may have left in it: of addresses, and after `password=`."""
+    for pattern, instead in _SPOKEN:
+        text = pattern.sub(instead, text)
+    return text

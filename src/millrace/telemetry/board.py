@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -23,6 +24,8 @@ class Phase(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     WAITING = "waiting"
+    RESTARTING = "restarting"
+    """It has failed, and will be started again in a moment."""
     STOPPED = "stopped"
     FAILED = "failed"
 
@@ -30,6 +33,29 @@ class Phase(StrEnum):
     def ended(self) -> bool:
         """Whether nothing more comes."""
         return self in (Phase.STOPPED, Phase.FAILED)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is done: it has ended, for ever or for a moment."""
+        return self.ended or self is Phase.RESTARTING
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A query that is started again after a failure; it is over when the query is seen to work."""
+
+    number: int
+    """Which one it is since the query last worked."""
+    most: int
+    due: datetime
+    why: str
+    """The failure in a few words."""
+
+    def sentence(self, now: datetime) -> str:
+        """What is going on, as people are told."""
+        left = math.ceil((self.due - now).total_seconds())
+        when = f"restarting in {left} s" if left > 0 else "restarted, and nothing is done yet"
+        return f"{when} ({self.number} of {self.most}): {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +74,10 @@ class Standing:
     last: Progress | None = None
     """The newest batch that did something, or the newest word at all."""
     error: MillraceError | None = None
+    restart: Restart | None = None
+    """While it does not work: which restart is due, or has been made."""
+    restarts: int = 0
+    """All that there were."""
 
 
 class Board:
@@ -73,28 +103,49 @@ class Board:
             self._history.setdefault(query, deque(maxlen=self._kept))
 
     def told(self, query: str, phase: Phase, doing: str = "") -> None:
-        """What a query does now."""
+        """What a query does now. Of one that has ended since, or failed, it is old news."""
         with self._lock:
-            self._standings[query] = replace(self._standings[query], phase=phase, doing=doing)
+            known = self._standings[query]
+            if known.phase.idle:
+                return
+            # One that waits has asked its sources, and has no batch left that could fail again.
+            restart = None if phase is Phase.WAITING else known.restart
+            self._standings[query] = replace(known, phase=phase, doing=doing, restart=restart)
 
     def progressed(self, progress: Progress) -> None:
         """A batch has ended."""
         with self._lock:
             known = self._standings[progress.query]
+            works = bool(progress.executed) and known.phase is not Phase.RESTARTING
             self._standings[progress.query] = replace(
                 known,
                 batches=known.batches + progress.executed,
                 rows=known.rows + progress.input_rows,
                 late_rows=known.late_rows + progress.late_rows,
                 last=progress,
+                restart=None if works else known.restart,
             )
             self._history[progress.query].append(progress)
+
+    def restarting(self, query: str, error: MillraceError, restart: Restart) -> None:
+        """A query has failed and will be started again."""
+        with self._lock:
+            known = self._standings[query]
+            self._standings[query] = replace(
+                known, phase=Phase.RESTARTING, doing="", error=error, restart=restart, restarts=known.restarts + 1
+            )
+
+    def recovered(self, query: str) -> None:
+        """A query that was started again works, as far as can be known."""
+        with self._lock:
+            self._standings[query] = replace(self._standings[query], restart=None)
 
     def ended(self, query: str, error: MillraceError | None = None) -> None:
         """A query has stopped, or failed."""
         with self._lock:
             phase = Phase.FAILED if error else Phase.STOPPED
-            self._standings[query] = replace(self._standings[query], phase=phase, doing="", error=error)
+            known = self._standings[query]
+            self._standings[query] = replace(known, phase=phase, doing="", error=error, restart=None)
 
     def seen(self) -> None:
         """The queries were looked at, and Spark answered."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from millrace.telemetry.board import Board, Phase, Standing
 from millrace.telemetry.channels import Channels
@@ -38,8 +39,13 @@ class Diary:
 
 def _news(one: Standing, before: Standing | None) -> Iterator[tuple[str, str]]:
     anew = before is None or before.since != one.since
+    if one.restart and (before is None or before.restarts != one.restarts):
+        yield "warning", f"failed: {one.error.message if one.error else one.restart.why}"
+        yield "warning", one.restart.sentence(datetime.now(UTC))
     if anew:
-        yield "info", "started"
+        yield "info", "started again" if one.restarts else "started"
+    if before and before.restart and not one.restart and not one.phase.ended:
+        yield "info", f"works again (restart {before.restart.number} of {before.restart.most})"
     if before is not None and not before.batches and one.batches:
         yield "info", "the first batch is done"
     if one.late_rows and not (before and before.late_rows):

@@ -26,7 +26,7 @@ def state(board: Board, samples: Samples, outline: Outline, now: datetime | None
     standings = board.queries()
     dead = dict(board.dead())
     queries = [_query(one, board, samples, outline, dead, at) for one in standings]
-    phase, reasons = run_phase(standings, samples, outline)
+    phase, reasons = run_phase(standings, samples, outline, at)
     flow = Flow(outline, queries, {one.query: _newest_with_rows(board.history(one.query)) for one in standings})
     return {
         "time": milliseconds(at),
@@ -40,14 +40,19 @@ def state(board: Board, samples: Samples, outline: Outline, now: datetime | None
     }
 
 
-def run_phase(standings: Iterable[Standing], samples: Samples, outline: Outline) -> tuple[str, list[str]]:
-    """`starting`, `running`, `failed` or `stopped`, and why it is not running."""
+def run_phase(
+    standings: Iterable[Standing], samples: Samples, outline: Outline, now: datetime
+) -> tuple[str, list[str]]:
+    """`starting`, `running`, `restarting`, `failed` or `stopped`, and why it is not running."""
     known = {one.query: one for one in standings if outline.query(one.query).writes}
     failed = [f"query {one.query} failed: {_message(one.error)}" for one in known.values() if one.phase is Phase.FAILED]
     if samples.failure and not failed:
         failed.append(samples.failure)
     if failed:
         return "failed", failed
+    again = [f"query {one.query}: {one.restart.sentence(now)}" for one in known.values() if one.restart]
+    if again and not samples.over:
+        return "restarting", again
     if samples.over or (known and all(one.phase is Phase.STOPPED for one in known.values()) and outline.planned):
         return "stopped", ["every query has ended" if known else "the run has ended"]
     waiting = [one.name for one in outline.queries if one.writes and one.name not in known]
@@ -94,6 +99,8 @@ def _query(
         "since": milliseconds(one.since),
         "silence": silence(Case(one, expected, batch, lag.records, burials, now)),
         "error": told(one.error),
+        "restart": one.restart.sentence(now) if one.restart else None,
+        "restarts": one.restarts,
     }
 
 
@@ -102,7 +109,7 @@ def _rates(
 ) -> dict[str, float | None]:
     """Rows a second: in, worked on, out. Where Spark seldom tells, Kafka's topics do."""
     expected = outline.query(one.query)
-    if one.phase.ended:
+    if one.phase.idle:
         return {"in_rate": 0.0, "rate": 0.0, "out_rate": 0.0}
     topics = [edge.topic for edge in outline.edges if edge.query == one.query and edge.topic]
     written = total(samples.rate(topic) for topic in dict.fromkeys(topics))

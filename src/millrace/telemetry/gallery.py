@@ -77,8 +77,10 @@ class Gallery:
                 self._put(Hung(one, query.name, query.mode))
 
     def hang(self, hung: Hung) -> None:
-        """A panel has its picture, or the reason why it has none."""
-        self._put(hung)
+        """A panel has its picture, or the reason why it has none; of a query that was started again, the old one."""
+        known = self._hung.get(hung.shown.id)
+        kept = known.picture if known and hung.picture else None
+        self._put(replace(hung, picture=kept or hung.picture))
 
     def fail(self, panels: Iterable[Shown], error: MillraceError) -> None:
         """The query of panels has ended with an error; what they showed stays, beside the error."""

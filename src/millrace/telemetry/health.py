@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from millrace.telemetry.board import Board, Phase
 from millrace.telemetry.outline import Outline
@@ -23,13 +24,15 @@ class Health:
 
 
 def health(board: Board, samples: Samples, outline: Outline, now: float | None = None) -> Health:
-    """Healthy: no query has failed or ended without being asked, and Spark answers. Ready: every query has begun."""
+    """Healthy: every query works, none is dead or being restarted, and Spark answers. Ready: every query has begun."""
     standings = {one.query: one for one in board.queries() if outline.query(one.query).writes}
     ill = [
         f"query {one.query} failed: {one.error.message if one.error else 'nobody knows why'}"
         for one in standings.values()
         if one.phase is Phase.FAILED
     ]
+    moment = datetime.now(UTC)
+    ill += [f"query {one.query}: {one.restart.sentence(moment)}" for one in standings.values() if one.restart]
     ill += [samples.failure] if samples.failure and not ill else []
     if not samples.over:
         ended = [one.query for one in standings.values() if one.phase is Phase.STOPPED]

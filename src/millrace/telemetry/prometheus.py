@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from millrace.telemetry.health import Health
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_PHASES = ("starting", "running", "waiting", "stopped", "failed")
+_PHASES = ("starting", "running", "waiting", "restarting", "stopped", "failed")
 
 
 class _Metric(NamedTuple):
@@ -22,6 +22,7 @@ class _Metric(NamedTuple):
 _QUERY = (
     _Metric("batches_total", "counter", "Batches that did something.", "batches"),
     _Metric("input_rows_total", "counter", "Rows read.", "rows"),
+    _Metric("restarts_total", "counter", "Restarts after a failure.", "restarts"),
     _Metric("late_rows_total", "counter", "Rows that came after the watermark and were dropped.", "late"),
     _Metric("input_rows_per_second", "gauge", "Rows a second that arrived.", "in_rate"),
     _Metric("processed_rows_per_second", "gauge", "Rows a second that were worked on.", "rate"),
@@ -48,7 +49,9 @@ def text(state: Mapping[str, Any], health: Health) -> str:
 
 
 def _lines(state: Mapping[str, Any], health: Health) -> Iterator[str]:
-    yield from _family("healthy", "gauge", "1 while no query has failed.", [({}, int(health.healthy))])
+    yield from _family(
+        "healthy", "gauge", "1 while every query works: none is dead or being restarted.", [({}, int(health.healthy))]
+    )
     yield from _family("ready", "gauge", "1 when every query has begun.", [({}, int(health.ready))])
     queries = state.get("queries", ())
     phases = [

@@ -47,6 +47,8 @@ def _ended(case: Case) -> str | None:
     if case.standing.phase is Phase.FAILED:
         error = case.standing.error
         return f"The query has failed{f': {error.message}' if error else ''}."
+    if case.standing.restart:
+        return f"The query has failed; {case.standing.restart.sentence(case.now)}."
     return "The query has stopped." if case.standing.phase is Phase.STOPPED else None
 
 

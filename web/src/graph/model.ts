@@ -80,8 +80,11 @@ export function busyOf(node: Node, state: State | null): number | null {
   return told.length ? Math.max(...told) : null;
 }
 
-export function failed(node: Node, state: State | null): boolean {
-  return queriesOf(node, state).some((query) => query.phase === "failed");
+/** `failed` or `restarting` when a query that does the work of a node does not work. */
+export function brokenBy(node: Node, state: State | null): "failed" | "restarting" | null {
+  const queries = queriesOf(node, state);
+  if (queries.some((query) => query.phase === "failed")) return "failed";
+  return queries.some((query) => query.phase === "restarting" || query.restart) ? "restarting" : null;
 }
 
 const LATE = 10;
@@ -89,7 +92,8 @@ const LATE = 10;
 /** Always at work is fine for a query that keeps up; it is trouble for one that is behind as well. */
 export function level(node: Node, state: State | null): string {
   const busy = busyOf(node, state);
-  if (failed(node, state)) return "failed";
+  const broken = brokenBy(node, state);
+  if (broken) return broken;
   if (busy === null) return "unknown";
   if (busy < 0.75) return busy < 0.3 ? "idle" : "flowing";
   return queriesOf(node, state).some((query) => (query.lag_seconds ?? 0) > LATE) ? "hot" : "busy";

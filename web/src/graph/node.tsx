@@ -5,14 +5,14 @@ import { Icon } from "../parts/icon";
 import { visible } from "../text";
 import type { State } from "../wire/types";
 import { HIGH, type Placed, WIDE } from "./layout";
-import { busyOf, failed, level } from "./model";
+import { brokenBy, busyOf, level } from "./model";
 import { selected } from "./selected";
 
 export function NodeCard({ node, state }: { node: Placed; state: State | null }): JSX.Element {
   const busy = busyOf(node, state);
-  const broken = failed(node, state);
+  const broken = brokenBy(node, state);
   const dead = node.kind === "source" ? (state?.dead[node.name] ?? 0) : 0;
-  const told = broken ? "failed" : busy === null ? "" : `${percent(busy)} busy`;
+  const told = broken ?? (busy === null ? "" : `${percent(busy)} busy`);
   return (
     <button
       type="button"
@@ -28,7 +28,7 @@ export function NodeCard({ node, state }: { node: Placed; state: State | null })
       <Icon name={node.kind} />
       <span class="title">{visible(node.name)}</span>
       <span class="sub">{visible(node.detail)}</span>
-      <span class="told">{broken ? "failed" : busy === null ? "" : percent(busy)}</span>
+      <span class="told">{broken ?? (busy === null ? "" : percent(busy))}</span>
       {dead > 0 && <span class="flag">{short(dead)} dead</span>}
       <i class="meter" style={{ transform: `scaleX(${broken ? 1 : (busy ?? 0)})` }} />
     </button>

@@ -36,7 +36,7 @@ export function Queries({ queries }: { queries: QueryState[] }): JSX.Element {
       columns={COLUMNS}
       rowKey={(query) => query.name}
       onOpen={(query) => go("query", query.name)}
-      tone={(query) => (query.phase === "failed" ? "bad" : "")}
+      tone={(query) => (query.phase === "failed" || query.phase === "restarting" ? "bad" : "")}
       empty="no query has been started yet"
       rowsShown={10}
       filter={queries.length > 6}

@@ -61,9 +61,11 @@ function Run(): JSX.Element | null {
   if (pipelineTrouble.value && !state) return <p class="banner coral">{pipelineTrouble.value}</p>;
   if (!state || state.phase === "running" || !state.reasons.length) return null;
   const [first, ...more] = state.reasons;
+  const again = state.phase === "restarting"; // its sentence says so itself
   return (
-    <p class={`banner ${state.phase === "failed" ? "coral" : "calm"}`}>
-      {state.phase}: {first}
+    <p class={`banner ${state.phase === "failed" ? "coral" : again ? "brass" : "calm"}`}>
+      {!again && `${state.phase}: `}
+      {first}
       {more.length > 0 && ` (and ${plural(more.length, "more reason")})`}
     </p>
   );

@@ -21,7 +21,7 @@ export type Message =
   | { type: "beat"; time: number }
   | { type: "error"; channel: string | null; message: string | null };
 
-export type Phase = "starting" | "running" | "waiting" | "failed" | "stopped";
+export type Phase = "starting" | "running" | "waiting" | "restarting" | "failed" | "stopped";
 
 export interface Failure {
   message: string;
@@ -54,6 +54,9 @@ export interface QueryState {
   since: number | null;
   silence: string | null;
   error: Failure | null;
+  /** While a failure is not over: when it is started again, and why. */
+  restart?: string | null;
+  restarts?: number;
   why?: Why;
 }
 

@@ -1,0 +1,99 @@
+"""Signals: the batch in hand is finished, a second Ctrl-C does not wait for it, and give-up is exit code 1."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import CommandLine
+
+PIPELINE = """
+import time
+from pathlib import Path
+
+import millrace as mr
+
+def slow(rows, batch):
+    rows.collect()
+    Path("begun").touch()
+    while not Path("go").exists():
+        time.sleep(0.01)
+
+slowly = mr.Pipeline("slowly")
+slowly.source("ticks", mr.rate(5))
+slowly.sink("ticks", mr.foreach(slow, batch=True))
+"""
+
+
+def begin(line: CommandLine, *options: str) -> subprocess.Popen[bytes]:
+    """A run that is in the middle of a batch, until a file `go` is there."""
+    (line.folder / "slowly.py").write_text(PIPELINE)
+    process = line.start("run", "slowly.py", "--no-dashboard", *options)
+    while not (line.folder / "begun").exists() and process.poll() is None:
+        time.sleep(0.02)
+    return process
+
+
+def commits(folder: Path) -> int:
+    return len(list((folder / ".millrace/pipelines/slowly/checkpoints/ticks/commits").glob("[0-9]*")))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM])
+def test_the_batch_in_hand_is_finished(offline_millrace: CommandLine, number: signal.Signals) -> None:
+    with begin(offline_millrace) as process:
+        process.send_signal(number)
+        read_until(process, b"batch in hand")
+        (offline_millrace.folder / "go").touch()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert commits(offline_millrace.folder) == 1
+
+
+def test_a_second_ctrl_c_does_not_wait(offline_millrace: CommandLine) -> None:
+    with begin(offline_millrace, "--patience", "1h") as process:
+        process.send_signal(signal.SIGINT)
+        read_until(process, b"batch in hand")
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert b"Traceback" not in said
+    assert commits(offline_millrace.folder) == 0
+
+
+def read_until(process: subprocess.Popen[bytes], words: bytes) -> None:
+    assert process.stderr is not None
+    while words not in (told := process.stderr.readline()):
+        assert told, f"it ended without {words!r}"
+
+
+GIVING_UP = """
+import millrace as mr
+
+def refuse(rows, batch):
+    raise RuntimeError("I take nothing")
+
+refused = mr.Pipeline("refused")
+refused.source("ticks", mr.rate(5))
+refused.sink("ticks", mr.foreach(refuse, batch=True))
+"""
+
+
+def test_giving_up_is_told_and_alerted(offline_millrace: CommandLine) -> None:
+    folder = offline_millrace.folder
+    (folder / "refused.py").write_text(GIVING_UP)
+    (folder / "alert.sh").write_text("cat >> alerts; echo >> alerts\n")
+    options = ("--no-dashboard", "--restarts", "1", "--alert", "sh alert.sh")
+    said = offline_millrace("run", "refused.py", *options, code=1).stderr
+    assert "(1 of 1): the function refuse raised RuntimeError: I take nothing" in said
+    assert "error[sink.failed]: query 'ticks' failed" in said
+    assert "(2 times at the same batch, batch 0)" in said
+    alerts = [json.loads(line) for line in (folder / "alerts").read_text().splitlines() if line]
+    assert [(one["pipeline"], one["query"], one["what"]) for one in alerts] == [
+        ("refused", "ticks", "failed"),
+        ("refused", "ticks", "gave-up"),
+    ]

@@ -1,0 +1,202 @@
+"""Queries that fail are started again or given up; here over queries that only pretend, so that nothing takes time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millrace.engine.running import Running
+from millrace.engine.supervision import Policy
+from millrace.errors import FunctionFailed, KafkaUnreachable, MillraceError, QueryFailed
+from millrace.pipeline.model import Sink, Trigger, connection
+from millrace.pipeline.plan import Query
+from millrace.telemetry.board import Board, Phase
+
+AWAY = KafkaUnreachable("no broker answers")
+CUT = Exception("Job aborted: java.io.IOException: java.lang.InterruptedException at Shell.runCommand")
+
+
+class Pretended:
+    """A query of Spark's: it lives until it is told that it fails, or is stopped."""
+
+    def __init__(self, name: str, fails: BaseException | None) -> None:
+        self.name = name
+        self.status = {"message": "Waiting for data to arrive"}
+        self.isActive = fails is None
+        self._failure = fails
+
+    def exception(self) -> BaseException | None:
+        return self._failure
+
+    def stop(self) -> None:
+        self.isActive = False
+
+    def fail(self, failure: BaseException) -> None:
+        self._failure, self.isActive = failure, False
+
+
+class Shop:
+    """A workshop whose queries fail as they are told to, one failure a start."""
+
+    def __init__(self, folder: Path, *fails: BaseException | None, rereads: bool = True) -> None:
+        self.gallery = Panels()
+        self.started: list[Pretended] = []
+        self._fails, self._folder, self._rereads = list(fails), folder, rereads
+        self.ground: Any = self
+
+    def start(self, query: Query) -> Pretended:
+        fails = self._fails.pop(0) if self._fails else None
+        if isinstance(fails, QueryFailed):
+            raise fails
+        self.started.append(Pretended(query.name, fails))
+        return self.started[-1]
+
+    def rereads(self, _: Query) -> bool:
+        return self._rereads
+
+    def checkpoint(self, query: Query) -> Path:
+        return self._folder / query.name
+
+    def cluster(self) -> None:
+        return None
+
+
+class Panels:
+    """Remembers what is told on panels."""
+
+    def __init__(self) -> None:
+        self.errors: list[MillraceError] = []
+
+    def fail(self, _: object, error: MillraceError) -> None:
+        self.errors.append(error)
+
+
+def written(name: str = "copied") -> Query:
+    return Query(name, name, (Sink(name, connection("memory")),), "append", Trigger())
+
+
+def drawn() -> Query:
+    return Query("panels.x", "x", (), "append", Trigger())
+
+
+def running(shop: Shop, restarts: int = 3) -> Running:
+    board = Board()
+    policy = Policy(restarts, first=0.0)
+    return Running(shop, board, lambda one: board.started(str(one.name)), policy)  # type: ignore[arg-type]
+
+
+class Until(threading.Event):
+    """An event that is set as soon as a condition holds: nothing is waited for by time."""
+
+    def __init__(self, holds: Callable[[], bool]) -> None:
+        super().__init__()
+        self._holds = holds
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._holds() or super().wait(0.001)
+
+
+def test_what_passes_is_started_again(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, AWAY, QueryFailed("Spark failed: Connection reset"), AWAY)
+    queries = running(shop)
+    queries.start(written())
+    queries.stay(None, Until(lambda: len(shop.started) == 3))
+    standing = queries.board.query("copied")
+    assert (standing.restarts, standing.phase) == (3, Phase.STARTING)
+    queries.stop(0)
+    queries.require_sound()
+
+
+def test_what_does_not_pass_ends_the_run_at_once(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, FunctionFailed("the function number raised ValueError"))
+    queries = running(shop)
+    queries.start(written())
+    with pytest.raises(FunctionFailed) as raised:
+        queries.stay(None, threading.Event())
+    assert raised.value.message == "query 'copied' failed: the function number raised ValueError"
+    queries.stop(0)
+    standing = queries.board.query("copied")
+    assert (standing.phase, standing.restarts) == (Phase.FAILED, 0)
+
+
+def test_one_is_given_up_and_the_others_go_on_until_then(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, None, AWAY, AWAY, AWAY, AWAY)
+    queries = running(shop)
+    queries.start(written("sound"))
+    queries.start(written("poisoned"))
+    with pytest.raises(KafkaUnreachable) as raised:
+        queries.stay(None, threading.Event())
+    assert raised.value.exit_code == 1
+    assert raised.value.message == "query 'poisoned' failed: no broker answers (given up after 3 restarts)"
+    assert shop.started[0].isActive
+    queries.stop(0)
+    assert not shop.started[0].isActive
+    assert queries.board.query("poisoned").phase is Phase.FAILED
+
+
+def test_the_batch_that_fails_each_time_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "copied" / "offsets"
+    log.mkdir(parents=True)
+    (log / "0").write_text('v1\n{}\n{"posts":{"0":3}}')
+    strange = Exception("nobody has seen this")
+    strange.java_exception = None  # type: ignore[attr-defined]  # so that it counts as one of Spark's
+    queries = running(Shop(tmp_path, strange, strange, strange))
+    queries.start(written())
+    with pytest.raises(MillraceError) as raised:
+        queries.stay(None, threading.Event())
+    assert "(3 times at the same batch, batch 0: topic posts partition 0 offsets up to 2)" in raised.value.message
+
+
+def test_what_cannot_be_read_again_is_not_restarted(tmp_path: Path) -> None:
+    queries = running(Shop(tmp_path, AWAY, rereads=False))
+    queries.start(written())
+    with pytest.raises(KafkaUnreachable) as raised:
+        queries.stay(None, threading.Event())
+    assert "lose records" in str(raised.value.why)
+
+
+def test_a_query_that_only_draws_never_ends_the_run(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, None, AWAY, AWAY, AWAY, AWAY)
+    queries = running(shop)
+    queries.start(written())
+    queries.start(drawn())
+    queries.stay(None, Until(lambda: queries.board.query("panels.x").phase is Phase.FAILED))
+    queries.stop(0)
+    queries.require_sound()
+    assert len(shop.gallery.errors) == 4
+
+
+def test_a_run_that_is_stopped_while_one_waits_has_failed(tmp_path: Path) -> None:
+    queries = running(Shop(tmp_path, AWAY))
+    queries.policy = Policy(first=3600.0)
+    queries.start(written())
+    queries.stay(None, Until(lambda: queries.board.query("copied").phase is Phase.RESTARTING))
+    queries.stop(0)
+    with pytest.raises(KafkaUnreachable) as raised:
+        queries.require_sound()
+    assert "the run was stopped before restart 1" in raised.value.message
+    assert queries.board.query("copied").phase is Phase.FAILED
+
+
+def test_a_query_that_is_stopped_in_the_middle_of_a_file_has_not_failed(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    queries = running(shop)
+    queries.start(written())
+    shop.started[0].stop = lambda: shop.started[0].fail(CUT)  # type: ignore[method-assign]
+    assert queries.stop(0) == []
+    queries.require_sound()
+    assert queries.board.query("copied").phase is Phase.STOPPED
+
+
+def test_a_batch_that_takes_too_long_is_cut_off_and_told(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    queries = running(shop)
+    queries.start(written())
+    shop.started[0].status = {"message": "Processing new data"}
+    shop.started[0].stop = lambda: shop.started[0].fail(ValueError("whatever"))  # type: ignore[method-assign]
+    assert queries.stop(0) == ["copied"]
+    queries.require_sound()

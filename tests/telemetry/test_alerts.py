@@ -1,0 +1,119 @@
+"""What is worth an alert, and that each thing is told once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from millrace.errors import KafkaUnreachable, SparkFailed
+from millrace.telemetry.alerts import CALM, Alarm, Alert, Limits
+from millrace.telemetry.board import Board, Phase, Restart
+from millrace.telemetry.outline import Expected, Outline
+from millrace.telemetry.samples import Lag, Samples
+from millrace.units import parse_behind, parse_rate
+
+from .runs import OUTLINE, batch, running
+
+
+@pytest.fixture
+def told() -> list[Alert]:
+    return []
+
+
+def alarm(board: Board, told: list[Alert], outline: Outline = OUTLINE, **limits: object) -> Alarm:
+    return Alarm("trending", board, Samples(), outline, Limits(**limits), told.append)  # type: ignore[arg-type]
+
+
+def restart(board: Board, number: int, query: str = "popular", why: str = "Kafka does not answer") -> None:
+    due = datetime.now(UTC) + timedelta(seconds=4)
+    board.restarting(query, KafkaUnreachable("no broker answers"), Restart(number, 5, due, why))
+
+
+def test_a_failure_and_its_recovery(told: list[Alert]) -> None:
+    board = running(batch(0))
+    looking = alarm(board, told)
+    looking.look(0)
+    assert told == []
+    restart(board, 1)
+    looking.look(1)
+    board.started("popular")
+    looking.look(2)
+    restart(board, 2)
+    looking.look(3)
+    (failed,) = told
+    assert (failed.pipeline, failed.query, failed.what) == ("trending", "popular", "failed")
+    assert "(1 of 5): Kafka does not answer" in failed.why
+    board.started("popular")
+    board.told("popular", Phase.RUNNING)
+    looking.look(4)
+    board.progressed(batch(1))
+    looking.look(5)
+    looking.look(6)
+    assert [one.what for one in told] == ["failed", "recovered"]
+
+
+def test_giving_up_is_told_once(told: list[Alert]) -> None:
+    board = running(batch(0))
+    looking = alarm(board, told)
+    board.ended("popular", KafkaUnreachable("no broker answers (given up after 5 restarts)"))
+    looking.look(0)
+    looking.look(1)
+    looking.ended(KafkaUnreachable("query 'popular' failed"))
+    assert [(one.what, one.why) for one in told] == [("gave-up", "no broker answers (given up after 5 restarts)")]
+
+
+def test_a_run_that_fails_without_a_query(told: list[Alert]) -> None:
+    alarm(Board(), told).ended(SparkFailed("Spark could not be started"))
+    assert [(one.query, one.what, one.why) for one in told] == [(None, "gave-up", "Spark could not be started")]
+
+
+def test_a_query_that_only_draws_alerts_nobody(told: list[Alert]) -> None:
+    board = running(batch(0, query="panels.x"), query="panels.x")
+    restart(board, 1, "panels.x")
+    alarm(board, told, Outline((Expected("panels.x", "x", writes=False),))).look(0)
+    assert told == []
+
+
+@pytest.mark.parametrize(("limit", "lag"), [("1000", Lag(1001, 2.0)), ("30s", Lag(5, 31.0))])
+def test_lag_over_a_limit(told: list[Alert], limit: str, lag: Lag) -> None:
+    looking = alarm(running(batch(0)), told, lag=parse_behind(limit))
+    looking.samples.put_lag("popular", Lag(1, 1.0))
+    looking.look(0)
+    assert told == []
+    looking.samples.put_lag("popular", lag)
+    looking.look(1)
+    looking.look(2)
+    looking.samples.put_lag("popular", Lag(1, 1.0))
+    looking.look(3)  # for a moment
+    looking.samples.put_lag("popular", lag)
+    looking.look(4)
+    assert [one.what for one in told] == ["lag"]
+    looking.samples.put_lag("popular", Lag(why="no broker answers"))
+    looking.look(5)
+    looking.samples.put_lag("popular", Lag(1, 1.0))
+    looking.look(6)
+    looking.look(6 + CALM)
+    assert [one.what for one in told] == ["lag", "lag-recovered"]
+
+
+def test_dead_letters_over_a_rate(told: list[Alert]) -> None:
+    board = running(batch(0))
+    looking = alarm(board, told, dead=parse_rate("10/m"))
+    board.buried("posts", 10)
+    looking.look(0)
+    assert told == []
+    board.buried("posts", 11)
+    looking.look(1)
+    looking.look(2)
+    assert [(one.what, "11 in the last minute" in one.why) for one in told] == [("dead-letters", True)]
+    looking.look(62)
+    looking.look(62 + CALM)
+    assert told[-1].what == "dead-letters-recovered"
+
+
+def test_secrets_are_masked(told: list[Alert]) -> None:
+    said = "https://me:hunter2@host answers 500; sasl.password=hunter2, token: 'hunter2' user=me"
+    alarm(Board(), told).ended(SparkFailed(said))
+    assert "hunter2" not in told[0].sentence
+    assert "user=me" in told[0].why

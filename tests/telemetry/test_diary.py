@@ -1,0 +1,30 @@
+"""The diary tells a failure, its restart and its end."""
+
+from __future__ import annotations
+
+from millrace.telemetry.board import Phase
+from millrace.telemetry.channels import Channels
+from millrace.telemetry.diary import Diary
+
+from .runs import batch, restarting, running
+
+
+def test_a_restart_from_failure_to_recovery() -> None:
+    channels = Channels()
+    diary, board = Diary(channels), running(batch(0))
+    diary.look(board)
+    restarting(board, 1)
+    diary.look(board)
+    diary.look(board)
+    board.started("popular")
+    diary.look(board)
+    board.told("popular", Phase.RUNNING)
+    board.progressed(batch(1))
+    diary.look(board)
+    told = [(row["level"], row["text"]) for row in channels.ring("events", 1, ()).newest()]
+    assert told[-4:] == [
+        ("warning", "failed: no broker answers"),
+        ("warning", "restarting in 4 s (1 of 5): Kafka does not answer"),
+        ("info", "started again"),
+        ("info", "works again (restart 1 of 5)"),
+    ]
