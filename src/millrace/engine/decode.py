@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _BATCH = "streaming.sql.batchId"
 _QUERY = "sql.streaming.queryId"
+_CARE = "millrace: a bad record asks for care"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Bad:
     """An accumulator, which adds up what the workers buried."""
     static: bool = False
     """Whether the same records are read anew in every batch."""
+    trusting: bool = False
+    """Whether all are taken for good, and the first that is not ends the query: it is started again with care."""
 
     def open(self) -> Burying:
         """In a task: ready for its bad records."""
@@ -213,6 +216,8 @@ def _sifted(reader: Messages, raw: DataFrame, bad: Bad) -> DataFrame:
     frame, reason = reader.sift(raw)
     if bad.when == "drop" or (bad.when == "dead" and bad.burial is None):
         return frame.filter(reason.isNull())
+    if bad.trusting:
+        return frame.filter(F.when(reason.isNotNull(), F.raise_error(F.lit(_CARE)).cast("boolean")).otherwise(True))
     # One column of text, which is null in good rows, is all that travels to Python.
     place = [_told(name) for name in reader.carried if name in frame.columns and name != "modified"]
     letter = F.to_json(F.struct(reason.alias("reason"), F.col("_bytes").alias("value"), *place))
@@ -284,7 +289,12 @@ def forget_repeated(burial: Burial | None, checkpoint: Path, *, anew: bool) -> N
         burial.forget(json.loads(described.read_text("utf-8"))["id"], 0 if anew else finished(checkpoint) + 1)
 
 
-def bad_of(reader: Messages, site: Site, *, owns: bool, count: Any) -> Bad:
+def asks_for_care(failure: BaseException) -> bool:
+    """Whether a query that trusted its records has met a bad one. The batch has not counted; it is run again."""
+    return _CARE in str(failure)
+
+
+def bad_of(reader: Messages, site: Site, *, owns: bool, count: Any, trusting: bool = False) -> Bad:
     """What becomes of a source's bad records in a query.
 
     Letters in topics are written by every query that finds them, and are there once: each may be ahead of the others,
@@ -293,4 +303,4 @@ def bad_of(reader: Messages, site: Site, *, owns: bool, count: Any) -> Bad:
     burial = reader.burial(site) if reader.when_bad == "dead" else None
     if isinstance(burial, FolderBurial) and not owns:
         burial = None
-    return Bad(reader.when_bad, burial, site.pipeline, site.name, count, site.static)
+    return Bad(reader.when_bad, burial, site.pipeline, site.name, count, site.static, trusting and burial is not None)

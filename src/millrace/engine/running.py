@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from millrace.clients.cluster import Cluster
+from millrace.engine.decode import asks_for_care
 from millrace.engine.failures import explain
 from millrace.engine.inhand import InHand, in_hand
 from millrace.engine.spoken import said
@@ -79,7 +80,7 @@ class Running:
             busy = any(one.running is None or one.running.isActive for one in self._writing())
             for one in [*self.queries]:
                 self._look(one)
-            busy = busy or any(one.running is None for one in self._writing())
+            busy = busy or any(one.running is None or one.running.isActive for one in self._writing())
             if not busy or (deadline is not None and time.monotonic() >= deadline):
                 return
 
@@ -115,7 +116,10 @@ class Running:
             failure = None if one.running.isActive else one.running.exception()
             if failure is None:
                 return
-            one.error = None if cut or interrupted(failure) else self._explained(failure)
+            if asks_for_care(failure):
+                self.workshop.take_care(one.query)  # the next run begins with it
+            elif not cut and not interrupted(failure):
+                one.error = self._explained(failure)
         self.board.ended(one.query.name, one.error)
 
     def _look(self, one: Ongoing) -> None:
@@ -127,7 +131,10 @@ class Running:
             if one.course.well(time.monotonic()):
                 self.board.recovered(one.query.name)
         elif (failure := one.running.exception()) is not None:
-            self._failed(one, failure)
+            if asks_for_care(failure) and self.workshop.take_care(one.query):
+                self._restart(one)
+            else:
+                self._failed(one, failure)
 
     def _restart(self, one: Ongoing) -> None:
         try:

@@ -102,6 +102,26 @@ class Workshop:
         needed = [self.pipeline.source(name) for name in self.pipeline.upstream(query.table)]
         return all(reader_of(source).resumes for source in needed if source and not source.static)
 
+    def takes_care(self, query: Query) -> bool:
+        """Whether a query looks at each record in Python, to bury what is bad.
+
+        Where Spark itself sees whether one is (text, CSV files) that is not needed before the first: a topic without
+        bad records is read as quickly as if nobody looked. The first one ends the query, before its batch counts, and
+        the query begins again with care.
+        """
+        return self._careful(query).exists()
+
+    def take_care(self, query: Query) -> bool:
+        """Be careful from now on, in later runs too; False where a query has been."""
+        if self.takes_care(query):
+            return False
+        self._careful(query).parent.mkdir(parents=True, exist_ok=True)
+        self._careful(query).touch()
+        return True
+
+    def _careful(self, query: Query) -> Path:
+        return self.ground.state / "careful" / query.name
+
     def checkpoint(self, query: Query) -> Path:
         """Where a query remembers; one that only draws begins anew each time, and is no part of what was done."""
         return self.ground.state / ("checkpoints" if query.sinks else "panels") / query.name
@@ -165,8 +185,9 @@ class Tables:
         owns = site.name in self._query.buries
         if owns and not site.static and site.name not in dead:
             dead[site.name] = site.spark.sparkContext.accumulator(0)
-        bad = bad_of(reader, site, owns=owns, count=dead.get(site.name) if owns else None)
         anew = not self._workshop.resumes(self._query, [writer_of(sink) for sink in self._query.sinks])
+        trusting = not anew and not site.static and not self._workshop.takes_care(self._query)
+        bad = bad_of(reader, site, owns=owns, count=dead.get(site.name) if owns else None, trusting=trusting)
         forget_repeated(bad.burial, self._workshop.checkpoint(self._query), anew=anew)
         return good_rows(reader, raw, bad)
 

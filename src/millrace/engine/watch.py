@@ -46,7 +46,8 @@ class Watch:
     """A thread that looks at the queries of a session, also of one that somebody else made.
 
     `dead` counts the dead letters of each source, by accumulators of Spark. `gallery` has the panels that look at what
-    the queries do. `told` hears of every batch. Where the queries are supervised, what becomes of one that has failed is told by who does that.
+    the queries do. `told` hears of every batch. Where the queries are supervised, what becomes of one that has failed
+    is told by who does that.
     """
 
     def __init__(

@@ -1,0 +1,58 @@
+"""A query that trusts its records until it meets a bad one, and then begins again with care."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import millrace as mr
+from conftest import committed
+from millrace.clients import dead
+from millrace.clients.cluster import Cluster
+from millrace.clients.producer import Producer
+from millrace.clients.records import Record
+from millrace.telemetry.board import Board, Phase
+
+Run = Callable[..., Board]
+
+
+def send(cluster: Cluster, topic: str, *values: bytes) -> None:
+    producer = Producer(cluster, topic)
+    producer.send([Record(value, partition=number % 3) for number, value in enumerate(values)])
+    producer.close()
+
+
+def copy(topic: str, folder: Path, sinks: str) -> mr.Pipeline:
+    pipeline = mr.Pipeline("care")
+    pipeline.source("lines", mr.kafka(topic, format="text", include=(), max_per_batch=4))
+    if "files" in sinks:
+        pipeline.sink("lines", mr.files(str(folder), format="text"))
+    if "kafka" in sinks:
+        pipeline.sink("lines", mr.kafka(f"{topic}-out", format="text"))
+    return pipeline
+
+
+@pytest.mark.parametrize("sinks", ["files", "kafka", "files and kafka"])
+def test_bad_records_are_buried_though_nobody_looked_at_first(
+    cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, sinks: str
+) -> None:
+    out, state = tmp_path / "out", tmp_path / "state"
+    send(cluster, topic, *(b"%d" % number for number in range(12)))
+    run_pipeline(copy(topic, out, sinks), state)
+    assert not (state / "careful").exists()
+    send(cluster, topic, b"12", b"\xff", b"13", b"\xfe", b"14")
+    board = run_pipeline(copy(topic, out, sinks), state)
+    assert (state / "careful" / "lines").exists()
+    send(cluster, topic, b"15", b"\xfd")
+    run_pipeline(copy(topic, out, sinks), state)
+    if "files" in sinks:
+        written = [line for file in out.glob("*.txt") for line in file.read_text().split()]
+        assert sorted(map(int, written)) == list(range(16))
+    if "kafka" in sinks:
+        assert sorted(int(one.value() or b"-1") for one in committed(cluster, f"{topic}-out")) == list(range(16))
+    letters = [found.letter.value for found in dead.in_topic(cluster, f"{topic}.dead")]
+    assert sorted(letters, key=str) == [b"\xfd", b"\xfe", b"\xff"]
+    assert [(one.phase, one.error) for one in board.queries()] == [(Phase.STOPPED, None)]
+    assert board.dead() == {"lines": 2}
