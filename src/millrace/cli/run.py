@@ -14,6 +14,7 @@ from millrace.cli.kafka import broker
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
 from millrace.cli.output import out, say
 from millrace.cli.page import Dashboard, Host, Open, Port, ReadOnly, page_options, served, with_kafka
+from millrace.cli.plan import Accept
 from millrace.cli.signals import until_stopped
 from millrace.cli.spark import prepare_spark
 from millrace.errors import InvalidOption
@@ -53,6 +54,7 @@ def run(
     create_topics: Annotated[
         bool, typer.Option("--create-topics/--no-create-topics", help="Make topics that are missing.")
     ] = True,
+    accept: Accept = None,
     dashboard: Dashboard = True,
     port: Port = None,
     host: Host = "127.0.0.1",
@@ -86,7 +88,7 @@ def run(
         _cluster(pipeline, kafka, kafka_config, data) as cluster,
         with_kafka(watching, cluster if pipeline.uses("kafka") else None),
     ):
-        settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say)
+        settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say, accept=accept or ())
         with live(board):
             run_plan(plan, _watched(settings, watching), board, stop)
     say(board.summary())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,6 +16,7 @@ from millrace.connectors.memory import MEMORY
 from millrace.connectors.stream import Site
 from millrace.engine.answering import Answering
 from millrace.engine.failures import explain
+from millrace.engine.resuming import outlooks, require
 from millrace.engine.running import Running
 from millrace.engine.state import State
 from millrace.engine.structured import Workshop, prepare
@@ -55,12 +56,16 @@ class Settings:
     """Called before the session is stopped."""
     session: SparkSession | None = None
     """A session to use and to leave open; None opens one for the run."""
+    accept: Collection[str] = ()
+    """Queries that go on with a state that was computed otherwise."""
 
 
 def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
     """Run until every query has ended, the time is over or `stop` is set; a query that fails ends all and raises."""
     with State(settings.state, plan.pipeline) as state:
-        state.claim(plan, settings.cluster().connect().cluster_id if plan.pipeline.uses("kafka") else None)
+        cluster_id = settings.cluster().connect().cluster_id if plan.pipeline.uses("kafka") else None
+        require(outlooks(plan, state.folder, cluster_id, settings.accept), state.folder)
+        state.claim(plan, cluster_id)
         for name in state.unused(plan):
             settings.tell(f"the checkpoint of query {name!r} is not used any more: no sink of the pipeline leads to it")
         MEMORY.clear()
@@ -79,7 +84,9 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
             gallery = None if settings.panels is None else Gallery(settings.panels)
             if gallery:
                 gallery.expect(plan)
-            workshop = Workshop(plan.pipeline, replace(ground, spark=opening.result()), gallery=gallery)
+            workshop = Workshop(
+                plan.pipeline, replace(ground, spark=opening.result()), gallery=gallery, accept=settings.accept
+            )
             settings.opened(workshop.spark)
             if settings.session is None:
                 wake_workers(workshop.spark, plan.pipeline)
@@ -134,7 +141,7 @@ def _session(plan: Plan, settings: Settings, state: State) -> Iterator[Future[Sp
             open_session,
             plan.pipeline.name,
             master=settings.master,
-            settings={**_state_store(plan), **settings.spark},
+            settings={**state_store(plan), **settings.spark},
             log=state.folder / "spark.log",
             realtime=any(not query.batches for query in plan.queries),  # each partition holds a slot for ever
             beside=Path(plan.pipeline.place.file).absolute().parent,
@@ -147,7 +154,7 @@ def _session(plan: Plan, settings: Settings, state: State) -> Iterator[Future[Sp
                 close_session(opening.result())
 
 
-def _state_store(plan: Plan) -> dict[str, str]:
+def state_store(plan: Plan) -> dict[str, str]:
     """RocksDB where a table keeps arbitrary state, which Spark keeps nowhere else."""
     used = {name for table in plan.pipeline.tables if table.function for name in _names_in(table.function.__code__)}
     return {ROCKSDB.key: ROCKSDB.value} if any(name.startswith("transformWithState") for name in used) else {}

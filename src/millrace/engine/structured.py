@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from millrace.engine.decode import bad_of, forget_repeated, good_rows
 from millrace.engine.failures import explain
 from millrace.engine.onthejvm import decoded_on_the_jvm
 from millrace.engine.panels import hung
+from millrace.engine.resuming import Resuming
 from millrace.errors import InvalidDefinition, MillraceError
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark
 from millrace.pipeline.plan import Query
@@ -41,6 +43,8 @@ class Workshop:
     """How many bad records each source had: accumulators."""
     gallery: Gallery | None = None
     """Where panels are shown, when somebody can see them."""
+    accept: Collection[str] = ()
+    """Queries that go on with a state that was computed otherwise."""
 
     @property
     def spark(self) -> SparkSession:
@@ -54,14 +58,16 @@ class Workshop:
     def start(self, query: Query) -> StreamingQuery:
         """Build a query's table and start writing it."""
         try:
-            frame = Tables(self, query).frame(query.table)
-            return self._started(query, frame)
+            tables = Tables(self, query)
+            return self._started(query, tables.frame(query.table), tables.sources())
         except MillraceError:
             raise
         except Exception as error:
             raise explain(error, place=query.place) from error
 
-    def _started(self, query: Query, frame: DataFrame) -> StreamingQuery:
+    def _started(self, query: Query, table: DataFrame, sources: dict[str, DataFrame]) -> StreamingQuery:
+        resuming = Resuming(self.pipeline, query, self.ground.state, self.accept)
+        frame = resuming.whole(table) if query.sinks else table
         if self.gallery:
             frame = hung(frame, query, self.gallery)
         writers = [writer_of(sink) for sink in query.sinks]
@@ -72,11 +78,13 @@ class Workshop:
         if not (folder / "offsets").exists():
             for writer in writers:
                 writer.require_new()
+        written = _shaped(writers[0], frame, query.sinks[0]) if len(writers) == 1 else frame
+        if writers:
+            resuming.require(table, written, sources)
         if not writers:
             writer = frame.writeStream.format("noop")  # its panels see the rows on their way to nowhere
         elif len(writers) == 1:
-            rows = _shaped(writers[0], frame, query.sinks[0]).writeStream
-            writer = writers[0].stream(rows, sites[0])
+            writer = writers[0].stream(written.writeStream, sites[0])
         else:
             writer = frame.writeStream.foreachBatch(_Fan(list(zip(writers, sites, query.sinks, strict=True))))
         writer = writer.outputMode(query.mode).queryName(query.name).option("checkpointLocation", str(folder))
@@ -128,6 +136,10 @@ class Tables:
             elif table:
                 self._built[one] = self._made(table)
         return self._built[name]
+
+    def sources(self) -> dict[str, DataFrame]:
+        """The sources among what was built."""
+        return {name: one for name, one in self._built.items() if self._workshop.pipeline.source(name)}
 
     def _read(self, source: Source) -> DataFrame:
         workshop, query = self._workshop, self._query
