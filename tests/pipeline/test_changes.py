@@ -115,6 +115,17 @@ def test_files_cannot_begin_in_the_middle() -> None:
     assert compared(pipeline(sink=files), pipeline()) == [("mixes", "sink")]
 
 
+def test_the_same_words_for_another_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    folder = Source("lines", connection("files", "in", {"format": "text"}))
+    table = connection("spark", "delta", {"path": "a"})
+    query = make_plan(pipeline(source=folder)).queries[0]
+    before = as_said(pipeline(source=folder), query, CONNECTORS)
+    monkeypatch.chdir(tmp_path)
+    assert [one.effect for one in changes(before, as_said(pipeline(source=folder), query, CONNECTORS))] == ["breaks"]
+    elsewhere = connection("spark", "delta", {"path": "b"})
+    assert compared(pipeline(sink=table), pipeline(sink=elsewhere)) == [("breaks", "sink")]
+
+
 def test_no_secret_is_remembered() -> None:
     hidden = connection("kafka", "counts", {"config": {"sasl.password": "hunter2"}})
     said = as_said(pipeline(sink=hidden), make_plan(pipeline(sink=hidden)).queries[0], CONNECTORS)

@@ -55,7 +55,7 @@ def plan(
     """Tell what a run would do with each query: resume, start anew, or not start at all, and why."""
     from millrace.cli.check import load_sound
     from millrace.engine import planned
-    from millrace.engine.resuming import REFUSED, outlooks
+    from millrace.engine.resuming import outlooks
     from millrace.engine.state import unused
     from millrace.pipeline.plan import make_plan
 
@@ -67,7 +67,7 @@ def plan(
     if deep:
         found = outlooks(made, folder, cluster_id, accept or (), _asked(made, folder))
     problem = _in_use(folder) or problem
-    refused = any(one.verdict == REFUSED for one in found)
+    refused = not all(one.starts for one in found)
     told = {
         "starts": not refused and problem is None,
         "pipeline": pipeline.name,

@@ -10,7 +10,7 @@ from millrace.clients.letters import dead_topic
 from millrace.connectors.options import CONNECTORS, make_reader
 from millrace.connectors.stream import Messages
 from millrace.engine.remembered import Position
-from millrace.engine.resuming import ANEW, REFUSED, Outlook, choices
+from millrace.engine.resuming import ANEW, Outlook, choices
 from millrace.engine.run import state_store
 from millrace.engine.tuning import ROCKSDB
 from millrace.engine.tuning import choices as chosen
@@ -97,7 +97,7 @@ def settings(plan: Plan, master: str | None, given: Mapping[str, str], found: Co
     told: dict[str, Told] = {one.key: {"key": one.key, "value": one.value, "why": one.why} for one in made}
     told |= {key: {"key": key, "value": value, "why": "--set"} for key, value in given.items()}
     for one in found:
-        kept = one.position.settings if one.position and one.verdict not in (ANEW, REFUSED) else {}
+        kept = one.position.settings if one.position and one.starts and one.verdict != ANEW else {}
         for key in [key for key in kept if key in told and kept[key] != told[key]["value"]]:
             told[key].setdefault("kept", {})[one.query.name] = kept[key]
     return list(told.values())

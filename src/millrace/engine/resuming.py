@@ -21,7 +21,8 @@ from millrace.pipeline.ran import as_said
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-RESUMES, ASKED, ANEW, REFUSED = "resumes", "asks Spark", "starts anew", "cannot resume"
+RESUMES, ASKED, ANEW = "resumes", "asks Spark", "starts anew"
+REFUSED, BLOCKED = "cannot resume", "cannot start"
 
 _UNKNOWN_CLUSTER = " of cluster None"
 
@@ -37,6 +38,11 @@ class Outlook:
     position: Position | None = None
     error: MillraceError | None = None
     """What else prevents it from starting."""
+
+    @property
+    def starts(self) -> bool:
+        """Whether a run would start it, as far as is known."""
+        return self.verdict not in (REFUSED, BLOCKED)
 
     @property
     def obstacles(self) -> list[Change]:
@@ -76,7 +82,7 @@ def _outlook(
     forgets = _forgets(pipeline, query)
     if forgets or not (checkpoint_of(state, query.name) / "offsets").exists():
         full = _full(query)
-        return Outlook(query, REFUSED if full else ANEW, forgets or "it has no checkpoint yet", error=full)
+        return Outlook(query, BLOCKED if full else ANEW, forgets or "it has no checkpoint yet", error=full)
     made = [*_other_origins(pipeline, query, known, cluster_id), *_changes(pipeline, query, state, found)]
     return _judged(query, made, accept, position(state, query.name))
 
@@ -143,7 +149,7 @@ def require(found: list[Outlook], state: Path) -> None:
     for one in found:
         if one.error:
             raise one.error
-        if one.verdict == REFUSED:
+        if not one.starts:
             raise _refusal(one.query, one.obstacles, state)
 
 

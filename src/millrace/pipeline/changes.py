@@ -38,9 +38,13 @@ def changes(before: Said, now: Said) -> list[Change]:
 
 
 def _sources(before: Said, now: Said) -> Iterator[Change]:
-    """Changed options; whether it is the same source at all is told by the state folder, which knows the cluster."""
+    """Another place under the same name, and changed options; the state folder tells the rest, with the cluster."""
     for name in [one for one in now["sources"] if one in before["sources"]]:
         old, new = before["sources"][name], now["sources"][name]
+        if old["argument"] == new["argument"] and old["reads"] != new["reads"] and not new["static"]:
+            yield Change(
+                BREAKS, "source", f"{name} was {old['reads'] or 'elsewhere'}; now {new['reads'] or 'elsewhere'}"
+            )
         for option in _different(old["options"], new["options"]):
             was, given = (_told(one["options"].get(option)) for one in (old, new))
             if option == "start":

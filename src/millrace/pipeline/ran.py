@@ -32,8 +32,8 @@ def as_said(pipeline: Pipeline, query: Query, connectors: Connectors) -> Said:
     return {
         "table": query.table,
         "mode": query.mode,
-        "trigger": str(query.trigger),
-        "sources": {source.name: _source(source) for source in sources},
+        "trigger": str(query.sinks[0].trigger or pipeline.trigger),  # as declared, however this run ends
+        "sources": {source.name: _source(source, connectors) for source in sources},
         "tables": {table.name: _table(table) for table in tables},
         "sinks": [_sink(sink, connectors) for sink in query.sinks],
         "steps": [_step(step) for step in shape.steps if step.kind in STATEFUL],
@@ -41,14 +41,16 @@ def as_said(pipeline: Pipeline, query: Query, connectors: Connectors) -> Said:
     }
 
 
-def _source(source: Source) -> Said:
-    told = _connection(source.connection)
+def _source(source: Source, connectors: Connectors) -> Said:
+    reads = ", ".join(connectors.source(source.connection, source.static).touches)
+    told = _connection(source.connection) | {"reads": reads}
     return told | {"watermark": _watermark(source.watermark), "static": source.static}
 
 
 def _sink(sink: Sink, connectors: Connectors) -> Said:
     facts = connectors.sink(sink.connection, sink.table)
-    to = ", ".join(facts.touches) or sink.connection.connector
+    named = sink.connection.argument if isinstance(sink.connection.argument, str) else ""
+    to = ", ".join(facts.touches) or f"{sink.connection.connector} {plain(named)}".strip()
     return _connection(sink.connection) | {"to": to, "resumes": facts.resumes, "midway": facts.midway}
 
 
