@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.engine.lineage import Lineage, each, kind_of, nodes
 from millrace.pipeline.kept import Fingerprint, Operator, Part
-from millrace.units import format_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -114,7 +113,7 @@ class _Reading:
         texts = [self._pretty(one, True) for one in made]
         lengths = sorted({int(number) for text in texts for number in _MICROSECONDS.findall(text)})
         columns = sorted({self.lineage.origin(one, node) for made_by in made for one in each(made_by.references())})
-        told = [*columns, *(format_duration(length / 1e6) for length in lengths)]
+        told = [*columns, *(f"{length / 1e6:g}s" for length in lengths)]
         if attribute.metadata().contains(_WINDOW[1]):
             told = sorted(set(texts))
         return f"{attribute.name().lower()}({', '.join(told)})", _type(attribute)
@@ -122,9 +121,15 @@ class _Reading:
     def _part(self, expression: Any, node: Any) -> Part:
         if kind_of(expression) == "AttributeReference":
             return self.lineage.origin(expression, node), _type(expression)
-        origins = sorted({self.lineage.origin(one, node) for one in each(expression.references())})
-        text = self._pretty(expression, True)
-        return (f"{text} of {', '.join(origins)}" if origins else text), _type(expression)
+        text = str(self._pretty(expression, True))
+        for one in each(expression.references()):
+            text = _replaced(text, one.name(), self.lineage.origin(one, node))
+        return text, _type(expression)
+
+
+def _replaced(text: str, name: str, origin: str) -> str:
+    """A column's name as what it comes from; a name after a dot has been replaced already, or is a field."""
+    return re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", lambda _: origin, text)
 
 
 def _keeps(node: Any) -> bool:
