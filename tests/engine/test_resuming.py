@@ -144,9 +144,13 @@ def test_files_become_kafka_and_state_appears(words: Words, cluster: Cluster) ->
     assert words.refused(deduplicated) == "checkpoint.incompatible"
     words.put("d")
     words.run(words.pipeline("SELECT word, weight FROM words", sink=files, mode="append"))
-    found = [orjson.loads(line) for file in (words.folder / "out").glob("*.json") for line in file.open("rb")]
+    found = [orjson.loads(line) for file in (words.folder / "out").glob("*.json") for line in _lines(file)]
     assert sorted(one["word"] for one in found) == ["a", "a", "b", "d"]
     assert {"word": "d", "weight": 10} in found
+
+
+def _lines(file: Path) -> list[bytes]:
+    return file.read_bytes().splitlines()
 
 
 def test_a_folder_of_an_older_version_goes_on(words: Words) -> None:

@@ -90,6 +90,16 @@ def test_a_filter_after_the_state_is_for_spark_to_tell() -> None:
     assert compared(twice("SELECT word FROM raw"), twice("SELECT word FROM raw WHERE n > 1")) == [("asks", "table")]
 
 
+def test_a_filter_beside_a_join_comes_after_it() -> None:
+    def joined(rest: str = "") -> Pipeline:
+        clicks = Source("clicks", connection("kafka", "clicks", {"format": "text"}))
+        sql = "SELECT l.value FROM lines l JOIN clicks c ON l.value = c.value " + rest
+        tables = (Table("counts", ("lines", "clicks"), sql),)
+        return Pipeline("p", (LINES, clicks), tables, (Sink("counts", OUT),))
+
+    assert compared(joined(), joined("WHERE c.offset > 3")) == [("asks", "table")]
+
+
 def test_watermark_trigger_and_options_may_change() -> None:
     later = replace(LINES, watermark=Watermark("timestamp", 5.0))
     assert compared(pipeline(), pipeline(source=later)) == [("new", "source")]

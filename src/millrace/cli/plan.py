@@ -172,7 +172,8 @@ def _show(told: dict[str, Any], *, explain: bool) -> None:
 
 
 def _show_query(one: dict[str, Any]) -> None:
-    at = f" after batch {one['batch']}" if one["verdict"] == "resumes" and one["batch"] is not None else ""
+    done = one["batch"] is not None and one["batch"] >= 0
+    at = f" after batch {one['batch']}" if done and one["verdict"] in ("resumes", "asks Spark") else ""
     why = f": {one['why']}" if one["why"] else ""
     console = out()
     console.print(one["name"], style="bold", markup=False, end="  ")

@@ -100,7 +100,9 @@ def _first_to_keep(name: str, before: Said, now: Said) -> bool:
 
 def _above(said: Said, name: str) -> bool:
     order = list(said["tables"])
-    return all(order.index(step["table"]) >= order.index(name) for step in said["steps"] if step["table"] in order)
+    steps = [step for step in said["steps"] if step["table"] in order]
+    joins = any(step["kind"] == "join" and step["table"] == name for step in steps)  # its WHERE comes after it
+    return not joins and all(order.index(step["table"]) >= order.index(name) for step in steps)
 
 
 def _state(before: Said, now: Said, *, changed: bool) -> Iterator[Change]:
