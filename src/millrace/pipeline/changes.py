@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millrace.pipeline.ran import Said
-from millrace.pipeline.statements import only_filters_differ, unqualified
+from millrace.pipeline.statements import only_filters_differ, skeleton
 
 NEW, ASKS, MIXES, BREAKS = "new", "asks", "mixes", "breaks"
 
@@ -119,11 +119,12 @@ def _state(before: Said, now: Said, *, changed: bool) -> Iterator[Change]:
 
 
 def _differing(old: Said, new: Said, part: str, noun: str) -> Iterator[Change]:
+    """Other functions, or another number of them, are certain; another name may be the same column."""
     was, given = old[part], new[part]
-    if was is None or given is None or list(map(unqualified, was)) == list(map(unqualified, given)):
+    if was is None or given is None or list(map(skeleton, was)) == list(map(skeleton, given)):
         return
     effect = BREAKS if len(was) != len(given) and noun != "condition" else MIXES
-    where = "" if noun == "condition" else f" of {new['what']}" if noun == "keys" else ""
+    where = f" of {new['what']}" if noun == "keys" else ""
     yield Change(effect, "state", f"the {noun}{where} were {_listed(was)}; now {_listed(given)}")
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from millrace.errors import InvalidSql
 from millrace.pipeline.sql import parsed
+
+_OPERAND = re.compile(r"'(?:[^']|'')*'|`[^`]+`|\b\d[\w.]*|\b[a-z_]\w*(?:\.[a-z_]\w*)*\b")
 
 
 def only_filters_differ(before: str, now: str) -> bool | None:
@@ -23,11 +26,9 @@ def only_filters_differ(before: str, now: str) -> bool | None:
     return _written(_unfiltered(old)) == _written(_unfiltered(new))
 
 
-def unqualified(written: str) -> str:
-    """An expression without the names of tables before its columns."""
-    from millrace.pipeline.shapes.sql_state import unqualified as without
-
-    return without(written)
+def skeleton(written: str) -> str:
+    """An expression without its columns and literals: what is left is certain, whatever columns are called elsewhere."""
+    return _OPERAND.sub("?", written)
 
 
 def _unfiltered(tree: Any) -> Any:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from sqlglot import exp
 
 from millrace.pipeline.shapes.sql_parts import is_aggregate, keys
-
-_QUALIFIER = re.compile(r"(?<![\w.])[a-z_]\w*\.(?=[a-z_])")
 
 
 def text(node: Any) -> str:
@@ -17,11 +14,6 @@ def text(node: Any) -> str:
     bare = node.unalias() if isinstance(node, exp.Alias) else node
     written: str = bare.transform(_plain).sql(dialect="spark", normalize=True, comments=False, identify=False)
     return written
-
-
-def unqualified(written: str) -> str:
-    """The same without the names of tables before columns."""
-    return _QUALIFIER.sub("", written)
 
 
 def grouped_by(node: exp.Select) -> tuple[str, ...] | None:
