@@ -19,6 +19,7 @@ from millrace.engine.state import State
 from millrace.pipeline.load import load
 from millrace.pipeline.plan import make_plan
 from millrace.pipeline.ran import as_said
+from millrace.services.kraft import Layout
 from millrace.services.locks import FolderLock
 from millrace.services.process import free_port
 
@@ -53,7 +54,9 @@ def ran(folder: Path, text: str, *, batch: int = 7) -> Path:
     plan = make_plan(pipeline)
     state = folder / ".millrace" / "pipelines" / pipeline.name
     with State(state, pipeline) as held:
-        held.claim(plan)
+        held.claim(plan, "ours")
+    (folder / ".millrace" / "kafka").mkdir(exist_ok=True)
+    Layout("ours", "", False, ()).save(folder / ".millrace" / "kafka")
     for query in plan.queries:
         remember(state, query.name, as_said(pipeline, query, CONNECTORS), {})
         for part in ("offsets", "commits"):
@@ -116,11 +119,17 @@ def test_a_change_that_may_be_accepted(offline_run: Run, tmp_path: Path) -> None
 def test_another_source_and_what_is_not_used(offline_run: Run, tmp_path: Path) -> None:
     ran(tmp_path, COUNTED)
     (tmp_path / "p.yaml").write_text(COUNTED.replace("kafka: lines", "kafka: others"))
-    assert "it read lines (kafka 'lines')" in offline_run("plan", "p.yaml", code=2).out
+    assert "it read lines (kafka 'lines' of cluster ours)" in offline_run("plan", "p.yaml", code=2).out
     (tmp_path / "p.yaml").write_text(COUNTED.replace("mode: update", "mode: complete"))
     shown = offline_run("plan", "p.yaml").out
     assert "counts-complete  starts anew" in shown
     assert "the checkpoint of query 'counts-update' is not used any more" in shown
+
+
+def test_a_kafka_that_would_be_new_has_none_of_the_records(offline_run: Run, tmp_path: Path) -> None:
+    ran(tmp_path, COUNTED)
+    (tmp_path / ".millrace" / "kafka" / "cluster.json").unlink()
+    assert "of cluster (new)" in offline_run("plan", "p.yaml", code=2).out
 
 
 def test_a_cluster_that_does_not_answer(offline_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,8 @@ Accept = Annotated[
         help="Go on with the state of a query though it was computed otherwise; may be given several times.",
     ),
 ]
+_NEW_CLUSTER = "(new)"
+"""Stands for the id of a cluster that a run would make: no checkpoint is of use with it."""
 _STYLES = {"resumes": "bold green", "starts anew": "bold cyan", "asks Spark": "bold yellow"}
 
 
@@ -108,7 +110,7 @@ def _kafka(
         folder = KAFKA_DATA.value(data)
         lies = Layout.load(folder) if (folder / "cluster.json").exists() else None
         own = {"address": None, "own": str(folder), "topics": wanted, "missing": wanted if lies is None else None}
-        return own, lies.cluster_id if lies else None, None
+        return own, lies.cluster_id if lies else _NEW_CLUSTER, None
     told: dict[str, Any] = {"address": cluster.bootstrap, "own": None, "topics": wanted, "missing": None}
     try:
         metadata = cluster.connect()

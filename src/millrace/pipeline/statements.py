@@ -27,7 +27,7 @@ def only_filters_differ(before: str, now: str) -> bool | None:
 
 
 def skeleton(written: str) -> str:
-    """An expression without its columns and literals: what is left is certain, whatever columns are called elsewhere."""
+    """An expression without its columns and literals: what is left is certain, whatever a column is called."""
     return _OPERAND.sub("?", written)
 
 
