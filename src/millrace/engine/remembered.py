@@ -24,7 +24,7 @@ class Ran:
     said: Said
     """What the file said."""
     found: dict[str, Any] | None = None
-    """What Spark's plan said: a fingerprint."""
+    """What Spark's plan said: a fingerprint; None when it could not be read."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def ran(state: Path, query: str) -> Ran | None:
     return next((one for one in reversed(_read(state, query)) if one.after < done), None)
 
 
-def remember(state: Path, query: str, said: Said, found: dict[str, Any]) -> None:
+def remember(state: Path, query: str, said: Said, found: dict[str, Any] | None) -> None:
     """Note how a query is about to be started; before it is, so that no batch is done by one that is not noted."""
     before = ran(state, query)
     kept = [] if before is None else [before]

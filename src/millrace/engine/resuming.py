@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,13 +144,16 @@ def _full(query: Query) -> MillraceError | None:
     return None
 
 
-def require(found: list[Outlook], state: Path) -> None:
-    """Raise for the first query that cannot go on."""
+def require(found: list[Outlook], state: Path, tell: Callable[[str], None]) -> None:
+    """Raise for the first query that cannot go on; of the others, tell what is new."""
     for one in found:
         if one.error:
             raise one.error
         if not one.starts:
             raise _refusal(one.query, one.obstacles, state)
+    for one in found:
+        for change in one.changes:
+            tell(f"query {one.query.name!r}: {change.what}")
 
 
 def _refusal(query: Query, obstacles: list[Change], state: Path) -> StateMismatch | CheckpointIncompatible:
@@ -184,7 +187,8 @@ class Resuming:
         before = ran(self._state, self._query.name)
         begun = last_batch(self._state, self._query.name) >= 0
         wanted = bool(before and before.found and before.found["whole"]) if begun else True
-        self._whole = wanted and self._query.batches and keeps_state(table)
+        distinct = len({name.lower() for name in table.columns}) == len(table.columns)  # else they cannot be named
+        self._whole = wanted and distinct and self._query.batches and keeps_state(table)
         return wholly(table) if self._whole else table
 
     def found(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> Fingerprint:
@@ -193,9 +197,20 @@ class Resuming:
 
     def require(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> None:
         """Raise if its checkpoint was made by another query; else note what starts now."""
-        found = self.found(table, written, sources)
+        found = self._readable(table, written, sources)
         made = _changes(self._pipeline, self._query, self._state, found)
         judged = _judged(self._query, made, self._accept, None)
         if judged.obstacles:
             raise _refusal(self._query, judged.obstacles, self._state)
-        remember(self._state, self._query.name, as_said(self._pipeline, self._query, CONNECTORS), found.plain())
+        said = as_said(self._pipeline, self._query, CONNECTORS)
+        remember(self._state, self._query.name, said, found.plain() if found else None)
+
+    def _readable(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> Fingerprint | None:
+        """What Spark makes of it; a plan that cannot be read prevents only those who have something to lose."""
+        before = ran(self._state, self._query.name)
+        try:
+            return self.found(table, written, sources)
+        except Exception:
+            if before and before.found:
+                raise
+            return None

@@ -64,7 +64,7 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
     """Run until every query has ended, the time is over or `stop` is set; a query that fails ends all and raises."""
     with State(settings.state, plan.pipeline) as state:
         cluster_id = settings.cluster().connect().cluster_id if plan.pipeline.uses("kafka") else None
-        require(outlooks(plan, state.folder, cluster_id, settings.accept), state.folder)
+        require(outlooks(plan, state.folder, cluster_id, settings.accept), state.folder, settings.tell)
         state.claim(plan, cluster_id)
         for name in state.unused(plan):
             settings.tell(f"the checkpoint of query {name!r} is not used any more: no sink of the pipeline leads to it")
