@@ -90,6 +90,8 @@ def test_windows_are_told_by_their_length(events: DataFrame) -> None:
     assert effects(windowed("1 minute"), windowed("2 minutes")) == {"mixes"}
     assert effects(windowed("1 minute"), windowed("1 minute", "10 seconds")) == {"mixes"}
     assert effects(windowed("1 minute", "10 seconds"), windowed("1 minute", "20 seconds")) == {"mixes"}
+    shifted = windowed("20 seconds", "20 seconds", "10 seconds")
+    assert effects(windowed("20 seconds", "10 seconds"), shifted) == {"mixes"}
     assert windowed("1 minute").operators[0].keys[0][0] == "window(events.at, 60s)"
     sessions = [of(events.groupBy(F.session_window("at", gap)).count(), events=events) for gap in ("5 s", "9 s")]
     assert effects(*sessions) == {"mixes"}

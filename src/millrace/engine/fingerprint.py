@@ -113,7 +113,8 @@ class _Reading:
         texts = [self._pretty(one, True) for one in made]
         lengths = sorted({int(number) for text in texts for number in _MICROSECONDS.findall(text)})
         columns = sorted({self.lineage.origin(one, node) for made_by in made for one in each(made_by.references())})
-        told = [*columns, *(f"{length / 1e6:g}s" for length in lengths)]
+        several = [f"{len(made)} at once"] if len(made) > 1 else []
+        told = [*columns, *(f"{length / 1e6:g}s" for length in lengths), *several]
         if attribute.metadata().contains(_WINDOW[1]):
             told = sorted(set(texts))
         return f"{attribute.name().lower()}({', '.join(told)})", _type(attribute)

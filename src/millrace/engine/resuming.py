@@ -157,12 +157,11 @@ def require(found: list[Outlook], state: Path, tell: Callable[[str], None]) -> N
 
 
 def _refusal(query: Query, obstacles: list[Change], state: Path) -> StateMismatch | CheckpointIncompatible:
-    first, *rest = obstacles
-    kind = StateMismatch if first.part == "source" else CheckpointIncompatible
+    kind = StateMismatch if obstacles[0].part == "source" else CheckpointIncompatible
     return kind(
-        f"query {query.name!r} cannot resume: {first.what}",
+        f"query {query.name!r} cannot resume",
         place=query.place,
-        why="; ".join(one.what for one in rest) or None,
+        why="; ".join(one.what for one in obstacles),
         hint=choices(query, obstacles, state),
     )
 
