@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,24 @@ def test_joins_of_streams(events: DataFrame, clicks: DataFrame) -> None:
     assert effects(before, joined(["user", "at"], "left", "user", "l.n")) == {"breaks"}
     assert effects(before, joined(["user", "at"], "inner", "user", "l.n", "r.m")) == {"breaks"}
     assert effects(before, joined(["user", "at"], "inner", "user", "l.m")) == {"mixes"}
+
+
+def counted(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
+    """State of one's own; never called here."""
+    del key, state
+    yield from frames
+
+
+def test_state_of_ones_own(events: DataFrame) -> None:
+    def kept(by: str, state: str = "n int") -> Fingerprint:
+        made = events.groupBy(by).applyInPandasWithState(counted, "n int", state, "update", "NoTimeout")
+        return of(made, events=events)
+
+    assert kept("user").operators[0].kind == "state"
+    assert "NoTimeout" in kept("user").operators[0].detail
+    assert effects(kept("user"), kept("user")) == set()
+    assert effects(kept("user"), kept("other")) == {"mixes"}
+    assert effects(kept("user"), kept("user", "n int, m int")) == {"breaks"}
 
 
 def test_a_join_with_a_static_table_keeps_nothing(events: DataFrame, spark: SparkSession) -> None:

@@ -93,9 +93,9 @@ class _Reading:
     def _other(self, kind: str, node: Any) -> Operator:
         """State that Python keeps by itself, and what we do not know: Spark compares its schema in the first batch."""
         if kind == "FlatMapGroupsInPandasWithState":
-            keys, detail = node.groupingAttributes(), f"{node.stateType().catalogString()} {node.timeout().toString()}"
+            keys, detail = node.groupingAttributes(), f"{node.stateType().catalogString()} {_named(node.timeout())}"
         elif kind == "TransformWithStateInPySpark":
-            keys, detail = node.leftAttributes(), node.timeMode().toString()
+            keys, detail = node.leftAttributes(), _named(node.timeMode())
         else:
             return Operator(kind)
         return Operator("state", tuple(self._key(one, node) for one in each(keys)), (), detail)
@@ -168,6 +168,10 @@ def _sides(join: Any) -> Iterator[tuple[str, Any]]:
     for side, child in (("left", join.left()), ("right", join.right())):
         for one in each(child.output()):
             yield side, one
+
+
+def _named(mode: Any) -> str:
+    return kind_of(mode).rstrip("$")
 
 
 def _type(expression: Any) -> str:
