@@ -27,6 +27,7 @@ PAGES = (
     "docs/jars.md",
     "docs/extending.md",
     "docs/supervision.md",
+    "docs/plan.md",
 )
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

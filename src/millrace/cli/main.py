@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from millrace import __version__
-from millrace.cli import check, dead, demo, doctor, feed, jars, kafka, query, run, schema, settings
+from millrace.cli import check, dead, demo, doctor, feed, jars, kafka, plan, query, run, schema, settings
 from millrace.cli import exec as exec_
 from millrace.cli.output import show_error
 from millrace.errors import MillraceError, RunError
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("check")(check.check)
+app.command("plan")(plan.plan)
 app.command("run")(run.run)
 app.command("query")(query.query)
 app.command("schema")(schema.schema)

@@ -25,6 +25,7 @@ from millrace.cli.page import (
     served,
     with_kafka,
 )
+from millrace.cli.plan import Accept
 from millrace.cli.signals import until_stopped
 from millrace.cli.spark import prepare_spark
 from millrace.cli.supervised import AlertDead, AlertLag, AlertTo, Patience, Restarts, alerting, alerts_of, policy
@@ -70,6 +71,7 @@ def run(
     alert: AlertTo = None,
     alert_lag: AlertLag = None,
     alert_dead: AlertDead = None,
+    accept: Accept = None,
     dashboard: Dashboard = True,
     port: Port = None,
     host: Host = LOCAL,
@@ -108,7 +110,7 @@ def run(
         alerting(alerts, plan, board, watching, cluster if pipeline.uses("kafka") else None),
     ):
         settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say)
-        settings = replace(settings, supervision=supervision, patience=wait)
+        settings = replace(settings, supervision=supervision, patience=wait, accept=accept or ())
         with live(board, of_page(watching.channels) if watching else None):
             run_plan(plan, _watched(settings, watching), board, stop)
     say(board.summary())

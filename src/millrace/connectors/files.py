@@ -220,6 +220,7 @@ class FilesWriter(Writer):
     promise: ClassVar[str] = "exactly once, for readers that follow the folder's log of commits as Spark does"
     modes: ClassVar[tuple[str, ...]] = ("append",)
     alone: ClassVar[bool] = True
+    midway: ClassVar[bool] = False  # Spark makes the folder's log smaller every tenth batch, and wants those before
 
     path: str = option(help="The folder.", argument=True, parse=os.path.expanduser)
     format: str = option("parquet", "How rows are written.", choices=_FORMATS)

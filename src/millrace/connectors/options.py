@@ -48,6 +48,7 @@ def source_facts(connection: Connection, static: bool) -> Facts:
         realtime=None if reader.realtime else f"real-time mode cannot read from {name}",
         continuous=None if reader.continuous else f"the continuous trigger cannot read from {name}",
         touches=reader.touches(),
+        resumes=reader.resumes,
     )
 
 
@@ -66,6 +67,8 @@ def sink_facts(connection: Connection, table: str) -> Facts:
         writer.promise,
         writer.touches(table),
         writer.alone,
+        writer.resumes,
+        writer.midway,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.connectors.stream import Reader, Site, Writer
+from millrace.pipeline.secret import Secret
 from millrace.plugins import option
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ class SparkReader(Reader):
     schema: str | None = option(None, "The columns, in Spark's DDL.")
     more: Mapping[str, Any] = option(help="The format's own options.", rest=True)
 
+    def touches(self) -> tuple[str, ...]:
+        """Where the format's options say that it is."""
+        return _place(self.format, self.more)
+
     def load(self, site: Site) -> DataFrame:
         """Its rows."""
         reader = (site.spark.read if site.static else site.spark.readStream).format(self.format)
@@ -37,9 +42,15 @@ class SparkWriter(Writer):
     """A format of Spark's or of a jar that was added."""
 
     promise: ClassVar[str] = "that of the format"
+    midway: ClassVar[bool] = False  # some can, and nobody tells which
 
     format: str = option(help="The format's name, as delta or noop.", argument=True)
     more: Mapping[str, Any] = option(help="The format's own options.", rest=True)
+
+    def touches(self, table: str) -> tuple[str, ...]:
+        """Where the format's options say that it is."""
+        del table
+        return _place(self.format, self.more)
 
     def write(self, frame: DataFrame, batch: int, site: Site) -> None:
         """Append a batch."""
@@ -50,3 +61,9 @@ class SparkWriter(Writer):
         """Spark's own way for the format."""
         del site
         return rows.format(self.format).options(**self.more)
+
+
+def _place(name: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+    named = [options[one] for one in ("path", "table", "dbtable", "topic", "subscribe") if one in options]
+    shown = ["***" if isinstance(one, Secret) else str(one) for one in named]
+    return (f"{name} {' '.join(shown)}",) if shown else ()

@@ -149,6 +149,8 @@ class Writer(ABC):
     """Whether what it wrote is still there at the next run; if not, its query starts anew each time."""
     alone: ClassVar[bool] = False
     """Whether no other sink may write to what it touches."""
+    midway: ClassVar[bool] = True
+    """Whether its first batch may be a later one of its query; if not, it cannot be added to one that has run."""
 
     def mistakes(self) -> Iterator[Mistake]:
         """What contradicts itself in the options."""

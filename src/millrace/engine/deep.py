@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from millrace.connectors.stream import Site
 from millrace.engine import panels
 from millrace.engine.failures import explain
+from millrace.engine.resuming import Resuming
 from millrace.engine.structured import Tables, Workshop, reader_of, with_watermark, writer_of
 from millrace.errors import InvalidDefinition, MillraceError, NoCluster, Place
 from millrace.pipeline.check import Problem
+from millrace.pipeline.kept import Fingerprint
 from millrace.pipeline.model import Pipeline, Source
-from millrace.pipeline.plan import Query, make_plan
+from millrace.pipeline.plan import Plan, Query, make_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +31,29 @@ def problems(pipeline: Pipeline, spark: SparkSession) -> list[Problem]:
         found = [problem for query in make_plan(pipeline).queries for problem in _of_query(workshop, query)]
         found += _panels(workshop)
     return list(dict.fromkeys(found))
+
+
+def fingerprints(plan: Plan, spark: SparkSession, state: Path) -> dict[str, Fingerprint]:
+    """What Spark makes of each query that writes, to be compared with what made the checkpoints of a state folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        workshop = Workshop(plan.pipeline, Site(spark, plan.pipeline.name, "", Path(folder), _no_cluster))
+        return {query.name: _fingerprint(workshop, query, state) for query in plan.queries if query.sinks}
+
+
+def _fingerprint(workshop: Workshop, query: Query, state: Path) -> Fingerprint:
+    try:
+        tables = _EmptyTables(workshop, query)
+        table = tables.frame(query.table)
+        resuming = Resuming(workshop.pipeline, query, state, ())
+        written = resuming.whole(table)
+        if len(query.sinks) == 1:
+            written = writer_of(query.sinks[0]).shape(written)
+        return resuming.found(table, written, tables.sources())
+    except MillraceError as error:
+        error.place = error.place or query.place
+        raise
+    except Exception as error:
+        raise explain(error, place=query.place) from error
 
 
 def _of_query(workshop: Workshop, query: Query) -> list[Problem]:
@@ -71,8 +96,8 @@ class _EmptyTables(Tables):
         ddl = columns.nullable().ddl()
         if source.static:
             return spark.createDataFrame([], ddl)
-        folder = self._workshop.ground.state / "empty"
-        folder.mkdir(exist_ok=True)
+        folder = self._workshop.ground.state / "empty" / source.name
+        folder.mkdir(parents=True, exist_ok=True)
         return with_watermark(spark.readStream.schema(ddl).parquet(str(folder)), source.watermark)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,6 +19,7 @@ from millrace.engine.answering import Answering
 from millrace.engine.failures import explain
 from millrace.engine.lease import Lease
 from millrace.engine.positions import Positions
+from millrace.engine.resuming import outlooks, require
 from millrace.engine.running import Running
 from millrace.engine.state import State
 from millrace.engine.structured import Workshop, prepare, writer_of
@@ -69,12 +70,16 @@ class Settings:
     """Seconds that the batches in hand have to end when the run is stopped."""
     session: SparkSession | None = None
     """A session to use and to leave open; None opens one for the run."""
+    accept: Collection[str] = ()
+    """Queries that go on with a state that was computed otherwise."""
 
 
 def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
     """Run until every query has ended, the time is over or `stop` is set; one that is given up ends all and raises."""
     with State(settings.state, plan.pipeline) as state:
-        state.claim(plan, settings.cluster().connect().cluster_id if plan.pipeline.uses("kafka") else None)
+        cluster_id = settings.cluster().connect().cluster_id if plan.pipeline.uses("kafka") else None
+        require(outlooks(plan, state.folder, cluster_id, settings.accept), state.folder, settings.tell)
+        state.claim(plan, cluster_id)
         for name in state.unused(plan):
             settings.tell(f"the checkpoint of query {name!r} is not used any more: no sink of the pipeline leads to it")
         MEMORY.clear()
@@ -94,7 +99,9 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
             if gallery:
                 gallery.expect(plan)
             with _lease(plan, settings, state) as require_alone:
-                workshop = Workshop(plan.pipeline, replace(ground, spark=opening.result()), gallery=gallery)
+                workshop = Workshop(
+                    plan.pipeline, replace(ground, spark=opening.result()), gallery=gallery, accept=settings.accept
+                )
                 settings.opened(workshop.spark)
                 if settings.session is None:
                     wake_workers(workshop.spark, plan.pipeline)
@@ -186,7 +193,7 @@ def _session(plan: Plan, settings: Settings, state: State) -> Iterator[Future[Sp
             open_session,
             plan.pipeline.name,
             master=settings.master,
-            settings={**_state_store(plan), **settings.spark},
+            settings={**state_store(plan), **settings.spark},
             log=state.folder / "spark.log",
             realtime=any(not query.batches for query in plan.queries),  # each partition holds a slot for ever
             beside=Path(plan.pipeline.place.file).absolute().parent,
@@ -203,7 +210,7 @@ def _session(plan: Plan, settings: Settings, state: State) -> Iterator[Future[Sp
                 close_session(opening.result(), hurried=hurried)
 
 
-def _state_store(plan: Plan) -> dict[str, str]:
+def state_store(plan: Plan) -> dict[str, str]:
     """RocksDB where a table keeps arbitrary state, which Spark keeps nowhere else."""
     used = {name for table in plan.pipeline.tables if table.function for name in _names_in(table.function.__code__)}
     return {ROCKSDB.key: ROCKSDB.value} if any(name.startswith("transformWithState") for name in used) else {}

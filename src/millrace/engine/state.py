@@ -63,19 +63,11 @@ class State:
 
     def unused(self, plan: Plan) -> list[str]:
         """Queries that have a checkpoint here and are not in the plan, by name."""
-        folders = (self.folder / "checkpoints").glob("*")
-        return sorted({folder.name for folder in folders} - {query.name for query in plan.queries})
+        return unused(self.folder, plan)
 
     def claim(self, plan: Plan, cluster_id: str | None = None) -> None:
         """Note what the checkpoints are for; raise when they are there already, and for something else."""
-        known = self._known()
-        if known and known.get("name") != self._pipeline.name:
-            raise StateMismatch(
-                f"the state folder {self.folder} belongs to another pipeline",
-                place=self._pipeline.place,
-                why=f"that is {known.get('name')!r}, and this is {self._pipeline.name!r}",
-                hint="choose another folder with --state",
-            )
+        known = known_of(self.folder, self._pipeline)
         queries = dict(known.get("queries", {}))
         for query in (one for one in plan.queries if one.sinks):
             self._claim(query, queries, cluster_id)
@@ -83,25 +75,17 @@ class State:
         self._save({"name": self._pipeline.name, "id": self.id, "queries": queries})
 
     def _claim(self, query: Query, queries: dict[str, Any], cluster_id: str | None) -> None:
-        now = _origins(self._pipeline, query, cluster_id)
+        now = origins(self._pipeline, query, cluster_id)
         before = queries.get(query.name, now)
         folder = self.folder / "checkpoints" / query.name
         if before != now and folder.exists():
             raise StateMismatch(
                 f"the checkpoint of query {query.name!r} was made for other sources",
                 place=query.sinks[0].place,
-                why=f"it read {_told(before)}; now it reads {_told(now)}",
+                why=f"it read {told(before)}; now it reads {told(now)}",
                 hint=f"choose another folder with --state, or remove {folder} to begin anew",
             )
         queries[query.name] = now
-
-    def _known(self) -> dict[str, Any]:
-        path = self.folder / _FILE
-        try:
-            known: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
-        except ValueError:
-            raise StateMismatch(f"{path} is damaged", hint="choose another folder with --state") from None
-        return known
 
     def _save(self, told: dict[str, Any]) -> None:
         path = self.folder / _FILE
@@ -110,7 +94,31 @@ class State:
         fresh.replace(path)
 
 
-def _origins(pipeline: Pipeline, query: Query, cluster_id: str | None) -> dict[str, list[str]]:
+def known_of(folder: Path, pipeline: Pipeline) -> dict[str, Any]:
+    """What is noted in a state folder; raises when it belongs to another pipeline."""
+    path = folder / _FILE
+    try:
+        known: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    except ValueError:
+        raise StateMismatch(f"{path} is damaged", hint="choose another folder with --state") from None
+    if known and known.get("name") != pipeline.name:
+        raise StateMismatch(
+            f"the state folder {folder} belongs to another pipeline",
+            place=pipeline.place,
+            why=f"that is {known.get('name')!r}, and this is {pipeline.name!r}",
+            hint="choose another folder with --state",
+        )
+    return known
+
+
+def unused(folder: Path, plan: Plan) -> list[str]:
+    """Queries that have a checkpoint in a state folder and are not in the plan, by name."""
+    folders = (folder / "checkpoints").glob("*")
+    return sorted({one.name for one in folders} - {query.name for query in plan.queries})
+
+
+def origins(pipeline: Pipeline, query: Query, cluster_id: str | None) -> dict[str, list[str]]:
+    """What each stream of a query reads, by its name: the connector and the rest."""
     found = [
         source for name in pipeline.upstream(query.table) if (source := pipeline.source(name)) and not source.static
     ]
@@ -124,5 +132,6 @@ def _what(source: Source, cluster_id: str | None) -> str:
     return f"{told} of cluster {cluster_id}" if source.connection.connector == "kafka" else told
 
 
-def _told(origins: dict[str, list[str]]) -> str:
-    return ", ".join(f"{name} ({kind} {argument})" for name, (kind, argument) in sorted(origins.items())) or "nothing"
+def told(found: dict[str, list[str]]) -> str:
+    """What is read, in words."""
+    return ", ".join(f"{name} ({kind} {argument})" for name, (kind, argument) in sorted(found.items())) or "nothing"

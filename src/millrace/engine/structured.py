@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from millrace.engine.decode import bad_of, forget_repeated, good_rows
 from millrace.engine.failures import explain
 from millrace.engine.onthejvm import decoded_on_the_jvm
 from millrace.engine.panels import hung
+from millrace.engine.resuming import Resuming
 from millrace.errors import InvalidDefinition, MillraceError
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark
 from millrace.pipeline.plan import WITHOUT_BATCHES, Query
@@ -45,6 +47,8 @@ class Workshop:
     """Where panels are shown, when somebody can see them."""
     begun: set[str] = field(default_factory=set)
     """The queries that were started in this run: another start of one goes on where it failed."""
+    accept: Collection[str] = ()
+    """Queries that go on with a state that was computed otherwise."""
 
     @property
     def spark(self) -> SparkSession:
@@ -58,8 +62,8 @@ class Workshop:
     def start(self, query: Query) -> StreamingQuery:
         """Build a query's table and start writing it."""
         try:
-            frame = Tables(self, query).frame(query.table)
-            running = self._started(query, frame)
+            tables = Tables(self, query)
+            running = self._started(query, tables.frame(query.table), tables.sources())
             self.begun.add(query.name)
             return running
         except MillraceError:
@@ -67,7 +71,9 @@ class Workshop:
         except Exception as error:
             raise explain(error, place=query.place) from error
 
-    def _started(self, query: Query, frame: DataFrame) -> StreamingQuery:
+    def _started(self, query: Query, table: DataFrame, sources: dict[str, DataFrame]) -> StreamingQuery:
+        resuming = Resuming(self.pipeline, query, self.ground.state, self.accept)
+        frame = resuming.whole(table) if query.sinks else table
         if self.gallery:
             frame = hung(frame, query, self.gallery)
         writers = [writer_of(sink) for sink in query.sinks]
@@ -80,11 +86,13 @@ class Workshop:
         if not (folder / "offsets").exists():
             for writer in writers:
                 writer.require_new()
+        written = _shaped(writers[0], frame, query.sinks[0]) if len(writers) == 1 else frame
+        if writers:
+            resuming.require(table, written, sources)
         if not writers:
             writer = frame.writeStream.format("noop")  # its panels see the rows on their way to nowhere
         elif len(writers) == 1:
-            rows = _shaped(writers[0], frame, query.sinks[0]).writeStream
-            writer = writers[0].stream(rows, site)
+            writer = writers[0].stream(written.writeStream, site)
         else:
             writer = frame.writeStream.foreachBatch(
                 _Fan([(one, site, sink) for one, sink in zip(writers, query.sinks, strict=True)])
@@ -102,18 +110,17 @@ class Workshop:
         needed = [self.pipeline.source(name) for name in self.pipeline.upstream(query.table)]
         return all(reader_of(source).resumes for source in needed if source and not source.static)
 
-    def takes_care(self, query: Query) -> bool:
-        """Whether a query looks at each record in Python, to bury what is bad.
+    def trusts(self, query: Query) -> bool:
+        """Whether a query takes its records for good where Spark itself sees that one is not (text, CSV files).
 
-        Where Spark itself sees whether one is (text, CSV files) that is not needed before the first: a topic without
-        bad records is read as quickly as if nobody looked. The first one ends the query, before its batch counts, and
-        the query begins again with care.
+        Python is only there to bury bad ones: a topic without any is read as quickly as if nobody looked. The first one
+        ends the query, before its batch counts, and the query begins again with care.
         """
-        return self._careful(query).exists()
+        return self.rereads(query) and not self._careful(query).exists()
 
     def take_care(self, query: Query) -> bool:
-        """Be careful from now on, in later runs too; False where a query has been."""
-        if self.takes_care(query):
+        """Trust no more, in later runs neither; False where a query has not trusted."""
+        if not self.trusts(query):
             return False
         self._careful(query).parent.mkdir(parents=True, exist_ok=True)
         self._careful(query).touch()
@@ -164,6 +171,10 @@ class Tables:
                 self._built[one] = self._made(table)
         return self._built[name]
 
+    def sources(self) -> dict[str, DataFrame]:
+        """The sources among what was built."""
+        return {name: one for name, one in self._built.items() if self._workshop.pipeline.source(name)}
+
     def _read(self, source: Source) -> DataFrame:
         workshop, query = self._workshop, self._query
         site = workshop.site(source.name, static=source.static, batches=query.batches)
@@ -186,7 +197,7 @@ class Tables:
         if owns and not site.static and site.name not in dead:
             dead[site.name] = site.spark.sparkContext.accumulator(0)
         anew = not self._workshop.resumes(self._query, [writer_of(sink) for sink in self._query.sinks])
-        trusting = not anew and not site.static and not self._workshop.takes_care(self._query)
+        trusting = not site.static and self._workshop.trusts(self._query)
         bad = bad_of(reader, site, owns=owns, count=dead.get(site.name) if owns else None, trusting=trusting)
         forget_repeated(bad.burial, self._workshop.checkpoint(self._query), anew=anew)
         return good_rows(reader, raw, bad)

@@ -38,6 +38,10 @@ class Facts:
     """What is read or written, as `topic posts`: the same text for the same thing."""
     alone: bool = False
     """Whether a sink must be the only one that writes there."""
+    resumes: bool = True
+    """Whether what a source read or a sink wrote is still there at the next run."""
+    midway: bool = True
+    """Whether a sink may be added to a query that has run before."""
 
 
 @dataclass(frozen=True)

@@ -51,3 +51,14 @@ class FolderLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+def in_use(folder: Path) -> bool:
+    """Whether a process holds a folder's lock now; makes nothing."""
+    if not (folder / "lock").exists():
+        return False
+    lock = FolderLock(folder)
+    try:
+        return not lock.try_acquire()
+    finally:
+        lock.release()

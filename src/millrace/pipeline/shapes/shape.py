@@ -33,6 +33,10 @@ class Step:
     """inner, cross, left, right, full, semi or anti."""
     after_aggregate: bool = False
     sure: bool = True
+    keys: tuple[str, ...] | None = None
+    """What its state is kept by, as SQL in one form; None when that cannot be told."""
+    values: tuple[str, ...] | None = None
+    """What its state holds for each key: the aggregates in their order."""
 
 
 @dataclass(frozen=True)

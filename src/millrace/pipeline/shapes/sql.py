@@ -13,6 +13,7 @@ from millrace.pipeline.model import Table
 from millrace.pipeline.shapes.shape import STATIC, UNKNOWN, Events, Shape, Step, together
 from millrace.pipeline.shapes.sql_joins import Sides, join_kind, join_step
 from millrace.pipeline.shapes.sql_parts import function, inner_queries, is_grouped, keys, own
+from millrace.pipeline.shapes.sql_state import aggregates, condition, grouped_by, selected
 from millrace.pipeline.sql import defined_by, parsed
 
 _WINDOWS = ("window", "session_window", "window_time")
@@ -71,14 +72,16 @@ class _Reading:
             bounded, session = self._grouping(node, origin)
             at = node.args.get("group") or node.expressions[0]
             what = "GROUP BY" if node.args.get("group") else "the aggregation"
-            shape = shape.then(self.step("aggregate", what, at, bounded=bounded, session=session))
+            kept = {"keys": grouped_by(node), "values": aggregates(node)}
+            shape = shape.then(self.step("aggregate", what, at, bounded=bounded, session=session, **kept))
         for one in node.find_all(exp.Window):
             if one.find_ancestor(exp.Select) is node:
                 shape = shape.then(self.step("over", "OVER", one))
         shape = shape.carrying(self._carried(node, origin))
         if node.args.get("distinct"):
             bounded = None if shape.events is None else bool(shape.events)
-            shape = shape.then(self.step("aggregate", "SELECT DISTINCT", node.expressions[0], bounded=bounded))
+            kept = {"keys": selected(node), "values": ()}
+            shape = shape.then(self.step("aggregate", "SELECT DISTINCT", node.expressions[0], bounded=bounded, **kept))
         return self._end(node, shape)
 
     def _operation(self, node: Any, shape: Shape) -> Shape:
@@ -129,7 +132,8 @@ class _Reading:
         made = together((found.shape, right))
         added = join_step(kind, sides, join, where)
         if added:
-            made = made.then(self.step(added.kind, added.what, join, bounded=added.bounded, join=kind))
+            step = self.step(added.kind, added.what, join, bounded=added.bounded, join=kind, keys=condition(join))
+            made = made.then(step)
         found.shape = made
         found.named[sides.name] = right
 

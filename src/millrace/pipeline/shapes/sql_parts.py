@@ -38,10 +38,11 @@ def _clauses(node: exp.Select) -> Iterator[Any]:
 
 def is_grouped(node: exp.Select) -> bool:
     """Whether a SELECT aggregates."""
-    return bool(node.args.get("group") or node.args.get("having")) or any(map(_is_aggregate, own(node)))
+    return bool(node.args.get("group") or node.args.get("having")) or any(map(is_aggregate, own(node)))
 
 
-def _is_aggregate(node: Any) -> bool:
+def is_aggregate(node: Any) -> bool:
+    """Whether a function is an aggregate of its SELECT, not one over a window of rows."""
     named = isinstance(node, exp.Anonymous) and node.name.lower() in _AGGREGATES
     if not (named or isinstance(node, exp.AggFunc)):
         return False
@@ -57,7 +58,7 @@ def keys(node: exp.Select) -> Iterator[Any]:
     if group is None:
         return
     if group.args.get("all"):
-        yield from (one for one in node.expressions if not any(map(_is_aggregate, one.walk())))
+        yield from (one for one in node.expressions if not any(map(is_aggregate, one.walk())))
     nested = [one for key in ("rollup", "cube", "grouping_sets") for one in group.args.get(key) or ()]
     for one in group.expressions:
         if isinstance(one, exp.Literal) and not one.is_string and one.name.isdigit():

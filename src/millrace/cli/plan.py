@@ -1,0 +1,220 @@
+"""`millrace plan`: what a run would do, against what ran before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
+from millrace.cli.output import out, say, show_error, show_json, show_table, status_line
+from millrace.errors import MillraceError, NoCluster, StateMismatch
+from millrace.settings import KAFKA_DATA, STATE
+
+if TYPE_CHECKING:
+    from millrace.pipeline.kept import Fingerprint
+    from millrace.pipeline.plan import Plan
+
+Accept = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept",
+        metavar="QUERY",
+        help="Go on with the state of a query though it was computed otherwise; may be given several times.",
+    ),
+]
+_NEW_CLUSTER = "(new)"
+"""Stands for the id of a cluster that a run would make: no checkpoint is of use with it."""
+_STYLES = {"resumes": "bold green", "starts anew": "bold cyan", "asks Spark": "bold yellow"}
+
+
+def plan(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The pipeline's .py or .yaml file.")],
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", metavar="DIR", show_default=".millrace/pipelines/NAME", help="Where it remembers."),
+    ] = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Start Spark as well, and compare what it makes of the queries.")
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="The settings that are chosen for Spark, and why.")
+    ] = False,
+    accept: Accept = None,
+    master: Annotated[
+        str | None, typer.Option("--master", metavar="URL", show_default="local[*]", help="The Spark master.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A Spark setting; may be given several times."),
+    ] = None,
+    as_json: AsJson = False,
+    kafka: KafkaAddress = None,
+    kafka_config: KafkaConfig = None,
+    data: DataFolder = None,
+) -> None:
+    """Tell what a run would do with each query: resume, start anew, or not start at all, and why."""
+    from millrace.cli.check import load_sound
+    from millrace.engine import planned
+    from millrace.engine.resuming import outlooks
+    from millrace.engine.state import unused
+    from millrace.pipeline.plan import make_plan
+
+    pipeline = load_sound(file)
+    made = make_plan(pipeline)
+    folder = (state or STATE.value() / "pipelines" / pipeline.name).absolute()
+    kafka_told, cluster_id, problem = _kafka(made, kafka, kafka_config, data)
+    found = outlooks(made, folder, cluster_id, accept or ())
+    if deep:
+        found = outlooks(made, folder, cluster_id, accept or (), _asked(made, folder))
+    problem = _in_use(folder) or problem
+    refused = not all(one.starts for one in found)
+    told = {
+        "starts": not refused and problem is None,
+        "pipeline": pipeline.name,
+        "file": pipeline.place.file,
+        "state": str(folder),
+        "queries": [planned.query(pipeline, one, folder) for one in found],
+        "unused": unused(folder, made),
+        "kafka": kafka_told,
+        "needs": _needs(made, kafka_told),
+        "settings": planned.settings(made, master, dict(pairs(set_, "--set")), found),
+        "error": None if problem is None else {"condition": problem.condition, "message": problem.message},
+    }
+    if as_json:
+        show_json(told)
+    else:
+        _show(told, explain=explain)
+        if problem:
+            show_error(problem)
+    if refused:
+        raise typer.Exit(2)
+    if problem:
+        raise typer.Exit(problem.exit_code)
+
+
+def _kafka(
+    made: Plan, kafka: str | None, config: str | None, data: str | None
+) -> tuple[dict[str, Any] | None, str | None, MillraceError | None]:
+    """The cluster that a run would use, its id as far as it is known, and why it cannot be used."""
+    from millrace.engine import planned
+    from millrace.services.kraft import Layout
+
+    if not made.pipeline.uses("kafka"):
+        return None, None, None
+    wanted = planned.topics(made.pipeline)
+    try:
+        cluster = chosen_cluster(kafka, config, data)
+    except NoCluster:
+        folder = KAFKA_DATA.value(data)
+        lies = Layout.load(folder) if (folder / "cluster.json").exists() else None
+        own = {"address": None, "own": str(folder), "topics": wanted, "missing": wanted if lies is None else None}
+        return own, lies.cluster_id if lies else _NEW_CLUSTER, None
+    told: dict[str, Any] = {"address": cluster.bootstrap, "own": None, "topics": wanted, "missing": None}
+    try:
+        metadata = cluster.connect()
+    except MillraceError as error:
+        return told, None, error
+    return told | {"missing": [one for one in wanted if one not in metadata.topics]}, metadata.cluster_id, None
+
+
+def _in_use(folder: Path) -> MillraceError | None:
+    from millrace.services.locks import in_use
+
+    if not in_use(folder):
+        return None
+    return StateMismatch(
+        f"another run uses the state folder {folder}", hint="stop it, or give a run a folder of its own with --state"
+    )
+
+
+def _asked(made: Plan, folder: Path) -> dict[str, Fingerprint]:
+    """What Spark says, which is started for this alone."""
+    import tempfile
+
+    from millrace.cli.spark import prepare_spark
+    from millrace.engine import deep
+    from millrace.engine.session import close_session, open_session
+
+    prepare_spark()
+    with tempfile.TemporaryDirectory() as logs, status_line() as waiting:
+        waiting("Spark analyses the plans")
+        name, beside = made.pipeline.name, Path(made.pipeline.place.file).absolute().parent
+        spark = open_session(name, master="local[1]", settings={}, log=Path(logs) / "spark.log", beside=beside)
+        try:
+            return deep.fingerprints(made, spark, folder)
+        finally:
+            close_session(spark)
+
+
+def _needs(made: Plan, kafka: dict[str, Any] | None) -> list[str]:
+    needs = ["Java and Spark"]
+    if kafka:
+        named = f"Kafka at {kafka['address']}" if kafka["address"] else f"a Kafka of its own, in {kafka['own']}"
+        needs.append(named)
+    return [*needs, "Cassandra"] if made.pipeline.uses("cassandra") else needs
+
+
+def _show(told: dict[str, Any], *, explain: bool) -> None:
+    for one in told["queries"]:
+        _show_query(one)
+    for name in told["unused"]:
+        _line(f"the checkpoint of query {name!r} is not used any more: no sink of the pipeline leads to it")
+    missing = (told["kafka"] or {}).get("missing")
+    if missing:
+        _line(f"topics that a run makes: {', '.join(missing)}")
+    _line(f"a run needs: {', '.join(told['needs'])}")
+    _line(f"state: {told['state']}")
+    if explain:
+        rows = [(one["key"], one["value"], _why(one)) for one in told["settings"]]
+        show_table(("setting", "value", "why"), rows)
+    else:
+        say("millrace plan --explain shows the settings chosen for Spark; --deep asks Spark itself")
+
+
+def _show_query(one: dict[str, Any]) -> None:
+    done = one["batch"] is not None and one["batch"] >= 0
+    at = f" after batch {one['batch']}" if done and one["verdict"] in ("resumes", "asks Spark") else ""
+    why = f": {one['why']}" if one["why"] else ""
+    console = out()
+    console.print(one["name"], style="bold", markup=False, end="  ")
+    console.print(one["verdict"], style=_STYLES.get(one["verdict"], "bold red"), markup=False, end="")
+    console.print(f"{at}{why}", markup=False, soft_wrap=True)
+    for change in one["changes"]:
+        _line(f"  {_LABELS[change['effect']]}: {change['what']}")
+    if one["choices"]:
+        _line(f"  try: {one['choices']}")
+    for source in one["sources"]:
+        start = f"{source['start']}{_offsets(source.get('offsets'))}"
+        _line(f"  reads {source['name']}: {source['reads']}, {_from(start)}")
+    for sink in one["sinks"]:
+        _line(f"  writes {sink['to']}: {sink['guarantee']}")
+    _line(f"  trigger {one['trigger']}, mode {one['mode']}")
+
+
+_LABELS = {"new": "new", "asks": "changed", "mixes": "not the same", "breaks": "not possible"}
+
+
+def _from(start: str) -> str:
+    return start if start.startswith(("where", "whole")) else f"from {start}"
+
+
+def _offsets(found: Any) -> str:
+    """A Kafka source's offsets: the next record of each partition."""
+    if not isinstance(found, dict):
+        return ""
+    return f" ({'; '.join(f'{topic} {_partitions(one)}' for topic, one in found.items())})"
+
+
+def _partitions(found: dict[str, int]) -> str:
+    return " ".join(f"{number}:{offset}" for number, offset in sorted(found.items(), key=lambda one: int(one[0])))
+
+
+def _why(one: dict[str, Any]) -> str:
+    kept = ", ".join(f"{query} has {value}" for query, value in one.get("kept", {}).items())
+    return f"{one['why']}; checkpoints keep theirs: {kept}" if kept else one["why"]
+
+
+def _line(text: str) -> None:
+    out().print(text, markup=False, soft_wrap=True)

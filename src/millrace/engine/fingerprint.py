@@ -1,0 +1,178 @@
+"""What Spark's plan of a query keeps in its checkpoint: its sources in order, and its stateful operators.
+
+Spark itself compares the types of a state's columns and nothing else: `max(a)` goes on with what `min(b)` left. So the
+operators are told by what they mean, from the analysed plan. Which aggregates are kept, and in which order, is told by
+the optimised one: Spark leaves out what nobody reads, and puts them in the order of whoever reads last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from millrace.engine.lineage import Lineage, each, kind_of, nodes
+from millrace.pipeline.kept import Fingerprint, Operator, Part
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_WINDOW = ("spark.timeWindow", "spark.sessionWindow")
+_MICROSECONDS = re.compile(r"\b\d{4,}\b")
+_WHOLE = "millrace.whole"
+
+
+def fingerprint(
+    table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame], *, whole: bool = False
+) -> Fingerprint:
+    """That of a table in the form in which it is written; `sources` are the streams that it is made of, by name."""
+    reading = _Reading(written, sources)
+    columns = tuple((field.name, field.dataType.simpleString()) for field in table.schema.fields)
+    return Fingerprint(tuple(reading.lineage.streams()), tuple(reading.operators()), columns, whole)
+
+
+def keeps_state(table: DataFrame) -> bool:
+    """Whether anything in a table's plan keeps state."""
+    return any(_keeps(node) for node in nodes(table._jdf.queryExecution().analyzed()))
+
+
+def wholly(table: DataFrame) -> DataFrame:
+    """A table all of whose columns are read, so that its state is the same whichever of them sinks and panels want.
+
+    Spark leaves out of the state what nobody reads. So a run with another panel, or without the page, would not find
+    its state again. The observed value is one that needs a row, and tells nothing of it.
+    """
+    from pyspark.sql import functions as F
+
+    columns = [F.col(f"`{name.replace('`', '``')}`") for name in table.columns]
+    return table.observe(_WHOLE, F.first(F.struct(*columns)).isNotNull().alias("any"))
+
+
+class _Reading:
+    def __init__(self, frame: DataFrame, sources: Mapping[str, DataFrame]) -> None:
+        self.lineage = Lineage(frame, sources)
+        self._spark: Any = frame.sparkSession
+        self._pretty: Any = self._spark._jvm.org.apache.spark.sql.catalyst.util.package.toPrettySQL
+        self._texts: dict[int, Part] = {}
+
+    def operators(self) -> Iterator[Operator]:
+        stateful = [node for node in nodes(self.lineage.plan) if _keeps(node)]
+        if not stateful:
+            return
+        optimizer = self._spark._jsparkSession.sessionState().optimizer()
+        chosen = [node for node in nodes(optimizer.execute(self.lineage.plan)) if _keeps(node)]
+        # An optimiser that merges or splits operators leaves no pairs; then each is told as it was written.
+        paired = [_family(node) for node in stateful] == [_family(node) for node in chosen]
+        for node, executed in zip(stateful, chosen if paired else stateful, strict=True):
+            yield self._operator(node, executed)
+
+    def _operator(self, node: Any, executed: Any) -> Operator:
+        kind = kind_of(node)
+        if kind == "Aggregate":
+            for one in _aggregates(node):
+                self._texts[one.resultId().id()] = self._part(one, node)
+            keys = tuple(self._key(one, node) for one in each(node.groupingExpressions()))
+            kept = (self._texts.get(one.resultId().id()) or self._part(one, executed) for one in _aggregates(executed))
+            return Operator("aggregate", tuple(dict.fromkeys(keys)), tuple(dict.fromkeys(kept)))
+        if kind == "Distinct":
+            return Operator("aggregate", tuple(self._key(one, node) for one in each(node.output())))
+        if kind.startswith("Deduplicate"):
+            detail = "within the watermark" if kind == "DeduplicateWithinWatermark" else ""
+            return Operator("deduplicate", tuple(self._key(one, node) for one in each(node.keys())), (), detail)
+        if kind == "Join":
+            return self._join(node, executed)
+        return self._other(kind, node)
+
+    def _join(self, node: Any, executed: Any) -> Operator:
+        """A join of two streams keeps the rows of both, as far as somebody reads their columns."""
+        condition = node.condition()
+        keys = tuple(self._part(one, node) for one in _conjuncts(condition.get())) if condition.isDefined() else ()
+        kept = [(f"{side} {one.name().lower()}", _type(one)) for side, one in _sides(executed)]
+        return Operator("join", tuple(sorted(keys)), tuple(kept), str(node.joinType().sql()).lower())
+
+    def _other(self, kind: str, node: Any) -> Operator:
+        """State that Python keeps by itself, and what we do not know: Spark compares its schema in the first batch."""
+        if kind == "FlatMapGroupsInPandasWithState":
+            keys, detail = node.groupingAttributes(), f"{node.stateType().catalogString()} {_named(node.timeout())}"
+        elif kind == "TransformWithStateInPySpark":
+            keys, detail = node.leftAttributes(), _named(node.timeMode())
+        else:
+            return Operator(kind)
+        return Operator("state", tuple(self._key(one, node) for one in each(keys)), (), detail)
+
+    def _key(self, expression: Any, node: Any) -> Part:
+        if kind_of(expression) == "AttributeReference" and any(
+            expression.metadata().contains(marker) for marker in _WINDOW
+        ):
+            return self._window(expression, node)
+        return self._part(expression, node)
+
+    def _window(self, attribute: Any, node: Any) -> Part:
+        """A window is told by its lengths; the expression that makes it is long."""
+        made = self.lineage.made_by(attribute, node)
+        texts = [self._pretty(one, True) for one in made]
+        lengths = sorted({int(number) for text in texts for number in _MICROSECONDS.findall(text)})
+        columns = sorted({self.lineage.origin(one, node) for made_by in made for one in each(made_by.references())})
+        several = [f"{len(made)} at once"] if len(made) > 1 else []
+        told = [*columns, *(f"{length / 1e6:g}s" for length in lengths), *several]
+        if attribute.metadata().contains(_WINDOW[1]):
+            told = sorted(set(texts))
+        return f"{attribute.name().lower()}({', '.join(told)})", _type(attribute)
+
+    def _part(self, expression: Any, node: Any) -> Part:
+        if kind_of(expression) == "AttributeReference":
+            return self.lineage.origin(expression, node), _type(expression)
+        text = str(self._pretty(expression, True))
+        for one in each(expression.references()):
+            text = _replaced(text, one.name(), self.lineage.origin(one, node))
+        return text, _type(expression)
+
+
+def _replaced(text: str, name: str, origin: str) -> str:
+    """A column's name as what it comes from; a name after a dot has been replaced already, or is a field."""
+    return re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", lambda _: origin, text)
+
+
+def _keeps(node: Any) -> bool:
+    return bool(node.isStateful())
+
+
+def _family(node: Any) -> str:
+    """The operator that a node becomes."""
+    return kind_of(node).replace("Distinct", "Aggregate")
+
+
+def _aggregates(node: Any) -> list[Any]:
+    """The aggregate functions of an operator, in their order."""
+    found, waiting = [], list(reversed(each(node.aggregateExpressions()))) if kind_of(node) == "Aggregate" else []
+    while waiting:
+        one = waiting.pop()
+        if kind_of(one) == "AggregateExpression":
+            found.append(one)
+        else:
+            waiting += reversed(each(one.children()))
+    return found
+
+
+def _conjuncts(condition: Any) -> Iterator[Any]:
+    waiting = [condition]
+    while waiting:
+        one = waiting.pop()
+        if kind_of(one) == "And":
+            waiting += [one.left(), one.right()]
+        else:
+            yield one
+
+
+def _sides(join: Any) -> Iterator[tuple[str, Any]]:
+    for side, child in (("left", join.left()), ("right", join.right())):
+        for one in each(child.output()):
+            yield side, one
+
+
+def _named(mode: Any) -> str:
+    return kind_of(mode).rstrip("$")
+
+
+def _type(expression: Any) -> str:
+    return str(expression.dataType().catalogString())

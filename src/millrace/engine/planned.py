@@ -1,0 +1,103 @@
+"""What a run would do, as plain data: each query with its sources and sinks, what is made, what is needed, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from millrace.clients.letters import dead_topic
+from millrace.connectors.options import CONNECTORS, make_reader
+from millrace.connectors.stream import Messages
+from millrace.engine.remembered import Position
+from millrace.engine.resuming import ANEW, Outlook, choices
+from millrace.engine.run import state_store
+from millrace.engine.tuning import ROCKSDB
+from millrace.engine.tuning import choices as chosen
+from millrace.pipeline.model import Pipeline, Sink, Source
+from millrace.pipeline.plan import Plan
+from millrace.pipeline.ran import plain
+
+Told = dict[str, Any]
+_TOPIC = "topic "
+
+
+def query(pipeline: Pipeline, outlook: Outlook, state: Path) -> Told:
+    """One query: what becomes of it and why, what it reads and writes."""
+    one, at = outlook.query, outlook.position
+    names = pipeline.upstream(one.table)
+    sources = [source for name in names if (source := pipeline.source(name))]
+    told: Told = {
+        "name": one.name,
+        "verdict": outlook.verdict,
+        "why": outlook.why,
+        "changes": [{"effect": each.effect, "part": each.part, "what": each.what} for each in outlook.changes],
+        "choices": choices(one, outlook.obstacles, state) if outlook.obstacles else None,
+        "batch": None if at is None else at.batch,
+        "table": one.table,
+        "mode": one.mode,
+        "trigger": str(one.trigger),
+        "sources": [_source(source, at, sources, anew=outlook.verdict == ANEW) for source in sources],
+        "sinks": [_sink(sink) for sink in one.sinks],
+    }
+    if outlook.error:
+        told |= {"why": outlook.error.message, "choices": outlook.error.hint}
+    return told
+
+
+def _source(source: Source, at: Position | None, among: list[Source], *, anew: bool) -> Told:
+    kind = source.connection.connector
+    reads = ", ".join(CONNECTORS.source(source.connection, source.static).touches) or kind
+    told: Told = {"name": source.name, "connector": kind, "reads": reads, "static": source.static}
+    streams = [one for one in among if not one.static]
+    if source.static:
+        return told | {"start": "whole, in every batch"}
+    if anew or at is None or at.batch < 0:
+        reader, _ = make_reader(source.connection)
+        return told | {"start": plain(getattr(reader, "start", "the beginning"))}
+    # Only with one stream is it certain which of Spark's numbers it has.
+    offsets = at.offsets[0] if len(streams) == 1 and at.offsets else None
+    return told | {"start": "where it was", "offsets": offsets if kind == "kafka" else None}
+
+
+def _sink(sink: Sink) -> Told:
+    facts = CONNECTORS.sink(sink.connection, sink.table)
+    kind = sink.connection.connector
+    return {"connector": kind, "to": ", ".join(facts.touches) or kind, "guarantee": facts.guarantee}
+
+
+def topics(pipeline: Pipeline) -> list[str]:
+    """Every topic that a run sees to: those of sources and sinks, and of dead letters."""
+    return list(dict.fromkeys([*_read(pipeline), *_written(pipeline)]))
+
+
+def _read(pipeline: Pipeline) -> Iterator[str]:
+    for source in pipeline.sources:
+        reader, _ = make_reader(source.connection)
+        named = _topics(reader.touches()) if reader else []
+        yield from named
+        if isinstance(reader, Messages) and reader.when_bad == "dead" and reader.decoding != "whole":
+            yield from map(dead_topic, named)
+
+
+def _written(pipeline: Pipeline) -> Iterator[str]:
+    for sink in pipeline.sinks:
+        yield from _topics(CONNECTORS.sink(sink.connection, sink.table).touches)
+
+
+def _topics(touches: Collection[str]) -> list[str]:
+    return [one.removeprefix(_TOPIC) for one in touches if one.startswith(_TOPIC)]
+
+
+def settings(plan: Plan, master: str | None, given: Mapping[str, str], found: Collection[Outlook]) -> list[Told]:
+    """Spark's settings that are chosen, each with its reason; what was given wins, and what a checkpoint keeps wins."""
+    realtime = any(not one.batches for one in plan.queries)
+    made = list(chosen(master=given.get("spark.master", master), realtime=realtime))
+    made += [ROCKSDB] if state_store(plan) else []
+    told: dict[str, Told] = {one.key: {"key": one.key, "value": one.value, "why": one.why} for one in made}
+    told |= {key: {"key": key, "value": value, "why": "--set"} for key, value in given.items()}
+    for one in found:
+        kept = one.position.settings if one.position and one.starts and one.verdict != ANEW else {}
+        for key in [key for key in kept if key in told and kept[key] != told[key]["value"]]:
+            told[key].setdefault("kept", {})[one.query.name] = kept[key]
+    return list(told.values())

@@ -1,0 +1,116 @@
+"""What ran last, kept beside the checkpoints: for each query what the file said and what Spark made of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from millrace.errors import StateMismatch
+from millrace.pipeline.ran import Said
+
+_FOLDER = "ran"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A query as it was started."""
+
+    after: int
+    """The last batch that had been done before; it counts only when a later one is done, by this query that is."""
+    said: Said
+    """What the file said."""
+    found: dict[str, Any] | None = None
+    """What Spark's plan said: a fingerprint; None when it could not be read."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a checkpoint is."""
+
+    batch: int
+    """The last batch that is done; -1 before the first."""
+    settings: dict[str, str]
+    """Spark's settings that it began with and keeps."""
+    offsets: tuple[Any, ...]
+    """Where each source is, in Spark's order."""
+
+
+def checkpoint_of(state: Path, query: str) -> Path:
+    """The checkpoint of a query that writes."""
+    return state / "checkpoints" / query
+
+
+def last_batch(state: Path, query: str) -> int:
+    """The last batch that is done; -1 when none is."""
+    return max(_numbers(checkpoint_of(state, query) / "commits"), default=-1)
+
+
+def ran(state: Path, query: str) -> Ran | None:
+    """What made the checkpoint as it is: the newest start that has done a batch since."""
+    done = last_batch(state, query)
+    return next((one for one in reversed(_read(state, query)) if one.after < done), None)
+
+
+def remember(state: Path, query: str, said: Said, found: dict[str, Any] | None) -> None:
+    """Note how a query is about to be started; before it is, so that no batch is done by one that is not noted."""
+    before = ran(state, query)
+    kept = [] if before is None else [before]
+    kept.append(Ran(last_batch(state, query), said, found))
+    path = _path(state, query)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(f".{os.getpid()}")
+    fresh.write_text(json.dumps({"version": _VERSION, "ran": [asdict(one) for one in kept]}, indent=1), "utf-8")
+    fresh.replace(path)
+
+
+def position(state: Path, query: str) -> Position | None:
+    """How far a query is; None when it has no checkpoint that could be read."""
+    folder = checkpoint_of(state, query) / "offsets"
+    done = last_batch(state, query)
+    newest = max((number for number in _numbers(folder) if number <= max(done, 0)), default=None)
+    if newest is None:
+        return None
+    try:
+        _, metadata, *offsets = (folder / str(newest)).read_text("utf-8").splitlines()
+        settings = json.loads(metadata).get("conf", {})
+        return Position(done, settings, tuple(_offset(one) for one in offsets) if done >= 0 else ())
+    except (OSError, ValueError):
+        return Position(done, {}, ())
+
+
+def _offset(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _read(state: Path, query: str) -> list[Ran]:
+    """Every start that is noted. What cannot be read is no reason to go on as if nothing had been noted."""
+    path = _path(state, query)
+    try:
+        told = json.loads(path.read_text("utf-8"))
+        if told["version"] == _VERSION:
+            return [Ran(one["after"], one["said"], one["found"]) for one in told["ran"]]
+        why = f"it has version {told['version']}, and this Millrace writes version {_VERSION}"
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = f"{type(error).__name__}: {error}"
+    raise StateMismatch(
+        f"{path} cannot be read",
+        why=why,
+        hint="choose another folder with --state; or remove that file, and only Spark's own checks are left",
+    )
+
+
+def _path(state: Path, query: str) -> Path:
+    return state / _FOLDER / f"{query}.json"
+
+
+def _numbers(folder: Path) -> list[int]:
+    return [int(path.name) for path in folder.glob("*") if path.name.isdecimal()] if folder.is_dir() else []

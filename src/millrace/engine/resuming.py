@@ -1,0 +1,215 @@
+"""Whether each query of a plan goes on where it was, begins anew, or must not start; the same rules for all who ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millrace.connectors.options import CONNECTORS, make_writer
+from millrace.engine.fingerprint import fingerprint, keeps_state, wholly
+from millrace.engine.remembered import Position, checkpoint_of, last_batch, position, ran, remember
+from millrace.engine.state import known_of, origins, told
+from millrace.errors import CheckpointIncompatible, MillraceError, StateMismatch, UnknownName
+from millrace.pipeline.changes import ASKS, BREAKS, MIXES, NEW, Change, changes
+from millrace.pipeline.kept import Fingerprint, differences
+from millrace.pipeline.model import Pipeline
+from millrace.pipeline.plan import Plan, Query
+from millrace.pipeline.ran import as_said
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+RESUMES, ASKED, ANEW = "resumes", "asks Spark", "starts anew"
+REFUSED, BLOCKED = "cannot resume", "cannot start"
+
+_UNKNOWN_CLUSTER = " of cluster None"
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a run would do with a query."""
+
+    query: Query
+    verdict: str
+    why: str = ""
+    changes: tuple[Change, ...] = ()
+    position: Position | None = None
+    error: MillraceError | None = None
+    """What else prevents it from starting."""
+
+    @property
+    def starts(self) -> bool:
+        """Whether a run would start it, as far as is known."""
+        return self.verdict not in (REFUSED, BLOCKED)
+
+    @property
+    def obstacles(self) -> list[Change]:
+        """What prevents it from going on."""
+        return [one for one in self.changes if one.effect in (BREAKS, MIXES)]
+
+
+def outlooks(
+    plan: Plan,
+    state: Path,
+    cluster_id: str | None,
+    accept: Collection[str] = (),
+    found: Mapping[str, Fingerprint] | None = None,
+) -> list[Outlook]:
+    """What would become of each query that writes. With `found` Spark has been asked; else only the file has."""
+    names = [query.name for query in plan.queries if query.sinks]
+    for one in accept:
+        if one not in names:
+            raise UnknownName.among("query", one, names)
+    known = known_of(state, plan.pipeline).get("queries", {})
+    return [
+        _outlook(plan.pipeline, query, state, known, cluster_id, accept, (found or {}).get(query.name))
+        for query in plan.queries
+        if query.sinks
+    ]
+
+
+def _outlook(
+    pipeline: Pipeline,
+    query: Query,
+    state: Path,
+    known: Mapping[str, Any],
+    cluster_id: str | None,
+    accept: Collection[str],
+    found: Fingerprint | None,
+) -> Outlook:
+    forgets = _forgets(pipeline, query)
+    if forgets or not (checkpoint_of(state, query.name) / "offsets").exists():
+        full = _full(query)
+        return Outlook(query, BLOCKED if full else ANEW, forgets or "it has no checkpoint yet", error=full)
+    made = [*_other_origins(pipeline, query, known, cluster_id), *_changes(pipeline, query, state, found)]
+    return _judged(query, made, accept, position(state, query.name))
+
+
+def _judged(query: Query, made: list[Change], accept: Collection[str], at: Position | None) -> Outlook:
+    if query.name in accept:
+        made = [replace(one, effect=NEW) if one.effect == MIXES else one for one in made]
+    effects = {one.effect for one in made}
+    verdict = REFUSED if effects & {BREAKS, MIXES} else ASKED if ASKS in effects else RESUMES
+    return Outlook(query, verdict, "", tuple(made), at)
+
+
+def _changes(pipeline: Pipeline, query: Query, state: Path, found: Fingerprint | None) -> list[Change]:
+    before = ran(state, query.name)
+    if before is None:
+        if last_batch(state, query.name) < 0:
+            return []
+        return [Change(NEW, "state", "what made its checkpoint is not noted: Spark compares the types of its state")]
+    made = changes(before.said, as_said(pipeline, query, CONNECTORS))
+    if found is None or before.found is None:
+        return made
+    # Spark has been asked, and knows better than the text does what the state is.
+    said = [replace(one, effect=NEW) if one.effect == ASKS else one for one in made if one.part != "state"]
+    return [*said, *differences(Fingerprint.of(before.found), found)]
+
+
+def _other_origins(pipeline: Pipeline, query: Query, known: Mapping[str, Any], cluster_id: str | None) -> list[Change]:
+    now = origins(pipeline, query, cluster_id)
+    before = known.get(query.name, now)
+    if cluster_id is None:  # nobody can tell which cluster it will be
+        before = {name: [kind, f"{what.partition(' of cluster ')[0]}"] for name, (kind, what) in before.items()}
+        now = {name: [kind, what.removesuffix(_UNKNOWN_CLUSTER)] for name, (kind, what) in now.items()}
+    if before == now:
+        return []
+    return [Change(BREAKS, "source", f"it read {told(before)}; now it reads {told(now)}")]
+
+
+def _forgets(pipeline: Pipeline, query: Query) -> str:
+    """Why a query begins anew each time, if it does."""
+    sources = [source for name in pipeline.upstream(query.table) if (source := pipeline.source(name))]
+    for source in sources:
+        if not source.static and not CONNECTORS.source(source.connection, False).resumes:
+            return f"what {source.name} ({source.connection.connector}) gave cannot be read again"
+    if not any(CONNECTORS.sink(sink.connection, sink.table).resumes for sink in query.sinks):
+        return f"{query.sinks[0].connection.connector} keeps nothing beyond a run"
+    return ""
+
+
+def _full(query: Query) -> MillraceError | None:
+    """What a sink says that would not take more from a query that begins anew."""
+    for sink in query.sinks:
+        writer, _ = make_writer(sink.connection)
+        try:
+            if writer:
+                writer.require_new()
+        except MillraceError as error:
+            error.place = error.place or sink.place
+            return error
+    return None
+
+
+def require(found: list[Outlook], state: Path, tell: Callable[[str], None]) -> None:
+    """Raise for the first query that cannot go on; of the others, tell what is new."""
+    for one in found:
+        if one.error:
+            raise one.error
+        if not one.starts:
+            raise _refusal(one.query, one.obstacles, state)
+    for one in found:
+        for change in one.changes:
+            tell(f"query {one.query.name!r}: {change.what}")
+
+
+def _refusal(query: Query, obstacles: list[Change], state: Path) -> StateMismatch | CheckpointIncompatible:
+    kind = StateMismatch if obstacles[0].part == "source" else CheckpointIncompatible
+    return kind(
+        f"query {query.name!r} cannot resume",
+        place=query.place,
+        why="; ".join(one.what for one in obstacles),
+        hint=choices(query, obstacles, state),
+    )
+
+
+def choices(query: Query, obstacles: list[Change], state: Path) -> str:
+    """What the user can do about a query that cannot go on."""
+    begin = f"run with another --state, or remove {checkpoint_of(state, query.name)} to begin anew"
+    if any(one.effect == BREAKS for one in obstacles):
+        return f"undo the change, {begin}"
+    return f"undo the change, {begin}; --accept {query.name} goes on all the same, and mixes what was with what is"
+
+
+class Resuming:
+    """A query that is about to start, as Spark has analysed it."""
+
+    def __init__(self, pipeline: Pipeline, query: Query, state: Path, accept: Collection[str]) -> None:
+        self._pipeline, self._query, self._state, self._accept = pipeline, query, state, accept
+        self._whole = False
+
+    def whole(self, table: DataFrame) -> DataFrame:
+        """The table with all its columns in its state; not where a checkpoint was begun without them."""
+        before = ran(self._state, self._query.name)
+        begun = last_batch(self._state, self._query.name) >= 0
+        wanted = bool(before and before.found and before.found["whole"]) if begun else True
+        distinct = len({name.lower() for name in table.columns}) == len(table.columns)  # else they cannot be named
+        self._whole = wanted and distinct and self._query.batches and keeps_state(table)
+        return wholly(table) if self._whole else table
+
+    def found(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> Fingerprint:
+        """What Spark makes of the query; `sources` are the frames that it reads, by name."""
+        return fingerprint(table, written, sources, whole=self._whole)
+
+    def require(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> None:
+        """Raise if its checkpoint was made by another query; else note what starts now."""
+        found = self._readable(table, written, sources)
+        made = _changes(self._pipeline, self._query, self._state, found)
+        judged = _judged(self._query, made, self._accept, None)
+        if judged.obstacles:
+            raise _refusal(self._query, judged.obstacles, self._state)
+        said = as_said(self._pipeline, self._query, CONNECTORS)
+        remember(self._state, self._query.name, said, found.plain() if found else None)
+
+    def _readable(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> Fingerprint | None:
+        """What Spark makes of it; a plan that cannot be read prevents only those who have something to lose."""
+        before = ran(self._state, self._query.name)
+        try:
+            return self.found(table, written, sources)
+        except Exception:
+            if before and before.found:
+                raise
+            return None

@@ -1,0 +1,187 @@
+"""What is different between a query that ran before and the one that the file describes now, and what that means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from millrace.pipeline.ran import Said
+from millrace.pipeline.statements import only_filters_differ, skeleton
+
+NEW, ASKS, MIXES, BREAKS = "new", "asks", "mixes", "breaks"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference, and its effect.
+
+    - `new`: the query resumes, and does something new
+    - `asks`: only Spark can tell whether it resumes
+    - `mixes`: its state fits, and holds what was computed otherwise; or its output goes on elsewhere
+    - `breaks`: it cannot resume
+    """
+
+    effect: str
+    part: str
+    """source, table, state, sink, trigger or columns."""
+    what: str
+
+
+def changes(before: Said, now: Said) -> list[Change]:
+    """Every difference that can be told without Spark."""
+    tables = list(_tables(before, now))
+    found = [*_sources(before, now), *_state(before, now, changed=bool(tables)), *tables, *_sinks(before, now)]
+    if before["trigger"] != now["trigger"]:
+        found.append(Change(NEW, "trigger", f"the trigger was {before['trigger']}; now {now['trigger']}"))
+    return found
+
+
+def _sources(before: Said, now: Said) -> Iterator[Change]:
+    """Another place under the same name, and changed options; the state folder tells the rest, with the cluster."""
+    for name in [one for one in now["sources"] if one in before["sources"]]:
+        old, new = before["sources"][name], now["sources"][name]
+        if old["argument"] == new["argument"] and old["reads"] != new["reads"] and not new["static"]:
+            yield Change(
+                BREAKS, "source", f"{name} was {old['reads'] or 'elsewhere'}; now {new['reads'] or 'elsewhere'}"
+            )
+        for option in _different(old["options"], new["options"]):
+            was, given = (_told(one["options"].get(option)) for one in (old, new))
+            if option == "start":
+                yield Change(NEW, "source", f"{name}: start is now {given}; not used, since it reads on where it was")
+            else:
+                yield Change(NEW, "source", f"{name}: {option} was {was}; now {given}")
+        if old["watermark"] != new["watermark"]:
+            yield Change(NEW, "source", f"{name}: {_watermark(old, new)}")
+        if old["static"] and old["argument"] != new["argument"]:
+            yield Change(NEW, "source", f"{name}: the static table was {old['argument']!r}; now {new['argument']!r}")
+
+
+def _tables(before: Said, now: Said) -> Iterator[Change]:
+    old, new = before["tables"], now["tables"]
+    keeps = bool(before["steps"] or now["steps"] or not (before["certain"] and now["certain"]))
+    for name in new:
+        if name not in old:
+            yield Change(ASKS if keeps else NEW, "table", f"table {name} is new")
+            continue
+        if old[name]["watermark"] != new[name]["watermark"]:
+            yield Change(NEW, "table", f"table {name}: {_watermark(old[name], new[name])}")
+        changed = _rewritten(name, old[name], new[name], now)
+        if changed:
+            sure = not keeps or (changed.effect == NEW and _first_to_keep(name, before, now))
+            yield Change(NEW if sure else ASKS, "table", changed.what)
+    for name in old:
+        if name not in new:
+            yield Change(ASKS if keeps else NEW, "table", f"table {name} is gone")
+
+
+def _rewritten(name: str, old: Said, new: Said, now: Said) -> Change | None:
+    """How a table's definition differs: its effect is `new` when it is a filter alone."""
+    if (old["sql"] is None) != (new["sql"] is None):
+        return Change(ASKS, "table", f"table {name} is now {'SQL' if new['sql'] else 'a function'}")
+    if new["sql"] is not None:
+        if old["sql"] == new["sql"]:
+            return None
+        filters = only_filters_differ(old["sql"], new["sql"])
+        if filters is None:
+            return None
+        return Change(NEW if filters else ASKS, "table", f"table {name}: the {'filter' if filters else 'SQL'} changed")
+    if old.get("function") is None or old.get("function") != new.get("function"):
+        return Change(ASKS, "table", f"table {name}: the function changed")
+    if not now["certain"] and old.get("file") != new.get("file"):
+        return Change(ASKS, "table", f"table {name}: the file of its function changed, and it may call what is there")
+    return None
+
+
+def _first_to_keep(name: str, before: Said, now: Said) -> bool:
+    """Whether nothing that a table reads keeps state, so that a filter in it only decides what comes in from now on."""
+    return all(said["certain"] and _above(said, name) for said in (before, now))
+
+
+def _above(said: Said, name: str) -> bool:
+    order = list(said["tables"])
+    steps = [step for step in said["steps"] if step["table"] in order]
+    joins = any(step["kind"] == "join" and step["table"] == name for step in steps)  # its WHERE comes after it
+    return not joins and all(order.index(step["table"]) >= order.index(name) for step in steps)
+
+
+def _state(before: Said, now: Said, *, changed: bool) -> Iterator[Change]:
+    """What the state is kept by and what it holds, where both are known for sure."""
+    old, new = before["steps"], now["steps"]
+    if not changed or not (before["certain"] and now["certain"]):
+        return
+    if [_kind(step) for step in old] != [_kind(step) for step in new]:
+        yield Change(BREAKS, "state", f"{_kept(old, 'it kept')}; now {_kept(new, 'it keeps')}")
+        return
+    for one, other in zip(old, new, strict=True):
+        for part, noun in (("keys", "keys"), ("values", "aggregates")):
+            yield from _differing(one, other, part, "condition" if one["kind"] == "join" else noun)
+
+
+def _differing(old: Said, new: Said, part: str, noun: str) -> Iterator[Change]:
+    """Other functions, or another number of them, are certain; another name may be the same column."""
+    was, given = old[part], new[part]
+    if was is None or given is None or list(map(skeleton, was)) == list(map(skeleton, given)):
+        return
+    effect = BREAKS if len(was) != len(given) and noun != "condition" else MIXES
+    where = f" of {new['what']}" if noun == "keys" else ""
+    yield Change(effect, "state", f"the {noun}{where} were {_listed(was)}; now {_listed(given)}")
+
+
+def _sinks(before: Said, now: Said) -> Iterator[Change]:
+    old = {(one["connector"], one["to"]): one for one in before["sinks"]}
+    new = {(one["connector"], one["to"]): one for one in now["sinks"]}
+    lasting = [one for one in old if old[one]["resumes"]]
+    if lasting and not any(one in new for one in lasting):
+        was, given = (", ".join(_written(one) for one in found) for found in (old, new))
+        rest = "" if any(one["midway"] for one in now["sinks"]) else ", which cannot begin in the middle"
+        effect = MIXES if all(one["midway"] for one in now["sinks"]) else BREAKS
+        yield Change(effect, "sink", f"it wrote to {was}; now it writes to {given}{rest}")
+        return
+    for one in new:
+        if one not in old and not new[one]["midway"]:
+            yield Change(BREAKS, "sink", f"{_written(one)} is new, and cannot begin in the middle of a query")
+        elif one not in old:
+            yield Change(NEW, "sink", f"{_written(one)} is new: it gets what comes from now on")
+        else:
+            for option in _different(old[one]["options"], new[one]["options"]):
+                was, given = (_told(found[one]["options"].get(option)) for found in (old, new))
+                yield Change(NEW, "sink", f"{_written(one)}: {option} was {was}; now {given}")
+    for one in old:
+        if one not in new:
+            yield Change(NEW, "sink", f"{_written(one)} is not written any more")
+
+
+def _different(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    return [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
+
+
+def _kind(step: Said) -> tuple[str, str]:
+    return step["kind"], step["join"]
+
+
+def _kept(steps: list[Said], verb: str) -> str:
+    if not steps:
+        return f"{verb} no state"
+    return f"{verb} the state of {', '.join(step['what'] for step in steps)}"
+
+
+def _written(sink: tuple[str, str]) -> str:
+    connector, to = sink
+    return to if to == connector else f"{to} ({connector})"
+
+
+def _watermark(old: Said, new: Said) -> str:
+    was, given = (
+        "none" if one["watermark"] is None else f"{one['watermark'][1]:g}s on {one['watermark'][0]}"
+        for one in (old, new)
+    )
+    return f"the watermark was {was}; now {given}"
+
+
+def _listed(found: list[str]) -> str:
+    return ", ".join(found) or "none"
+
+
+def _told(value: Any) -> str:
+    return "not set" if value is None else repr(value)

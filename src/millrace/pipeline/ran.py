@@ -1,0 +1,119 @@
+"""A query as it is remembered between runs: plain data that is compared with what the file says later."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from millrace.pipeline.facts import Connectors
+from millrace.pipeline.literals import function_tree
+from millrace.pipeline.model import Connection, Pipeline, Sink, Source, Table, Watermark
+from millrace.pipeline.plan import Query
+from millrace.pipeline.secret import Secret
+from millrace.pipeline.shapes.shape import UNKNOWN, Step
+from millrace.pipeline.shapes.whole import shapes
+
+STATEFUL = ("aggregate", "deduplicate", "within", "join", "state", "limit")
+"""The kinds of steps that keep something between batches."""
+
+Said = dict[str, Any]
+"""Part of what is remembered, as JSON has it."""
+
+
+def as_said(pipeline: Pipeline, query: Query, connectors: Connectors) -> Said:
+    """What the file says of a query; no secret is in it."""
+    names = pipeline.upstream(query.table)
+    sources = [source for name in names if (source := pipeline.source(name))]
+    tables = [table for name in names if (table := pipeline.table(name))]
+    shape = shapes(pipeline).get(query.table.lower(), UNKNOWN)
+    return {
+        "table": query.table,
+        "mode": query.mode,
+        "trigger": str(query.sinks[0].trigger or pipeline.trigger),  # as declared, however this run ends
+        "sources": {source.name: _source(source, connectors) for source in sources},
+        "tables": {table.name: _table(table) for table in tables},
+        "sinks": [_sink(sink, connectors) for sink in query.sinks],
+        "steps": [_step(step) for step in shape.steps if step.kind in STATEFUL],
+        "certain": not shape.opaque and all(step.sure for step in shape.steps),
+    }
+
+
+def _source(source: Source, connectors: Connectors) -> Said:
+    reads = ", ".join(connectors.source(source.connection, source.static).touches)
+    told = _connection(source.connection) | {"reads": reads}
+    return told | {"watermark": _watermark(source.watermark), "static": source.static}
+
+
+def _sink(sink: Sink, connectors: Connectors) -> Said:
+    facts = connectors.sink(sink.connection, sink.table)
+    named = sink.connection.argument if isinstance(sink.connection.argument, str) else ""
+    to = ", ".join(facts.touches) or f"{sink.connection.connector} {plain(named)}".strip()
+    return _connection(sink.connection) | {"to": to, "resumes": facts.resumes, "midway": facts.midway}
+
+
+def _connection(connection: Connection) -> Said:
+    options = {name: plain(value) for name, value in connection.options}
+    return {"connector": connection.connector, "argument": plain(connection.argument), "options": options}
+
+
+def _table(table: Table) -> Said:
+    told: Said = {"watermark": _watermark(table.watermark), "sql": table.sql}
+    if table.function is not None and table.sql is None:
+        told |= {"function": _digest(function_text(table.function)), "file": _digest(_file_text(table.function))}
+    return told
+
+
+def _watermark(watermark: Watermark | None) -> list[Any] | None:
+    return None if watermark is None else [watermark.column, watermark.seconds]
+
+
+def _step(step: Step) -> Said:
+    told = {"kind": step.kind, "what": step.what, "table": step.table, "join": step.join}
+    return told | {"keys": _list(step.keys), "values": _list(step.values)}
+
+
+def _list(found: tuple[str, ...] | None) -> list[str] | None:
+    return None if found is None else list(found)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: a secret is hidden, code is told by its name."""
+    if isinstance(value, Secret):
+        return "***"
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(one) for one in value]
+    return f"{type(value).__name__} {getattr(value, '__qualname__', '')}".strip()
+
+
+def function_text(function: Callable[..., Any]) -> str | None:
+    """The statements of a function, whatever their layout and comments; None when its file cannot be read."""
+    tree = function_tree(function)
+    if tree is None:
+        return None
+    return "\n".join([ast.unparse(tree.args), *(ast.unparse(one) for one in _statements(tree.body))])
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for number, one in enumerate(body):
+        documentation = number == 0 and isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
+        if not documentation:
+            yield one
+
+
+def _file_text(function: Callable[..., Any]) -> str | None:
+    """The file of a function, whatever its layout: what the function calls may stand there."""
+    try:
+        return ast.dump(ast.parse(Path(function.__code__.co_filename).read_bytes()))
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def _digest(text: str | None) -> str | None:
+    return None if text is None else sha256(text.encode()).hexdigest()[:16]

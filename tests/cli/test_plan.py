@@ -1,0 +1,198 @@
+"""`millrace plan` as it is used: what a run would do, against what is noted beside the checkpoints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import CommandLine
+from millrace.connectors.forms import connector_names
+from millrace.connectors.options import CONNECTORS
+from millrace.engine.remembered import remember
+from millrace.engine.state import State
+from millrace.pipeline.load import load
+from millrace.pipeline.plan import make_plan
+from millrace.pipeline.ran import as_said
+from millrace.services.kraft import Layout
+from millrace.services.locks import FolderLock
+from millrace.services.process import free_port
+
+Run = Callable[..., Any]
+
+COUNTED = """\
+name: counted
+sources:
+  lines: {kafka: lines, format: text}
+tables:
+  counts: SELECT value, count(*) AS n FROM lines GROUP BY value
+sinks:
+  - {from: counts, kafka: counts, mode: update}
+"""
+FILES = """\
+name: words
+sources:
+  words: {files: in, schema: "word string"}
+tables:
+  counts: SELECT word, count(*) AS n FROM words GROUP BY word
+sinks:
+  - {from: counts, console: , mode: update}
+"""
+OFFSETS = '{"lines":{"0":5,"1":3}}'
+
+
+def ran(folder: Path, text: str, *, batch: int = 7) -> Path:
+    """A state folder as a run of this pipeline has left it."""
+    file = folder / "p.yaml"
+    file.write_text(text)
+    pipeline = load(str(file), connector_names())
+    plan = make_plan(pipeline)
+    state = folder / ".millrace" / "pipelines" / pipeline.name
+    with State(state, pipeline) as held:
+        held.claim(plan, "ours")
+    (folder / ".millrace" / "kafka").mkdir(exist_ok=True)
+    Layout("ours", "", False, ()).save(folder / ".millrace" / "kafka")
+    for query in plan.queries:
+        remember(state, query.name, as_said(pipeline, query, CONNECTORS), {})
+        for part in ("offsets", "commits"):
+            path = state / "checkpoints" / query.name / part / str(batch)
+            path.parent.mkdir(parents=True)
+            path.write_text(f'v1\n{{"conf":{{"spark.sql.shuffle.partitions":"99"}}}}\n{OFFSETS}')
+    return state
+
+
+def test_a_pipeline_that_never_ran(offline_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(COUNTED)
+    shown = offline_run("plan", "p.yaml").out
+    assert "counts-update  starts anew: it has no checkpoint yet" in shown
+    assert "  reads lines: topic lines, from earliest" in shown
+    assert "  writes topic counts: " in shown
+    assert "topics that a run makes: lines, lines.dead, counts" in shown
+    assert "a Kafka of its own, in .millrace/kafka" in shown
+    assert not (tmp_path / ".millrace").exists()
+
+
+def test_what_ran_goes_on(offline_run: Run, tmp_path: Path) -> None:
+    ran(tmp_path, COUNTED)
+    shown = offline_run("plan", "p.yaml").out
+    assert "counts-update  resumes after batch 7\n" in shown
+    assert "  reads lines: topic lines, where it was (lines 0:5 1:3)" in shown
+
+
+def test_what_is_new_is_told(offline_run: Run, tmp_path: Path) -> None:
+    ran(tmp_path, COUNTED)
+    changed = COUNTED.replace("FROM lines GROUP", "FROM lines WHERE value <> '' GROUP").replace(
+        "format: text}", "format: text, start: latest}"
+    )
+    (tmp_path / "p.yaml").write_text(changed)
+    shown = offline_run("plan", "p.yaml").out
+    assert "resumes after batch 7" in shown
+    assert "  new: table counts: the filter changed" in shown
+    assert "not used, since it reads on where it was" in shown
+
+
+def test_what_cannot_go_on(offline_run: Run, tmp_path: Path) -> None:
+    state = ran(tmp_path, COUNTED)
+    (tmp_path / "p.yaml").write_text(COUNTED.replace("GROUP BY value", "GROUP BY value, partition"))
+    shown = offline_run("plan", "p.yaml", code=2).out
+    assert "counts-update  cannot resume" in shown
+    assert "the keys of GROUP BY were value; now value, partition" in shown
+    assert f"remove {state}/checkpoints/counts-update to begin anew" in shown
+    found = json.loads(offline_run("plan", "p.yaml", "--json", code=2).out)
+    assert (found["starts"], found["queries"][0]["verdict"]) == (False, "cannot resume")
+    assert found["queries"][0]["changes"][0]["effect"] == "breaks"
+
+
+def test_a_change_that_may_be_accepted(offline_run: Run, tmp_path: Path) -> None:
+    ran(tmp_path, COUNTED)
+    (tmp_path / "p.yaml").write_text(COUNTED.replace("count(*)", "max(offset)"))
+    assert "--accept counts-update" in offline_run("plan", "p.yaml", code=2).out
+    offline_run("plan", "p.yaml", "--accept", "counts-update")
+    assert "did you mean 'counts-update'" in offline_run("plan", "p.yaml", "--accept", "counts", code=2).err
+
+
+def test_another_source_and_what_is_not_used(offline_run: Run, tmp_path: Path) -> None:
+    ran(tmp_path, COUNTED)
+    (tmp_path / "p.yaml").write_text(COUNTED.replace("kafka: lines", "kafka: others"))
+    assert "it read lines (kafka 'lines' of cluster ours)" in offline_run("plan", "p.yaml", code=2).out
+    (tmp_path / "p.yaml").write_text(COUNTED.replace("mode: update", "mode: complete"))
+    shown = offline_run("plan", "p.yaml").out
+    assert "counts-complete  starts anew" in shown
+    assert "the checkpoint of query 'counts-update' is not used any more" in shown
+
+
+def test_a_kafka_that_would_be_new_has_none_of_the_records(offline_run: Run, tmp_path: Path) -> None:
+    ran(tmp_path, COUNTED)
+    (tmp_path / ".millrace" / "kafka" / "cluster.json").unlink()
+    assert "of cluster (new)" in offline_run("plan", "p.yaml", code=2).out
+
+
+def test_a_cluster_that_does_not_answer(offline_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILLRACE_KAFKA_TIMEOUT", "1s")
+    (tmp_path / "p.yaml").write_text(COUNTED)
+    shown = offline_run("plan", "p.yaml", "--kafka", f"127.0.0.1:{free_port()}", code=1)
+    assert "starts anew" in shown.out
+    assert "kafka.unreachable" in shown.err
+
+
+def test_a_cluster_that_is_there(run: Run, tmp_path: Path, topic: str) -> None:
+    (tmp_path / "p.yaml").write_text(COUNTED.replace("kafka: lines", f"kafka: {topic}"))
+    found = json.loads(run("plan", "p.yaml", "--json").out)
+    assert found["kafka"]["topics"] == [topic, f"{topic}.dead", "counts"]
+    assert topic not in found["kafka"]["missing"]
+
+
+def test_a_folder_that_is_in_use(offline_run: Run, tmp_path: Path) -> None:
+    lock = FolderLock(ran(tmp_path, FILES))
+    assert lock.try_acquire()
+    assert "another run uses the state folder" in offline_run("plan", "p.yaml", code=2).err
+    lock.release()
+    assert "resumes" in offline_run("plan", "p.yaml").out
+
+
+def test_settings_and_their_reasons(offline_run: Run, tmp_path: Path) -> None:
+    ran(tmp_path, FILES)
+    shown = offline_run("plan", "p.yaml", "--explain", "--set", "spark.ui.enabled=true").out
+    assert "spark.sql.shuffle.partitions" in shown
+    assert "counts-update has 99" in shown
+    assert "--set" in shown
+
+
+def test_memory_and_full_folders(offline_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(FILES.replace("console: ", "memory: "))
+    assert "starts anew: memory keeps nothing beyond a run" in offline_run("plan", "p.yaml").out
+    log = tmp_path / "out" / "_spark_metadata"
+    log.mkdir(parents=True)
+    (log / "0").touch()
+    stateless = FILES.replace(", count(*) AS n FROM words GROUP BY word", " FROM words")
+    (tmp_path / "p.yaml").write_text(stateless.replace("console: , mode: update", "files: out"))
+    shown = offline_run("plan", "p.yaml", code=2).out
+    assert "cannot start: the folder out holds the output of another query" in shown
+
+
+def test_it_needs_no_spark(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(FILES)
+    program = (
+        "import sys; sys.argv = ['millrace', 'plan', 'p.yaml']\n"
+        "from millrace.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "assert not {'pyspark', 'pyarrow', 'pandas', 'starlette', 'uvicorn', 'cassandra'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+
+
+def test_spark_is_asked(millrace: CommandLine) -> None:
+    (millrace.folder / "in").mkdir()
+    (millrace.folder / "in" / "1.json").write_text('{"word": "a"}\n{"word": "b"}\n')
+    (millrace.folder / "p.yaml").write_text(FILES)
+    millrace("run", "p.yaml", "--until-caught-up", "--no-dashboard")
+    spelled = FILES.replace("SELECT word, count(*)", "SELECT w.word, count(1)").replace("FROM words", "FROM words w")
+    (millrace.folder / "p.yaml").write_text(spelled)
+    assert "counts-update  asks Spark" in millrace("plan", "p.yaml").stdout
+    assert "counts-update  resumes after batch 0" in millrace("plan", "p.yaml", "--deep").stdout

@@ -1,0 +1,173 @@
+"""An edited pipeline against its checkpoint: what goes on exactly, and what is refused before anything is harmed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from pyspark.sql import functions as F
+
+import millrace as mr
+from millrace.clients.cluster import Cluster
+from millrace.engine.resuming import ASKED, REFUSED, RESUMES, outlooks
+from millrace.errors import MillraceError
+from millrace.pipeline.plan import make_plan
+from millrace.telemetry.board import Board
+from millrace.telemetry.channels import Channels
+
+Run = Callable[..., Board]
+COUNTS = "SELECT word, count(*) AS n, sum(weight) AS weight FROM words GROUP BY word"
+
+
+class Words:
+    """A folder of words, a pipeline that counts them, and what it gave."""
+
+    def __init__(self, folder: Path, run: Run) -> None:
+        self.folder, self._run = folder, run
+        self.state = folder / "state"
+        self.given: dict[str, tuple[int, int]] = {}
+        self._files = 0
+
+    def put(self, *words: str, to: str = "in") -> None:
+        """One more file; every word weighs ten."""
+        self._files += 1
+        (self.folder / to).mkdir(exist_ok=True)
+        lines = [orjson.dumps({"word": word, "weight": 10, "at": "2026-01-01T00:00:00Z"}) for word in words]
+        (self.folder / to / f"{self._files}.json").write_bytes(b"\n".join(lines))
+
+    def pipeline(self, table: str | Callable[..., Any] = COUNTS, *, sink: Any = None, **more: Any) -> mr.Pipeline:
+        """The pipeline, with what a test changes about it."""
+        pipeline = mr.Pipeline("words")
+        schema = "word string, weight bigint, at timestamp"
+        watermark = more.get("watermark", "10 seconds")
+        folder = str(self.folder / more.get("source", "in"))
+        pipeline.source("words", mr.files(folder, schema=schema), watermark=("at", watermark))
+        if isinstance(table, str):
+            pipeline.sql("counts", table)
+        else:
+            pipeline.table(name="counts")(table)
+        pipeline.sink("counts", sink or mr.foreach(self._take, batch=True), mode=more.get("mode", "update"))
+        if "panel" in more:
+            pipeline.panel("counts", more["panel"])
+        return pipeline
+
+    def _take(self, frame: Any, batch: int) -> None:
+        del batch
+        self.given |= {row["word"]: (row["n"], row["weight"]) for row in frame.collect()}
+
+    def run(self, pipeline: mr.Pipeline, **more: Any) -> None:
+        """Until everything is done."""
+        self._run(pipeline, state=self.state, **more)
+
+    def refused(self, pipeline: mr.Pipeline) -> str:
+        """The condition with which a run is refused."""
+        with pytest.raises(MillraceError) as raised:
+            self.run(pipeline)
+        return raised.value.condition
+
+    def verdict(self, pipeline: mr.Pipeline) -> str:
+        """What is said without Spark."""
+        return outlooks(make_plan(pipeline.model()), self.state, None)[0].verdict
+
+
+@pytest.fixture
+def words(tmp_path: Path, run_pipeline: Run) -> Words:
+    made = Words(tmp_path, run_pipeline)
+    made.put("a", "b", "a")
+    return made
+
+
+def test_harmless_changes_go_on_and_nothing_is_counted_twice(words: Words) -> None:
+    words.run(words.pipeline())
+    assert words.given == {"a": (2, 20), "b": (1, 10)}
+    words.put("a", "b")
+    filtered = words.pipeline(COUNTS.replace("GROUP", "WHERE word <> 'b' GROUP"))
+    assert words.verdict(filtered) == RESUMES
+    words.run(filtered)
+    assert words.given == {"a": (3, 30), "b": (1, 10)}
+    words.put("a", "c")
+    words.run(words.pipeline(panel=mr.top(label="word", value="n")), channels=Channels())
+    assert words.given == {"a": (4, 40), "b": (1, 10), "c": (1, 10)}
+    words.put("b")
+    later = words.pipeline(watermark="1 hour")
+    assert words.verdict(later) == RESUMES
+    words.run(later)
+    assert words.given == {"a": (4, 40), "b": (2, 20), "c": (1, 10)}
+
+
+def test_what_would_corrupt_the_state_is_refused_and_the_rest_goes_on(words: Words, cluster: Cluster) -> None:
+    words.run(words.pipeline())
+    words.put("a", to="elsewhere")
+    key = COUNTS.replace("SELECT", "SELECT at,").replace("BY word", "BY word, at")
+    other = COUNTS.replace("sum(weight)", "max(weight)")
+    swapped = "SELECT word, sum(weight) AS weight, count(*) AS n FROM words GROUP BY word"
+    stateless = "SELECT word, weight AS n, weight FROM words"
+    for sql in (key, other, swapped, stateless):
+        assert words.verdict(words.pipeline(sql)) == REFUSED
+        assert words.refused(words.pipeline(sql)) == "checkpoint.incompatible"
+    assert words.refused(words.pipeline(source="elsewhere")) == "state.mismatch"
+    assert words.refused(words.pipeline(sink=mr.kafka("counts"))) == "checkpoint.incompatible"
+    words.put("b")
+    words.run(words.pipeline())
+    assert words.given == {"a": (2, 20), "b": (2, 20)}
+
+
+def counted(words: Any) -> Any:
+    return words.groupBy("word").agg(F.count("*").alias("n"), F.sum("weight").alias("weight"))
+
+
+def counted_otherwise(words: Any) -> Any:
+    # The types are the same: Spark itself would go on.
+    return words.groupBy("word").agg(F.count("*").alias("n"), F.max("weight").alias("weight"))
+
+
+def test_what_only_spark_can_tell(words: Words) -> None:
+    words.run(words.pipeline(counted))
+    assert words.verdict(words.pipeline(counted_otherwise)) == ASKED
+    assert words.refused(words.pipeline(counted_otherwise)) == "checkpoint.incompatible"
+    words.put("a")
+    assert words.verdict(words.pipeline(COUNTS)) == ASKED
+    words.run(words.pipeline(COUNTS))
+    assert words.given == {"a": (3, 30), "b": (1, 10)}
+
+
+def test_files_become_kafka_and_state_appears(words: Words, cluster: Cluster) -> None:
+    files = mr.files(str(words.folder / "out"), format="json")
+    words.run(words.pipeline("SELECT word FROM words", sink=files, mode="append"))
+    gone = words.pipeline("SELECT word FROM words", sink=mr.kafka("words-out"), mode="append")
+    assert words.refused(gone) == "checkpoint.incompatible"
+    deduplicated = words.pipeline(lambda words: words.dropDuplicates(["word"]), sink=files, mode="append")
+    assert words.refused(deduplicated) == "checkpoint.incompatible"
+    words.put("d")
+    words.run(words.pipeline("SELECT word, weight FROM words", sink=files, mode="append"))
+    found = [orjson.loads(line) for file in (words.folder / "out").glob("*.json") for line in _lines(file)]
+    assert sorted(one["word"] for one in found) == ["a", "a", "b", "d"]
+    assert {"word": "d", "weight": 10} in found
+
+
+def _lines(file: Path) -> list[bytes]:
+    return file.read_bytes().splitlines()
+
+
+def test_a_folder_of_an_older_version_goes_on(words: Words) -> None:
+    words.run(words.pipeline())
+    shutil.rmtree(words.state / "ran")
+    words.put("a")
+    assert words.verdict(words.pipeline()) == RESUMES
+    words.run(words.pipeline())
+    assert words.given["a"] == (3, 30)
+
+
+def test_who_knows_better_may_go_on(words: Words, run_pipeline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from millrace.engine import run as running
+
+    words.run(words.pipeline())
+    words.put("a")
+    plain = running.Settings
+    monkeypatch.setattr(running, "Settings", lambda *given, **more: plain(*given, **more, accept=("counts-update",)))
+    words.run(words.pipeline(COUNTS.replace("sum(weight)", "max(weight)")))
+    assert words.given["a"] == (3, 20)
