@@ -100,12 +100,15 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
                 gallery.expect(plan)
             with _lease(plan, settings, state) as require_alone:
                 workshop = Workshop(
-                    plan.pipeline, replace(ground, spark=opening.result()), gallery=gallery, accept=settings.accept
+                    plan.pipeline,
+                    replace(ground, spark=opening.result()),
+                    gallery=gallery,
+                    require_alone=require_alone,
+                    accept=settings.accept,
                 )
                 settings.opened(workshop.spark)
                 if settings.session is None:
                     wake_workers(workshop.spark, plan.pipeline)
-                require_alone()
                 try:
                     if not stop.is_set():
                         _work(workshop, plan, settings, board, stop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,8 @@ class Workshop:
     """Where panels are shown, when somebody can see them."""
     begun: set[str] = field(default_factory=set)
     """The queries that were started in this run: another start of one goes on where it failed."""
+    require_alone: Callable[[], None] = lambda: None
+    """Raises where another run of the pipeline has come before."""
     accept: Collection[str] = ()
     """Queries that go on with a state that was computed otherwise."""
 
@@ -62,6 +64,8 @@ class Workshop:
     def start(self, query: Query) -> StreamingQuery:
         """Build a query's table and start writing it."""
         try:
+            if any(writer_of(sink).exclusive for sink in query.sinks):
+                self.require_alone()
             tables = Tables(self, query)
             running = self._started(query, tables.frame(query.table), tables.sources())
             self.begun.add(query.name)

@@ -59,7 +59,8 @@ _CONDITIONS: tuple[_Row, ...] = (
     _Row(
         _X, "a record is refused, however often it is sent", conditions=r".*\.(?:record|row)-refused|registry\.refused"
     ),
-    _Row(_X, "another copy of this pipeline has taken over", conditions=r".*\.(?:fenced|taken-over)"),
+    # A task that was killed may come to its end after its successor has begun; of another run we ask before each start.
+    _Row(_U, "somebody else has written in its name", conditions=r"kafka\.taken-over"),
     _Row(_X, "Spark itself has ended", conditions=r"spark\.failed"),
     # A broker that goes away in the middle of a handshake looks like one that refuses it.
     _Row(
