@@ -8,8 +8,6 @@ import subprocess
 import time
 from pathlib import Path
 
-import pytest
-
 from conftest import CommandLine
 
 PIPELINE = """
@@ -43,10 +41,9 @@ def commits(folder: Path) -> int:
     return len(list((folder / ".millrace/pipelines/slowly/checkpoints/ticks/commits").glob("[0-9]*")))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM])
-def test_the_batch_in_hand_is_finished(offline_millrace: CommandLine, number: signal.Signals) -> None:
+def test_the_batch_in_hand_is_finished(offline_millrace: CommandLine) -> None:
     with begin(offline_millrace) as process:
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         read_until(process, b"batch in hand")
         (offline_millrace.folder / "go").touch()
         _, said = process.communicate(timeout=60)
