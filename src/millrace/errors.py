@@ -33,6 +33,8 @@
         ├── NotDelivered                1  kafka.not-delivered
         │   └── RecordRefused           1  kafka.record-refused
         ├── CommitUnknown               1  kafka.commit-unknown
+        ├── RedriveBusy                 1  dead.redrive-busy
+        ├── NotRedrivable               1  dead.not-redrivable
         ├── BadRecord                   1  record.bad
         ├── RegistryUnreachable         1  registry.unreachable
         ├── RegistryRefused             1  registry.refused
@@ -327,6 +329,18 @@ class CommitUnknown(RunError):
     """A transaction's commit was asked for and not answered."""
 
     condition = "kafka.commit-unknown"
+
+
+class RedriveBusy(RunError):
+    """Another redrive of the same dead letters is at work, or has taken over."""
+
+    condition = "dead.redrive-busy"
+
+
+class NotRedrivable(RunError):
+    """Dead letters whose records cannot be put back where they came from."""
+
+    condition = "dead.not-redrivable"
 
 
 class RegistryUnreachable(RunError):

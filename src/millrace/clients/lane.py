@@ -67,17 +67,25 @@ class Lane:
 
     def write(self, topic: str, records: Sequence[Record], progress: TopicPartition, group: object) -> None:
         """One transaction: the records, and the progress of the group."""
+        send_offsets = partial(self._client.send_offsets_to_transaction, [progress], group)
+        self._transact([(topic, record) for record in records], partial(self._insist, send_offsets))
+
+    def write_all(self, records: Sequence[tuple[str, Record]]) -> None:
+        """One transaction: records, each into its topic."""
+        self._transact(records, None)
+
+    def _transact(self, records: Sequence[tuple[str, Record]], commit_offsets: Callable[[], None] | None) -> None:
         failures: list[Undelivered] = []
         self._client.begin_transaction()
         try:
             with _kafkas_errors():
-                for number, record in enumerate(records):
+                for number, (topic, record) in enumerate(records):
                     self._send(topic, record, partial(_report, failures, number))
                 self._client.flush(_LONGEST)
                 if failures:
                     raise failures[0]
-                send_offsets = partial(self._client.send_offsets_to_transaction, [progress], group)
-                _within(_HUNG, partial(self._insist, send_offsets))
+                if commit_offsets:
+                    _within(_HUNG, commit_offsets)
                 self._insist(self._client.commit_transaction)
         except Hung:
             raise
@@ -88,13 +96,14 @@ class Lane:
             raise
 
     def _send(self, topic: str, record: Record, report: Callable[[KafkaError | None, Message | None], None]) -> None:
-        value, key, _, headers, partition = record
+        value, key, time_, headers, partition = record
         place = -1 if partition is None else partition
+        produce = partial(self._client.produce, topic, value, key, place, report, timestamp=time_ or 0)
         try:
-            self._client.produce(topic, value, key, place, report, headers=list(headers))
+            produce(headers=list(headers))
         except BufferError:
             self._client.flush(_LONGEST)
-            self._client.produce(topic, value, key, place, report, headers=list(headers))
+            produce(headers=list(headers))
         except KafkaException as error:  # refused before it was queued
             report(error.args[0], None)
 
