@@ -19,7 +19,15 @@ from millrace.services.jars import jar_sets
 from millrace.settings import SETTINGS
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("docs/kafka.md", "README.md", "docs/exec.md", "docs/feeds.md", "docs/jars.md", "docs/extending.md")
+PAGES = (
+    "docs/kafka.md",
+    "README.md",
+    "docs/exec.md",
+    "docs/feeds.md",
+    "docs/jars.md",
+    "docs/extending.md",
+    "docs/dead-letters.md",
+)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

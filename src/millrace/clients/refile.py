@@ -13,7 +13,7 @@ from millrace.clients import dead
 from millrace.clients.dead import Found
 from millrace.clients.filesource import FileSource, local
 from millrace.clients.fixes import mended
-from millrace.clients.journal import Entry, Journal, identity, name_drafts, sync
+from millrace.clients.journal import Entry, Journal, identity, sync
 from millrace.clients.letters import redriven_name
 from millrace.clients.outcome import Outcome, Tell
 from millrace.clients.redrive import Redrive
@@ -60,7 +60,7 @@ class _Refiling:
         for one in before:
             if not one.is_done():
                 self._outcome.sent += len(one.letters)
-        name_drafts(before)
+        self._journal.name_drafts(before)
         for files in _several(self._files().items()):
             self._put(files)
         return self._outcome
@@ -111,7 +111,7 @@ class _Refiling:
         now = round(time.time() * 1000)
         entries = [self._draft(file, lines, now) for file, lines in files]
         self._journal.add(entries)
-        name_drafts(entries)
+        self._journal.name_drafts(entries)
         self._outcome.sent += sum(len(lines) for _, lines in files)
         self._tell(self._outcome)
 
