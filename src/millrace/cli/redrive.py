@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.letters import preview, safe
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, Yes, confirm
-from millrace.cli.output import out, progress_line, say, show_json, show_table
+from millrace.cli.output import progress_line, say, show_json
+from millrace.cli.preview import Preview, show_preview, tell_failures
 from millrace.cli.targets import Named, StateFolder, Target, the_cluster
 from millrace.clients.outcome import Outcome
 from millrace.errors import InvalidOption
 from millrace.settings import STATE
 
 if TYPE_CHECKING:
-    from millrace.clients.cluster import Cluster
-    from millrace.clients.dead import Found
     from millrace.clients.fixes import Fix
     from millrace.clients.redrive import Redrive
-    from millrace.clients.selection import Selection
-
-_FEW = 3
-_TOLD = 20
-_KINDS = 20
 
 
 def redrive(
@@ -90,67 +82,16 @@ def redrive(
         letter=letter,
     )
     wanted = Redrive(selection, mend, to)
-    found = _Preview.of(aim, selection, mend, whole=dry_run)
+    found = Preview.of(aim, selection, mend, whole=dry_run)
     if dry_run:
-        _show_preview(found, wanted, aim.cluster, as_json=as_json)
+        show_preview(found, wanted, aim.cluster, as_json=as_json)
         raise typer.Exit(1 if found.outcome.failed else 0)
     if not found.letters:
         say("no dead letters to send again")
     elif not yes:
-        _show_preview(found, wanted, aim.cluster)
+        show_preview(found, wanted, aim.cluster)
     if not found.letters or confirm(f"send {found.letters:,} letters again?", yes):
         _finish(_run(aim, wanted, found), as_json=as_json)
-
-
-@dataclass
-class _Preview:
-    """What would be sent."""
-
-    kinds: Counter[str] = field(default_factory=Counter)
-    topics: Counter[str] = field(default_factory=Counter)
-    """Letters of each dead topic."""
-    folders: Counter[Path] = field(default_factory=Counter)
-    sources: set[str] = field(default_factory=set)
-    """Topics that the records came from."""
-    outcome: Outcome = field(default_factory=Outcome)
-    few: list[tuple[Found, Any]] = field(default_factory=list)
-    """The first letters, and what the fix makes of them."""
-
-    @property
-    def letters(self) -> int:
-        """How many."""
-        return sum(self.kinds.values())
-
-    @classmethod
-    def of(cls, aim: Target, selection: Selection, fix: Fix, *, whole: bool) -> _Preview:
-        """A look at the open letters; the fix is tried on the first few, or on all."""
-        from millrace.clients.fixes import mended
-        from millrace.clients.reasons import kind
-
-        made = cls()
-        for one in aim.letters():
-            if not selection.fits(one):
-                continue
-            if whole or made.letters < _FEW:
-                made.tried(one, mended(fix, one.letter))
-            made.kinds[kind(one.letter.reason)] += 1
-            if one.partition is None:
-                made.folders[Path(one.home).parent] += 1
-            else:
-                made.topics[one.home] += 1
-                made.sources.add(one.letter.topic or "")
-        return made
-
-    def tried(self, one: Found, fixed: Any) -> None:
-        """Count what the fix made of a letter."""
-        if len(self.few) < _FEW:
-            self.few.append((one, fixed))
-        if fixed is None:
-            self.outcome.left += 1
-        elif isinstance(fixed, str):
-            self.outcome.fail(one.letter.place, fixed)
-        else:
-            self.outcome.sent += 1
 
 
 def _fix(function: str | None, expression: str | None) -> Fix:
@@ -169,7 +110,7 @@ def _milliseconds(text: str | None) -> int | None:
     return None if text is None else round(parse_time(text).timestamp() * 1000)
 
 
-def _run(aim: Target, wanted: Redrive, found: _Preview) -> Outcome:
+def _run(aim: Target, wanted: Redrive, found: Preview) -> Outcome:
     from millrace.clients.redrive import redrive as of_topic
     from millrace.clients.refile import refile
 
@@ -182,20 +123,20 @@ def _run(aim: Target, wanted: Redrive, found: _Preview) -> Outcome:
         for topic in found.topics:
             if aim.cluster:
                 whole.add(of_topic(aim.cluster, topic, wanted, tell))
-        # A folder without open letters may have files that a redrive which was killed has not named yet.
-        for folder in found.folders or ([] if wanted.to else _interrupted(aim.folders)):
+        for folder in {**found.folders, **dict.fromkeys([] if wanted.to else _interrupted(aim.folders))}:
             whole.add(refile(folder, wanted, tell))
     return whole
 
 
 def _interrupted(folders: Iterable[Path]) -> list[Path]:
+    """Folders in which a redrive was killed that has files to be named, whichever letters are asked for now."""
     from millrace.clients.journal import Journal
 
     return [one for one in folders if not all(entry.is_done() for entry in Journal(one).entries())]
 
 
 def _finish(whole: Outcome, *, as_json: bool) -> None:
-    _tell_failures(whole)
+    tell_failures(whole)
     if as_json:
         show_json(asdict(whole))
     else:
@@ -204,59 +145,9 @@ def _finish(whole: Outcome, *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _tell_failures(whole: Outcome) -> None:
-    for one in whole.failures[:_TOLD]:
-        say(f"{one.place} stays: {safe(one.why)}")
-    if whole.failed > _TOLD:
-        say(f"and {whole.failed - _TOLD:,} more")
-
-
 def _summary(whole: Outcome) -> str:
     parts = [f"{whole.sent:,} sent again"]
     parts += [f"{whole.already:,} only marked: their records had been sent"] if whole.already else []
     parts += [f"{whole.left:,} left by the fix"] if whole.left else []
     parts += [f"{whole.failed:,} failed and stay"] if whole.failed else []
     return ", ".join(parts)
-
-
-def _show_preview(found: _Preview, wanted: Redrive, cluster: Cluster | None, *, as_json: bool = False) -> None:
-    if as_json:
-        reasons = [{"reason": reason, "letters": count} for reason, count in found.kinds.most_common()]
-        show_json({"letters": found.letters, "reasons": reasons, "would": asdict(found.outcome)})
-        return
-    if found.letters:
-        rows = [(count, safe(reason)[:160]) for reason, count in found.kinds.most_common(_KINDS)]
-        show_table(("letters", "reason"), rows)
-    for one, fixed in found.few:
-        out().print("\n".join(_shown(one, fixed, wanted.fix)), markup=False, soft_wrap=True)
-    _tell_failures(found.outcome)
-    say(f"{found.letters:,} letters, {_where(found, wanted)}")
-    if cluster and not wanted.to:
-        _tell_readers(cluster, found.sources)
-
-
-def _shown(one: Found, fixed: Any, fix: Fix) -> list[str]:
-    lines = [one.letter.place, f"  reason:   {safe(one.letter.reason)}", f"  value:    {preview(one.letter.value)}"]
-    if fix.name is None:
-        return lines
-    if fixed is None:
-        return [*lines, "  the fix leaves it"]
-    return [*lines, f"  the fix:  {safe(fixed)}" if isinstance(fixed, str) else f"  mended:   {preview(fixed.value)}"]
-
-
-def _where(found: _Preview, wanted: Redrive) -> str:
-    into = [wanted.to] if wanted.to else sorted(found.sources)
-    parts = [f"to {', '.join(into)}"] if found.topics else []
-    parts += ["back to their folders as new files"] if found.folders else []
-    return " and ".join(parts) or "nothing to send"
-
-
-def _tell_readers(cluster: Cluster, sources: set[str]) -> None:
-    """Who else reads a topic gets its records again."""
-    from millrace.clients.groups import list_groups
-
-    groups = [one.name for one in list_groups(cluster) if sources & set(one.topics)]
-    others = sorted(name for name in groups if not name.startswith("millrace.dead."))
-    if others:
-        names, readers = ", ".join(sorted(sources)), ", ".join(others)
-        say(f"all who read {names} get these records again: {readers} (--to sends them elsewhere)")
