@@ -17,6 +17,7 @@ from confluent_kafka import Message
 from confluent_kafka import Producer as ConfluentProducer
 
 from millrace.clients import dead, redrive, topics
+from millrace.clients.aim import Aim
 from millrace.clients.cluster import Cluster
 from millrace.clients.dead import Found
 from millrace.clients.fixes import Fix
@@ -204,7 +205,7 @@ def test_what_is_too_large_stays_and_the_others_go(place: Place, drain: Drain, m
     outcome = place.redrive()
     assert (outcome.sent, outcome.failed, outcome.failures[0].place) == (2, 1, f"{place.topic}[1]@1")
     place.bury(place.letter(3), place.letter(5))
-    monkeypatch.setattr(redrive._Aim, "refusal", lambda *_: None)  # Kafka itself refuses it
+    monkeypatch.setattr(Aim, "refusal", lambda *_: None)  # Kafka itself refuses it
     outcome = place.redrive()
     assert (outcome.sent, outcome.failed, outcome.failures[0].place) == (2, 1, f"{place.topic}[1]@1")
     assert values(drain(place.topic)) == [0, 2, 3, 5]

@@ -97,11 +97,11 @@ def redrive(
 def _fix(function: str | None, expression: str | None) -> Fix:
     from millrace.clients.fixes import NO_FIX, python_fix, sql_fix
 
-    if function and expression:
+    if function is not None and expression is not None:
         raise InvalidOption("--fix and --fix-sql are two fixes", hint="give one of them")
-    if function:
+    if function is not None:
         return python_fix(function)
-    return sql_fix(expression) if expression else NO_FIX
+    return NO_FIX if expression is None else sql_fix(expression)
 
 
 def _milliseconds(text: str | None) -> int | None:

@@ -10,18 +10,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
-import orjson
 from confluent_kafka import KafkaError, KafkaException
 
 from millrace.clients import dead, topics
+from millrace.clients.aim import Aim
 from millrace.clients.cluster import FENCED, Cluster
 from millrace.clients.dead import Found
 from millrace.clients.fixes import NO_FIX, Fix, mended
+from millrace.clients.known import Known
 from millrace.clients.lane import Lane, Undelivered
-from millrace.clients.letters import REDRIVEN, Headers, Letter
-from millrace.clients.marks import Marks, to_record
+from millrace.clients.marks import to_record
 from millrace.clients.outcome import Outcome, Tell
 from millrace.clients.records import Record
 from millrace.clients.selection import Selection
@@ -30,9 +29,6 @@ from millrace.errors import MillraceError, RedriveBusy, UnknownTopic
 MOST_LETTERS = 1_000
 _MOST_BYTES = 4_000_000
 """Of one transaction, which is to be short: who reads committed records waits for it."""
-_FRAMING = 200
-"""Bytes that Kafka adds to a record, at most: a batch of one."""
-_LONGEST_REASON = 500
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD}
 
 
@@ -94,7 +90,7 @@ class _Attempt:
         self._refused = refused
         self._tell = tell
         self.outcome = outcome
-        self._aims: dict[str, _Aim] = {}
+        self._aims: dict[str, Aim] = {}
 
     def run(self) -> Outcome:
         topics.require(self._cluster.connect(), self._dead)
@@ -102,7 +98,7 @@ class _Attempt:
             lane = Lane(self._cluster, f"millrace.redrive.{self._dead}")
             # Asked while we own the id: whoever sends after this answer has to take it over, and then we fail.
             where = dead.extent(self._cluster, [self._dead])
-            known = _Known.read(self._cluster, self._dead, where)
+            known = Known.read(self._cluster, self._dead, where)
             open_ = (one for one in dead.within(self._cluster, where) if self._wanted.selection.fits(one))
             for batch in _batches(self._sendings(open_, known)):
                 self._send(lane, batch)
@@ -110,7 +106,7 @@ class _Attempt:
             raise self._problem(error.args[0]) from error
         return self.outcome
 
-    def _sendings(self, found: Iterable[Found], known: _Known) -> Iterator[_Sending]:
+    def _sendings(self, found: Iterable[Found], known: Known) -> Iterator[_Sending]:
         for one in found:
             if known.is_marked(one):
                 continue
@@ -139,18 +135,18 @@ class _Attempt:
         except UnknownTopic as error:
             self.outcome.fail(one.letter.place, error.message)
             return None
-        record = aim.record(one, fixed, self._wanted)
+        record = aim.record(one, fixed, self._wanted.fix.name, elsewhere=self._wanted.to is not None)
         problem = self._refused.get(one.letter.place) or aim.refusal(record)
         if problem:
             self.outcome.fail(one.letter.place, problem)
             return None
         return topic, record
 
-    def _aim(self, topic: str) -> _Aim:
+    def _aim(self, topic: str) -> Aim:
         if topic not in self._aims:
             settings = dead.settings_of(self._cluster, [topic])[topic]
             partitions = len(self._cluster.connect().topics[topic].partitions)
-            self._aims[topic] = _Aim(partitions, int(settings["max.message.bytes"]), int(settings["retention.ms"]))
+            self._aims[topic] = Aim(partitions, int(settings["max.message.bytes"]), int(settings["retention.ms"]))
         return self._aims[topic]
 
     def _send(self, lane: Lane, batch: list[_Sending]) -> None:
@@ -181,113 +177,6 @@ class _Attempt:
                 hint="look at millrace dead list when it has ended",
             )
         return self._cluster.error(problem, f"send dead letters of {self._dead!r} again")
-
-
-@dataclass(frozen=True)
-class _Aim:
-    """A topic that records are sent to."""
-
-    partitions: int
-    limit: int
-    retention: int
-    """Milliseconds that it keeps records; negative is for ever."""
-
-    def record(self, one: Found, fixed: Letter, wanted: Redrive) -> Record:
-        """The record as it is sent: as it was, where it was, with a header that says what happened to it."""
-        now = round(time.time() * 1000)
-        same_place = wanted.to is None and fixed.key == one.letter.key and one.letter.partition is not None
-        partition = (one.letter.partition or 0) % self.partitions if same_place else None
-        # What is nearly as old as what the topic deletes could be gone before it is read.
-        old = fixed.timestamp is None or 0 <= self.retention < 2 * (now - fixed.timestamp)
-        headers = (*_without_ours(fixed.headers), (REDRIVEN, _provenance(one, wanted, now)))
-        return Record(fixed.value, fixed.key, now if old else fixed.timestamp, headers, partition)
-
-    def refusal(self, record: Record) -> str | None:
-        """Why the topic will not take a record; None when it will."""
-        headers = sum(len(name) + len(content or b"") + 10 for name, content in record.headers)
-        size = len(record.value or b"") + len(record.key or b"") + headers + _FRAMING
-        return f"{size:,} bytes are more than the topic takes ({self.limit:,})" if size > self.limit else None
-
-
-def _without_ours(headers: Headers) -> Headers:
-    return tuple(one for one in headers if one[0] != REDRIVEN)
-
-
-def _provenance(one: Found, wanted: Redrive, now: int) -> bytes:
-    letter = one.letter
-    told = {
-        "attempt": letter.attempts + 1,
-        "at": now,
-        "topic": letter.topic,
-        "partition": letter.partition,
-        "offset": letter.offset,
-        "timestamp": letter.timestamp,
-        "dead": one.place,
-        "reason": letter.reason[:_LONGEST_REASON].encode("utf-8", "backslashreplace").decode("utf-8"),
-        "pipeline": letter.pipeline,
-        "source": letter.source,
-        "fix": wanted.fix.name,
-    }
-    return orjson.dumps(told)
-
-
-@dataclass
-class _Known:
-    """What a dead topic holds: marks, and which letters are of the same record.
-
-    A record that several pipelines could not use has a letter of each. It is sent again once, for all of them.
-    """
-
-    topic: str
-    marks: Marks = field(default_factory=Marks)
-    _ours: set[int] = field(default_factory=set)
-    """Letters that we have dealt with ourselves."""
-    _first: dict[int, int] = field(default_factory=dict)
-    _others: dict[int, list[int]] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, cluster: Cluster, topic: str, where: dead.Extent) -> _Known:
-        """Everything up to the end: not one mark may be missed."""
-        known = cls(topic)
-        for one in dead.within(cluster, where, marked=known.marks.add, whole=True):
-            record, place = _record(one.letter), _packed(one.partition or 0, one.offset)
-            if known._first.setdefault(record, place) != place:
-                known._others.setdefault(record, []).append(place)
-        return known
-
-    def is_marked(self, one: Found) -> bool:
-        """Whether the letter itself is dealt with."""
-        return self._has(one.partition or 0, one.offset)
-
-    def is_sent(self, one: Found) -> bool:
-        """Whether its record was sent again, for this letter or for another."""
-        return any(self._has(*place) for place in self.places(one))
-
-    def places(self, one: Found) -> tuple[tuple[int, int], ...]:
-        """Where every letter of the same record lies."""
-        record = _record(one.letter)
-        return tuple(map(_unpacked, (self._first[record], *self._others.get(record, ()))))
-
-    def mark(self, places: Iterable[tuple[int, int]]) -> None:
-        """Take letters for dealt with."""
-        self._ours.update(_packed(*place) for place in places)
-
-    def _has(self, partition: int, offset: int) -> bool:
-        return _packed(partition, offset) in self._ours or self.marks.has(self.topic, partition, offset)
-
-
-def _record(letter: Letter) -> int:
-    """A number for the record of a letter; a topic that was made anew has others at the same offsets."""
-    place = repr((letter.topic, letter.partition, letter.offset, letter.timestamp, letter.key)).encode()
-    return int.from_bytes(blake2b(place + (letter.value or b""), digest_size=16).digest(), "big")
-
-
-def _packed(partition: int, offset: int) -> int:
-    return partition << 64 | offset
-
-
-def _unpacked(place: int) -> tuple[int, int]:
-    return place >> 64, place & ((1 << 64) - 1)
 
 
 def _batches(sendings: Iterable[_Sending]) -> Iterator[list[_Sending]]:
