@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from millrace.clients.cluster import Cluster
+from millrace.clients.cluster import FENCED, Cluster
 from millrace.clients.delivery import Delivery
 from millrace.clients.ledger import Ledger
 from millrace.clients.records import Record
@@ -89,10 +89,14 @@ class Lane:
                 self._insist(self._client.commit_transaction)
         except Hung:
             raise
-        except KafkaException:
+        except KafkaException as error:
             # Otherwise whoever reads the topic would wait until the transaction's time is over.
-            with suppress(KafkaException), _kafkas_errors():
-                self._client.abort_transaction(self._cluster.timeout)
+            try:
+                with _kafkas_errors():
+                    self._client.abort_transaction(self._cluster.timeout)
+            except KafkaException as reason:
+                if reason.args[0].code() in FENCED:  # what failed first may have said less
+                    raise reason from error
             raise
 
     def _send(self, topic: str, record: Record, report: Callable[[KafkaError | None, Message | None], None]) -> None:

@@ -24,7 +24,7 @@ from .conftest import Put
 
 
 def letter(topic: str, offset: int, reason: str) -> Letter:
-    return Letter(value=b"{", topic=topic, partition=0, offset=offset, reason=reason, pipeline="p", source="posts")
+    return Letter(value=b"{", topic=topic, partition=0, offset=offset, reason=reason, pipeline=topic, source="posts")
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def where(cluster: Cluster, topic: str, put: Put) -> Where:
     dead_letters.make(cluster, {topic: dead_topic(topic)})
     letters = [letter(topic, number, reason) for number, reason in enumerate(["a 1", "a 2", "a 3", "b"])]
     put(dead_topic(topic), *(Record(one.value, headers=tuple(to_headers(one)), partition=0) for one in letters))
-    return Where(lambda: cluster, pipeline="p")
+    return Where(lambda: cluster, pipeline=topic)
 
 
 def counted(where: Where, until: tuple[int, int]) -> list[tuple[str, int, int]]:
