@@ -34,6 +34,8 @@
         │   └── RecordRefused           1  kafka.record-refused
         ├── CommitUnknown               1  kafka.commit-unknown
         ├── TakenOver                   1  kafka.taken-over
+        ├── RedriveBusy                 1  dead.redrive-busy
+        ├── NotRedrivable               1  dead.not-redrivable
         ├── BadRecord                   1  record.bad
         ├── RegistryUnreachable         1  registry.unreachable
         ├── RegistryRefused             1  registry.refused
@@ -335,6 +337,18 @@ class TakenOver(RunError):
     """Another run writes in the name of this one."""
 
     condition = "kafka.taken-over"
+
+
+class RedriveBusy(RunError):
+    """Another redrive of the same dead letters is at work, or has taken over."""
+
+    condition = "dead.redrive-busy"
+
+
+class NotRedrivable(RunError):
+    """Dead letters whose records cannot be put back where they came from."""
+
+    condition = "dead.not-redrivable"
 
 
 class RegistryUnreachable(RunError):

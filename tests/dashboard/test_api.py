@@ -11,8 +11,8 @@ import httpx
 import orjson
 
 from millrace.dashboard.server import Dashboard, Options
-from millrace.dashboard.subject import Letters
-from millrace.errors import InputError, KafkaUnreachable, NotReady
+from millrace.dashboard.subject import Group, Letters
+from millrace.errors import InputError, KafkaUnreachable, NotReady, RedriveBusy
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.health import Health
 
@@ -141,6 +141,31 @@ def test_sql_while_spark_starts_and_read_only(serve: Serve) -> None:
     address = serve(Options(port=0, read_only=True), sql=lambda *_: {}).address
     assert httpx.post(f"{address}api/sql", json={"sql": "SELECT 1"}).status_code == 403
     assert httpx.get(f"{address}api/pipeline").json()["actions"] is False
+
+
+def test_redrive(serve: Serve) -> None:
+    asked: list[Group] = []
+
+    def redrive(group: Group) -> Mapping[str, Any]:
+        asked.append(group)
+        if group.letter:
+            raise RedriveBusy("letters are being sent again at this moment")
+        return {"sent": 3}
+
+    address = f"{serve(redrive=redrive).address}api/dead/redrive"
+    told = httpx.post(address, json={"source": "posts", "topic": "posts.dead", "reason": "not JSON"})
+    assert (told.status_code, told.json()) == (200, {"sent": 3})
+    assert httpx.post(address, json={"source": "posts", "letter": "posts.dead[0]@7"}).status_code == 409
+    assert asked == [Group("posts", "posts.dead", "not JSON"), Group("posts", letter="posts.dead[0]@7")]
+    for body in ({}, [], {"source": 5}, {"source": "posts", "topic": 5}, {"topic": "posts.dead"}):
+        assert httpx.post(address, json=body).status_code == 400
+    assert httpx.post(address, content=b'{"source": "posts"}').status_code == 415
+    foreign = httpx.post(address, json={"source": "posts"}, headers={"origin": "http://elsewhere.example"})
+    assert foreign.status_code == 403
+    assert httpx.get(address).status_code == 405
+    read_only = serve(Options(port=0, read_only=True), redrive=redrive).address
+    assert httpx.post(f"{read_only}api/dead/redrive", json={"source": "posts"}).status_code == 403
+    assert len(asked) == 2
 
 
 def test_the_event_stream_has_the_same_frames(serve: Serve, channels: Channels) -> None:

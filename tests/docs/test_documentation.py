@@ -28,6 +28,7 @@ PAGES = (
     "docs/extending.md",
     "docs/supervision.md",
     "docs/plan.md",
+    "docs/dead-letters.md",
 )
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from millrace.dashboard.server import Dashboard, Options
-from millrace.dashboard.subject import Letters, Subject
+from millrace.dashboard.subject import Group, Letters, Subject
 from millrace.errors import InputError
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.health import Health
@@ -39,6 +39,8 @@ class Site:
         self.panels: list[dict[str, Any]] = []
         self.asked: list[str] = []
         """SQL that was run."""
+        self.redriven: list[Group] = []
+        """What was sent again; the channels are told by the test."""
         self.bytes = b'{"at": "never"}'
         """Of the one dead letter."""
         self._open = ExitStack()
@@ -53,6 +55,7 @@ class Site:
             self._pipeline,
             sql=self._sql,
             letters=self._letters,
+            redrive=self._redrive,
             work=lambda _: None,
         )
         options = Options(port=self.port, read_only=read_only)
@@ -176,9 +179,10 @@ class Site:
             for n, value in enumerate(values)
         )
 
-    def dead(self, reason: str = BROKEN) -> None:
+    def dead(self, reason: str = BROKEN, *, count: int = 3, redriven: int = 0) -> None:
         """Tell of dead letters."""
-        group = {"source": "posts", "topic": "posts.dead", "query": "popular", "reason": reason, "count": 3}
+        group = {"source": "posts", "topic": "posts.dead", "query": "popular", "reason": reason, "count": count}
+        group["redriven"] = redriven
         self.channels.slot("dead").set([group | {"newest": now(), "sample": {"partition": 0, "offset": 7}}])
 
     def everything(self) -> None:
@@ -234,10 +238,19 @@ class Site:
         from millrace.clients.letters import Letter, to_json
 
         del wanted
-        letter = Letter(
-            value=self.bytes, topic="posts", partition=0, offset=7, timestamp=now(), reason=BROKEN, source="posts"
+        told = to_json(
+            Letter(
+                value=self.bytes, topic="posts", partition=0, offset=7, timestamp=now(), reason=BROKEN, source="posts"
+            )
         )
-        yield {**to_json(letter), "dead": {"topic": "posts.dead", "partition": 0, "offset": 3}}
+        lies = {"topic": "posts.dead", "partition": 0, "offset": 3}
+        yield {**told, "dead": lies, "place": "posts.dead[0]@3", "redriven": bool(self.redriven), "attempts": 2}
+
+    def _redrive(self, group: Group) -> Mapping[str, Any]:
+        self.redriven.append(group)
+        failures = [{"place": "posts[0]@7", "why": "ValueError: <b>no</b>"}] if group.letter else []
+        told = {"sent": 3 - len(failures), "already": 0, "left": 0, "failed": len(failures), "failures": failures}
+        return {"state": "done", **told, "error": None}
 
 
 def _query() -> dict[str, Any]:

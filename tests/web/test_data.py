@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
+from millrace.dashboard.subject import Group
 from web.conftest import Tabs
-from web.site import Site
+from web.site import BROKEN, Site
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -64,6 +65,41 @@ def test_dead_letters_are_looked_at_as_bytes_and_exported(show: Show, site: Site
     saved = tmp_path / "dead.jsonl"
     downloading.value.save_as(saved)
     assert json.loads(saved.read_text())["offset"] == 7
+
+
+def test_dead_letters_are_sent_again(show: Show, site: Site, tabs: Tabs) -> None:
+    page = show("#/dead")
+    page.locator(".row").first.click()
+
+    page.get_by_role("button", name="Redrive posts[0]@7").click()
+    dialog = page.get_by_role("dialog", name="Redrive")
+    expect(dialog).to_contain_text("Send posts[0]@7 again?")
+    dialog.get_by_role("button", name="Cancel").click()
+    assert site.redriven == []
+    page.get_by_role("button", name="Redrive posts[0]@7").click()
+    dialog.get_by_role("button", name="Send again").click()
+    expect(dialog).to_contain_text("1 letter could not be sent, and stay")
+    expect(dialog).to_contain_text("ValueError: <b>no</b>")
+    dialog.get_by_role("button", name="Close").click()
+
+    page.get_by_role("button", name="Redrive 3").click()
+    expect(dialog).to_contain_text("Send 3 dead letters again?")
+    dialog.get_by_role("button", name="Send again").click()
+    expect(page.locator(".toast").last).to_contain_text("3 dead letters sent again")
+    expect(dialog).to_have_count(0)
+    assert site.redriven == [
+        Group("posts", "posts.dead", letter="posts.dead[0]@3"),
+        Group("posts", "posts.dead", BROKEN),
+    ]
+    expect(page.locator(".letter")).to_contain_text("sent again")
+    site.dead(count=0, redriven=3)
+    expect(page.get_by_role("button", name="Redrive 0")).to_be_disabled()
+
+    site.stop()
+    site.start(read_only=True)
+    page = tabs.open(site.address + "#/dead")
+    page.locator(".row").first.click()
+    expect(page.get_by_role("button", name="Redrive 0")).to_be_disabled()
 
 
 def test_sql_answers_and_refuses(show: Show, site: Site, tabs: Tabs) -> None:

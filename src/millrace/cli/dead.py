@@ -6,32 +6,26 @@ import heapq
 import sys
 from collections.abc import Iterable
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, setting_option
+from millrace.cli.letters import line, moment, safe, shown
+from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig
 from millrace.cli.output import out, reader_may_leave, say, show_json, show_table
-from millrace.cli.targets import Target, the_cluster
+from millrace.cli.redrive import redrive
+from millrace.cli.targets import Named, StateFolder, Target, the_cluster
 from millrace.errors import FileUnusable, InvalidOption
 from millrace.settings import STATE
 
 if TYPE_CHECKING:
-    from millrace.clients.dead import Found
     from millrace.clients.reasons import Count
 
 app = typer.Typer(help="Dead letters: the records that pipelines could not use.", no_args_is_help=True)
+app.command()(redrive)
 
-Named = Annotated[
-    str,
-    typer.Argument(
-        metavar="TARGET", help="A pipeline's name or file, or a topic (posts, posts.dead).", show_default=False
-    ),
-]
-StateFolder = Annotated[str | None, setting_option(STATE, "DIR")]
-_PREVIEW = 1000
+All = Annotated[bool, typer.Option("--all", help="Also those that were sent again.")]
 _TOP = 3
 
 
@@ -41,33 +35,36 @@ def list_(
     kafka_config: KafkaConfig = None,
     data: DataFolder = None,
     state: StateFolder = None,
+    every: All = False,
     as_json: AsJson = False,
 ) -> None:
-    """List where dead letters are, how many, and why."""
-    from millrace.clients.dead import dead_folders, dead_topics, in_folder, in_topics
+    """List where dead letters are, how many are open, and why."""
+    from millrace.clients.dead import dead_folders, dead_topics, in_folder, in_topics, marks_of
     from millrace.clients.reasons import Count
 
     cluster, missing = the_cluster(kafka, kafka_config, data)
     topics = dead_topics(cluster) if cluster else []
     counts = {topic: Count() for topic in topics}
-    for one in in_topics(cluster, topics) if cluster else ():
+    for one in in_topics(cluster, topics, marks=marks_of(cluster, topics)) if cluster else ():
         counts[one.home].add(one)
     for folder in dead_folders(STATE.value(state)):
         counts[str(folder)] = Count()
         for one in in_folder(folder):
             counts[str(folder)].add(one)
+    if not every:
+        counts = {home: count for home, count in counts.items() if count.letters or not count.redriven}
     if missing:
         say(f"only folders were looked at: {missing.message}")
     if as_json:
         show_json([_counted(home, count) for home, count in counts.items()])
-    elif not any(count.letters for count in counts.values()):
+    elif not any(count.letters or count.redriven for count in counts.values()):
         say("there are no dead letters")
     else:
         rows = [
-            (home, sorted(count.pipelines), count.letters, _moment(count.newest), _top(count))
+            (home, sorted(count.pipelines), count.letters, count.redriven, moment(count.newest), _top(count))
             for home, count in counts.items()
         ]
-        show_table(("where", "pipelines", "letters", "newest", "reasons"), rows)
+        show_table(("where", "pipelines", "open", "redriven", "newest", "reasons"), rows)
 
 
 @app.command()
@@ -84,6 +81,7 @@ def show(
     kafka_config: KafkaConfig = None,
     data: DataFolder = None,
     state: StateFolder = None,
+    every: All = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a letter.")] = False,
 ) -> None:
     """Show dead letters: where each record was, why it could not be used, and what it was."""
@@ -92,16 +90,16 @@ def show(
     aim = Target.named(target, STATE.value(state), *the_cluster(kafka, kafka_config, data))
     wanted = (
         one
-        for one in aim.letters()
+        for one in aim.letters(redriven=every)
         if partition in (None, one.letter.partition) and offset in (None, one.letter.offset)
     )
     newest = heapq.nlargest(most, wanted, key=lambda one: (one.buried, one.home, one.partition or 0, one.offset))
     with reader_may_leave():
         for one in reversed(newest):
             if as_json:
-                sys.stdout.buffer.write(_line(one))
+                sys.stdout.buffer.write(line(one))
             else:
-                out().print("\n".join(_shown(one)), markup=False, soft_wrap=True)
+                out().print("\n".join(shown(one)), markup=False, soft_wrap=True)
         sys.stdout.buffer.flush()
         say(f"{len(newest):,} of {aim.read:,} dead letters" if newest else "no dead letters")
 
@@ -114,10 +112,11 @@ def export(
     kafka_config: KafkaConfig = None,
     data: DataFolder = None,
     state: StateFolder = None,
+    every: All = False,
 ) -> None:
     """Write dead letters as JSON lines, with their bytes in base64."""
     aim = Target.named(target, STATE.value(state), *the_cluster(kafka, kafka_config, data))
-    lines = (_line(one) for one in aim.letters())
+    lines = (line(one) for one in aim.letters(redriven=every))
     with closing(lines):
         if to == "-":
             with reader_may_leave():
@@ -141,65 +140,10 @@ def _write(path: Path, lines: Iterable[bytes]) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _line(one: Found) -> bytes:
-    from millrace.clients.letters import to_line
-
-    home = {"topic": one.home, "partition": one.partition, "offset": one.offset}
-    lies = {"file": one.home, "line": one.offset} if one.partition is None else home
-    return to_line(one.letter, dead=lies, buried=one.buried)
-
-
-def _shown(one: Found) -> list[str]:
-    letter = one.letter
-    lies = f"{one.home}:{one.offset}" if one.partition is None else f"{one.home}[{one.partition}]@{one.offset}"
-    made = "" if letter.timestamp is None else f" of {_moment(letter.timestamp)}"
-    return [
-        f"{letter.place}{made}",
-        f"  reason:   {_safe(letter.reason)}",
-        f"  pipeline: {letter.pipeline}, source {letter.source}",
-        f"  letter:   {lies} of {_moment(one.buried)}",
-        *([] if letter.key is None else [f"  key:      {_preview(letter.key)}"]),
-        *(f"  header:   {_safe(name)}: {_preview(content)}" for name, content in letter.headers),
-        f"  value:    {_preview(letter.value)}",
-    ]
-
-
-def _preview(content: bytes | None) -> str:
-    """Bytes as text when they are text, else as hex; the first of them when there are many."""
-    from millrace.clients.letters import text
-
-    if content is None:
-        return "(null)"
-    words = text(content)
-    if words is None:
-        first = content[: _PREVIEW // 10]
-        return f"{first.hex(' ')}{' …' * (len(first) < len(content))} ({len(content):,} bytes, not UTF-8)"
-    if len(words) > _PREVIEW:
-        return f"{_safe(words[:_PREVIEW])}… ({len(content):,} bytes)"
-    return _safe(words)
-
-
-def _safe(words: str) -> str:
-    """Text that cannot steer the terminal it is shown on."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in words)
-
-
-def _moment(milliseconds: int | None) -> str | None:
-    """A time, unless it is none that a calendar has."""
-    if milliseconds is None:
-        return None
-    try:
-        return (
-            datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        )
-    except (ValueError, OverflowError, OSError):
-        return f"{milliseconds} ms"
-
-
 def _top(count: Count) -> str:
-    shown = [f"{number:,} × {_safe(reason)[:80]}" for reason, number in count.kinds.most_common(_TOP)]
+    told = [f"{number:,} × {safe(reason)[:80]}" for reason, number in count.kinds.most_common(_TOP)]
     more = len(count.kinds) - _TOP
-    return "\n".join([*shown, f"and {more:,} more"] if more > 0 else shown)
+    return "\n".join([*told, f"and {more:,} more"] if more > 0 else told)
 
 
 def _counted(home: str, count: Count) -> dict[str, Any]:
@@ -208,6 +152,7 @@ def _counted(home: str, count: Count) -> dict[str, Any]:
         "where": home,
         "pipelines": sorted(count.pipelines),
         "letters": count.letters,
+        "redriven": count.redriven,
         "newest": count.newest,
         "reasons": reasons,
     }

@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from millrace.cli.options import chosen_cluster
+import typer
+
+from millrace.cli.options import chosen_cluster, setting_option
 from millrace.cli.output import say
 from millrace.errors import FileUnusable, NoCluster, UnknownName
+from millrace.settings import STATE
 
 if TYPE_CHECKING:
     from millrace.clients.cluster import Cluster
     from millrace.clients.dead import Found
 
 _FILES = {".py", ".yaml", ".yml"}
+
+Named = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET", help="A pipeline's name or file, or a topic (posts, posts.dead).", show_default=False
+    ),
+]
+StateFolder = Annotated[str | None, setting_option(STATE, "DIR")]
 
 
 def the_cluster(kafka: str | None, config: str | None, data: str | None) -> tuple[Cluster | None, NoCluster | None]:
@@ -81,9 +92,9 @@ class Target:
         known = is_file or (state / "pipelines" / name).is_dir() or (cluster is not None and _has_topic(cluster, name))
         return cls(name, topics, folders, cluster, name, known)
 
-    def letters(self) -> Iterator[Found]:
-        """The letters, counted in `read`; raises at the end when there are none and nothing has that name."""
-        from millrace.clients.dead import in_folder, in_topics
+    def letters(self, *, redriven: bool = False) -> Iterator[Found]:
+        """The open letters, or all, counted in `read`; raises at the end when nothing has that name."""
+        from millrace.clients.dead import in_folder, in_topics, marks_of
 
         strange = 0
 
@@ -92,17 +103,18 @@ class Target:
             strange += 1
 
         if self.cluster:
-            yield from self._counted(in_topics(self.cluster, self.topics, one_more))
+            marks = marks_of(self.cluster, self.topics)
+            yield from self._counted(in_topics(self.cluster, self.topics, one_more, marks=marks), redriven)
         for folder in self.folders:
-            yield from self._counted(in_folder(folder))
+            yield from self._counted(in_folder(folder), redriven)
         if strange and self.pipeline is None:
             say(f"{strange:,} records of {self.topics[0]} are left out: they are no dead letters of Millrace")
         if not self.read and not self.known:
             raise UnknownName.among("pipeline or topic with dead letters", self.name, self.topics)
 
-    def _counted(self, found: Iterator[Found]) -> Iterator[Found]:
+    def _counted(self, found: Iterator[Found], redriven: bool) -> Iterator[Found]:
         for one in found:
-            if self.pipeline in (None, one.letter.pipeline):
+            if self.pipeline in (None, one.letter.pipeline) and (redriven or not one.redriven):
                 self.read += 1
                 yield one
 

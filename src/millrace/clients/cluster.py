@@ -45,7 +45,7 @@ _UNREACHABLE = {
     KafkaError._RESOLVE,
     KafkaError.REQUEST_TIMED_OUT,
 }
-_FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 _LONGEST_TIMEOUT = 3600.0
 _SILENT = logging.getLogger("millrace.silent")
 _SILENT.addHandler(logging.NullHandler())
@@ -172,7 +172,7 @@ class Cluster:
                 f"could not {doing}: {text}",
                 hint="look at the client properties in the file given by --kafka-config",
             )
-        if code in _FENCED:
+        if code in FENCED:
             return KafkaFailed(
                 f"could not {doing}: another producer has taken over",
                 why=text,

@@ -14,14 +14,24 @@ from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
 from millrace.clients import offsets, topics
 from millrace.clients.cluster import Cluster
+from millrace.clients.journal import Journal, Tally
 from millrace.clients.letters import SUFFIX, Letter, from_line, from_record
-from millrace.errors import FileUnusable, InvalidTopic, KafkaUnreachable, Place
+from millrace.clients.marks import Marks, Span
+from millrace.clients.marks import from_record as spans_of
+from millrace.errors import FileUnusable, InvalidTopic, KafkaFailed, KafkaUnreachable, Place
 
 _ROOM = 1 << 20
 """Bytes that a dead topic takes beyond the largest record of the source: for what is written beside the record."""
 _OPEN = 2.0
 """Seconds in which a transaction that is being committed is waited for: it is decided before it can be seen."""
+_TRANSACTION = 90.0
+"""Seconds after which a transaction is over, whatever became of its writer."""
 _LIMIT = "max.message.bytes"
+
+Extent = dict[tuple[str, int], tuple[int, int]]
+"""The first offset of each partition, and the one after the last."""
+Marked = Callable[[str, int, list[Span]], None]
+"""Told about each mark: its topic, its partition, the letters."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,15 @@ class Found:
     """The offset in the dead topic, or the line in the file."""
     buried: int
     """When it was put there, in milliseconds since 1970."""
+    redriven: bool = False
+    """Whether its record was sent again; known where somebody has looked."""
+
+    @property
+    def place(self) -> str:
+        """Where the letter lies, for people."""
+        if self.partition is None:
+            return f"{self.home}:{self.offset}"
+        return f"{self.home}[{self.partition}]@{self.offset}"
 
 
 def make(cluster: Cluster, wanted: Mapping[str, str]) -> list[str]:
@@ -59,13 +78,18 @@ def make(cluster: Cluster, wanted: Mapping[str, str]) -> list[str]:
 
 def _limits(cluster: Cluster, names: list[str]) -> dict[str, int]:
     """The largest record that each topic takes."""
+    return {name: int(found[_LIMIT]) for name, found in settings_of(cluster, names).items()}
+
+
+def settings_of(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The settings of topics; raises when there is no such topic."""
     metadata = cluster.connect()
     for name in names:
         topics.require(metadata, name)
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     asked = cluster.admin().describe_configs(resources) if resources else {}
     with cluster.speaking("read the settings of topics"):
-        return {resource.name: int(asked[resource].result()[_LIMIT].value) for resource in resources}
+        return {one.name: {key: entry.value for key, entry in asked[one].result().items()} for one in resources}
 
 
 def dead_topics(cluster: Cluster) -> list[str]:
@@ -88,28 +112,76 @@ def in_topic(cluster: Cluster, topic: str) -> Iterator[Found]:
     return in_topics(cluster, [topic])
 
 
-def in_topics(cluster: Cluster, names: Sequence[str], strange: Callable[[], None] = lambda: None) -> Iterator[Found]:
-    """The committed letters that topics have now, by partition in order; `strange` is called for each other record."""
-    for message in _messages(cluster, names):
-        headers: list[tuple[str, bytes | None]] | None = message.headers()  # type: ignore[assignment]  # declared wider
-        letter = from_record(message.value(), message.key(), headers)
-        if letter is None:
+def in_topics(
+    cluster: Cluster,
+    names: Sequence[str],
+    strange: Callable[[], None] = lambda: None,
+    marked: Marked = lambda *_: None,
+    marks: Marks | None = None,
+) -> Iterator[Found]:
+    """The committed letters that topics have now, by partition in order; `strange` is called for each other record.
+
+    A mark comes after its letters: `marked` hears of it then. With the `marks` of a first look each letter says itself
+    whether it was redriven.
+    """
+    yield from within(cluster, extent(cluster, names), strange, marked, marks)
+
+
+def within(
+    cluster: Cluster,
+    where: Extent,
+    strange: Callable[[], None] = lambda: None,
+    marked: Marked = lambda *_: None,
+    marks: Marks | None = None,
+    *,
+    whole: bool = False,
+) -> Iterator[Found]:
+    """The same, of a part of topics. Whoever must not miss a mark wants the `whole` of it, however long it takes."""
+    for message in _messages(cluster, where, whole=whole):
+        found = found_in(message, marks)
+        if isinstance(found, Found):
+            yield found
+        elif found is None:
             strange()
         else:
-            offset, (_, time_) = message.offset() or 0, message.timestamp()
-            yield Found(letter, message.topic() or "", message.partition(), offset, time_)
+            marked(message.topic() or "", message.partition() or 0, found)
 
 
-def in_folder(folder: Path) -> Iterator[Found]:
+def found_in(message: Message, marks: Marks | None = None) -> Found | list[Span] | None:
+    """What a record of a dead topic is: a letter, a mark, or neither."""
+    headers: list[tuple[str, bytes | None]] | None = message.headers()  # type: ignore[assignment]  # declared wider
+    key, value = message.key(), message.value()
+    topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
+    letter = from_record(value, key, headers)
+    if letter is None:
+        return spans_of(key, value)
+    redriven = marks is not None and marks.has(topic, partition, offset)
+    return Found(letter, topic, partition, offset, message.timestamp()[1], redriven)
+
+
+def marks_of(cluster: Cluster, names: Sequence[str]) -> Marks:
+    """The marks that topics have now: a first look at all that is there, before the letters are read."""
+    marks = Marks()
+    for message in _messages(cluster, extent(cluster, names)):
+        spans = spans_of(message.key(), message.value())
+        if spans and isinstance(found_in(message), list):
+            marks.add(message.topic() or "", message.partition() or 0, spans)
+    return marks
+
+
+def in_folder(folder: Path, tally: Tally | None = None) -> Iterator[Found]:
     """The letters of a folder, the oldest file first; raises when a line is not one."""
     ages = {}
     for file in folder.glob("*.jsonl"):
         with suppress(FileNotFoundError):
             ages[file] = file.stat().st_mtime_ns
+    tally = tally or Journal(folder).tally()
     for file in sorted(ages, key=lambda one: (ages[one], one.name)):
         with suppress(FileNotFoundError), file.open("rb") as lines:  # a run that repeats its batch removes it
             for number, line in enumerate(lines, 1):
-                yield Found(_letter(file, number, line), str(file), None, number, ages[file] // 1_000_000)
+                letter = _letter(file, number, line)
+                redriven = tally.is_done(file, letter)
+                yield Found(letter, str(file), None, number, ages[file] // 1_000_000, redriven)
 
 
 def _letter(file: Path, number: int, line: bytes) -> Letter:
@@ -119,16 +191,19 @@ def _letter(file: Path, number: int, line: bytes) -> Letter:
         raise FileUnusable("a line is no dead letter", why=str(error), place=Place(str(file), number)) from None
 
 
-def _messages(cluster: Cluster, names: Sequence[str]) -> Iterator[Message]:
-    """What is committed in topics at this moment."""
+def extent(cluster: Cluster, names: Sequence[str]) -> Extent:
+    """Which offsets the partitions of topics have now; without those that are empty."""
     metadata = cluster.connect()
     for name in names:
         topics.require(metadata, name)
     places = [TopicPartition(name, number) for name in names for number in metadata.topics[name].partitions]
     first = offsets.ask(cluster, places, OffsetSpec.earliest())
-    ends = {
-        place: end for place, end in offsets.ask(cluster, places, OffsetSpec.latest()).items() if end > first[place]
-    }
+    ends = offsets.ask(cluster, places, OffsetSpec.latest())
+    return {place: (first[place], end) for place, end in ends.items() if end > first[place]}
+
+
+def _messages(cluster: Cluster, where: Extent, *, whole: bool = False) -> Iterator[Message]:
+    """What is committed in a part of topics."""
     own = {
         "group.id": f"millrace-{uuid.uuid4()}",
         "isolation.level": "read_committed",
@@ -141,13 +216,13 @@ def _messages(cluster: Cluster, names: Sequence[str]) -> Iterator[Message]:
     with cluster.speaking("open a consumer"):
         consumer = Consumer({**cluster.config(), **own})
     try:
-        consumer.assign([TopicPartition(*place, first[place]) for place in ends])
-        yield from _until(cluster, consumer, ends)
+        consumer.assign([TopicPartition(*place, first) for place, (first, _) in where.items()])
+        yield from _until(cluster, consumer, {place: end for place, (_, end) in where.items()}, whole=whole)
     finally:
         consumer.close()
 
 
-def _until(cluster: Cluster, consumer: Consumer, ends: dict[tuple[str, int], int]) -> Iterator[Message]:
+def _until(cluster: Cluster, consumer: Consumer, ends: dict[tuple[str, int], int], *, whole: bool) -> Iterator[Message]:
     """Messages up to the given ends, or to a transaction that stays open."""
     heard = started = time.monotonic()
     reached: dict[tuple[str, int], int] = {}
@@ -165,10 +240,22 @@ def _until(cluster: Cluster, consumer: Consumer, ends: dict[tuple[str, int], int
             (at_end.discard if problem is None else at_end.add)(place)
         now = time.monotonic()
         heard = now if got else heard
-        if ends.keys() == at_end and not got and now - started > _OPEN:
-            return
-        if now - heard > cluster.timeout:
+        if ends.keys() == at_end and not got:
+            if whole and now - heard > _TRANSACTION:
+                raise _left_open(place for place, end in ends.items() if reached[place] < end)
+            if not whole and now - started > _OPEN:
+                return
+        elif now - heard > cluster.timeout:
             raise KafkaUnreachable(
                 f"dead letters could not be read to their end: nothing came for {cluster.timeout:.0f} s",
                 hint="look at millrace kafka status",
             )
+
+
+def _left_open(places: Iterator[tuple[str, int]]) -> KafkaFailed:
+    shown = ", ".join(f"{topic}[{partition}]" for topic, partition in places)
+    return KafkaFailed(
+        f"a transaction is still open in {shown}: what it has written cannot be read",
+        why="whether letters are marked as redriven may stand behind it",
+        hint="try again when its writer has ended, or when its time is over",
+    )

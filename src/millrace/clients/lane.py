@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from millrace.clients.cluster import Cluster
+from millrace.clients.cluster import FENCED, Cluster
 from millrace.clients.delivery import Delivery
 from millrace.clients.ledger import Ledger
 from millrace.clients.records import Record
@@ -96,24 +96,35 @@ class Lane:
             for number, record in enumerate(records):
                 self._send(topic, record, partial(self._report, number))
 
+    def write_all(self, records: Sequence[tuple[str, Record]]) -> None:
+        """One transaction: records, each into its topic."""
+        with self.transaction():
+            for number, (topic, record) in enumerate(records):
+                self._send(topic, record, partial(self._report, number))
+
     @contextmanager
-    def transaction(self, progress: TopicPartition, group: object) -> Iterator[None]:
-        """A block whose records are there together with the progress of the group, or not at all."""
+    def transaction(self, progress: TopicPartition | None = None, group: object = None) -> Iterator[None]:
+        """A block whose records are there together, and with the progress of the group, or not at all."""
         self._failures.clear()
         self._client.begin_transaction()
         try:
             with _kafkas_errors():
                 yield
                 self.settle()
-                send_offsets = partial(self._client.send_offsets_to_transaction, [progress], group)
-                _within(_HUNG, partial(self._insist, send_offsets))
+                if progress is not None:
+                    send_offsets = partial(self._client.send_offsets_to_transaction, [progress], group)
+                    _within(_HUNG, partial(self._insist, send_offsets))
                 self._insist(self._client.commit_transaction)
         except Hung:
             raise
-        except BaseException:
+        except BaseException as error:
             # Otherwise whoever reads the topic would wait until the transaction's time is over.
-            with suppress(KafkaException), _kafkas_errors():
-                self._client.abort_transaction(self._cluster.timeout)
+            try:
+                with _kafkas_errors():
+                    self._client.abort_transaction(self._cluster.timeout)
+            except KafkaException as reason:
+                if reason.args[0].code() in FENCED:  # what failed first may have said less
+                    raise reason from error
             raise
 
     def send_many(self, topic: str, records: list[dict[str, Any]]) -> None:
@@ -137,13 +148,14 @@ class Lane:
             raise self._failures[0]
 
     def _send(self, topic: str, record: Record, report: Callable[[KafkaError | None, Message | None], None]) -> None:
-        value, key, _, headers, partition = record
+        value, key, time_, headers, partition = record
         place = -1 if partition is None else partition
+        produce = partial(self._client.produce, topic, value, key, place, report, timestamp=time_ or 0)
         try:
-            self._client.produce(topic, value, key, place, report, headers=list(headers))
+            produce(headers=list(headers))
         except BufferError:
             self._client.flush(self._longest)
-            self._client.produce(topic, value, key, place, report, headers=list(headers))
+            produce(headers=list(headers))
         except KafkaException as error:  # refused before it was queued
             report(error.args[0], None)
 

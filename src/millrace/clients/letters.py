@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +15,16 @@ SUFFIX = ".dead"
 LONGEST_REASON = 2000
 """Characters of a reason that are kept: it may quote the record, and the letter must still fit into a topic."""
 
+REDRIVEN = "millrace.redriven"
+"""The header of a record that was sent again: a JSON object that says where it was, why it died and how often."""
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 _MARK = "millrace."
 _ORDER = ("topic", "partition", "offset", "timestamp", "reason", "pipeline", "source")
 _MARKS = [(name, _MARK + name) for name in _ORDER]
 _NUMBERS = {"partition", "offset", "timestamp"}
+_REDRIVEN_FILE = re.compile(r"-redriven-(\d{1,9})-[0-9a-f]{16}(?=\.|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,25 @@ class Letter:
         if self.topic is None:
             return self.file or self.source
         return f"{self.topic}[{self.partition}]@{self.offset}"
+
+    @property
+    def attempts(self) -> int:
+        """How often the record was tried: once, and once more for each time that it was sent again."""
+        if self.topic is None:
+            found = _REDRIVEN_FILE.search((self.file or "").rpartition("/")[2])
+            return int(found[1]) if found else 1
+        told = next((content for name, content in reversed(self.headers) if name == REDRIVEN), None)
+        try:
+            return max(1, int(orjson.loads(told or b"")["attempt"]))
+        except (ValueError, TypeError, KeyError):
+            return 1
+
+
+def redriven_name(name: str, attempt: int, digest: str) -> str:
+    """The name of a file with lines of another that are tried again; `attempts` finds the number in it."""
+    plain = _REDRIVEN_FILE.sub("", name)
+    stem, dot, endings = plain.partition(".")
+    return f"{stem}-redriven-{attempt}-{digest}{dot}{endings}"
 
 
 def dead_topic(topic: str) -> str:

@@ -21,6 +21,8 @@ class Count:
     """How many letters there are, of which pipelines, how new, and why."""
 
     letters: int = 0
+    """Open ones; the rest of what is told is of these."""
+    redriven: int = 0
     newest: int | None = None
     """Milliseconds since 1970."""
     pipelines: set[str] = field(default_factory=set)
@@ -28,6 +30,9 @@ class Count:
 
     def add(self, one: Found) -> None:
         """Count a letter."""
+        if one.redriven:
+            self.redriven += 1
+            return
         self.letters += 1
         self.newest = max(self.newest or 0, one.buried)
         self.pipelines.add(one.letter.pipeline)

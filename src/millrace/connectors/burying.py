@@ -19,6 +19,8 @@ from typing import BinaryIO
 from millrace.clients import dead
 from millrace.clients import letters as forms
 from millrace.clients.cluster import Cluster
+from millrace.clients.filesource import FileSource
+from millrace.clients.journal import sync
 from millrace.clients.ledger import Reader
 from millrace.clients.letters import Letter
 from millrace.connectors.undertaking import Undertaker
@@ -141,6 +143,8 @@ class FolderBurial(Burial):
     folder: Path
     pipeline: str
     source: str
+    files: FileSource | None = None
+    """How the source reads its files, for those who put lines back; kept beside the letters."""
 
     def open(self, task: Task) -> Grave:
         """Begin; nothing is written before there is a letter."""
@@ -185,7 +189,9 @@ class _FolderGrave(Grave):
             os.fsync(self._file.fileno())
             self._file.close()
             self._draft.replace(self._final)
-            _sync_folder(self._final.parent)
+            if self._burial.files:
+                self._burial.files.save(self._final.parent)
+            sync(self._final.parent)
         except OSError as error:
             raise self._unusable(error) from error
         self._file = None
@@ -207,12 +213,3 @@ class _FolderGrave(Grave):
 
 def _owned(letter: Letter, pipeline: str, source: str) -> Letter:
     return replace(letter, pipeline=pipeline, source=source)
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new name is safe when the folder that has it is."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

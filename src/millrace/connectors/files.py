@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from millrace.clients.filesource import FileSource
 from millrace.clients.records import Done, Record
 from millrace.connectors.base import Sink, Tally, Target
 from millrace.connectors.burying import Burial, FolderBurial
@@ -191,7 +192,9 @@ class FilesReader(Decoded):
 
     def burial(self, site: Site) -> Burial:
         """A folder of the run."""
-        return FolderBurial(site.state / "dead" / site.name, pipeline=site.pipeline, source=site.name)
+        names = parse_schema(self.schema).names if self.format == "csv" and self.header and self.schema else None
+        files = FileSource(self.path, self.only, self.separator.join(names) if names else None)
+        return FolderBurial(site.state / "dead" / site.name, site.pipeline, site.name, files)
 
     def _batch(self, site: Site) -> DataFrameReader:
         return site.spark.read.format(self.format).options(**self._options())

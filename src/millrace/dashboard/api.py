@@ -14,8 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from millrace.dashboard.subject import Letters, Subject
-from millrace.errors import InputError, InvalidOption, MillraceError, NotReady, UnknownName
+from millrace.dashboard.subject import Group, Letters, Subject
+from millrace.errors import InputError, InvalidOption, MillraceError, NotReady, RedriveBusy, UnknownName
 from millrace.telemetry import prometheus
 from millrace.telemetry.channels import Ring, Slot
 from millrace.telemetry.plain import LONGEST, plain
@@ -105,6 +105,21 @@ class Api:
             raise InvalidOption("rows is a whole number from 1 on", hint=f"at most {MOST_ROWS:,} are answered")
         return answer(self._subject.sql(sql, min(rows, MOST_ROWS)))
 
+    def redrive(self, body: bytes) -> Response:
+        """Dead letters sent again: a group of them, or one."""
+        if self._read_only:
+            return problem(403, "the page is read-only", "start the run without --read-only")
+        try:
+            asked = orjson.loads(body)
+            names = ("source", "topic", "reason", "letter")
+            source, topic, reason, letter = (asked.get(name) for name in names)
+        except (ValueError, AttributeError):
+            source = None
+        if not isinstance(source, str) or not all(isinstance(one, str | None) for one in (topic, reason, letter)):
+            hint = 'send {"source": "posts", "topic": "posts.dead", "reason": "…"}, or a "letter"'
+            raise InvalidOption("the body is not understood", hint=hint)
+        return answer(self._subject.redrive(Group(source, topic, reason, letter)))
+
     def _state(self) -> Mapping[str, Any]:
         channel = self._subject.channels.get("state")
         return (channel.value if isinstance(channel, Slot) else None) or {}
@@ -168,6 +183,8 @@ def _status(error: MillraceError) -> int:
         return 503
     if error.condition in _MISSING:
         return 404
+    if isinstance(error, RedriveBusy):
+        return 409
     return 400 if isinstance(error, InputError) else 502
 
 
@@ -188,6 +205,7 @@ def _letters(request: Request, usual: int | None) -> Letters:
         given.get("reason") or None,
         usual if most is None else _count(most, MOST_RECORDS, 1_000_000 if usual is None else MOST_RECORDS),
         given.get("topic") or None,
+        redriven=given.get("all") == "1",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -37,12 +37,6 @@ def make_app(subject: Subject, rules: Rules, *, read_only: bool = False, static:
         named = request.query_params.get("channels", "")
         return event_stream(hub, [name for name in named.split(",") if name])
 
-    async def sql(request: Request) -> Response:
-        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-            return problem(415, "the body is not JSON", "send it with content-type application/json")
-        body = await _body(request)
-        return problem(413, "the body is too large") if body is None else await told(api.sql, body)
-
     async def socket(websocket: WebSocket) -> None:
         subject.opened()
         await converse(websocket, hub)
@@ -68,7 +62,8 @@ def make_app(subject: Subject, rules: Rules, *, read_only: bool = False, static:
             Route("/api/topics/{name}", asked(api.records)),
             Route("/api/dead", asked(api.dead)),
             Route("/api/dead/export", asked(api.export)),
-            Route("/api/sql", sql, methods=["POST"]),
+            Route("/api/dead/redrive", _posted(api.redrive), methods=["POST"]),
+            Route("/api/sql", _posted(api.sql), methods=["POST"]),
             Route("/api/events", events),
             WebSocketRoute("/ws", socket),
             Mount("/assets", files(static / "assets")),
@@ -79,6 +74,18 @@ def make_app(subject: Subject, rules: Rules, *, read_only: bool = False, static:
     )
     app.state.static = static
     return Guard(app, rules)
+
+
+def _posted(ask: Callable[[bytes], Response]) -> Callable[[Request], Awaitable[Response]]:
+    """A question whose words are JSON in the body of the request."""
+
+    async def asking(request: Request) -> Response:
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            return problem(415, "the body is not JSON", "send it with content-type application/json")
+        body = await _body(request)
+        return problem(413, "the body is too large") if body is None else await told(ask, body)
+
+    return asking
 
 
 async def _body(request: Request) -> bytes | None:

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 TICK = 0.1
 BEAT = 2.0
 MOST_CHANNELS = 200
-_KNOWN = ("state", "events", "panels", "topics", "dead")
+_KNOWN = ("state", "events", "panels", "topics", "dead", "redrive")
 _PREFIXES = ("history:", "lag:", "panel:", "tail:")
 
 

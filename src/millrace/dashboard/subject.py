@@ -24,6 +24,18 @@ class Letters:
     most: int | None = None
     topic: str | None = None
     """The topic in which they lie, as `posts.dead`."""
+    redriven: bool = False
+    """Also those that were sent again."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Dead letters to be sent again: of one source, in one topic (None: in files), for one reason, or one of them."""
+
+    source: str
+    topic: str | None = None
+    reason: str | None = None
+    letter: str | None = None
 
 
 def _no_sql(sql: str, most: int) -> Mapping[str, Any]:
@@ -52,3 +64,5 @@ class Subject:
     """How a channel is filled that exists only while somebody looks (`topics`, `tail:posts`, `dead`)."""
     opened: Callable[[], None] = field(default=lambda: None)
     """Told about each page that is opened."""
+    redrive: Callable[[Group], Mapping[str, Any]] = _no_kafka
+    """Send dead letters again; what became of them. The channel `redrive` tells how far it is."""

@@ -19,11 +19,12 @@ from millrace.dashboard.kafka import dead, tail
 from millrace.dashboard.kafka.lag import EVERY as LAG_EVERY
 from millrace.dashboard.kafka.lag import LagMeter
 from millrace.dashboard.kafka.records import records
+from millrace.dashboard.kafka.redriving import Redriving
 from millrace.dashboard.kafka.shown import COLUMNS
 from millrace.dashboard.kafka.topics import EVERY as TOPICS_EVERY
 from millrace.dashboard.kafka.topics import Topics
 from millrace.dashboard.server import Dashboard, Options
-from millrace.dashboard.subject import Letters, Subject, Work
+from millrace.dashboard.subject import Group, Letters, Subject, Work
 from millrace.engine.consumers import behind
 from millrace.engine.questions import Questions
 from millrace.errors import MillraceError, NoCluster, NotReady
@@ -69,6 +70,7 @@ class Watching:
         self._spark: SparkSession | None = None
         self._questions: Questions | None = None
         self._cluster: FindCluster | None = None
+        self._redriving = Redriving(self.channels.slot("redrive"))
         self._open = ExitStack()
         self._server = Dashboard(self._subject(), options)
         self._page_seen = False
@@ -147,6 +149,7 @@ class Watching:
             self._letters,
             self._work,
             self._opened,
+            self._redrive,
         )
 
     def _described(self) -> Mapping[str, Any]:
@@ -182,6 +185,11 @@ class Watching:
 
     def _letters(self, wanted: Letters) -> Iterator[Mapping[str, Any]]:
         return dead.letters(self._where(), wanted, self.channels.slot("dead").value or ())
+
+    def _redrive(self, group: Group) -> Mapping[str, Any]:
+        told = self._redriving.run(self._where(), group)
+        self._telling.diary.note(f"{told['sent']:,} dead letters of {group.source} were sent again")
+        return told
 
     def _work(self, name: str) -> Work | None:
         if name == "topics":

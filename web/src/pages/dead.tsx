@@ -17,6 +17,7 @@ const COLUMNS: Column<DeadGroup>[] = [
   { name: "topic", value: (group) => group.topic, show: (group) => visible(group.topic ?? "–") },
   { name: "reason", wide: true, value: (group) => group.reason, show: (group) => cut(group.reason, 200) },
   { name: "letters", right: true, value: (group) => group.count, show: (group) => count(group.count) },
+  { name: "redriven", right: true, value: (group) => group.redriven ?? 0, show: (group) => count(group.redriven ?? 0) },
   {
     name: "newest",
     right: true,

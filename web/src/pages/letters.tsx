@@ -3,13 +3,14 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { address, ask } from "../api";
-import { bytes } from "../format";
+import { bytes, plural } from "../format";
 import { Choose } from "../parts/choose";
 import { copyText } from "../parts/copy";
 import { Icon } from "../parts/icon";
 import { When } from "../parts/when";
 import { cut, fromBase64, hexLines, pretty, visible } from "../text";
 import type { DeadGroup } from "../wire/types";
+import { RedriveButton } from "./redrive";
 
 interface Letter {
   topic?: string;
@@ -23,8 +24,10 @@ interface Letter {
   text?: string;
   headers: [string, string | null][];
   cut?: boolean;
-  /** Where the letter itself lies. */
-  dead: { topic: string; partition: number; offset: number } | { file: string; line: number };
+  attempts?: number;
+  redriven?: boolean;
+  /** Where the letter lies. */
+  place?: string;
 }
 
 const MOST = 50;
@@ -35,9 +38,8 @@ export function Letters({ group }: { group: DeadGroup }): JSX.Element {
   const trouble = useSignal<string | null>(null);
   const form = useSignal<(typeof FORMS)[number]>("text");
   const query = { source: group.source, topic: group.topic, reason: group.reason };
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the group is the key of this component
-  useEffect(() => {
-    ask<Letter[] | { letters: Letter[] }>(address("dead", { ...query, max: MOST })).then(
+  const read = (): void => {
+    ask<Letter[] | { letters: Letter[] }>(address("dead", { ...query, max: MOST, all: 1 })).then(
       (found) => {
         const all = Array.isArray(found) ? found : found.letters;
         letters.value = all.sort((a, b) => (b.timestamp ?? 0) - (a.timestamp ?? 0));
@@ -46,7 +48,9 @@ export function Letters({ group }: { group: DeadGroup }): JSX.Element {
         trouble.value = error.message;
       },
     );
-  }, []);
+  };
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the group is the key of this component
+  useEffect(read, []);
   return (
     <section class="card letters" aria-label="Letters">
       <div class="tools">
@@ -60,18 +64,19 @@ export function Letters({ group }: { group: DeadGroup }): JSX.Element {
             form.value = one;
           }}
         />
+        <RedriveButton group={group} onDone={read} />
         <a class="button" href={address("dead/export", query)} download>
           <Icon name="save" /> Export these
         </a>
       </div>
       <p class="note">
-        <code>millrace dead</code> lists and shows the same letters in the terminal
+        <code>millrace dead</code> lists, shows, exports and redrives the same letters in the terminal
       </p>
       {trouble.value && <p class="trouble">N/A, because {visible(trouble.value)}</p>}
       {!letters.value && !trouble.value && <p class="empty">reading …</p>}
       <ol class="records" tabIndex={0} aria-label="Dead letters, newest first">
         {letters.value?.map((letter) => (
-          <OneLetter key={JSON.stringify(letter.dead)} letter={letter} form={form.value} />
+          <OneLetter key={letter.place ?? placeOf(letter)} letter={letter} form={form.value} group={group} onDone={read} />
         ))}
       </ol>
     </section>
@@ -82,7 +87,17 @@ function placeOf(letter: Letter): string {
   return letter.topic === undefined ? (letter.file ?? "–") : `${letter.topic}[${letter.partition}]@${letter.offset}`;
 }
 
-function OneLetter({ letter, form }: { letter: Letter; form: "text" | "hex" }): JSX.Element {
+function OneLetter({
+  letter,
+  form,
+  group,
+  onDone,
+}: {
+  letter: Letter;
+  form: "text" | "hex";
+  group: DeadGroup;
+  onDone: () => void;
+}): JSX.Element {
   const data = letter.value === null ? null : fromBase64(letter.value);
   const text = data && (letter.text ?? new TextDecoder().decode(data));
   return (
@@ -92,6 +107,8 @@ function OneLetter({ letter, form }: { letter: Letter; form: "text" | "hex" }): 
         {letter.timestamp !== undefined && <When time={letter.timestamp} both />}
         <span class="note">{data ? bytes(data.length) : "no value"}</span>
         {letter.cut && <span class="tag">cut</span>}
+        {letter.redriven && <span class="tag">sent again</span>}
+        {(letter.attempts ?? 1) > 1 && <span class="tag">{plural(letter.attempts!, "attempt")}</span>}
         <span class="gap" />
         {text !== null && (
           <button
@@ -102,6 +119,9 @@ function OneLetter({ letter, form }: { letter: Letter; form: "text" | "hex" }): 
           >
             <Icon name="copy" />
           </button>
+        )}
+        {letter.place !== undefined && !letter.redriven && (
+          <RedriveButton group={group} letter={{ place: letter.place, record: placeOf(letter) }} onDone={onDone} />
         )}
       </div>
       <p class="reason">{cut(letter.reason, 2_000)}</p>

@@ -105,9 +105,23 @@ export interface DeadGroup {
   topic: string | null;
   query: string | null;
   reason: string;
+  /** Open ones. */
   count: number;
+  /** Those that were sent again. */
+  redriven?: number;
   newest: number | null;
   sample: { partition: number; offset: number } | null;
+}
+
+/** What became of dead letters that were to be sent again. */
+export interface Redriven {
+  state: "running" | "done" | "failed";
+  sent: number;
+  already: number;
+  left: number;
+  failed: number;
+  failures: { place: string; why: string }[];
+  error: string | null;
 }
 
 export interface PanelData {

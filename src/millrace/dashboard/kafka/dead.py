@@ -13,12 +13,14 @@ from typing import Any
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from millrace.clients import dead, offsets
+from millrace.clients import dead, journal, offsets
 from millrace.clients.cluster import Cluster
 from millrace.clients.dead import Found
-from millrace.clients.letters import from_record, to_json
+from millrace.clients.letters import to_json
+from millrace.clients.marks import Span
 from millrace.clients.reasons import kind
 from millrace.dashboard.kafka.following import Following
+from millrace.dashboard.kafka.placed import Placed
 from millrace.dashboard.subject import Letters
 from millrace.telemetry.channels import Slot
 
@@ -53,6 +55,7 @@ class Groups:
     def __init__(self, where: Where) -> None:
         self._where = where
         self._made: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._placed = Placed()
 
     def add(self, found: Iterable[Found]) -> None:
         """Count letters."""
@@ -61,10 +64,17 @@ class Groups:
             if key not in self._made and len(self._made) >= MOST_GROUPS:
                 key = ("", "", REST)
             group = self._made.setdefault(key, self._group(*key))
-            group["count"] += 1
+            group["redriven" if one.redriven else "count"] += 1
+            self._placed.add(one, group)
             if one.buried >= (group["newest"] or 0):
                 group["newest"] = one.buried
                 group["sample"] = {"partition": one.partition, "offset": one.offset}
+
+    def mark(self, topic: str, partition: int, spans: Iterable[Span]) -> None:
+        """Count letters that were sent again apart from those that are open."""
+        for group in self._placed.take(topic, partition, spans):
+            group["count"] -= 1
+            group["redriven"] += 1
 
     def told(self) -> list[dict[str, Any]]:
         """The groups, the largest first."""
@@ -73,7 +83,7 @@ class Groups:
     def _group(self, source: str, home: str, reason: str) -> dict[str, Any]:
         query = self._where.queries.get(source)
         shown = {"source": source, "topic": home or None, "query": query, "reason": reason}
-        return shown | {"count": 0, "newest": None, "sample": None}
+        return shown | {"count": 0, "redriven": 0, "newest": None, "sample": None}
 
 
 def follow(where: Where, slot: Slot, stop: threading.Event) -> None:
@@ -95,7 +105,7 @@ def follow(where: Where, slot: Slot, stop: threading.Event) -> None:
             if fresh:
                 following.add(fresh)
                 known |= set(fresh)
-            groups.add(_take(following, EVERY, stop))
+            groups.add(_take(following, EVERY, stop, groups.mark))
             told = _with_files(groups, files)
             if told != slot.value:
                 slot.set(told)
@@ -112,6 +122,7 @@ def letters(where: Where, wanted: Letters, groups: Iterable[Mapping[str, Any]] =
         fitting = (one for one in found if _fits(one, replace(wanted, reason=None)) and _key(one) not in shown)
     else:
         fitting = (one for one in found if _fits(one, wanted))
+    fitting = (one for one in fitting if wanted.redriven or not one.redriven)
     if wanted.most is None:
         yield from map(_told, fitting)
         return
@@ -127,7 +138,8 @@ def _every(where: Where, topic: str | None) -> Iterator[Found]:
     if where.cluster is not None:
         cluster = where.cluster()
         names = [name for name in dead.dead_topics(cluster) if topic in (None, name)]
-        with closing(dead.in_topics(cluster, names)) as found:  # type: ignore[type-var]
+        marks = dead.marks_of(cluster, names)
+        with closing(dead.in_topics(cluster, names, marks=marks)) as found:  # type: ignore[type-var]
             yield from found
     for folder in where.folders() if topic is None else ():
         yield from dead.in_folder(folder)
@@ -152,7 +164,8 @@ def _fits(one: Found, wanted: Letters) -> bool:
 def _told(one: Found) -> dict[str, Any]:
     home = {"topic": one.home, "partition": one.partition, "offset": one.offset}
     lies = {"file": one.home, "line": one.offset} if one.partition is None else home
-    return {**to_json(one.letter), "dead": lies, "buried": one.buried}
+    more = {"attempts": one.letter.attempts, "redriven": one.redriven, "place": one.place}
+    return {**to_json(one.letter), "dead": lies, "buried": one.buried, **more}
 
 
 def _shown(one: Found) -> dict[str, Any]:
@@ -174,16 +187,16 @@ def _new_places(cluster: Cluster, known: set[tuple[str, int]]) -> dict[tuple[str
     return offsets.known(cluster, places, OffsetSpec.earliest())
 
 
-def _take(following: Following, seconds: float, stop: threading.Event) -> Iterator[Found]:
+def _take(following: Following, seconds: float, stop: threading.Event, marked: dead.Marked) -> Iterator[Found]:
     """What comes in the next seconds, or at once what waits already."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not stop.is_set():
         for message in following.take(0.2):
-            headers: Any = message.headers()
-            letter = from_record(message.value(), message.key(), headers)
-            if letter is not None:
-                place = (message.topic() or "", message.partition(), message.offset() or 0)
-                yield Found(letter, *place, message.timestamp()[1])
+            found = dead.found_in(message)
+            if isinstance(found, Found):
+                yield found
+            elif found is not None:
+                marked(message.topic() or "", message.partition() or 0, found)
 
 
 class _Files:
@@ -197,7 +210,8 @@ class _Files:
     def told(self) -> list[dict[str, Any]]:
         """The groups of letters in files."""
         folders = self._where.folders()
-        seen = [(str(file), file.stat().st_mtime_ns) for folder in folders for file in sorted(folder.glob("*.jsonl"))]
+        files = [file for folder in folders for file in (*sorted(folder.glob("*.jsonl")), *folder.glob(journal.NAME))]
+        seen = [(str(file), file.stat().st_mtime_ns) for file in files]
         if seen != self._seen:
             self._groups = Groups(self._where)
             for folder in folders:

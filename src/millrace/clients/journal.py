@@ -1,0 +1,144 @@
+"""The journal of a folder of dead letters: which of them were sent again, and into which files.
+
+A line stands for some letters and the file that has them. It is written when that file is whole, but still has a name
+that nobody reads (the draft); then the draft gets its name. So a draft with a line is not sent yet and is easily sent,
+a draft without one never counts, and a line without its draft is done, even if the file was read and removed since.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO
+
+import orjson
+
+from millrace.clients.letters import Letter
+from millrace.errors import RedriveBusy
+
+NAME = "redriven.log"
+_LOCK = "redrive.lock"
+
+
+def identity(letter: Letter) -> str:
+    """What makes a letter of a file the same one when its batch is run again: the file it was in, and its bytes."""
+    made = blake2b((letter.file or "").encode("utf-8", "surrogatepass"), digest_size=12)
+    made.update(b"\0" if letter.value is None else b"\1" + letter.value)
+    return made.hexdigest()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Letters, and the file that they were sent with."""
+
+    draft: Path
+    final: Path
+    letters: tuple[str, ...]
+    at: int = 0
+    fix: str | None = None
+
+    def is_done(self) -> bool:
+        """Whether the file has got its name."""
+        return not self.draft.exists()
+
+
+@dataclass
+class Tally:
+    """How often each letter was sent. Equal lines of one file are told apart by their number alone."""
+
+    sent: Counter[str] = field(default_factory=Counter)
+    _met: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def is_done(self, file: Path, letter: Letter) -> bool:
+        """Whether the next letter that is met was sent already; to be asked once for each letter, file by file.
+
+        A query that began anew buries the same letters again, in files of its own: they are counted by query.
+        """
+        name = identity(letter)
+        query = file.name.rsplit("-", 2)[0]
+        self._met[query, name] += 1
+        return self._met[query, name] <= self.sent[name]
+
+
+class Journal:
+    """What was sent again of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._path = folder / NAME
+
+    def entries(self) -> Iterator[Entry]:
+        """Every line; one that a crash cut off does not count."""
+        try:
+            text = self._path.read_bytes()
+        except FileNotFoundError:
+            return
+        for line in text[: text.rfind(b"\n") + 1].splitlines():
+            told = orjson.loads(line)
+            yield Entry(Path(told["draft"]), Path(told["file"]), tuple(told["letters"]), told["at"], told["fix"])
+
+    def tally(self) -> Tally:
+        """How often each letter was sent, as far as its file got its name."""
+        return Tally(Counter(name for one in self.entries() if one.is_done() for name in one.letters))
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Write lines; when it returns they are on disk."""
+        lines = [
+            {"draft": str(one.draft), "file": str(one.final), "letters": one.letters, "at": one.at, "fix": one.fix}
+            for one in entries
+        ]
+        with self._path.open("ab+") as file:
+            _cut_torn_line(file)
+            file.write(b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
+            file.flush()
+            os.fsync(file.fileno())
+        sync(self.folder)
+
+    def name_drafts(self, entries: Iterable[Entry]) -> None:
+        """Give drafts their names. The journal is as new as that: who follows it looks at its time."""
+        waiting = [one for one in entries if not one.is_done()]
+        for one in waiting:
+            one.draft.rename(one.final)
+            sync(one.final.parent)
+        if waiting:
+            os.utime(self._path)
+
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """A time in which nobody else sends letters of the folder."""
+        lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RedriveBusy(
+                    f"another redrive of {self.folder} is at work", hint="try again when it has ended"
+                ) from None
+            yield
+        finally:
+            os.close(lock)
+
+
+def _cut_torn_line(file: BinaryIO) -> None:
+    """Remove what a crash has left of a line, which would spoil the next one."""
+    if not file.seek(0, os.SEEK_END):
+        return
+    file.seek(-1, os.SEEK_END)
+    if file.read(1) != b"\n":
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def sync(folder: Path) -> None:
+    """A new name is safe when the folder that has it is."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

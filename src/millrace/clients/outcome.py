@@ -1,0 +1,53 @@
+"""What became of dead letters that were to be sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+MOST_TOLD = 1000
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A letter that stays, and why."""
+
+    place: str
+    why: str
+
+
+@dataclass
+class Outcome:
+    """Letters counted."""
+
+    sent: int = 0
+    already: int = 0
+    """Letters whose record had been sent again before: they are only marked."""
+    left: int = 0
+    """Letters that the fix does not want sent."""
+    failed: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    """The first of those that failed."""
+
+    @property
+    def letters(self) -> int:
+        """All that were looked at."""
+        return self.sent + self.already + self.left + self.failed
+
+    def fail(self, place: str, why: str) -> None:
+        """Count a letter that stays because something is wrong."""
+        self.failed += 1
+        if len(self.failures) < MOST_TOLD:
+            self.failures.append(Failure(place, why))
+
+    def add(self, other: Outcome) -> None:
+        """Count what became of others as well."""
+        self.sent += other.sent
+        self.already += other.already
+        self.left += other.left
+        self.failed += other.failed
+        self.failures = [*self.failures, *other.failures][:MOST_TOLD]
+
+
+Tell = Callable[[Outcome], None]
+"""Told now and then how far a redrive has come."""

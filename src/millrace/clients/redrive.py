@@ -1,0 +1,192 @@
+"""Dead letters of a topic, sent again to where their records came from: each once, whatever happens meanwhile.
+
+Records and the marks of their letters go into one Kafka transaction. All who redrive a dead topic share a transactional
+id, so the last who came is the only one that can write. It reads the topic to its end after it has taken the id over:
+whatever was sent before is marked there, and nobody else can send anything since.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, KafkaException
+
+from millrace.clients import dead, topics
+from millrace.clients.aim import Aim
+from millrace.clients.cluster import FENCED, Cluster
+from millrace.clients.dead import Found
+from millrace.clients.fixes import NO_FIX, Fix, mended
+from millrace.clients.known import Known
+from millrace.clients.lane import Lane, Undelivered
+from millrace.clients.marks import to_record
+from millrace.clients.outcome import Outcome, Tell
+from millrace.clients.records import Record
+from millrace.clients.selection import Selection
+from millrace.errors import MillraceError, RedriveBusy, UnknownTopic
+
+MOST_LETTERS = 1_000
+_MOST_BYTES = 4_000_000
+"""Of one transaction, which is to be short: who reads committed records waits for it."""
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD}
+
+
+@dataclass(frozen=True)
+class Redrive:
+    """What is to be sent again, how it is mended, and where it goes."""
+
+    selection: Selection = field(default_factory=Selection)
+    fix: Fix = NO_FIX
+    to: str | None = None
+    """Another topic than that of the record."""
+
+
+@dataclass(frozen=True)
+class _Sending:
+    """A letter that is about to be sent, or only to be marked (no record)."""
+
+    places: tuple[tuple[int, int], ...]
+    """Partition and offset of this letter and of all others of the same record."""
+    topic: str = ""
+    record: Record | None = None
+    shown: str = ""
+
+
+def redrive(cluster: Cluster, dead_topic: str, wanted: Redrive, tell: Tell = lambda _: None) -> Outcome:
+    """Send letters of a dead topic again; those that cannot be sent stay, and are told."""
+    refused: dict[str, str] = {}
+    outcome = Outcome()
+    while True:
+        attempt = _Attempt(cluster, dead_topic, wanted, refused, tell, outcome)
+        try:
+            return attempt.run()
+        except _Refused as one:  # the topic will never take it: the others go without it
+            refused[one.place] = one.why
+            outcome = Outcome(attempt.outcome.sent, attempt.outcome.already)
+
+
+class _Refused(Exception):
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(why)
+        self.place, self.why = place, why
+
+
+class _Attempt:
+    """One owner of the transactional id, as long as nothing goes wrong."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        dead_topic: str,
+        wanted: Redrive,
+        refused: dict[str, str],
+        tell: Tell,
+        outcome: Outcome,
+    ) -> None:
+        self._cluster = cluster
+        self._dead = dead_topic
+        self._wanted = wanted
+        self._refused = refused
+        self._tell = tell
+        self.outcome = outcome
+        self._aims: dict[str, Aim] = {}
+
+    def run(self) -> Outcome:
+        topics.require(self._cluster.connect(), self._dead)
+        try:
+            lane = Lane(self._cluster, f"millrace.redrive.{self._dead}")
+            # Asked while we own the id: whoever sends after this answer has to take it over, and then we fail.
+            where = dead.extent(self._cluster, [self._dead])
+            known = Known.read(self._cluster, self._dead, where)
+            open_ = (one for one in dead.within(self._cluster, where) if self._wanted.selection.fits(one))
+            for batch in _batches(self._sendings(open_, known)):
+                self._send(lane, batch)
+        except KafkaException as error:
+            raise self._problem(error.args[0]) from error
+        return self.outcome
+
+    def _sendings(self, found: Iterable[Found], known: Known) -> Iterator[_Sending]:
+        for one in found:
+            if known.is_marked(one):
+                continue
+            places = known.places(one)
+            if known.is_sent(one):
+                known.mark(places)
+                yield _Sending(places)
+                continue
+            made = self._made(one)
+            if made is not None:
+                known.mark(places)
+                yield _Sending(places, made[0], made[1], one.letter.place)
+
+    def _made(self, one: Found) -> tuple[str, Record] | None:
+        """The record to be sent, and where to; None when the letter stays."""
+        fixed = mended(self._wanted.fix, one.letter)
+        if fixed is None:
+            self.outcome.left += 1
+            return None
+        if isinstance(fixed, str):
+            self.outcome.fail(one.letter.place, fixed)
+            return None
+        topic = self._wanted.to or one.letter.topic or ""
+        try:
+            aim = self._aim(topic)
+        except UnknownTopic as error:
+            self.outcome.fail(one.letter.place, error.message)
+            return None
+        record = aim.record(one, fixed, self._wanted.fix.name, elsewhere=self._wanted.to is not None)
+        problem = self._refused.get(one.letter.place) or aim.refusal(record)
+        if problem:
+            self.outcome.fail(one.letter.place, problem)
+            return None
+        return topic, record
+
+    def _aim(self, topic: str) -> Aim:
+        if topic not in self._aims:
+            settings = dead.settings_of(self._cluster, [topic])[topic]
+            partitions = len(self._cluster.connect().topics[topic].partitions)
+            self._aims[topic] = Aim(partitions, int(settings["max.message.bytes"]), int(settings["retention.ms"]))
+        return self._aims[topic]
+
+    def _send(self, lane: Lane, batch: list[_Sending]) -> None:
+        now = round(time.time() * 1000)
+        marked: dict[int, list[int]] = {}
+        for one in batch:
+            for partition, offset in one.places:
+                marked.setdefault(partition, []).append(offset)
+        told = {"at": now, "fix": self._wanted.fix.name, "to": self._wanted.to}
+        marks = [(self._dead, to_record(partition, places, told)) for partition, places in marked.items()]
+        sent = [one for one in batch if one.record]
+        try:
+            lane.write_all([*((one.topic, one.record) for one in sent if one.record), *marks])
+        except Undelivered as error:
+            problem: KafkaError = error.args[0]
+            if problem.code() in _TOO_LARGE and error.number < len(sent):
+                raise _Refused(sent[error.number].shown, problem.str()) from None
+            raise
+        self.outcome.sent += len(sent)
+        self.outcome.already += len(batch) - len(sent)
+        self._tell(self.outcome)
+
+    def _problem(self, problem: KafkaError) -> MillraceError:
+        if problem.code() in FENCED:
+            return RedriveBusy(
+                f"another redrive of {self._dead!r} has taken over",
+                why=f"{self.outcome.sent:,} letters were sent before; the other one goes on with those that are left",
+                hint="look at millrace dead list when it has ended",
+            )
+        return self._cluster.error(problem, f"send dead letters of {self._dead!r} again")
+
+
+def _batches(sendings: Iterable[_Sending]) -> Iterator[list[_Sending]]:
+    batch: list[_Sending] = []
+    size = 0
+    for one in sendings:
+        batch.append(one)
+        size += len(one.record.value or b"") if one.record else 0
+        if len(batch) >= MOST_LETTERS or size >= _MOST_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

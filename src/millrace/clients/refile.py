@@ -1,0 +1,148 @@
+"""Dead letters of files, put back as new files beside those they came from: each once, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import time
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+
+from millrace.clients import dead
+from millrace.clients.dead import Found
+from millrace.clients.filesource import FileSource, local
+from millrace.clients.fixes import mended
+from millrace.clients.journal import Entry, Journal, identity, sync
+from millrace.clients.letters import redriven_name
+from millrace.clients.outcome import Outcome, Tell
+from millrace.clients.redrive import Redrive
+from millrace.errors import FileUnusable, InvalidOption, NotRedrivable
+
+_MOST_FILES = 100
+"""Files that are named together, after one line of the journal for each is on disk."""
+
+Lines = list[tuple[str, Found, bytes]]
+"""What to write for letters, each with a name that no other ever has."""
+
+
+def refile(folder: Path, wanted: Redrive, tell: Tell = lambda _: None) -> Outcome:
+    """Put letters of a folder back, a new file for each that they came from; what cannot be stays, and is told."""
+    if wanted.to:
+        raise InvalidOption("--to names a topic, and these are letters of files", hint="leave --to out")
+    source = FileSource.of(folder)
+    if source is None:
+        raise NotRedrivable(
+            f"the letters in {folder} cannot be put back",
+            why="their source reads no files",
+            hint="millrace dead export writes them to a file",
+        )
+    journal = Journal(folder)
+    try:
+        with journal.owned():
+            return _Refiling(journal, source, wanted, tell).run()
+    except OSError as error:
+        raise FileUnusable(f"dead letters of {folder} cannot be put back: {error}") from error
+
+
+class _Refiling:
+    """The only one at work in its folder."""
+
+    def __init__(self, journal: Journal, source: FileSource, wanted: Redrive, tell: Tell) -> None:
+        self._journal = journal
+        self._source = source
+        self._wanted = wanted
+        self._tell = tell
+        self._outcome = Outcome()
+
+    def run(self) -> Outcome:
+        before = list(self._journal.entries())
+        for one in before:
+            if not one.is_done():
+                self._outcome.sent += len(one.letters)
+        self._journal.name_drafts(before)
+        for files in _several(self._files().items()):
+            self._put(files)
+        return self._outcome
+
+    def _files(self) -> dict[Path, Lines]:
+        """What goes back, by the file that it was in."""
+        files: dict[Path, Lines] = {}
+        tally = self._journal.tally()
+        for one in dead.in_folder(self._journal.folder, tally):
+            if not one.redriven and self._wanted.selection.fits(one):
+                line = self._line(one)
+                file = local(one.letter.file)
+                if line is not None and file is not None:
+                    name = identity(one.letter)
+                    files.setdefault(file, []).append((f"{name}-{tally.sent[name]}", one, line))
+                    tally.sent[name] += 1  # the same letter of a query that began anew has been dealt with, too
+        return files
+
+    def _line(self, one: Found) -> bytes | None:
+        """The line to be written; None when the letter stays."""
+        fixed = mended(self._wanted.fix, one.letter)
+        if fixed is None:
+            self._outcome.left += 1
+            return None
+        problem = fixed if isinstance(fixed, str) else self._refusal(one, fixed.value)
+        if problem is not None or isinstance(fixed, str):
+            self._outcome.fail(one.place, problem or "")
+            return None
+        return fixed.value
+
+    def _refusal(self, one: Found, line: bytes | None) -> str | None:
+        file = local(one.letter.file)
+        if file is None:
+            return f"its file is not on this machine: {one.letter.file}"
+        if line is None:
+            return "there is no value to write"
+        if b"\n" in line or b"\r" in line:
+            return "it has more than one line, and each line of a file is a record"
+        if not file.parent.is_dir():
+            return f"there is no folder {file.parent} any more"
+        name = _name(file, one.letter.attempts + 1, "0" * 16)
+        if not self._source.takes(file.with_name(name), file):
+            return f"a file named {name} would not be read: the source reads {self._source.only or self._source.path}"
+        return None
+
+    def _put(self, files: list[tuple[Path, Lines]]) -> None:
+        """Drafts, then the journal, then their names."""
+        now = round(time.time() * 1000)
+        entries = [self._draft(file, lines, now) for file, lines in files]
+        self._journal.add(entries)
+        self._journal.name_drafts(entries)
+        self._outcome.sent += sum(len(lines) for _, lines in files)
+        self._tell(self._outcome)
+
+    def _draft(self, file: Path, lines: Lines, now: int) -> Entry:
+        letters = tuple(identity(one.letter) for _, one, _ in lines)
+        names = "\n".join([str(self._journal.folder.absolute()), *(name for name, _, _ in lines)])
+        digest = blake2b(names.encode(), digest_size=8).hexdigest()
+        final = file.with_name(_name(file, lines[0][1].letter.attempts + 1, digest))
+        draft = final.with_name(f".{final.name}.tmp")
+        header = [self._source.header.encode()] if self._source.header is not None else []
+        content = b"".join(line + b"\n" for line in (*header, *(line for _, _, line in lines)))
+        with draft.open("wb") as written:
+            written.write(gzip.compress(content, mtime=0) if final.suffix == ".gz" else content)
+            written.flush()
+            os.fsync(written.fileno())
+        sync(draft.parent)
+        return Entry(draft, final, letters, now, self._wanted.fix.name)
+
+
+def _name(file: Path, attempt: int, digest: str) -> str:
+    """A name that Spark reads as it did that of the file; only gzip is written as such."""
+    packed = file.suffix in (".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
+    return redriven_name(file.stem if packed else file.name, attempt, digest)
+
+
+def _several(files: Iterable[tuple[Path, Lines]]) -> Iterator[list[tuple[Path, Lines]]]:
+    batch: list[tuple[Path, Lines]] = []
+    for one in files:
+        batch.append(one)
+        if len(batch) >= _MOST_FILES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

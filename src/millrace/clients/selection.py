@@ -1,0 +1,53 @@
+"""Which dead letters are meant: by pipeline, source, reason, time, or one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millrace.clients.dead import Found
+from millrace.clients.reasons import kind
+
+LONGEST_KIND = 500
+"""Characters of a kind of reason that are compared: a page is told no more of it."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a letter must be; None is anything."""
+
+    pipeline: str | None = None
+    source: str | None = None
+    home: str | None = None
+    """The dead topic."""
+    reason: str | None = None
+    """The whole reason, or its kind (without the numbers)."""
+    containing: str | None = None
+    """A part of the reason, in small or large letters."""
+    since: int | None = None
+    until: int | None = None
+    """When it was buried, in milliseconds since 1970; the end is not within."""
+    partition: int | None = None
+    offset: int | None = None
+    """Of the record in the source."""
+    letter: str | None = None
+    """One letter: where it lies, or where its record was, as they are shown."""
+
+    def fits(self, one: Found) -> bool:
+        """Whether a letter is meant."""
+        letter = one.letter
+        return (
+            self.pipeline in (None, letter.pipeline)
+            and self.source in (None, letter.source)
+            and self.home in (None, one.home)
+            and self.partition in (None, letter.partition)
+            and self.offset in (None, letter.offset)
+            and self.letter in (None, one.place, letter.place)
+            and (self.since is None or one.buried >= self.since)
+            and (self.until is None or one.buried < self.until)
+            and self._is_reason(letter.reason)
+        )
+
+    def _is_reason(self, reason: str) -> bool:
+        if self.containing is not None and self.containing.casefold() not in reason.casefold():
+            return False
+        return self.reason in (None, reason, kind(reason)[:LONGEST_KIND])
