@@ -76,7 +76,13 @@ export function Letters({ group }: { group: DeadGroup }): JSX.Element {
       {!letters.value && !trouble.value && <p class="empty">reading …</p>}
       <ol class="records" tabIndex={0} aria-label="Dead letters, newest first">
         {letters.value?.map((letter) => (
-          <OneLetter key={letter.place ?? placeOf(letter)} letter={letter} form={form.value} group={group} onDone={read} />
+          <OneLetter
+            key={letter.place ?? placeOf(letter)}
+            letter={letter}
+            form={form.value}
+            group={group}
+            onDone={read}
+          />
         ))}
       </ol>
     </section>
