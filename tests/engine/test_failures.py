@@ -14,7 +14,7 @@ from py4j.protocol import Py4JNetworkError
 
 from millrace.clients import topics
 from millrace.clients.cluster import Cluster
-from millrace.engine.carried import carry
+from millrace.connectors.carried import carry
 from millrace.engine.failures import explain
 from millrace.errors import InvalidSchema, MillraceError, Place, QueryFailed
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.clients.letters import Headers, Letter
 from millrace.connectors.burying import Burial, FolderBurial, Grave, Task
+from millrace.connectors.carried import carry
 from millrace.connectors.stream import Messages, Reader, Site
-from millrace.engine.carried import carry
 from millrace.errors import BadRecord
 from millrace.formats.base import Decoder, Format
 from millrace.pipeline.schema import Field, Schema, Simple

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from millrace import errors
 from millrace.clients.cluster import Cluster
-from millrace.engine.carried import restored
+from millrace.connectors.carried import restored
 from millrace.engine.spoken import batch_ranges, call_site, cause_of, plain, said, sql_position
 from millrace.engine.tracebacks import Raised, raised, raised_in
 from millrace.errors import (
