@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace.cli.cassandra import CassandraAddress, CassandraConfig, node
 from millrace.cli.kafka import broker
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
 from millrace.cli.output import out, say
@@ -61,6 +62,8 @@ def run(
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
     data: DataFolder = None,
+    cassandra: CassandraAddress = None,
+    cassandra_config: CassandraConfig = None,
 ) -> None:
     """Run a pipeline until Ctrl-C, --for or --until-caught-up; the next run goes on where it stopped."""
     from millrace.cli.check import load_sound
@@ -85,8 +88,9 @@ def run(
         served(page, open_=open_) as watching,
         _cluster(pipeline, kafka, kafka_config, data) as cluster,
         with_kafka(watching, cluster if pipeline.uses("kafka") else None),
+        node(pipeline.uses("cassandra"), cassandra, cassandra_config, _doing(watching)) as found,
     ):
-        settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say)
+        settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say, cassandra=found)
         with live(board):
             run_plan(plan, _watched(settings, watching), board, stop)
     say(board.summary())
@@ -107,6 +111,11 @@ def _page(
 
     options = page_options(host, port, read_only=read_only)
     return page_of_pipeline(plan, board, options, state=folder, master=master, spark=spark)
+
+
+def _doing(page: Watching | None) -> Callable[[str], None]:
+    """Tells the page, if there is one, what is waited for."""
+    return page.doing if page else lambda _: None
 
 
 def _watched(settings: Settings, page: Watching | None) -> Settings:

@@ -11,9 +11,10 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING
 
+from millrace.clients.cassandra import Cassandra
 from millrace.clients.cluster import Cluster
 from millrace.connectors.memory import MEMORY
-from millrace.connectors.stream import Site
+from millrace.connectors.stream import Site, no_cassandra
 from millrace.engine.answering import Answering
 from millrace.engine.failures import explain
 from millrace.engine.running import Running
@@ -55,6 +56,7 @@ class Settings:
     """Called before the session is stopped."""
     session: SparkSession | None = None
     """A session to use and to leave open; None opens one for the run."""
+    cassandra: Callable[[], Cassandra] = no_cassandra
 
 
 def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
@@ -74,6 +76,7 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
                 state.id,
                 create_topics=settings.create_topics,
                 print=settings.print,
+                cassandra=settings.cassandra,
             )
             prepare(plan.pipeline, ground)
             gallery = None if settings.panels is None else Gallery(settings.panels)
