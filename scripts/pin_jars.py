@@ -3,7 +3,8 @@
     python scripts/pin_jars.py kafka "The broker" org.apache.kafka:kafka_2.13:4.3.1 …
 
 What is named is taken as it is. With --transitive, what it depends on is added first; look at the list before
-it is committed. The bytes are those of the mirror in use: compare with another source when it matters.
+it is committed. Jars with a classifier (native code for some system) are left out. The bytes are those of the
+mirror in use: compare with another source when it matters.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ def main() -> None:
         jars = retrieve(Path(folder), given.coordinates, given.transitive)
         print(f'[{given.name}]\nabout = "{given.about}"\n\n[{given.name}.jars]')
         for path in sorted(jars):
-            group, artifact, version = path.stem.split("@")
-            if artifact not in given.exclude:
+            group, artifact, version, *classifier = path.stem.split("@")
+            if artifact not in given.exclude and not classifier:
                 print(f'"{group}:{artifact}:{version}" = "{hashlib.sha256(path.read_bytes()).hexdigest()}"')
 
 
 def retrieve(folder: Path, coordinates: list[str], transitive: bool) -> list[Path]:
-    """The jars, in files named group@artifact@version.jar."""
+    """The jars, in files named group@artifact@version.jar, or group@artifact@version@classifier.jar."""
     wanted = "".join(
         '<dependency org="{}" name="{}" rev="{}" conf="default" transitive="{}"/>'.format(
             *one.split(":"), "true" if transitive else "false"
@@ -48,7 +49,7 @@ def retrieve(folder: Path, coordinates: list[str], transitive: bool) -> list[Pat
         f"</configurations><dependencies>{wanted}</dependencies></ivy-module>"
     )
     command = ["java", "-jar", _ivy_jar(), "-ivy", folder / "ivy.xml", "-cache", folder / "cache"]
-    pattern = f"{folder}/lib/[organisation]@[artifact]@[revision].[ext]"
+    pattern = f"{folder}/lib/[organisation]@[artifact]@[revision](@[classifier]).[ext]"
     subprocess.run([*command, "-types", "jar", "bundle", "-retrieve", pattern], check=True, stdout=subprocess.DEVNULL)
     return list((folder / "lib").glob("*.jar"))
 

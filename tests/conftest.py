@@ -18,7 +18,9 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from millrace.clients import offsets, topics
+from millrace.clients.cassandra import Cassandra
 from millrace.clients.cluster import Cluster
+from millrace.services import cassandra as cassandra_service
 from millrace.services.kafka import Kafka, Options
 
 if TYPE_CHECKING:
@@ -90,6 +92,24 @@ def committed(cluster: Cluster, topic: str) -> list[Message]:
 
 
 @pytest.fixture(scope="session")
+def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:
+    """One Cassandra, started once."""
+    service = cassandra_service.Service(tmp_path_factory.mktemp("cassandra"), cassandra_service.Options(heap="256m"))
+    yield service.start()
+    service.stop()
+
+
+@pytest.fixture
+def keyspace(cassandra: Cassandra) -> Iterator[str]:
+    """A new keyspace."""
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    copies = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+    cassandra.execute(f"CREATE KEYSPACE {name} WITH replication = {copies} AND durable_writes = false")
+    yield name
+    cassandra.execute(f"DROP KEYSPACE {name}")
+
+
+@pytest.fixture(scope="session")
 def quick_starts() -> None:
     """The archive of Spark's classes, which the first command on a machine makes and talks about."""
     from millrace.engine import archive
@@ -111,12 +131,18 @@ class RunPipeline:
     """Runs pipelines on the Spark and the broker of the tests, in this process."""
 
     def __init__(
-        self, spark: SparkSession, cluster: Cluster, state: Path, set_environment: Callable[..., None]
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        state: Path,
+        set_environment: Callable[..., None],
+        cassandra: Callable[[], Cassandra],
     ) -> None:
         self.printed: list[str] = []
         """What the console sinks of the last run printed, a text each time."""
         self._spark, self._cluster, self._state = spark, cluster, state
         self._set_environment = set_environment
+        self._cassandra = cassandra
         self._runs = 0
 
     def __call__(
@@ -148,6 +174,7 @@ class RunPipeline:
             tell=say,
             panels=channels,
             session=self._spark,
+            cassandra=self._cassandra,
         )
         board, stop = Board(), threading.Event()
         if until:
@@ -177,10 +204,19 @@ def _stop_when(condition: Callable[[], bool], stop: threading.Event) -> None:
 
 @pytest.fixture
 def run_pipeline(
-    spark: SparkSession, cluster: Cluster, tmp_path: Path, set_environment: Callable[..., None]
+    spark: SparkSession,
+    cluster: Cluster,
+    tmp_path: Path,
+    set_environment: Callable[..., None],
+    request: pytest.FixtureRequest,
 ) -> RunPipeline:
     """`run_pipeline(FILE)` does what `millrace run FILE --until-caught-up` does, in this process."""
-    return RunPipeline(spark, cluster, tmp_path / "state", set_environment)
+
+    def cassandra() -> Cassandra:  # started by the first pipeline that needs it
+        found: Cassandra = request.getfixturevalue("cassandra")
+        return found
+
+    return RunPipeline(spark, cluster, tmp_path / "state", set_environment, cassandra)
 
 
 class CommandLine:
@@ -224,7 +260,11 @@ class CommandLine:
 @pytest.fixture
 def offline_millrace(quick_starts: None, tmp_path: Path) -> CommandLine:
     """The command line with no cluster named."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MILLRACE_KAFKA")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MILLRACE_KAFKA", "MILLRACE_CASSANDRA"))
+    }
     return CommandLine(tmp_path, environment)
 
 

@@ -22,7 +22,14 @@
     │   ├── UnknownTopic                2  kafka.topic-unknown
     │   ├── InvalidTopic                2  kafka.topic-invalid
     │   ├── UnknownGroup                2  kafka.group-unknown
-    │   └── GroupInUse                  2  kafka.group-in-use
+    │   ├── GroupInUse                  2  kafka.group-in-use
+    │   ├── NoCassandra                 2  cassandra.none
+    │   ├── CassandraDenied             2  cassandra.access-denied
+    │   ├── CassandraInUse              2  cassandra.data-in-use
+    │   ├── CassandraMismatch           2  cassandra.data-mismatch
+    │   ├── UnknownTable                2  cassandra.table-unknown
+    │   ├── InvalidTable                2  cassandra.table-invalid
+    │   └── InvalidCql                  2  cassandra.cql-invalid
     └── RunError                        1  it was asked for rightly and did not work
         ├── JavaUnusable                1  java.unusable
         ├── FetchFailed                 1  jars.fetch-failed
@@ -46,6 +53,9 @@
         ├── NotReady                    1  run.not-ready
         ├── OffsetsGone                 1  kafka.offsets-gone
         ├── DiskFull                    1  disk.full
+        ├── CassandraUnreachable        1  cassandra.unreachable
+        ├── CassandraFailed             1  cassandra.failed
+        ├── RowRefused                  1  cassandra.row-refused
         └── FeedFailed                  1  feed.failed
 
 A message says what is wrong; `why` gives the cause, `hint` what to do, `place` where (`file:line`).
@@ -273,6 +283,48 @@ class GroupInUse(InputError):
     condition = "kafka.group-in-use"
 
 
+class NoCassandra(InputError):
+    """No Cassandra was named and none of ours runs here."""
+
+    condition = "cassandra.none"
+
+
+class CassandraDenied(InputError):
+    """Cassandra refuses the user, the certificate, or what is asked for."""
+
+    condition = "cassandra.access-denied"
+
+
+class CassandraInUse(InputError):
+    """Another process uses this data folder of a Cassandra."""
+
+    condition = "cassandra.data-in-use"
+
+
+class CassandraMismatch(InputError):
+    """The data folder is not one of a Cassandra of ours."""
+
+    condition = "cassandra.data-mismatch"
+
+
+class UnknownTable(InputError):
+    """A keyspace or a table that does not exist."""
+
+    condition = "cassandra.table-unknown"
+
+
+class InvalidTable(InputError):
+    """A table of Cassandra and the rows for it do not fit: a column, a type or the key."""
+
+    condition = "cassandra.table-invalid"
+
+
+class InvalidCql(InputError):
+    """A statement that Cassandra cannot parse or carry out as it is."""
+
+    condition = "cassandra.cql-invalid"
+
+
 class RunError(MillraceError):
     """What was asked for is right and did not work; it may work another time."""
 
@@ -409,6 +461,24 @@ class DiskFull(RunError):
     """There is no space left where Spark or a sink writes."""
 
     condition = "disk.full"
+
+
+class CassandraUnreachable(RunError):
+    """No node of Cassandra answers at the address."""
+
+    condition = "cassandra.unreachable"
+
+
+class CassandraFailed(RunError):
+    """Cassandra failed a request for a reason of its own."""
+
+    condition = "cassandra.failed"
+
+
+class RowRefused(RunError):
+    """A row that a table of Cassandra will never take, however often it is sent."""
+
+    condition = "cassandra.row-refused"
 
 
 class FeedFailed(RunError):

@@ -82,6 +82,29 @@ KAFKA_HEAP = Setting("kafka_heap", parse_heap, "512m", "How much memory each of 
 KAFKA_TIMEOUT = Setting(
     "kafka_timeout", parse_duration, 10.0, "How long to wait for a broker to answer before giving up.", "10s"
 )
+CASSANDRA = Setting[str | None](
+    "cassandra", str, None, "An outside Cassandra to use, as HOST:PORT[,HOST:PORT…].", "the one running here"
+)
+CASSANDRA_CONFIG = Setting[Path | None](
+    "cassandra_config",
+    _path,
+    None,
+    "A file of client properties for Cassandra (user, password, datacenter, tls.ca, …).",
+    "none",
+)
+CASSANDRA_DATA = Setting(
+    "cassandra_data",
+    _path,
+    Path(".millrace/cassandra"),
+    "Where our own Cassandra keeps its data.",
+    ".millrace/cassandra",
+)
+CASSANDRA_HEAP = Setting(
+    "cassandra_heap", parse_heap, "384m", "How much memory our own Cassandra may use for its heap."
+)
+CASSANDRA_TIMEOUT = Setting(
+    "cassandra_timeout", parse_duration, 10.0, "How long to wait for an answer of Cassandra's before giving up.", "10s"
+)
 CACHE = Setting(
     "cache",
     _path,
@@ -122,6 +145,11 @@ SETTINGS: tuple[Setting[object], ...] = (
     KAFKA_DATA,
     KAFKA_HEAP,
     KAFKA_TIMEOUT,
+    CASSANDRA,
+    CASSANDRA_CONFIG,
+    CASSANDRA_DATA,
+    CASSANDRA_HEAP,
+    CASSANDRA_TIMEOUT,
     CACHE,
     IVY_SETTINGS,
     JAVA,

@@ -29,6 +29,7 @@ PAGES = (
     "docs/supervision.md",
     "docs/plan.md",
     "docs/dead-letters.md",
+    "docs/cassandra.md",
 )
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -46,7 +47,11 @@ def commands(page: str) -> list[str]:
 
 def run(command: str, folder: Path) -> None:
     """Run a line as a user would, in a folder."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MILLRACE_KAFKA")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MILLRACE_KAFKA", "MILLRACE_CASSANDRA"))
+    }
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     ran = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
@@ -62,12 +67,15 @@ def run(command: str, folder: Path) -> None:
 
 
 def stop_what_is_left(folder: Path) -> None:
-    """Stop the brokers that a failed page left behind."""
-    from millrace.services import kafka
+    """Stop the brokers and the Cassandra that a failed page left behind."""
+    from millrace.services import cassandra, kafka
 
     for cluster in folder.rglob("cluster.json"):
         if kafka.running(cluster.parent):
             kafka.stop(cluster.parent)
+    for ring in folder.rglob("cassandra.json"):
+        if cassandra.running(ring.parent):
+            cassandra.stop(ring.parent)
 
 
 def follow(page: str, folder: Path) -> None:

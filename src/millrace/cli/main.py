@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from millrace import __version__
-from millrace.cli import check, dead, demo, doctor, feed, jars, kafka, plan, query, run, schema, settings
+from millrace.cli import cassandra, check, dead, demo, doctor, feed, jars, kafka, plan, query, run, schema, settings
 from millrace.cli import exec as exec_
 from millrace.cli.output import show_error
 from millrace.errors import MillraceError, RunError
@@ -30,6 +30,7 @@ app.command("run")(run.run)
 app.command("query")(query.query)
 app.command("schema")(schema.schema)
 app.add_typer(kafka.app, name="kafka")
+app.add_typer(cassandra.app, name="cassandra")
 app.add_typer(feed.app, name="feed")
 app.add_typer(dead.app, name="dead")
 app.add_typer(jars.app, name="jars")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace.cli.cassandra import CassandraAddress, CassandraConfig, node
 from millrace.cli.kafka import broker
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
 from millrace.cli.output import out, say
@@ -80,6 +81,8 @@ def run(
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
     data: DataFolder = None,
+    cassandra: CassandraAddress = None,
+    cassandra_config: CassandraConfig = None,
 ) -> None:
     """Run a pipeline until Ctrl-C, --for or --until-caught-up; the next run goes on where it stopped."""
     from millrace.cli.check import load_sound
@@ -108,8 +111,9 @@ def run(
         _cluster(pipeline, kafka, kafka_config, data) as cluster,
         with_kafka(watching, cluster if pipeline.uses("kafka") else None),
         alerting(alerts, plan, board, watching, cluster if pipeline.uses("kafka") else None),
+        node(pipeline.uses("cassandra"), cassandra, cassandra_config, _doing(watching)) as found,
     ):
-        settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say)
+        settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say, cassandra=found)
         settings = replace(settings, supervision=supervision, patience=wait, accept=accept or ())
         with live(board, of_page(watching.channels) if watching else None):
             run_plan(plan, _watched(settings, watching), board, stop)
@@ -131,6 +135,11 @@ def _page(
 
     options = page_options(host, port, read_only=read_only)
     return page_of_pipeline(plan, board, options, state=folder, master=master, spark=spark)
+
+
+def _doing(page: Watching | None) -> Callable[[str], None]:
+    """Tells the page, if there is one, what is waited for."""
+    return page.doing if page else lambda _: None
 
 
 def _watched(settings: Settings, page: Watching | None) -> Settings:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from millrace.clients.cassandra import Cassandra
 from millrace.clients.cluster import Cluster
-from millrace.errors import InvalidDefinition
+from millrace.errors import InvalidDefinition, NoCassandra
 from millrace.pipeline.facts import Mistake
 from millrace.pipeline.model import MODES
 from millrace.plugins import Room
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     from millrace.connectors.burying import Burial
     from millrace.formats.base import Format
     from millrace.pipeline.schema import Schema
+
+
+def no_cassandra() -> Cassandra:
+    """What a run has that names no Cassandra."""
+    raise NoCassandra(
+        "there is no Cassandra to use",
+        hint="start one with millrace cassandra up --detach, or name one with --cassandra",
+    )
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,8 @@ class Site:
     """What each task of a batch reads, where the frame that is written does not know it any more."""
     print: Callable[[str], None] = field(default=lambda _: None)
     """Writes lines of results to standard output."""
+    cassandra: Callable[[], Cassandra] = field(default=no_cassandra)
+    """How a Cassandra is reached, for those who need one."""
 
 
 @dataclass(frozen=True, kw_only=True)

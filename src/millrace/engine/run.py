@@ -11,10 +11,11 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING
 
+from millrace.clients.cassandra import Cassandra
 from millrace.clients.cluster import Cluster
 from millrace.connectors.memory import MEMORY
 from millrace.connectors.outlet import LEDGER
-from millrace.connectors.stream import Site
+from millrace.connectors.stream import Site, no_cassandra
 from millrace.engine.answering import Answering
 from millrace.engine.failures import explain
 from millrace.engine.lease import Lease
@@ -72,6 +73,7 @@ class Settings:
     """A session to use and to leave open; None opens one for the run."""
     accept: Collection[str] = ()
     """Queries that go on with a state that was computed otherwise."""
+    cassandra: Callable[[], Cassandra] = no_cassandra
 
 
 def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
@@ -93,6 +95,7 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
                 state.id,
                 create_topics=settings.create_topics,
                 print=settings.print,
+                cassandra=settings.cassandra,
             )
             prepare(plan.pipeline, ground)
             gallery = None if settings.panels is None else Gallery(settings.panels)

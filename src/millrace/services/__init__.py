@@ -1,1 +1,1 @@
-"""Child processes and what they need: Java, jars, Kafka."""
+"""Child processes and what they need: Java, jars, Kafka, Cassandra."""

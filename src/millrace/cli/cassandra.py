@@ -1,0 +1,203 @@
+"""`millrace cassandra`: our own Cassandra up, down and seen, and CQL for any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millrace.cli.options import AsJson, setting_option
+from millrace.cli.output import fetching, out, say, show_json, show_rows, status_line
+from millrace.cli.signals import interruptible, until_stopped
+from millrace.errors import NoCassandra
+from millrace.settings import CASSANDRA, CASSANDRA_CONFIG, CASSANDRA_DATA, CASSANDRA_HEAP
+
+if TYPE_CHECKING:
+    from threading import Event
+
+    from millrace.clients.cassandra import Cassandra
+    from millrace.services.cassandra import Service
+
+CassandraAddress = Annotated[str | None, setting_option(CASSANDRA, "HOST:PORT")]
+CassandraConfig = Annotated[str | None, setting_option(CASSANDRA_CONFIG, "FILE")]
+DataFolder = Annotated[str | None, setting_option(CASSANDRA_DATA, "DIR", "--data")]
+
+app = typer.Typer(help="A real Cassandra of your own, and CQL for any.", no_args_is_help=True)
+
+
+@app.command()
+def up(
+    port: Annotated[
+        int | None, typer.Option("--port", min=1024, max=65000, show_default="a free one", help="The port for CQL.")
+    ] = None,
+    data: DataFolder = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Leave it running; stop it with millrace cassandra down.")
+    ] = False,
+    secure: Annotated[
+        bool | None,
+        typer.Option(
+            "--secure/--plain",
+            show_default="plain, or as the data was",
+            help="Ask clients for TLS and a password; the client properties are written beside the data.",
+        ),
+    ] = None,
+    heap: Annotated[str | None, setting_option(CASSANDRA_HEAP, "SIZE", "--heap")] = None,
+) -> None:
+    """Start Cassandra and keep it running until Ctrl-C, or in the background with --detach."""
+    from millrace.services.cassandra import Options, Service
+
+    service = Service(CASSANDRA_DATA.value(data), Options(port, secure, CASSANDRA_HEAP.value(heap), detach))
+    if detach:
+        start(service)
+        flag = f" --data {data}" if data else ""
+        say(f"it goes on in the background; stop it with: millrace cassandra down{flag}")
+        return
+    with until_stopped() as stop:
+        try:
+            start(service)
+            say("Ctrl-C stops it")
+            _stay(service, stop)
+        finally:
+            service.stop()
+    say("stopped; the data is kept")
+
+
+@app.command()
+def down(data: DataFolder = None) -> None:
+    """Stop the Cassandra of a data folder; its data is kept."""
+    from millrace.services import cassandra as service
+
+    service.stop(CASSANDRA_DATA.value(data))
+    say("stopped; the data is kept")
+
+
+@app.command()
+def status(
+    cassandra: CassandraAddress = None,
+    cassandra_config: CassandraConfig = None,
+    data: DataFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Which nodes there are, in which datacenter, and the tables with their keyspaces."""
+    door = chosen(cassandra, cassandra_config, data)
+    found = _status(door)
+    if as_json:
+        show_json(found)
+        return
+    out().print(f"Cassandra {found['version']} at {door.address}", markup=False, soft_wrap=True)
+    columns = {"address": "node", "datacenter": "datacenter"}
+    show_rows(columns, [tuple(node.values()) for node in found["nodes"]], as_json=False)
+    say(f"{len(found['tables'])} tables: {', '.join(found['tables']) or 'none'}")
+
+
+@app.command()
+def cql(
+    statement: Annotated[str, typer.Argument(metavar="STATEMENT", help="One statement of CQL.")],
+    cassandra: CassandraAddress = None,
+    cassandra_config: CassandraConfig = None,
+    data: DataFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run one statement of CQL and show its rows."""
+    door = chosen(cassandra, cassandra_config, data)
+    with door.speaking("run it"):
+        result = door.session().execute(statement.strip().removesuffix(";"))
+        rows = [[_shown(one) for one in row] for row in result]
+    if result.column_names:
+        show_rows({name: name for name in result.column_names}, rows, as_json=as_json)
+    if not as_json:
+        say(f"{len(rows):,} row{'' if len(rows) == 1 else 's'}" if result.column_names else "done")
+
+
+def start(service: Service) -> Cassandra:
+    """Start a service, telling what is being waited for and then the address (on standard output)."""
+    from millrace.services.cassandra import client_properties
+
+    with interruptible(), fetching() as progress, status_line() as tell:
+        door = service.start(tell, progress)
+    out().print(f"Cassandra is up at {door.address}", markup=False, soft_wrap=True)
+    if door.options:
+        say(f"clients need --cassandra-config {client_properties(service.folder)}")
+    return door
+
+
+def chosen(cassandra: str | None, config: str | None, data: str | None) -> Cassandra:
+    """The Cassandra to work on: the one that was named, else ours that runs in the data folder."""
+    from millrace.clients.cassandra import Cassandra
+    from millrace.services import cassandra as service
+
+    address = CASSANDRA.value(cassandra)
+    if address:
+        return Cassandra.at(address, CASSANDRA_CONFIG.value(config))
+    folder = CASSANDRA_DATA.value(data)
+    ring = service.running(folder)
+    if ring is None:
+        raise NoCassandra(
+            f"there is no Cassandra to use: none was named, and none of ours runs in {folder}",
+            hint="start one with millrace cassandra up --detach, or name one with --cassandra HOST:PORT",
+        )
+    return service.door_of(folder, ring)
+
+
+@contextmanager
+def node(
+    wanted: bool, cassandra: str | None, config: str | None, doing: Callable[[str], None]
+) -> Iterator[Callable[[], Cassandra]]:
+    """The Cassandra that is named or runs already; else, when one is wanted, ours for as long as the block."""
+    from millrace.services.cassandra import Options, Service
+
+    if not wanted:
+        yield lambda: chosen(cassandra, config, None)
+        return
+    service = None
+    try:
+        try:
+            door = chosen(cassandra, config, None)
+        except NoCassandra:
+            service = Service(CASSANDRA_DATA.value(), Options(heap=CASSANDRA_HEAP.value()))
+            doing("Cassandra is starting")
+            door = start(service)
+        yield lambda: door
+    finally:
+        if service:
+            service.stop()
+
+
+def _stay(service: Service, stop: Event) -> None:
+    """Wait for Ctrl-C, or until somebody else has stopped it (`cassandra down`); one that fails raises."""
+    while not stop.wait(0.5):
+        gone = service.died()
+        if gone and not gone.was_stopped():
+            raise gone.failure("Cassandra ended by itself")
+        if gone:
+            return
+
+
+def _status(door: Cassandra) -> dict[str, Any]:
+    ((version, here),) = door.execute(
+        "SELECT release_version, data_center FROM system.local", doing="ask for its state"
+    )
+    others = door.execute("SELECT peer, data_center FROM system.peers", doing="ask for its nodes")
+    tables = door.execute("SELECT keyspace_name, table_name FROM system_schema.tables", doing="list the tables")
+    first = door.address.partition(",")[0]
+    return {
+        "version": version,
+        "address": door.address,
+        "nodes": [
+            {"address": first, "datacenter": here},
+            *({"address": peer, "datacenter": place} for peer, place in others),
+        ],
+        "tables": sorted(f"{space}.{name}" for space, name in tables if not space.startswith("system")),
+    }
+
+
+def _shown(value: Any) -> Any:
+    """A value as a person reads it; a time with its zone."""
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    if hasattr(value, "isoformat") and hasattr(value, "hour"):
+        return f"{value.isoformat(timespec='milliseconds')}Z"
+    return value if isinstance(value, int | float | bool | None) else str(value)

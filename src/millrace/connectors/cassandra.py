@@ -1,0 +1,237 @@
+"""Cassandra: tables as a sink on Spark, and read whole or by key for joins and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from millrace.clients.cassandra import Cassandra
+from millrace.connectors.carried import carry
+from millrace.connectors.cql.insertion import RESULT, Insertion
+from millrace.connectors.cql.table import NAME, Design, Table, look_up, require
+from millrace.connectors.cql.times import Times
+from millrace.connectors.cql.types import plain
+from millrace.connectors.stream import Reader, Site, Writer
+from millrace.errors import InputError, InvalidDefinition, InvalidTable, MillraceError, did_you_mean
+from millrace.pipeline.facts import Mistake
+from millrace.pipeline.schema import Schema, parse_schema
+from millrace.plugins import option
+from millrace.units import parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.types import StructType
+
+_LEVELS = ("any", "one", "two", "three", "quorum", "all", "local_quorum", "each_quorum", "local_one")
+_LONGEST_TTL = 20 * 365 * 24 * 3600
+_ORDERS = ("asc", "desc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CassandraReader(Reader):
+    """A table of Cassandra as it is now: read by token ranges, or only the partitions that filters name."""
+
+    streams: ClassVar[bool] = False
+    reads_whole: ClassVar[bool] = True
+
+    table: str = option(help="keyspace.table", argument=True)
+    only: tuple[str, ...] = option((), "Only these columns.", shown_default="all")
+    schema: str | None = option(None, "The columns, in Spark's DDL, for check.", shown_default="the table's own")
+    on_bad: str = option(
+        "null", "What becomes of a value that Spark cannot hold, as the year 20000.", choices=("null", "fail")
+    )
+    parts: int | None = option(None, "Read the whole table with so many tasks.", least=1, shown_default="two a core")
+    consistency: str = option("local_quorum", "How many replicas must answer.", choices=_LEVELS[1:])
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """A table without its keyspace, and a schema that does not parse."""
+        yield from _bad_name(self.table)
+        if self.schema is not None:
+            try:
+                parse_schema(self.schema)
+            except InputError as error:
+                yield Mistake(error.condition, f"the schema: {error.message}", "schema", error.hint, error.why)
+
+    def columns(self) -> Schema | None:
+        """The declared ones; else they are known when the table is looked at."""
+        return None if self.schema is None else parse_schema(self.schema)
+
+    def touches(self) -> tuple[str, ...]:
+        """The table."""
+        return (f"table {self.table}",)
+
+    def prepare(self, site: Site) -> None:
+        """The table must be there, with the columns that are named."""
+        self._wanted(require(site.cassandra(), self.table))
+
+    def load(self, site: Site) -> DataFrame:
+        """Its rows, asked of Cassandra when Spark needs them."""
+        return self.rows(site.spark, site.cassandra())
+
+    def rows(self, spark: SparkSession, door: Cassandra) -> DataFrame:
+        """The same for those who have a session and no pipeline."""
+        from millrace.connectors.cql.question import Question
+        from millrace.connectors.cql.reading import PUSH_DOWN, Reading, source
+
+        table = require(door, self.table)
+        parts = self.parts or 2 * spark.sparkContext.defaultParallelism
+        question = Question(table, self._wanted(table))
+        kind = source(Reading(door, question, parts, self.on_bad, self.consistency.upper()))
+        spark.conf.set(PUSH_DOWN, "true")
+        spark.dataSource.register(kind)
+        return spark.read.format(kind.name()).load()
+
+    def _wanted(self, table: Table) -> tuple[str, ...]:
+        named = self.only or (parse_schema(self.schema).names if self.schema else tuple(table.columns))
+        found = [(name, table.column(name)) for name in named]
+        for name, own in found:
+            if own is None:
+                raise InvalidTable(
+                    f"table {self.table} has no column {name!r}", hint=did_you_mean(name, list(table.columns))
+                )
+        return tuple(own for _, own in found if own)
+
+
+def read_table(spark: SparkSession, name: str, door: Cassandra, *columns: str) -> DataFrame:
+    """A table (keyspace.table) as a DataFrame, for programs of your own; filters on its key are served by Cassandra."""
+    return CassandraReader(table=name, only=columns).rows(spark, door)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CassandraWriter(Writer):
+    """A table of Cassandra, written by its primary key: a row that is there already is replaced."""
+
+    promise: ClassVar[str] = (
+        "exactly once by key: a batch that is run again writes the same rows with the same timestamps, "
+        "and never over those of a later batch"
+    )
+
+    table: str = option(help="keyspace.table", argument=True)
+    create: bool = option(False, "Make the keyspace and the table if they are missing; then key is needed.")
+    key: tuple[str, ...] = option((), "The columns of the partition key.", shown_default="the table's own")
+    clustering: tuple[str, ...] = option((), "The clustering columns, in order; `time desc` for the newest first.")
+    replication: int | Mapping[str, Any] | None = option(
+        None,
+        "Copies of a keyspace that is made: a number, or {datacenter: number}.",
+        shown_default="3, or as many as there are nodes",
+    )
+    ttl: float | None = option(
+        None, "Cassandra forgets a row so long after it was written.", parse=parse_duration, shown_default="never"
+    )
+    nulls: str = option("keep", "What a null does to a value that is there.", choices=("keep", "erase"))
+    consistency: str = option("local_quorum", "How many replicas must have a row.", choices=_LEVELS)
+    in_flight: int = option(64, "At most so many requests at once from each task.", least=1)
+    patience: float = option(
+        120.0, "How long Cassandra may be away before a batch fails.", parse=parse_duration, shown_default="2m"
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """No table, no key for a new one, a key that is named twice, a TTL that Cassandra does not take."""
+        yield from _bad_name(self.table)
+        if self.create and not self.key:
+            hint = "name the columns of the partition key, as key: application"
+            yield Mistake("option.missing", "cassandra needs a key to create a table", "create", hint)
+        if self.clustering and not self.key:
+            yield Mistake("option.missing", "clustering needs key as well: the partition key comes first", "clustering")
+        for one in self.clustering:
+            name, *order = one.split()
+            if len(order) > 1 or (order and order[0].lower() not in _ORDERS):
+                yield Mistake("option.invalid", f"{one!r} is no clustering column", "clustering", "write time desc")
+            if name in self.key:
+                yield Mistake("option.invalid", f"{name!r} is in key and in clustering", "clustering")
+        if self.ttl is not None and not 1 <= self.ttl <= _LONGEST_TTL:
+            yield Mistake("option.invalid", "ttl must be from 1s to 20 years", "ttl")
+        if self.replication is not None and not self.create:
+            yield Mistake(
+                "option.invalid", "replication is for keyspaces that are made: say create: true", "replication"
+            )
+
+    def touches(self, table: str) -> tuple[str, ...]:
+        """The table."""
+        del table
+        return (f"table {self.table}",)
+
+    def prepare(self, site: Site) -> None:
+        """Make the keyspace, or find the table; what the table lacks is seen when its columns are known."""
+        door = site.cassandra()
+        if self.create:
+            self._design.make_keyspace(door)
+        found = look_up(door, self.table) if self.create else require(door, self.table)
+        if found is not None and self.key:
+            self._design.require_same_key(found)
+
+    def shape(self, frame: DataFrame) -> DataFrame:
+        """What Cassandra has no type for becomes text: structs (and what holds them) as JSON."""
+        from pyspark.sql import functions as F
+
+        names = [name.lower() for name in frame.columns]
+        for name in self._design.key:
+            if name.lower() not in names:
+                raise InvalidDefinition(
+                    f"there is no column {name!r} for the key of {self.table}", hint=did_you_mean(name, frame.columns)
+                )
+        shaped = []
+        for field in frame.schema.fields:
+            column = F.col(f"`{field.name}`")
+            if not plain(field.dataType):
+                nested = field.dataType.typeName() in ("struct", "array", "map", "variant")
+                column = (F.to_json(column) if nested else column.cast("string")).alias(field.name)
+            shaped.append(column)
+        return frame.select(*shaped)
+
+    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+        """Write a batch; returns when every row is safe."""
+        try:
+            self._write(frame, batch, site)
+        except MillraceError as error:
+            raise carry(error) from None
+
+    def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
+        """Batch by batch; what does not fit is told before the first one."""
+        self._fitted(rows._df.schema, site)
+        return super().stream(rows, site)
+
+    def _write(self, frame: DataFrame, batch: int, site: Site) -> None:
+        table = self._fitted(frame.schema, site)
+        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        times = Times(site.state / "cassandra" / f"{site.name}@{self.table}.json", str(query or ""))
+        work = Insertion(
+            site.cassandra(),
+            table,
+            table.require(frame.schema),
+            times.of(batch),
+            None if self.ttl is None else round(self.ttl),
+            self.consistency.upper(),
+            self.in_flight,
+            self.patience,
+            self.nulls == "erase",
+        )
+        counts = [row.rows for row in frame.mapInArrow(work, RESULT).collect()]
+        times.used(batch, max(counts, default=0))
+
+    def _fitted(self, rows: StructType, site: Site) -> Table:
+        """The table, made if that is asked for, after a look at whether rows of a schema fit."""
+        door = site.cassandra()
+        found = self._design.make(door, rows) if self.create else require(door, self.table)
+        if self.key and not self.create:
+            self._design.require_same_key(found)
+        found.require(rows)
+        return found
+
+    @property
+    def _design(self) -> Design:
+        ordered = [one.split() for one in self.clustering]
+        return Design(
+            self.table,
+            self.key,
+            tuple((name, (order[0] if order else "asc").upper()) for name, *order in ordered),
+            self.replication,
+        )
+
+
+def _bad_name(name: str) -> Iterator[Mistake]:
+    if not NAME.fullmatch(name):
+        hint = "write keyspace.table, each of letters, digits and '_', at most 48 of them"
+        yield Mistake("option.invalid", f"there can be no table named {name!r}", None, hint)

@@ -1,0 +1,1 @@
+"""Rows of Spark and tables of Cassandra: types, values, writing, reading."""

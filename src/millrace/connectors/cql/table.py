@@ -1,0 +1,198 @@
+"""A table of Cassandra: looked up, made when that is asked for, and held against the rows that go there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millrace.clients.cassandra import Cassandra
+from millrace.connectors.cql.types import Cql, column_type, fits, fitting, parsed
+from millrace.errors import InvalidTable, UnknownTable, did_you_mean
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+NAME = re.compile(r"([A-Za-z]\w{0,47})\.([A-Za-z]\w{0,47})")
+_COLUMNS = (
+    "SELECT column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a table, and which of them are its key."""
+
+    name: str
+    columns: Mapping[str, Cql]
+    partition: tuple[str, ...]
+    clustering: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The primary key."""
+        return self.partition + self.clustering
+
+    def column(self, name: str) -> str | None:
+        """The table's own name for a column; capitals do not matter, as in Spark."""
+        return (
+            name if name in self.columns else next((one for one in self.columns if one.lower() == name.lower()), None)
+        )
+
+    def require(self, rows: StructType) -> dict[str, Cql]:
+        """The columns that rows of this schema are written to; raises when they do not fit."""
+        found: dict[str, Cql] = {}
+        for field in rows.fields:
+            own = self.column(field.name)
+            if own is None:
+                self._missing(field.name, field.dataType)
+            elif not fits(field.dataType, self.columns[own]):
+                self._misfit(field.name, field.dataType, self.columns[own])
+            else:
+                found[own] = self.columns[own]
+        absent = [name for name in self.key if name not in found]
+        if absent:
+            raise InvalidTable(
+                f"the key of table {self.name} needs {', '.join(absent)}, which the rows do not have",
+                why=f"its primary key is {', '.join(self.key)}",
+                hint=did_you_mean(absent[0], rows.names),
+            )
+        return found
+
+    def _missing(self, name: str, kind: Any) -> None:
+        raise InvalidTable(
+            f"table {self.name} has no column {name!r}",
+            why=f"it has {', '.join(self.columns)}",
+            hint=f"leave it out of the table that is written, or ALTER TABLE {self.name} ADD {quoted(name)} "
+            f"{column_type(kind)}",
+        )
+
+    def _misfit(self, name: str, kind: Any, own: Cql) -> None:
+        raise InvalidTable(
+            f"column {name!r} is {kind.simpleString()}, which does not fit {own} of table {self.name}",
+            why=f"{kind.simpleString()} fits {fitting(kind)}",
+            hint=f"cast it in the table that is written, or change the column of {self.name}",
+        )
+
+
+@dataclass(frozen=True)
+class Design:
+    """How a table shall be made."""
+
+    name: str
+    partition: tuple[str, ...]
+    clustering: tuple[tuple[str, str], ...]
+    """Columns and their order: ASC or DESC."""
+    replication: int | Mapping[str, Any] | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The primary key."""
+        return self.partition + tuple(name for name, _ in self.clustering)
+
+    def make_keyspace(self, door: Cassandra) -> None:
+        """Make the keyspace if it is not there."""
+        keyspace = self.name.partition(".")[0]
+        copies = _copies(door, self.replication)
+        door.execute(
+            f"CREATE KEYSPACE IF NOT EXISTS {quoted(keyspace)} WITH replication = {copies}", doing="make a keyspace"
+        )
+
+    def make(self, door: Cassandra, rows: StructType) -> Table:
+        """Make the table for rows of a schema if it is not there; raises when it is there with another key."""
+        found = look_up(door, self.name)
+        if found is None:
+            self.make_keyspace(door)
+            door.execute(self.statement(rows), doing=f"make table {self.name}")
+            found = require(door, self.name)
+        self.require_same_key(found)
+        return found
+
+    def statement(self, rows: StructType) -> str:
+        """CREATE TABLE in CQL."""
+        columns = ", ".join(f"{quoted(field.name)} {column_type(field.dataType)}" for field in rows.fields)
+        names = {field.name.lower(): field.name for field in rows.fields}
+        own = [quoted(names[name.lower()]) for name in self.key]
+        first, rest = own[: len(self.partition)], own[len(self.partition) :]
+        key = ", ".join([f"({', '.join(first)})", *rest])
+        order = ", ".join(f"{name} {way}" for name, (_, way) in zip(rest, self.clustering, strict=True))
+        options = f" WITH CLUSTERING ORDER BY ({order})" if order else ""
+        return f"CREATE TABLE IF NOT EXISTS {quoted_table(self.name)} ({columns}, PRIMARY KEY ({key})){options}"
+
+    def require_same_key(self, table: Table) -> None:
+        """Raise when the table's key is another one."""
+        ours = [tuple(table.column(name) or name for name in names) for names in (self.partition, self.key)]
+        if ours != [table.partition, table.key]:
+            raise InvalidTable(
+                f"table {self.name} has another key than the sink names",
+                why=f"its key is {_told(table.partition, table.clustering)}; the sink says "
+                f"{_told(self.partition, self.key[len(self.partition) :])}",
+                hint="name the table's own key, or write to another table",
+            )
+
+
+def look_up(door: Cassandra, name: str) -> Table | None:
+    """The table of a name (keyspace.table), or None when there is none."""
+    keyspace, _, table = name.partition(".")
+    rows = door.execute(_COLUMNS, (keyspace, table), doing=f"look up table {name}")
+    if not rows:
+        return None
+    keys = {
+        kind: sorted((one[3], one[0]) for one in rows if one[2] == kind) for kind in ("partition_key", "clustering")
+    }
+    partition, clustering = (tuple(column for _, column in keys[kind]) for kind in ("partition_key", "clustering"))
+    columns = {column: parsed(kind) for column, kind, _, _ in rows}
+    ordered = [*partition, *clustering, *(one for one in sorted(columns) if one not in partition + clustering)]
+    return Table(name, {column: columns[column] for column in ordered}, partition, clustering)
+
+
+def require(door: Cassandra, name: str) -> Table:
+    """The table of a name; raises when there is none."""
+    found = look_up(door, name)
+    if found is not None:
+        return found
+    keyspace, _, table = name.partition(".")
+    here = door.execute("SELECT keyspace_name, table_name FROM system_schema.tables", doing="list the tables")
+    keyspaces = sorted({one for one, _ in here if not one.startswith("system")})
+    tables = sorted(one for where, one in here if where == keyspace)
+    if not tables:
+        raise UnknownTable(
+            f"there is no keyspace {keyspace!r} with tables at {door.address}",
+            hint=f"say create: true, or make it; {did_you_mean(keyspace, keyspaces)}",
+        )
+    raise UnknownTable(
+        f"keyspace {keyspace!r} has no table {table!r}",
+        hint=f"say create: true, or make it; {did_you_mean(table, tables)}",
+    )
+
+
+def quoted(name: str) -> str:
+    """A name as CQL takes it, whatever it has in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_table(name: str) -> str:
+    """`keyspace.table` as CQL takes it."""
+    return ".".join(quoted(part) for part in name.split("."))
+
+
+def _copies(door: Cassandra, replication: int | Mapping[str, Any] | None) -> str:
+    if isinstance(replication, int):
+        return f"{{'class': 'SimpleStrategy', 'replication_factor': {replication}}}"
+    copies = dict(replication) if replication else _usual_copies(door)
+    told = "".join(f", '{name}': {int(number)}" for name, number in copies.items())
+    return f"{{'class': 'NetworkTopologyStrategy'{told}}}"
+
+
+def _usual_copies(door: Cassandra) -> dict[str, int]:
+    """Three copies in our datacenter, or as many as it has nodes."""
+    ((here,),) = door.execute("SELECT data_center FROM system.local", doing="ask for the datacenter")
+    ours = door.options.get("datacenter", here)
+    others = [one for (one,) in door.execute("SELECT data_center FROM system.peers", doing="ask for the nodes")]
+    nodes = sum(one == ours for one in [here, *others])
+    return {ours: max(1, min(3, nodes))}
+
+
+def _told(partition: Sequence[str], clustering: Sequence[str]) -> str:
+    return f"({', '.join(partition)})" + "".join(f", {name}" for name in clustering)

@@ -1,0 +1,222 @@
+"""A Cassandra as it lies on disk: its shape, its configuration, and how its Java is started."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import threading
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import yaml
+
+from millrace.errors import CassandraMismatch
+from millrace.services.certificates import Certificates
+from millrace.services.java import Java
+from millrace.services.process import Identity, free_port, port_is_free, require_free
+
+USER = "millrace"
+_FILE = "cassandra.json"
+_LOGBACK = """<configuration scan="false">
+  <shutdownHook class="ch.qos.logback.core.hook.DefaultShutdownHook"/>
+  <appender name="file" class="ch.qos.logback.core.rolling.RollingFileAppender">
+    <file>{log}</file>
+    <rollingPolicy class="ch.qos.logback.core.rolling.FixedWindowRollingPolicy">
+      <fileNamePattern>{log}.%i</fileNamePattern><minIndex>1</minIndex><maxIndex>3</maxIndex>
+    </rollingPolicy>
+    <triggeringPolicy class="ch.qos.logback.core.rolling.SizeBasedTriggeringPolicy">
+      <maxFileSize>10MB</maxFileSize>
+    </triggeringPolicy>
+    <encoder><pattern>%d{{ISO8601}} %-5level %logger{{0}} %msg%n</pattern></encoder>
+  </appender>
+  <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
+    <target>System.err</target>
+    <filter class="ch.qos.logback.classic.filter.ThresholdFilter"><level>ERROR</level></filter>
+    <encoder><pattern>%-5level %msg%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="file"/><appender-ref ref="console"/></root>
+</configuration>
+"""
+_EXPORTS = (
+    "java.base/jdk.internal.misc",
+    "java.base/java.lang.ref",
+    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
+    "java.rmi/sun.rmi.registry",
+    "java.rmi/sun.rmi.server",
+    "java.sql/java.sql",
+    "jdk.unsupported/sun.misc",
+    "jdk.attach/sun.tools.attach",
+    "jdk.compiler/com.sun.tools.javac.file",
+)
+_OPENS = (
+    *(f"java.base/jdk.internal.{name}" for name in ("loader", "ref", "reflect", "math", "module", "util.jar")),
+    *(f"java.base/java.{name}" for name in ("lang", "lang.module", "lang.reflect", "io", "nio", "util")),
+    *(f"java.base/java.util.{name}" for name in ("concurrent", "concurrent.atomic")),
+    "java.base/sun.nio.ch",
+    "jdk.management/com.sun.management.internal",
+    "jdk.compiler/com.sun.tools.javac",
+)
+
+
+@dataclass(frozen=True)
+class Ring:
+    """What `cassandra.json` holds: one node."""
+
+    port: int
+    storage_port: int
+    password: str
+    secure: bool = False
+    process: Identity | None = None
+    settled: bool = False
+    """Whether a secure one has its user."""
+
+    @classmethod
+    def load(cls, folder: Path) -> Ring | None:
+        """The Cassandra that lies in a folder, or None when the folder is new."""
+        path = folder / _FILE
+        if not path.exists():
+            _require_empty(folder)
+            return None
+        try:
+            found = json.loads(path.read_text("utf-8"))
+            process = found.pop("process")
+            return cls(**found, process=Identity(**process) if process else None)
+        except (ValueError, KeyError, TypeError) as error:
+            why = f"{type(error).__name__}: {error}"
+            raise CassandraMismatch(f"{path} cannot be read", why=why, hint="choose another --data folder") from None
+
+    @classmethod
+    def planned(cls, before: Ring | None, port: int | None, secure: bool | None) -> Ring:
+        """The one to start with: as it was, on ports that are free now."""
+        if port:
+            require_free(port)
+        if before and secure is not None and secure != before.secure:
+            raise CassandraMismatch(
+                f"the data is that of a Cassandra that is {'secure' if before.secure else 'plain'}",
+                hint="leave --secure and --plain out, or choose another --data folder",
+            )
+        chosen = port or _port(before.port if before else None)
+        storage = _port(before.storage_port if before else None)
+        if before:
+            return replace(before, port=chosen, storage_port=storage, process=None)
+        return cls(chosen, storage, secrets.token_urlsafe(18), bool(secure))
+
+    def save(self, folder: Path) -> None:
+        """Write it whole or not at all; it holds a password, so only the owner may read it."""
+        fresh = folder / f"{_FILE}.{os.getpid()}.{threading.get_ident()}"
+        fresh.touch(mode=0o600)
+        fresh.write_text(json.dumps(asdict(self), indent=2), "utf-8")
+        fresh.replace(folder / _FILE)
+
+    @property
+    def address(self) -> str:
+        """Where clients reach it."""
+        return f"127.0.0.1:{self.port}"
+
+    def write(self, folder: Path, certificates: Certificates | None) -> None:
+        """Write its configuration."""
+        conf = folder / "conf"
+        conf.mkdir(parents=True, exist_ok=True)
+        log = escape(str(folder / "cassandra.log"))
+        (conf / "logback.xml").write_text(_LOGBACK.format(log=log), "utf-8")
+        path = conf / "cassandra.yaml"
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(self._configuration(folder, certificates)), "utf-8")
+
+    def command(self, folder: Path, java: Java, classpath: str, heap: str) -> list[str | Path]:
+        """How it is started; the folder as the last word tells it from any other."""
+        conf = folder / "conf"
+        return [
+            java.path, f"-Xmx{heap}", "-Xms128m", "-Xss256k", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError",
+            "-Djava.awt.headless=true", "-Djdk.attach.allowAttachSelf=true",
+            *(["-Djava.security.manager=allow"] if java.major > 17 else []),
+            *(f"--add-exports={name}=ALL-UNNAMED" for name in _EXPORTS),
+            *(f"--add-opens={name}=ALL-UNNAMED" for name in _OPENS),
+            "-Dio.netty.tryReflectionSetAccessible=true", "-Dio.netty.allocator.maxOrder=11",
+            f"-Dlogback.configurationFile={(conf / 'logback.xml').as_uri()}",
+            f"-Dcassandra.config={(conf / 'cassandra.yaml').as_uri()}",
+            f"-Dcassandra.storagedir={folder / 'data'}", "-Dcassandra-foreground=yes",
+            "-Dcassandra.skip_wait_for_gossip_to_settle=0", "-Dcassandra.ring_delay_ms=1",
+            "-Dcassandra.superuser_setup_delay_ms=0",
+            "-cp", f"{conf}:{classpath}", "org.apache.cassandra.service.CassandraDaemon", folder,
+        ]  # fmt: skip
+
+    def _configuration(self, folder: Path, certificates: Certificates | None) -> dict[str, Any]:
+        data = folder / "data"
+        seeds = [{"seeds": f"127.0.0.1:{self.storage_port}"}]
+        return {
+            "cluster_name": "millrace",
+            "num_tokens": 1,
+            "auto_bootstrap": False,
+            "partitioner": "org.apache.cassandra.dht.Murmur3Partitioner",
+            "endpoint_snitch": "SimpleSnitch",
+            "seed_provider": [{"class_name": "org.apache.cassandra.locator.SimpleSeedProvider", "parameters": seeds}],
+            "listen_address": "127.0.0.1",
+            "storage_port": self.storage_port,
+            "rpc_address": "127.0.0.1",
+            "native_transport_port": self.port,
+            "data_file_directories": [str(data / "data")],
+            "commitlog_directory": str(data / "commitlog"),
+            "saved_caches_directory": str(data / "saved_caches"),
+            "hints_directory": str(data / "hints"),
+            "cdc_raw_directory": str(data / "cdc_raw"),
+            # What was acknowledged is there after a kill: there is no other node that would have it.
+            "commitlog_sync": "batch",
+            # One machine that is shared with Kafka and Spark: little memory.
+            "commitlog_segment_size": "16MiB",
+            "commitlog_total_space": "128MiB",
+            "memtable_heap_space": "64MiB",
+            "memtable_offheap_space": "64MiB",
+            "memtable_allocation_type": "heap_buffers",
+            "key_cache_size": "4MiB",
+            "file_cache_size": "32MiB",
+            "networking_cache_size": "16MiB",
+            "concurrent_reads": 8,
+            "concurrent_writes": 16,
+            "native_transport_max_threads": 16,
+            # A machine that is busy answers late, and late is better than not.
+            "read_request_timeout": "20s",
+            "range_request_timeout": "20s",
+            "write_request_timeout": "20s",
+            "request_timeout": "20s",
+            # There is one node, so batches of several partitions cost nothing more.
+            "batch_size_warn_threshold": "64KiB",
+            "batch_size_fail_threshold": "1024KiB",
+            "unlogged_batch_across_partitions_warn_threshold": 1000,
+            # What cannot go on ends, and is noticed.
+            "disk_failure_policy": "die",
+            "commit_failure_policy": "die",
+            **(self._security(certificates) if certificates else {}),
+        }
+
+    @staticmethod
+    def _security(certificates: Certificates) -> dict[str, Any]:
+        return {
+            "authenticator": "PasswordAuthenticator",
+            "authorizer": "CassandraAuthorizer",
+            "role_manager": "CassandraRoleManager",
+            "client_encryption_options": {
+                "enabled": True,
+                "optional": False,
+                "keystore": str(certificates.store),
+                "keystore_password": certificates.password,
+                "store_type": "PKCS12",
+            },
+        }
+
+
+def _port(preferred: int | None) -> int:
+    return preferred if preferred and port_is_free(preferred) else free_port()
+
+
+def _require_empty(folder: Path) -> None:
+    left = [entry.name for entry in folder.iterdir() if entry.name != "lock"] if folder.is_dir() else []
+    if left:
+        raise CassandraMismatch(
+            f"{folder} is not empty and holds no Cassandra of Millrace",
+            why=f"it has {', '.join(sorted(left)[:4])}" + (", …" if len(left) > 4 else ""),
+            hint="choose another --data folder, or an empty one",
+        )

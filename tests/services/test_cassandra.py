@@ -1,0 +1,133 @@
+"""Our own Cassandra: it keeps its data, guards its folder, and leaves nothing running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from millrace.clients.cassandra import Cassandra
+from millrace.errors import (
+    CassandraDenied,
+    CassandraInUse,
+    CassandraMismatch,
+    FileUnusable,
+    NoCassandra,
+    PortInUse,
+    ServiceFailed,
+)
+from millrace.services import cassandra
+from millrace.services.cassandra import Options, Service
+
+SMALL = Options(heap="256m")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the Cassandra of this file, started again and again; its name has letters of every kind."""
+    return tmp_path_factory.mktemp("ring") / 'josé & "söhne" <ключ>'
+
+
+def assert_ended(pid: int) -> None:
+    """Wait until a process has ended."""
+    try:
+        psutil.Process(pid).wait(60)
+    except psutil.NoSuchProcess:
+        return
+
+
+def test_a_killed_parent_takes_it_along_and_its_data_stays(folder: Path) -> None:
+    program = textwrap.dedent(f"""
+        import time
+        from pathlib import Path
+        from millrace.services.cassandra import Options, Service
+        door = Service(Path({str(folder)!r}), Options(heap="256m")).start()
+        copies = "{{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+        door.execute("CREATE KEYSPACE kept WITH replication = " + copies)
+        door.execute("CREATE TABLE kept.t (k int PRIMARY KEY)")
+        door.execute("INSERT INTO kept.t (k) VALUES (1)")
+        print("up", door.address, flush=True)
+        time.sleep(600)
+    """)  # noqa: S608
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        up, address = parent.stdout.readline().decode().split()
+        ring = cassandra.running(folder)
+        assert up == "up"
+        assert ring
+        assert ring.process
+        with pytest.raises(CassandraInUse) as caught:
+            Service(folder, SMALL).start()
+        assert str(ring.process.pid) in str(caught.value.why)
+        os.kill(parent.pid, signal.SIGKILL)
+    assert_ended(ring.process.pid)
+    service = Service(folder, replace(SMALL, detach=True))  # the lock went with it
+    try:
+        door = service.start()
+        assert door.address == address
+        assert door.execute("SELECT k FROM kept.t") == [(1,)]
+        assert list(folder.parent.iterdir()) == [folder]
+        cassandra.stop(folder)
+        assert cassandra.running(folder) is None
+    finally:
+        service.stop()
+    with pytest.raises(NoCassandra):
+        cassandra.stop(folder)
+
+
+def test_a_taken_port_is_refused(folder: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(PortInUse):
+            Service(folder, Options(port=taken.getsockname()[1])).start()
+
+
+def test_a_start_that_fails_is_quoted_from_its_log(tmp_path: Path) -> None:
+    with pytest.raises(ServiceFailed) as caught:
+        Service(tmp_path, Options(heap="1k")).start()
+    assert "heap" in str(caught.value.why).lower()
+    assert cassandra.running(tmp_path) is None
+
+
+def test_a_folder_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CassandraMismatch):
+        Service(tmp_path).start()
+    with pytest.raises(FileUnusable):
+        Service(tmp_path / "file" / "data").start()
+
+
+def test_a_damaged_description(tmp_path: Path) -> None:
+    (tmp_path / "cassandra.json").write_text('{"port": 7}')
+    with pytest.raises(CassandraMismatch):
+        Service(tmp_path).start()
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:
+    """One with TLS and passwords."""
+    with Service(tmp_path_factory.mktemp("secure"), replace(SMALL, secure=True)) as door:
+        yield door
+
+
+def test_a_secure_one_lets_us_in_and_nobody_else(secured: Cassandra) -> None:
+    assert secured.execute("SELECT role FROM system_auth.roles") == [("millrace",)]
+    assert "password" not in repr(secured)
+    for wrong in ({"password": "guess"}, {"user": "cassandra", "password": "cassandra"}):
+        with pytest.raises(CassandraDenied) as caught:
+            replace(secured, options={**secured.options, **wrong}).session()
+        assert secured.options["password"] not in str(caught.value.lines())
+    for missing in (["tls.ca"], ["user", "password"]):
+        options = {key: value for key, value in secured.options.items() if key not in missing} | {"tls": "yes"}
+        with pytest.raises(CassandraDenied):
+            replace(secured, options=options).session()
