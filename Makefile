@@ -1,5 +1,6 @@
 # make demo   sets everything up and shows it working
 # make test   sets everything up and runs the linters and every test
+# make chaos  runs the long tests: what is killed thirty times, or stopped for long
 # make lint   runs the linters only; make format mends what they can
 # make bench  measures feeds, clients, pipelines and the page, side by side with bare programs
 # make screenshots  takes pictures of every page of the dashboard, into screenshots/
@@ -10,7 +11,7 @@ READY := $(VENV)/.ready
 PAGE := src/millrace/dashboard/static/index.html
 WEB := $(shell find web -name node_modules -prune -o -type f -print)
 
-.PHONY: help setup demo test lint format bench browser screenshots clean
+.PHONY: help setup demo test chaos lint format bench browser screenshots clean
 
 help:
 	@grep '^# make' Makefile | sed 's/^# //'
@@ -37,6 +38,9 @@ demo: setup
 test: setup lint browser
 	$(BIN)/pytest $(ARGS)
 
+chaos: setup
+	$(BIN)/pytest -m chaos $(ARGS)
+
 # The tests of the page drive a real browser; Chromium is installed where there is none and apt-get can.
 browser: setup
 	@$(BIN)/python scripts/browser.py
@@ -62,6 +66,8 @@ bench: setup
 	$(BIN)/python bench/pipelines.py
 	$(BIN)/python bench/first_result.py
 	$(BIN)/python bench/dead_letters.py
+	$(BIN)/python bench/cassandra.py
+	$(BIN)/python bench/exactly_once.py
 	$(BIN)/python bench/cassandra.py
 	$(BIN)/python bench/page.py
 	$(BIN)/python bench/dashboard.py
