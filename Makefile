@@ -66,7 +66,6 @@ bench: setup
 	$(BIN)/python bench/pipelines.py
 	$(BIN)/python bench/first_result.py
 	$(BIN)/python bench/dead_letters.py
-	$(BIN)/python bench/cassandra.py
 	$(BIN)/python bench/exactly_once.py
 	$(BIN)/python bench/cassandra.py
 	$(BIN)/python bench/page.py
