@@ -35,8 +35,9 @@ $(PAGE): $(WEB) | $(READY)
 demo: setup
 	@$(BIN)/millrace demo $(ARGS)
 
+# Two processes: most tests wait for something outside. The one with Spark has all that needs it.
 test: setup lint browser
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadscope $(ARGS)
 
 chaos: setup
 	$(BIN)/pytest -m chaos $(ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,18 +11,22 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
+from xdist.scheduler import LoadScopeScheduling
 
 from millrace.clients import offsets, topics
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.cluster import Cluster
 from millrace.services import cassandra as cassandra_service
 from millrace.services.kafka import Kafka, Options
+from millrace.services.kraft import Layout
+from shared import run_folder, started_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,15 +50,34 @@ def signals_as_at_a_terminal() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+class Lanes(LoadScopeScheduling):  # type: ignore[misc]
+    """Two processes share the tests, file by file; what needs Spark or Cassandra goes to one of them, to start it once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _lane(nodeid.partition("::")[0])
+
+
+@cache
+def _lane(file: str) -> str:
+    path = Path(__file__).parents[1] / file
+    asks = re.search(r"\b(?:spark|run_pipeline|cassandra|keyspace)\b\s*:", path.read_text("utf-8"))
+    return "spark" if asks or path.parent.name == "examples" else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
+    """How `pytest -n 2` deals out the tests."""
+    return Lanes(config, log)
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """One broker, started once."""
+    """One broker for the whole run."""
+    folder = run_folder(tmp_path_factory, "kafka")
     # Tests write records of long ago, which Kafka would remove as soon as it looks: every five minutes.
-    keep = {"log.retention.ms": "-1"}
-    service = Kafka(tmp_path_factory.mktemp("kafka"), Options(heap="384m", properties=keep))
-    service.start()
-    yield service
-    service.stop()
+    service = Kafka(folder / "data", Options(heap="384m", properties={"log.retention.ms": "-1"}))
+    with started_once(folder, service.start, service.stop):
+        service.layout = service.layout or Layout.load(service.folder)
+        yield service
 
 
 @pytest.fixture(scope="session")
@@ -93,7 +117,7 @@ def committed(cluster: Cluster, topic: str) -> list[Message]:
 
 @pytest.fixture(scope="session")
 def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:
-    """One Cassandra, started once."""
+    """One Cassandra, started once: by the process that has Spark."""
     service = cassandra_service.Service(tmp_path_factory.mktemp("cassandra"), cassandra_service.Options(heap="256m"))
     yield service.start()
     service.stop()

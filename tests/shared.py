@@ -1,0 +1,43 @@
+"""A service that one of the processes of a test run starts and all of them use, until the last is done."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from millrace.services.locks import FolderLock
+
+
+def run_folder(factory: pytest.TempPathFactory, name: str) -> Path:
+    """A folder that every process of this test run has by the same name."""
+    own = factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@contextmanager
+def started_once(folder: Path, start: Callable[[], object], stop: Callable[[], None]) -> Iterator[None]:
+    """Start it unless another process has; who started it stops it, when nobody uses it any more."""
+    users = folder / "users"
+    with FolderLock(folder):
+        first = not users.exists()
+        users.mkdir(exist_ok=True)
+        mine = users / str(os.getpid())
+        mine.touch()
+        if first:
+            start()
+    try:
+        yield
+    finally:
+        mine.unlink()
+        if first:
+            while any(psutil.pid_exists(int(user.name)) for user in users.iterdir()):
+                time.sleep(0.1)
+            stop()
