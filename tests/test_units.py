@@ -14,6 +14,7 @@ from millrace.errors import InvalidOption
 from millrace.units import (
     format_bytes,
     format_duration,
+    parse_behind,
     parse_duration,
     parse_heap,
     parse_place,
@@ -175,3 +176,11 @@ def test_durations_for_people(seconds: float, text: str) -> None:
 )
 def test_sizes_for_people(count: float, text: str) -> None:
     assert format_bytes(count) == text
+
+
+def test_how_far_behind() -> None:
+    assert (parse_behind("10000").records, parse_behind("1m30s").seconds) == (10_000, 90.0)
+    assert [str(parse_behind(text)) for text in ("10000", "30s")] == ["10,000 records", "30.0 s"]
+    for wrong in ("", "many", "-1", "10 s", ENDLESS):
+        with pytest.raises(InvalidOption):
+            parse_behind(wrong)

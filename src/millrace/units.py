@@ -68,7 +68,7 @@ class Behind(NamedTuple):
 
 def parse_behind(text: str) -> Behind:
     """`10000` (records) or `30s`."""
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) < 19:
         return Behind(records=int(text))
     try:
         return Behind(seconds=parse_duration(text))

@@ -33,6 +33,15 @@ def test_what_holds_now_is_told(offline_run: Run, monkeypatch: pytest.MonkeyPatc
     assert found["MILLRACE_KAFKA_HEAP"] == "512m"
 
 
+def test_whom_to_alert_is_not_shown(offline_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILLRACE_ALERT", "https://hooks.example/s3cret")
+    monkeypatch.setenv("MILLRACE_ALERT_LAG", "10000")
+    monkeypatch.setenv("MILLRACE_ALERT_DEAD", "10/m")
+    found = {one["variable"]: one["value"] for one in json.loads(offline_run("settings", "--json").out)}
+    assert found["MILLRACE_ALERT"] == "***"
+    assert (found["MILLRACE_ALERT_LAG"], found["MILLRACE_ALERT_DEAD"]) == ("10,000 records", "10/m")
+
+
 @pytest.mark.parametrize(("variable", "value"), [("MILLRACE_KAFKA_TIMEOUT", "soon"), ("MILLRACE_KAFKA_HEAP", "lots")])
 def test_a_value_that_cannot_be_used_is_told_with_its_variable(
     offline_run: Run, monkeypatch: pytest.MonkeyPatch, variable: str, value: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from millrace.cli.options import AsJson
 from millrace.cli.output import show_rows
 from millrace.settings import SETTINGS, Setting
+from millrace.units import parse_rate
 
 
 def settings(as_json: AsJson = False) -> None:
@@ -15,8 +16,10 @@ def settings(as_json: AsJson = False) -> None:
 
 
 def _shown(setting: Setting[object]) -> object:
-    """What holds now, as one would write it; those with a point are durations."""
+    """What holds now, as one would write it; those with a point are durations, or rates."""
     value = setting.value()
     if setting.secret and value:
         return "***"
-    return f"{value:g}s" if isinstance(value, float) else value
+    if not isinstance(value, float):
+        return value
+    return f"{value * 60:g}/m" if setting.parse is parse_rate else f"{value:g}s"
