@@ -68,7 +68,7 @@ def numbers(run: Run, topic: str) -> tuple[int, int]:
 def test_a_dry_run_changes_nothing(run: Run, topic: str, pipeline: str) -> None:
     ran = run("dead", "redrive", pipeline, "--dry-run", "--fix-sql", "value || '}'")
     assert '  mended:   {"id": 0}' in ran.out
-    assert "3  not JSON at column N" in ran.out
+    assert "3   not JSON at column N" in ran.out
     assert f"4 letters, to {topic}" in ran.err
     told = json.loads(run("dead", "redrive", pipeline, "--dry-run", "--json", "--reason", "MISSING").out)
     assert (told["letters"], told["would"]["sent"]) == (1, 1)

@@ -114,7 +114,10 @@ class Target:
 
     def _counted(self, found: Iterator[Found], redriven: bool) -> Iterator[Found]:
         for one in found:
-            if self.pipeline in (None, one.letter.pipeline) and (redriven or not one.redriven):
+            if self.pipeline not in (None, one.letter.pipeline):
+                continue
+            self.known = True
+            if redriven or not one.redriven:
                 self.read += 1
                 yield one
 
