@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import millrace as mr
@@ -114,6 +115,22 @@ def test_what_would_corrupt_the_state_is_refused_and_the_rest_goes_on(words: Wor
     words.put("b")
     words.run(words.pipeline())
     assert words.given == {"a": (2, 20), "b": (2, 20)}
+
+
+def test_a_panel_on_a_column_that_no_sink_reads(
+    words: Words, cluster: Cluster, topic: str, spark: SparkSession
+) -> None:
+    sink = mr.kafka(topic, value=("word", "n"))
+    words.run(words.pipeline(sink=sink))
+    words.put("a")
+    panel = mr.top(label="word", value="weight")
+    words.run(words.pipeline(sink=sink, panel=panel), channels=Channels())
+    words.put("b")
+    words.run(words.pipeline(sink=sink))
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", cluster.bootstrap)
+    rows = reader.option("subscribe", topic).load().collect()
+    written = [orjson.loads(bytes(row["value"])) for row in rows]
+    assert sorted((one["word"], one["n"]) for one in written) == [("a", 2), ("a", 3), ("b", 1), ("b", 2)]
 
 
 def counted(words: Any) -> Any:
