@@ -51,7 +51,7 @@ def signals_as_at_a_terminal() -> None:
 
 
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]
-    """Two processes share the tests, file by file; what needs Spark or Cassandra goes to one of them: one start each."""
+    """Two processes share the tests, file by file; what needs Spark or Cassandra goes to one of them: one start."""
 
     def _split_scope(self, nodeid: str) -> str:
         return _lane(nodeid.partition("::")[0])
