@@ -39,12 +39,3 @@ def test_a_statement_that_is_wrong_is_one_message(offline_run: Run, named: None)
 def test_nothing_runs_here(offline_millrace: CommandLine) -> None:
     for command in (["status"], ["cql", "SELECT 1"], ["down"]):
         assert "cassandra.none" in offline_millrace("cassandra", *command, code=2).stderr
-
-
-def test_up_and_down(offline_millrace: CommandLine) -> None:
-    up = offline_millrace("cassandra", "up", "--detach", "--heap", "256m")
-    try:
-        assert up.stdout.startswith("Cassandra is up at 127.0.0.1:")
-        assert "5.0" in offline_millrace("cassandra", "status").stdout
-    finally:
-        offline_millrace("cassandra", "down")

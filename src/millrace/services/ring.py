@@ -175,8 +175,8 @@ class Ring:
             "file_cache_size": "32MiB",
             "networking_cache_size": "16MiB",
             "concurrent_reads": 8,
-            "concurrent_writes": 16,
-            "native_transport_max_threads": 16,
+            "concurrent_writes": 64,  # most of them wait for the disk, together
+            "native_transport_max_threads": 64,
             # A machine that is busy answers late, and late is better than not.
             "read_request_timeout": "20s",
             "range_request_timeout": "20s",
@@ -198,6 +198,7 @@ class Ring:
             "authenticator": "PasswordAuthenticator",
             "authorizer": "CassandraAuthorizer",
             "role_manager": "CassandraRoleManager",
+            "credentials_validity": "0ms",  # a user that is gone is gone at once
             "client_encryption_options": {
                 "enabled": True,
                 "optional": False,

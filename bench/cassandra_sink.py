@@ -83,6 +83,7 @@ def main() -> None:
             for name, work in works.items():
                 spent = seconds(work, number)
                 took[name] += [spent] if number else []
+                print(f"round {number}, {name}: {ROWS / spent:,.0f} rows/s", flush=True)
         ((written,),) = door.execute("SELECT count(*) FROM bench.sink")
         assert written == ROWS, written
         read = median([seconds(lambda _: read_table(spark, "bench.sink", door).count(), one) for one in range(3)])
