@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def test_a_batch_that_comes_again_is_written_once(outlet: Outlet) -> None:
     assert write(outlet, 0, "a", "b") == 2
     assert write(outlet, 0, "a", "b", anew=True) == 0
     assert write(outlet, 1, "c") == 1
-    assert write(outlet, 1, "c") == 0
+    assert write(outlet, 1, "c", anew=True) == 0
     assert Counter(written(outlet)) == Counter("abc")
 
 
@@ -79,7 +80,7 @@ def test_rows_are_read_to_the_end_even_when_they_are_written_already(outlet: Out
             taken.append(value)
             yield from rows(value)
 
-    assert Transacting(outlet, QUERY, 0, (), False).write(0, batches(), anew=False) == 0
+    assert Transacting(outlet, QUERY, 0, (), True).write(0, batches(), anew=True) == 0
     assert taken == ["a", "b"]
 
 
@@ -119,7 +120,7 @@ def test_who_was_overtaken_writes_nothing(outlet: Outlet) -> None:
     thread.join(60)
     assert isinstance(restored(str(raised[0])), TakenOver)
     assert written(outlet) == ["a", "b"]
-    assert write(outlet, 0, "a", "b") == 0
+    assert write(outlet, 0, "a", "b", anew=True) == 0
 
 
 def test_keys_headers_partitions_and_topics(outlet: Outlet, cluster: Cluster) -> None:
@@ -168,25 +169,35 @@ def test_many_rows(outlet: Outlet) -> None:
 
 
 def test_a_batch_that_is_cut_otherwise_is_refused_only_when_some_of_it_is_written(outlet: Outlet) -> None:
-    before, now = Begun.of(QUERY, ("a", "b")), Begun.of(QUERY, ("a", "b", "c"))
-    _require_alike(before, now, 0, outlet)
+    before, now = Begun.of(QUERY, 0, ("a", "b")), Begun.of(QUERY, 0, ("a", "b", "c"))
+    _require_alike(before, now, outlet)
     write(outlet, 0, "a", task=1, anew=True)
-    _require_alike(before, Begun.of(QUERY, ("b", "a")), 0, outlet)
-    for other in (now, Begun.of(QUERY, ("a", "c"))):
-        with pytest.raises(StateMismatch):
-            _require_alike(before, other, 0, outlet)
-    _require_alike(before, now, 1, outlet)
+    _require_alike(before, Begun.of(QUERY, 0, ("b", "a")), outlet)
+    for other in (now, Begun.of(QUERY, 0, ("a", "c"))):
+        with pytest.raises(StateMismatch, match="in part"):
+            _require_alike(before, other, outlet)
+    _require_alike(before, Begun.of(QUERY, 1, ("c",)), outlet)
 
 
-def test_what_kafka_has_forgotten_is_not_written_again_without_a_word(outlet: Outlet) -> None:
-    begun = Begun.of(QUERY, ("a",), written=True)
-    with pytest.raises(StateMismatch):
-        _require_alike(begun, begun, 3, outlet)
+def test_what_kafka_may_have_forgotten_is_not_written_again_without_a_word(outlet: Outlet) -> None:
+    begun = Begun.of(QUERY, 3, ("a",))
+    _require_alike(begun, begun, outlet)
+    with pytest.raises(StateMismatch, match="too long ago"):
+        _require_alike(replace(begun, at=begun.at - outlet.forgets_after() - 1), begun, outlet)
+
+
+@pytest.mark.parametrize("batch", [6, 7])
+def test_a_state_folder_that_is_older_than_the_topic_is_refused(outlet: Outlet, batch: int) -> None:
+    write(outlet, 7, "a")
+    with pytest.raises(Carried) as raised:
+        write(outlet, batch, "b")
+    assert isinstance(restored(str(raised.value)), StateMismatch)
+    assert written(outlet) == ["a"]
 
 
 def test_what_was_begun_is_remembered(tmp_path: Path) -> None:
     path = tmp_path / "sinks" / "one.json"
-    begun = Begun.of(QUERY, ("a",), written=True)
+    begun = Begun.of(QUERY, 0, ("a",))
     Batches(path).begin(begun)
     assert Batches(path).last(QUERY) == begun
     assert Batches(path).last("another") is None

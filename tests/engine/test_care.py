@@ -56,3 +56,19 @@ def test_bad_records_are_buried_though_nobody_looked_at_first(
     assert sorted(letters, key=str) == [b"\xfd", b"\xfe", b"\xff"]
     assert [(one.phase, one.error) for one in board.queries()] == [(Phase.STOPPED, None)]
     assert board.dead() == {"lines": 2}
+
+
+def test_a_filter_of_the_user_does_not_hide_bad_records(
+    cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path
+) -> None:
+    producer = Producer(cluster, topic)
+    producer.send([Record(value) for value in (b"one", None, b"\xff two", b"two")])
+    producer.close()
+    pipeline = mr.Pipeline("filtered")
+    pipeline.source("lines", mr.kafka(topic, format="text", include=()))
+    pipeline.sql("twos", "SELECT value FROM lines WHERE value LIKE '%two'")
+    pipeline.sink("twos", mr.files(str(tmp_path / "out"), format="text"))
+    run_pipeline(pipeline)
+    assert [line for file in (tmp_path / "out").glob("*.txt") for line in file.read_text().split()] == ["two"]
+    letters = [found.letter.value for found in dead.in_topic(cluster, f"{topic}.dead")]
+    assert sorted(letters, key=str) == sorted([None, b"\xff two"], key=str)

@@ -20,7 +20,7 @@ from millrace.clients.cluster import Cluster
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 from millrace.connectors import transacting
-from millrace.connectors.cutting import pieces
+from millrace.connectors.cutting import pieces, steady
 from millrace.connectors.kafka import KafkaWriter
 from millrace.engine.lease import Lease
 from millrace.errors import MillraceError, StateMismatch
@@ -160,6 +160,23 @@ def test_several_sinks_of_one_table(
     run_pipeline(pipeline, tmp_path)
     assert numbers(cluster, topic) == Counter(range(100))
     assert len(committed(cluster, f"{topic}-more")) == 100
+
+
+def test_two_sinks_into_one_topic(cluster: Cluster, topic: str, run_pipeline: Run) -> None:
+    send(cluster, topic, range(20))
+    pipeline = copy(topic)
+    pipeline.sink("copied", mr.kafka(f"{topic}-out", format="text", value="id"))
+    run_pipeline(pipeline)
+    assert numbers(cluster, topic) == Counter(dict.fromkeys(range(20), 2))
+
+
+def test_rows_that_are_dealt_out_by_turns_are_dealt_out_anew_by_what_is_in_them(spark: SparkSession) -> None:
+    rows = spark.range(0, 100, 1, 3).selectExpr("id", "map(id, id) AS more")
+    assert steady(rows) is rows
+    assert steady(rows.repartition(4, "id")).schema == rows.schema
+    for turned in (rows.repartition(4), rows.coalesce(2), rows.orderBy("id")):
+        plan = steady(turned)._jdf.queryExecution().analyzed().toString()
+        assert "RepartitionByExpression [id" in plan.splitlines()[0]
 
 
 def test_sparks_own_sink_for_who_wants_it(cluster: Cluster, topic: str, run_pipeline: Run) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
+from confluent_kafka.admin import ConfigResource, ListOffsetsResultInfo, OffsetSpec, ResourceType
 
 from millrace.clients.cluster import Cluster
 from millrace.errors import InvalidOption
@@ -74,3 +74,12 @@ def _require_within(place: tuple[str, int], offset: int, first: int, end: int) -
             why=f"it holds offsets {first} to {end - 1}" if end > first else f"it is empty, the next offset is {end}",
             hint=f"choose an offset from {first} to {end}",
         )
+
+
+def kept(cluster: Cluster) -> float:
+    """Seconds for which the cluster keeps the offsets of a group that nobody commits to any more."""
+    some = next(iter(cluster.connect().brokers))
+    asked = cluster.admin().describe_configs([ConfigResource(ResourceType.BROKER, str(some))])
+    with cluster.speaking("read a broker's settings"):
+        found = next(iter(asked.values())).result()
+    return 60.0 * float(found["offsets.retention.minutes"].value)

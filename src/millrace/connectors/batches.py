@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A batch that was begun: of which query, and what its tasks read, in as many letters as are needed to compare."""
+    """A batch that was begun: of which query, when, and what its tasks read, in few letters, to be compared."""
 
     query: str
+    batch: int
     tasks: int
     read: str
-    written: bool = False
-    """Whether a batch of the query had rows before."""
+    at: float = 0.0
 
     @classmethod
-    def of(cls, query: str, read: tuple[str, ...], *, written: bool = False) -> Begun:
-        """As the tasks are, in whatever order."""
-        return cls(query, len(read), sha256("\n".join(sorted(read)).encode()).hexdigest()[:16], written)
+    def of(cls, query: str, batch: int, read: tuple[str, ...]) -> Begun:
+        """Now; as the tasks are, in whatever order."""
+        told = sha256("\n".join(sorted(read)).encode()).hexdigest()[:16]
+        return cls(query, batch, len(read), told, time.time())
 
     def is_cut_as(self, other: Begun) -> bool:
         """Whether both are the same batch, cut into the same tasks."""
-        return (self.query, self.tasks, self.read) == (other.query, other.tasks, other.read)
+        return replace(self, at=0.0) == replace(other, at=0.0)
 
 
 class Batches:
-    """A small file, written only when something has changed, and safe before a batch is written."""
+    """A small file that is safe before a batch is written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -12,6 +12,7 @@ from millrace.connectors.cql.insertion import RESULT, Insertion
 from millrace.connectors.cql.table import NAME, Design, Table, look_up, require
 from millrace.connectors.cql.times import Times
 from millrace.connectors.cql.types import plain
+from millrace.connectors.cutting import lanes, pieces
 from millrace.connectors.stream import Reader, Site, Writer
 from millrace.errors import InputError, InvalidDefinition, InvalidTable, MillraceError, did_you_mean
 from millrace.pipeline.facts import Mistake
@@ -103,6 +104,7 @@ def read_table(spark: SparkSession, name: str, door: Cassandra, *columns: str) -
 class CassandraWriter(Writer):
     """A table of Cassandra, written by its primary key: a row that is there already is replaced."""
 
+    repeatable: ClassVar[bool] = True
     promise: ClassVar[str] = (
         "exactly once by key: a batch that is run again writes the same rows with the same timestamps, "
         "and never over those of a later batch"
@@ -196,7 +198,8 @@ class CassandraWriter(Writer):
     def _write(self, frame: DataFrame, batch: int, site: Site) -> None:
         table = self._fitted(frame.schema, site)
         query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        times = Times(site.state / "cassandra" / f"{site.name}@{self.table}.json", str(query or ""))
+        times = Times(site.state / "cassandra" / f"{site.query or site.name}@{self.table}.json", str(query or ""))
+        read = site.pieces or pieces(frame)
         work = Insertion(
             site.cassandra(),
             table,
@@ -207,9 +210,10 @@ class CassandraWriter(Writer):
             self.in_flight,
             self.patience,
             self.nulls == "erase",
+            lanes(read),
         )
         counts = [row.rows for row in frame.mapInArrow(work, RESULT).collect()]
-        times.used(batch, max(counts, default=0))
+        times.used(batch, max(counts, default=0) * len(counts))
 
     def _fitted(self, rows: StructType, site: Site) -> Table:
         """The table, made if that is asked for, after a look at whether rows of a schema fit."""

@@ -5,10 +5,27 @@ The number of a task says nothing: a batch that is run again may list the partit
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+_BY_TURNS = re.compile(
+    r"^\W*(?:Repartition \d|RepartitionByExpression (?:\[\]|\d)|RebalancePartitions|Sort \[.*\], true)", re.MULTILINE
+)
+"""Operators that put a row into a task by its place or by a sample, not by what is in it."""
+
+
+def steady(frame: DataFrame) -> DataFrame:
+    """The frame, whose rows are in the same tasks whenever it is computed again: by what is in them, where need be."""
+    from pyspark.sql.types import MapType, VariantType
+
+    if not _BY_TURNS.search(frame._jdf.queryExecution().analyzed().toString()):
+        return frame
+    unlike = (MapType, VariantType)  # which Spark cannot compare
+    return frame.repartition(*(f"`{one.name}`" for one in frame.schema.fields if not isinstance(one.dataType, unlike)))
 
 
 def pieces(frame: DataFrame) -> tuple[str, ...]:
@@ -62,5 +79,6 @@ def _piece(part: Any, number: int) -> str:
 def _input(part: Any) -> str:
     """Of Kafka only the offsets: the rest are properties of the client, which are others each time."""
     if part.getClass().getSimpleName() == "KafkaBatchInputPartition":
-        return str(part.offsetRange().toString())
+        span = part.offsetRange()  # whose own text also says on which machine it would be read
+        return f"{span.topic()}/{span.partition()} {span.fromOffset()}-{span.untilOffset()}"
     return str(part.toString())

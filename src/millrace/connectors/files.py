@@ -108,6 +108,11 @@ class FilesReader(Decoded):
         """JSON and text are lines that we decode; Spark reads the rest."""
         return {"json": "arrow", "text": "sift", "csv": "sift"}.get(self.format, "whole")
 
+    @property
+    def seen_whole(self) -> bool:
+        """Text; of CSV Spark reads only the columns that are used."""
+        return self.format == "text"
+
     def mistakes(self) -> Iterator[Mistake]:
         """Options that do not fit each other, and a schema that does not parse."""
         if self.schema is not None:
@@ -220,6 +225,7 @@ class FilesReader(Decoded):
 class FilesWriter(Writer):
     """Files in a folder, a few for each batch; what Spark reads of it is exactly what was committed."""
 
+    repeatable: ClassVar[bool] = True
     promise: ClassVar[str] = "exactly once, for readers that follow the folder's log of commits as Spark does"
     modes: ClassVar[tuple[str, ...]] = ("append",)
     alone: ClassVar[bool] = True

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from confluent_kafka import KafkaException
+
 from millrace.clients import topics
 from millrace.clients.cluster import Cluster
 from millrace.clients.letters import SUFFIX, dead_topic
@@ -16,11 +18,12 @@ from millrace.clients.producer import Producer
 from millrace.clients.records import Done, Record
 from millrace.connectors.base import Sink, Tally, Target
 from millrace.connectors.burying import Burial, KafkaBurial
+from millrace.connectors.carried import carry
 from millrace.connectors.messages import Decoded
 from millrace.connectors.outlet import Outlet
 from millrace.connectors.starts import pinned
 from millrace.connectors.stream import Site, Writer
-from millrace.errors import InvalidOption
+from millrace.errors import InvalidOption, MillraceError
 from millrace.pipeline.facts import Mistake
 from millrace.plugins import option
 from millrace.units import parse_time
@@ -59,6 +62,9 @@ class KafkaSink(Sink):
         return self.tally()
 
 
+_PROTOCOL = {"transactional.id", "transaction.timeout.ms", "enable.idempotence", "acks"}
+_OTHER_NAMES = {"max.request.size": "message.max.bytes", "delivery.timeout.ms": "message.timeout.ms"}
+"""What Java's producer calls otherwise than the client that writes in transactions."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CARRIED = {
     "key": "binary",
@@ -218,6 +224,9 @@ class KafkaWriter(Writer):
         if not self.topic and not self.topic_column:
             yield Mistake("option.missing", "kafka needs a topic, or topic_column")
         yield from _bad_names((self.topic,) if self.topic else ())
+        for name in sorted(_PROTOCOL & set(self.config or ())) if self.exclusive else ():
+            hint = "leave it out, or say guarantee: at-least-once"
+            yield Mistake("option.invalid", f"{name} is what exactly-once rests on", "config", hint)
         if self.format != "avro" and (self.registry or self.avro_schema):
             yield Mistake("option.invalid", "registry and avro_schema are for format: avro", "format")
 
@@ -232,6 +241,11 @@ class KafkaWriter(Writer):
     def exclusive(self) -> bool:
         """With transactions."""
         return self.guarantee == "exactly-once"
+
+    @property
+    def repeatable(self) -> bool:  # type: ignore[override]
+        """With transactions."""
+        return self.exclusive
 
     def prepare(self, site: Site) -> None:
         """Make the topic if it is missing."""
@@ -263,7 +277,13 @@ class KafkaWriter(Writer):
         if self.exclusive:
             from millrace.connectors.transacting import write_once
 
-            write_once(frame, batch, site, self._outlet(site))
+            outlet = self._outlet(site)
+            try:
+                write_once(frame, batch, site, outlet)
+            except KafkaException as error:
+                raise carry(outlet.problem(error)) from error
+            except MillraceError as error:
+                raise carry(error) from None
         else:
             frame.write.format("kafka").options(**self._options(site)).save()
 
@@ -274,10 +294,10 @@ class KafkaWriter(Writer):
         return rows.format("kafka").options(**self._options(site))
 
     def _outlet(self, site: Site) -> Outlet:
-        where = self.topic if not self.topic_column else f"by-{self.topic_column}"
-        name = ".".join((site.pipeline, site.query or site.name, where))
-        topic = None if self.topic_column else self.topic
-        return Outlet(site.cluster(), name, topic, site.create_topics, dict(self.config or {}))
+        where = f"={self.topic_column}" if self.topic_column else self.topic
+        name = "/".join((site.pipeline, site.query or site.name, where, *((str(site.twin),) if site.twin else ())))
+        config = {_OTHER_NAMES.get(key, key): value for key, value in (self.config or {}).items()}
+        return Outlet(site.cluster(), name, self.topic or None, site.create_topics, config)
 
     def _options(self, site: Site) -> dict[str, str]:
         cluster = site.cluster()

@@ -99,6 +99,7 @@ MEMORY = Memory()
 class MemoryWriter(Writer):
     """A table in memory; `millrace query` reads it while the pipeline runs."""
 
+    repeatable: ClassVar[bool] = True
     promise: ClassVar[str] = "none beyond the run: each run starts with an empty table"
     resumes: ClassVar[bool] = False
     alone: ClassVar[bool] = True

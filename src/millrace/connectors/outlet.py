@@ -15,8 +15,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
+from millrace.clients import offsets, topics
+from millrace.clients.cluster import FENCED, Cluster
 from millrace.clients.kept import Kept
 from millrace.clients.lane import Lane, Progress, Undelivered
 from millrace.errors import MillraceError, RecordRefused, TakenOver, TopicGone
@@ -31,7 +31,6 @@ _PATIENCE = 120.0
 """Seconds after which rows that Kafka does not take fail the task."""
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD}
 _GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
-_FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 
 _KEPT: Kept[Lane] = Kept(64)
 _ASKING: Kept[Progress] = Kept(8)
@@ -62,7 +61,7 @@ class Outlet:
 
     cluster: Cluster = field(repr=False)
     name: str
-    """The pipeline, the query and where it writes: no other sink may have it."""
+    """The pipeline, the query and where it writes, with a mark between them that none of them can have."""
     topic: str | None = None
     """Where rows go that do not say so themselves."""
     create: bool = False
@@ -103,6 +102,10 @@ class Outlet:
         with lane.transaction(place, group):
             yield
 
+    def forgets_after(self) -> float:
+        """Seconds after which Kafka may forget a note: it removes the offsets of groups that are silent for days."""
+        return offsets.kept(self.cluster)
+
     def require(self, lane: Lane, topic: str) -> None:
         """Raise when a topic that a row names is not there and cannot be made."""
         try:
@@ -123,11 +126,12 @@ class Outlet:
         """Our error for what Kafka says of a write."""
         problem: KafkaError = error.args[0]
         where = f"topic {self.topic!r}" if self.topic else "a topic"
-        if problem.code() in _FENCED:
+        if problem.code() in FENCED:
             return TakenOver(
                 f"somebody else writes to {where} in the name of {self.name!r}",
-                why="a run that was started later has taken its transactions over; this one has written nothing since",
-                hint="let one of them go on; a pipeline that is to run twice needs two names",
+                why="a run that was started later has taken its transactions over, or this one took too long "
+                f"(a task has {_LONGEST:.0f} s from its first row to its last)",
+                hint="let one of two runs go on; make batches smaller (max_per_batch) if there is only one",
             )
         if problem.code() in _TOO_LARGE and isinstance(error, Undelivered):
             return RecordRefused(
@@ -146,10 +150,10 @@ class Outlet:
         return (self.cluster.bootstrap, *sorted(self.cluster.options.items()))
 
     def _identity(self, number: int) -> str:
-        return f"millrace.sink.{self.name}.{number}"
+        return f"millrace.sink/{self.name}/{number}"
 
     @contextmanager
     def _asking(self, number: int) -> Iterator[Progress]:
-        group = f"millrace.sink.{self.name}" + (f".{number // _PLACES}" if number >= _PLACES else "")
+        group = f"millrace.sink/{self.name}" + (f"#{number // _PLACES}" if number >= _PLACES else "")
         with _ASKING.lent((self._address, group), partial(Progress, self.cluster, group)) as progress:
             yield progress

@@ -61,6 +61,8 @@ class Site:
     """The query that writes."""
     replayed: int | None = None
     """The batch that a query began before and never finished, if there is one: it comes again."""
+    twin: int = 0
+    """How many sinks of the query write to the same place before this one."""
     pieces: tuple[str, ...] = ()
     """What each task of a batch reads, where the frame that is written does not know it any more."""
     print: Callable[[str], None] = field(default=lambda _: None)
@@ -124,6 +126,11 @@ class Messages(Reader):
         raise NotImplementedError
 
     @property
+    def seen_whole(self) -> bool:
+        """Whether Spark sees of each record that it is bad, whichever of its columns are used."""
+        return False
+
+    @property
     @abstractmethod
     def bytes_format(self) -> Format:
         """What the bytes are."""
@@ -158,6 +165,8 @@ class Writer(ABC):
     continuous: ClassVar[bool] = False
     resumes: ClassVar[bool] = True
     """Whether what it wrote is still there at the next run; if not, its query starts anew each time."""
+    repeatable: ClassVar[bool] = False
+    """Whether a batch that is written in part and comes again leaves nothing twice."""
     alone: ClassVar[bool] = False
     """Whether no other sink may write to what it touches."""
     midway: ClassVar[bool] = True

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +62,7 @@ class Transacting:
         rows = chain([first], batches)
         try:
             note = self.outlet.noted(number)
+            self._require_known(note, anew=anew)
             if not note.says(self.query, self.batch):
                 with self.outlet.owned(number, note, anew=anew) as lane:
                     return self._written(number, lane, note, rows)
@@ -68,6 +71,15 @@ class Transacting:
         except Exception as error:
             raise carry(error) from error
         return _passed(rows)
+
+    def _require_known(self, note: Note, *, anew: bool) -> None:
+        """Raise when rows are noted that were never planned before: the checkpoint is older than what is in Kafka."""
+        if note.query == self.query and (note.batch > self.batch or (note.batch == self.batch and not anew)):
+            raise StateMismatch(
+                f"batch {note.batch} of {self.outlet.name!r} is in Kafka already, and batch {self.batch} begins now",
+                why="the state folder is older than what was written: a copy of it, or one that was restored",
+                hint="go on with the newest state folder; to begin anew, choose another folder with --state",
+            )
 
     def _written(self, number: int, lane: Lane, note: Note, batches: Iterable[pa.RecordBatch]) -> int:
         if note.lane != lane.instance:
@@ -143,39 +155,39 @@ def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> int:
     query = site.spark.sparkContext.getLocalProperty(_QUERY)
     if not query:
         raise RuntimeError("a batch of no query")
-    batches = Batches(site.state / "sinks" / f"{outlet.name}.json")
+    batches = Batches(site.state / "sinks" / f"{site.query}-{sha256(outlet.name.encode()).hexdigest()[:12]}.json")
     last = batches.last(query)
     read = site.pieces or pieces(frame)
-    begun = Begun.of(query, read, written=bool(last and last.written))
+    begun = Begun.of(query, batch, read)
     again = site.replayed == batch
     if again and last:
-        _require_alike(last, begun, batch, outlet)
-    batches.begin(begun)
+        _require_alike(last, begun, outlet)
+    # A batch that is repeated keeps the time of its first attempt: what that noted may be as old.
+    batches.begin(last if again and last and last.is_cut_as(begun) else begun)
     sending = Transacting(outlet, query, batch, lanes(read), again)
     written: int = sum(row.rows for row in frame.mapInArrow(sending, "rows bigint").collect())
-    if written:
-        batches.begin(replace(begun, written=True))
     return written
 
 
-def _require_alike(last: Begun, begun: Begun, batch: int, outlet: Outlet) -> None:
+def _require_alike(last: Begun, begun: Begun, outlet: Outlet) -> None:
     """Raise when a batch that was begun before cannot be told from what is in Kafka already."""
-    alike = last.is_cut_as(begun)
-    if not alike:
-        for lane in range(last.tasks):
-            outlet.open(lane)  # whoever still writes for the old tasks is stopped, so that the answer stays true
-    notes = [outlet.noted(lane) for lane in range(max(last.tasks, begun.tasks))]
-    if not alike and any(note.says(begun.query, batch) for note in notes):
+    if last.batch != begun.batch:  # it was planned, and nothing of it was written
+        return
+    if time.time() - last.at > outlet.forgets_after():
         raise StateMismatch(
-            f"batch {batch} of {outlet.name!r} is written in part, and would be cut into other tasks than before",
+            f"batch {begun.batch} of {outlet.name!r} was begun too long ago to know what of it is written",
+            why="Kafka removes the offsets of groups to which nobody commits for some days",
+            hint=f"look whether it is in the topic; guarantee: at-least-once would write batch {begun.batch} again",
+        )
+    if last.is_cut_as(begun):
+        return
+    for number in range(last.tasks):
+        outlet.open(number)  # whoever still writes for the old tasks is stopped, so that the answer stays true
+    if any(outlet.noted(number).says(begun.query, begun.batch) for number in range(last.tasks)):
+        raise StateMismatch(
+            f"batch {begun.batch} of {outlet.name!r} is written in part, and would be cut into other tasks than before",
             why=f"there were {last.tasks} tasks, and are {begun.tasks}; nobody could tell which rows are in Kafka",
             hint="run it once as before: with a master of as many cores, the same files, the same Spark settings",
-        )
-    if last.written and not any(note.query == begun.query for note in notes):
-        raise StateMismatch(
-            f"Kafka does not know any more which batches of {outlet.name!r} are written",
-            why="the offsets of its group are gone: Kafka removes them when nobody commits for some days",
-            hint=f"look whether batch {batch} is in the topic; guarantee: at-least-once would write it again",
         )
 
 

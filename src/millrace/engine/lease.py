@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, KafkaException
 
 from millrace.clients import groups
 from millrace.clients.cluster import Cluster
-from millrace.errors import StateMismatch, UnknownGroup
+from millrace.errors import KafkaFailed, StateMismatch, UnknownGroup
 
-_SILENT = 10.0
+_SILENT = 6.0
 """Seconds after which Kafka takes a run for dead that does not say that it lives."""
 _POLL = 0.2
 _PATIENCE = 30.0
@@ -43,7 +43,7 @@ class Holder:
 
 
 class Lease:
-    """A member of the group `millrace.run.<pipeline>` for as long as the run lasts.
+    """A member of the group `millrace.run/<pipeline>` for as long as the run lasts.
 
     It reads nothing: that it is there is what others see. A run that was killed is still there for some seconds; one
     of the same state folder is known to be dead, since its lock is ours.
@@ -54,12 +54,16 @@ class Lease:
         self._pipeline = pipeline
         self._topic = topic
         self._me = Holder(round(time.time() * 1000), state, socket.gethostname(), str(os.getpid()))
+        self._trouble: str | None = None
         self._joined = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._stay, name="lease", daemon=True)
 
     def __enter__(self) -> Lease:
-        self._require_alone(self._others())
+        deadline = time.monotonic() + _SILENT + 1
+        while (others := self._others()) and time.monotonic() < deadline:
+            time.sleep(_POLL)  # one that was killed is still listed for some seconds
+        self._require_alone(others)
         self._thread.start()
         return self
 
@@ -71,7 +75,12 @@ class Lease:
 
     def require(self) -> None:
         """Wait until others see us; of two that came at once, the later one raises."""
-        self._joined.wait(_PATIENCE)
+        if not self._joined.wait(_PATIENCE):
+            raise KafkaFailed(
+                f"the run could not join the group {self._group!r}, by which a second one would see it",
+                why=self._trouble,
+                hint="may it use that group? guarantee: at-least-once does without",
+            )
         self._require_alone([one for one in self._others() if one < self._me])
 
     def _others(self) -> list[Holder]:
@@ -80,7 +89,8 @@ class Lease:
         except UnknownGroup:
             return []
         holders = [Holder.of(member.client) for member in found.members]
-        return [one for one in holders if one and one.state != self._me.state]
+        dead = (self._me.state, self._me.host)  # of our own folder on this machine: its lock is ours
+        return [one for one in holders if one and (one.state, one.host) != dead]
 
     def _require_alone(self, others: list[Holder]) -> None:
         if others:
@@ -93,7 +103,7 @@ class Lease:
 
     @property
     def _group(self) -> str:
-        return f"millrace.run.{self._pipeline}"
+        return f"millrace.run/{self._pipeline}"
 
     def _stay(self) -> None:
         own = {
@@ -106,7 +116,9 @@ class Lease:
         consumer = Consumer({**self._cluster.config(), **own})
         consumer.subscribe([self._topic], on_assign=lambda *_: self._joined.set())
         while not self._stop.is_set():
-            consumer.poll(_POLL)
+            told = consumer.poll(_POLL)
+            problem = told.error() if told is not None else None
+            self._trouble = problem.str() if problem else self._trouble
         try:
             consumer.close()
         except KafkaException:  # a cluster that is gone takes us for dead by itself

@@ -128,13 +128,17 @@ class Running:
             if time.monotonic() >= one.due:
                 self._restart(one)
         elif one.running.isActive:
-            if one.course.well(time.monotonic()):
+            if one.course.number and self._idle(one) and one.course.well(time.monotonic()):
                 self.board.recovered(one.query.name)
         elif (failure := one.running.exception()) is not None:
             if asks_for_care(failure) and self.workshop.take_care(one.query):
                 self._restart(one)
             else:
                 self._failed(one, failure)
+
+    def _idle(self, one: Ongoing) -> bool:
+        """Whether no batch is at work, which might be the one that failed."""
+        return not one.query.batches or in_hand(self.workshop.checkpoint(one.query)).batch is None
 
     def _restart(self, one: Ongoing) -> None:
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.carried import carry
-from millrace.connectors.cutting import pieces
+from millrace.connectors.cutting import pieces, steady
 from millrace.connectors.options import make_reader, make_writer
 from millrace.connectors.stream import Messages, Reader, Site, Writer, require, whole
 from millrace.engine.checkpoint import unfinished
@@ -87,6 +87,8 @@ class Workshop:
         site = self.site(
             query.table, mode=query.mode, batches=query.batches, query=query.name, replayed=unfinished(folder)
         )
+        if query.batches and any(writer.exclusive for writer in writers):
+            frame = steady(frame)
         if not (folder / "offsets").exists():
             for writer in writers:
                 writer.require_new()
@@ -99,7 +101,7 @@ class Workshop:
             writer = writers[0].stream(written.writeStream, site)
         else:
             writer = frame.writeStream.foreachBatch(
-                _Fan([(one, site, sink) for one, sink in zip(writers, query.sinks, strict=True)])
+                _Fan(list(zip(writers, _twins(site, writers), query.sinks, strict=True)))
             )
         writer = writer.outputMode(query.mode).queryName(query.name).option("checkpointLocation", str(folder))
         return _triggered(writer, query.trigger).start()
@@ -120,7 +122,9 @@ class Workshop:
         Python is only there to bury bad ones: a topic without any is read as quickly as if nobody looked. The first one
         ends the query, before its batch counts, and the query begins again with care.
         """
-        return self.rereads(query) and not self._careful(query).exists()
+        writers = [writer_of(sink) for sink in query.sinks]
+        unharmed = len(writers) > 1 or all(writer.repeatable for writer in writers)
+        return unharmed and self.rereads(query) and not self._careful(query).exists()
 
     def take_care(self, query: Query) -> bool:
         """Trust no more, in later runs neither; False where a query has not trusted."""
@@ -138,6 +142,12 @@ class Workshop:
         return self.ground.state / ("checkpoints" if query.sinks else "panels") / query.name
 
 
+def _twins(site: Site, writers: list[Writer]) -> list[Site]:
+    """A site for each sink: of several that write to the same place, each knows how many are before it."""
+    places = [writer.touches(site.name) for writer in writers]
+    return [replace(site, twin=places[:number].count(place)) for number, place in enumerate(places)]
+
+
 class _Fan:
     """Several sinks for one table: a batch is computed once, kept while it is written, and counts when all have it."""
 
@@ -147,7 +157,7 @@ class _Fan:
     def __call__(self, frame: DataFrame, batch: int) -> None:
         try:
             kept = whole(frame)
-            read = pieces(frame) if any(writer.exclusive for writer, _, _ in self._outlets) else ()
+            read = pieces(frame)  # which the kept rows do not know any more
             for writer, site, sink in self._outlets:
                 writer.write(_shaped(writer, kept, sink), batch, replace(site, pieces=read))
         except Exception as error:

@@ -32,31 +32,35 @@ class Insertion:
     columns: Mapping[str, Cql]
     """The columns of the rows, in their order, with the types of the table."""
     timestamp: int
-    """That of the task's first row, in microseconds; each row has one more, so that of two rows with the same key
-    the later one wins."""
+    """Where the timestamps begin, in microseconds. Row i of task t gets t more, and i times the number of tasks:
+    no two are equal, which Cassandra would mix, and of two rows of a task with the same key the later one wins."""
     ttl: int | None = None
     consistency: str = "LOCAL_QUORUM"
     in_flight: int = 64
     patience: float = 120.0
     erase: bool = False
+    lanes: tuple[int, ...] = (0,)
+    """The number of each task, the same whenever the batch comes again."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `mapInArrow`."""
         import pyarrow as pa
+        from pyspark import TaskContext
 
+        context = TaskContext.get()
         try:
-            count = self.insert(batches)
+            count = self.insert(batches, self.lanes[context.partitionId() if context else 0])
         except MillraceError as error:
             raise carry(error) from None
         yield pa.RecordBatch.from_pydict({"rows": pa.array([count], pa.int64())})
 
-    def insert(self, batches: Iterable[pa.RecordBatch]) -> int:
+    def insert(self, batches: Iterable[pa.RecordBatch], lane: int = 0) -> int:
         """Write all rows; returns how many when every one is safe."""
         count, work = 0, None
         for batch in batches:
             if batch.num_rows:
                 work = work or _Work(self)
-                work.add(batch, self.timestamp + count)
+                work.add(batch, self.timestamp + count * len(self.lanes) + lane, len(self.lanes))
                 count += batch.num_rows
         if work:
             work.outflow.finish()
@@ -93,10 +97,10 @@ class _Work:
         # Where one node has everything, rows of several partitions may share a batch: it goes there anyway.
         self._together = len(self.outflow.session.cluster.metadata.all_hosts()) == 1
 
-    def add(self, batch: pa.RecordBatch, timestamp: int) -> None:
+    def add(self, batch: pa.RecordBatch, timestamp: int, step: int = 1) -> None:
         """Send the rows of a batch of Arrow."""
         rows = rows_of(batch, self._kinds, self._keys, self._absent)
-        stamped = [(*row, timestamp + number) for number, row in enumerate(rows)]
+        stamped = [(*row, timestamp + number * step) for number, row in enumerate(rows)]
         for group in [stamped] if self._together else self._grouped(stamped):
             self._send(group)
 

@@ -85,7 +85,7 @@ class Question:
         values = list(key)
         for name in self.table.clustering:
             if len(self.equal.get(name, ())) != 1:
-                for sign, value in self.ranges.get(name, ())[:2]:
+                for sign, value in _narrowest(self.ranges.get(name, ())):
                     where.append(f"{quoted(name)} {sign} ?")
                     values.append(value)
                 break
@@ -105,6 +105,16 @@ class Question:
     def _select(self) -> str:
         chosen = ", ".join(_expression(name, self.table.columns[name]) for name in self.columns)
         return f"SELECT {chosen} FROM {quoted_table(self.table.name)}"  # noqa: S608 - names are quoted
+
+
+def _narrowest(ranges: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """One bound on each side, which is all that Cassandra takes: the one that leaves the least."""
+    lower = [one for one in ranges if one[0] in (">", ">=")]
+    upper = [one for one in ranges if one[0] in ("<", "<=")]
+    if lower:
+        yield max(lower, key=lambda one: (one[1], one[0] == ">"))
+    if upper:
+        yield min(upper, key=lambda one: (one[1], one[0] == "<="))
 
 
 def _expression(name: str, kind: Cql) -> str:

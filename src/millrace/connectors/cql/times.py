@@ -45,7 +45,8 @@ class Times:
 
     def used(self, batch: int, width: int) -> None:
         """Note how many timestamps a batch has used."""
-        batches = self._known()["batches"]
+        known = self._known()
+        batches = known["batches"] if known["query"] == self.query else {}
         if str(batch) in batches and width > batches[str(batch)][1]:
             self._save({**batches, str(batch): [batches[str(batch)][0], width]})
 
