@@ -121,6 +121,10 @@ class Cluster:
         with self.speaking("open a connection"):
             return AdminClient(self.config(error_cb=seen.append, reconnect_backoff_max_ms=500)), seen
 
+    def __getstate__(self) -> dict[str, Any]:
+        """It travels without its open connection, which cannot."""
+        return {name: value for name, value in self.__dict__.items() if name != "_link"}
+
     def connect(self) -> ClusterMetadata:
         """Who is in the cluster and which topics it has; raises when nobody answers or we are refused."""
         admin, seen = self._link

@@ -49,7 +49,7 @@ def passes(error: BaseException) -> bool:
     """Whether the same may work in a moment: a node that is away, too busy or too slow."""
     names = {name for one in _roots(error) for name in _kinds(one)}
     lasting = {"RequestValidationException", "AuthenticationFailed", "SyntaxException", "CertificateError"}
-    if names & lasting or "SSLCertVerificationError" in names:
+    if names & lasting or "SSLCertVerificationError" in names or "[SSL:" in reason(error):
         return False
     return bool(names & {"DriverException", "NoHostAvailable", "ErrorMessage", "ConnectionException", "OSError"})
 
@@ -61,7 +61,8 @@ def reason(error: BaseException) -> str:
 
 
 def _denied(names: set[str], why: str, address: str, doing: str) -> CassandraDenied | None:
-    if "SSLCertVerificationError" in names or "SSLError" in names or "CertificateError" in names:
+    # The driver makes another error of it, with the old one's words.
+    if names & {"SSLCertVerificationError", "SSLError", "CertificateError"} or "[SSL:" in why:
         hint = "check tls.ca, tls.certificate and tls.hostname in the file given by --cassandra-config"
         return CassandraDenied(f"TLS with the Cassandra at {address} failed: could not {doing}", why=why, hint=hint)
     if names & {"AuthenticationFailed", "Unauthorized"} or "Remote end requires authentication" in why:

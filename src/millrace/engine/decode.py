@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _BATCH = "streaming.sql.batchId"
 _QUERY = "sql.streaming.queryId"
 _CARE = "millrace: a bad record asks for care"
+_ASKED = re.compile(rf"(?:\[USER_RAISED_EXCEPTION\]|Spark failed:) {_CARE}")
+"""As it was raised: every failure of such a query quotes its plan, and the words with it."""
 
 
 @dataclass(frozen=True)
@@ -293,7 +296,7 @@ def forget_repeated(burial: Burial | None, checkpoint: Path, *, anew: bool) -> N
 
 def asks_for_care(failure: BaseException) -> bool:
     """Whether a query that trusted its records has met a bad one. The batch has not counted; it is run again."""
-    return _CARE in str(failure)
+    return _ASKED.search(str(failure)) is not None
 
 
 def bad_of(reader: Messages, site: Site, *, owns: bool, count: Any, trusting: bool = False) -> Bad:

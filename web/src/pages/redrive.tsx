@@ -63,17 +63,21 @@ function Question({ group, letter, onDone, onClose }: Wanted & { onClose: () => 
     try {
       const told = await redrive(group, letter?.place ?? null);
       toast(`${plural(told.sent, "dead letter")} sent again`, told.failed ? "warn" : "fine");
-      onDone();
-      if (told.failed) outcome.value = told;
-      else dialog.current?.close();
+      outcome.value = told;
+      if (!told.failed) dialog.current?.close();
     } catch (error) {
       const hint = error instanceof Refused && error.hint ? ` (${error.hint})` : "";
       trouble.value = (error as Error).message + hint;
     }
     busy.value = false;
   };
+  // Only then: what is read anew may have no button any more, and this question would go with it.
+  const close = (): void => {
+    onClose();
+    if (outcome.value) onDone();
+  };
   return (
-    <dialog class="question" ref={dialog} aria-label="Redrive" onClose={onClose}>
+    <dialog class="question" ref={dialog} aria-label="Redrive" onClose={close}>
       <h2>{letter ? `Send ${visible(letter.record)} again?` : `Send ${plural(group.count, "dead letter")} again?`}</h2>
       <p class="reason">{cut(group.reason, 200)}</p>
       <p class="note">
