@@ -37,6 +37,7 @@ class Parts:
             yield pa.RecordBatch.from_pydict({"k": numbers, "n": numbers})
 
 
+@pytest.mark.chaos
 def test_a_batch_outlives_cassandra(tmp_path: Path) -> None:
     service = Service(tmp_path, Options(heap="256m"))
     try:

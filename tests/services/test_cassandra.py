@@ -45,6 +45,7 @@ def assert_ended(pid: int) -> None:
         return
 
 
+@pytest.mark.chaos
 def test_a_killed_parent_takes_it_along_and_its_data_stays(folder: Path) -> None:
     program = textwrap.dedent(f"""
         import time
