@@ -80,7 +80,7 @@ export function TopicDetail({ topic }: { topic: Topic }): JSX.Element {
             rowKey={(one) => one.group}
             filter={topic.groups.length > 8}
             rowsShown={6}
-            empty="no group reads this topic; Spark's queries keep their place in a checkpoint, not in a group"
+            empty="no group reads this topic yet; a query's own group appears after its first batch"
           />
         </section>
       </div>
