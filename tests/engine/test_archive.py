@@ -17,6 +17,18 @@ def test_a_jvm_uses_the_archive(spark: SparkSession) -> None:
     assert str(archive.archive()) in Path(f"/proc/{process.pid}/maps").read_text()
 
 
+def test_jars_that_were_installed_again_need_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jar = tmp_path / "spark.jar"
+    jar.touch()
+    monkeypatch.setattr(archive, "_jars", lambda: [jar])
+    before = archive.archive()
+    assert archive.archive() == before
+
+    os.utime(jar, (1, 1))
+
+    assert archive.archive() != before
+
+
 def test_a_java_that_makes_none_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLRACE_CACHE", str(tmp_path))
     asked: list[str] = []

@@ -24,10 +24,17 @@ _log = logging.getLogger(__name__)
 
 def archive() -> Path:
     """Where the archive for this Java and this Spark is, or would be."""
-    java, spark = find_java(), util.find_spec("pyspark")
-    fitting = (java.path.resolve(), java.version, metadata.version("pyspark"), spark and spark.origin)
+    java, jars = find_java(), _jars()
+    # A JVM refuses an archive of other jars: it goes by their place, size and time, which a new installation changes.
+    stamps = [(jar.name, jar.stat().st_size, jar.stat().st_mtime_ns) for jar in jars]
+    fitting = (java.path.resolve(), java.version, metadata.version("pyspark"), jars[:1], stamps)
     digest = hashlib.sha256(repr(fitting).encode()).hexdigest()[:12]
     return CACHE.value().absolute() / "classes" / f"spark-{digest}.jsa"
+
+
+def _jars() -> list[Path]:
+    spark = util.find_spec("pyspark")
+    return sorted(Path(spark.origin).parent.glob("jars/*.jar")) if spark and spark.origin else []
 
 
 def options() -> str:
