@@ -195,6 +195,40 @@ def test_a_state_folder_that_is_older_than_the_topic_is_refused(outlet: Outlet, 
     assert written(outlet) == ["a"]
 
 
+def planned(outlet: Outlet, batch: int, plan: str, value: str, *, anew: bool, task: int = 0) -> int:
+    return Transacting(outlet, QUERY, batch, (), anew, plan).write(task, rows(value), anew=anew)
+
+
+def test_a_batch_that_a_copy_of_the_state_folder_has_planned_is_refused(outlet: Outlet) -> None:
+    assert planned(outlet, 7, "here", "a", anew=False) == 1
+    assert planned(outlet, 7, "here", "a", anew=True) == 0
+    assert planned(outlet, 7, "here", "a", anew=True) == 0, "what is noted again says the same"
+    with pytest.raises(Carried) as raised:
+        planned(outlet, 7, "there", "b", anew=True)
+    assert isinstance(restored(str(raised.value)), StateMismatch)
+    assert written(outlet) == ["a"]
+
+
+def test_who_takes_over_from_one_that_is_ahead_gives_way(outlet: Outlet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run goes on between our look at the note and our taking the id over."""
+    planned(outlet, 0, "both", "a", anew=False)
+    before = outlet.noted(0)
+    planned(outlet, 1, "there", "b", anew=False)
+    answers = [before]
+    noted = Outlet.noted
+    monkeypatch.setattr(Outlet, "noted", lambda self, number: answers.pop() if answers else noted(self, number))
+    with pytest.raises(Carried) as raised:
+        planned(outlet, 1, "here", "c", anew=True)
+    assert isinstance(restored(str(raised.value)), StateMismatch)
+    assert written(outlet) == ["a", "b"]
+
+
+def test_notes_of_older_versions_say_no_plan() -> None:
+    assert Note.of(8, "q/lane") == Note("q", 7, "lane")
+    assert Note.of(8, "q/lane/plan") == Note("q", 7, "lane", "plan")
+    assert Note.of(8, "somebody else's") == Note()
+
+
 def test_what_was_begun_is_remembered(tmp_path: Path) -> None:
     path = tmp_path / "sinks" / "one.json"
     begun = Begun.of(QUERY, 0, ("a",))

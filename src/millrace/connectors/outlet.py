@@ -43,12 +43,15 @@ class Note:
     query: str = ""
     batch: int = -1
     lane: str = ""
+    plan: str = ""
+    """Tells the batch from another of its number, which a copy of the state folder has planned."""
 
     @classmethod
     def of(cls, offset: int, text: str) -> Note:
         """As it was committed; text that is none of ours (a group moved by hand) means that nothing is known."""
-        query, mark, lane = text.partition("/")
-        return cls(query, offset - 1, lane) if mark and offset > 0 else cls()
+        query, mark, rest = text.partition("/")
+        lane, _, plan = rest.partition("/")
+        return cls(query, offset - 1, lane, plan) if mark and offset > 0 else cls()
 
     def says(self, query: str, batch: int) -> bool:
         """Whether a batch of a query is written."""
@@ -94,9 +97,10 @@ class Outlet:
             return Note.of(*progress.told(LEDGER, number % _PLACES))
 
     @contextmanager
-    def transaction(self, number: int, lane: Lane, query: str, batch: int) -> Iterator[None]:
-        """A block whose records are written together with the note, or not at all."""
-        place = TopicPartition(LEDGER, number % _PLACES, batch + 1, f"{query}/{lane.instance}")
+    def transaction(self, number: int, lane: Lane, note: Note) -> Iterator[None]:
+        """A block whose records are written together with the note, or not at all; the note is given our lane."""
+        text = "/".join((note.query, lane.instance, note.plan))
+        place = TopicPartition(LEDGER, number % _PLACES, note.batch + 1, text)
         with self._asking(number) as progress:
             group = progress.group
         with lane.transaction(place, group):

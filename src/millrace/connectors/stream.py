@@ -59,6 +59,10 @@ class Site:
     create_topics: bool = True
     query: str = ""
     """The query that writes."""
+    checkpoint: Path | None = None
+    """Where Spark notes the batches of that query."""
+    require_alone: Callable[[], None] = field(default=lambda: None)
+    """Raises when another run has come in the place of this one."""
     replayed: int | None = None
     """The batch that a query began before and never finished, if there is one: it comes again."""
     twin: int = 0
@@ -83,6 +87,11 @@ class Reader(ABC):
     continuous: ClassVar[bool] = False
     resumes: ClassVar[bool] = True
     """Whether what was read can be found again; if not, its queries start anew each time."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it goes on where records are gone before they were read."""
+        return False
 
     def mistakes(self) -> Iterator[Mistake]:
         """What contradicts itself in the options."""

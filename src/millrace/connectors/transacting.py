@@ -42,6 +42,8 @@ class Transacting:
     """The number that each task writes under."""
     anew: bool
     """Whether an earlier attempt at the batch may have failed."""
+    plan: str = ""
+    """Tells the batch from another of its number that a copy of the checkpoint has planned; empty: not known."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write a task's rows, unless an earlier attempt has done so."""
@@ -73,11 +75,15 @@ class Transacting:
         return _passed(rows)
 
     def _require_known(self, note: Note, *, anew: bool) -> None:
-        """Raise when rows are noted that were never planned before: the checkpoint is older than what is in Kafka."""
-        if note.query == self.query and (note.batch > self.batch or (note.batch == self.batch and not anew)):
+        """Raise when rows are noted that were never planned here: the checkpoint is older than what is in Kafka."""
+        if note.query != self.query or note.batch < self.batch:
+            return
+        ours = anew and (not note.plan or not self.plan or note.plan == self.plan)
+        if note.batch > self.batch or not ours:
             raise StateMismatch(
                 f"batch {note.batch} of {self.outlet.name!r} is in Kafka already, and batch {self.batch} begins now",
-                why="the state folder is older than what was written: a copy of it, or one that was restored",
+                why="the state folder is older than what was written: another run has gone on with a copy of it, "
+                "or it was restored",
                 hint="go on with the newest state folder; to begin anew, choose another folder with --state",
             )
 
@@ -85,12 +91,13 @@ class Transacting:
         if note.lane != lane.instance:
             # Asked while we own the id: whoever noted something before has ended, and nobody else can any more.
             note = self.outlet.noted(number)
+            self._require_known(note, anew=True)
         if note.says(self.query, self.batch):
-            with self.outlet.transaction(number, lane, note.query, note.batch):
+            with self.outlet.transaction(number, lane, note):
                 pass  # the same, but through our lane: others must see that theirs is not theirs any more
             return _passed(batches)
         rows = 0
-        with self.outlet.transaction(number, lane, self.query, self.batch):
+        with self.outlet.transaction(number, lane, Note(self.query, self.batch, plan=self.plan)):
             shipping = _Shipping(self.outlet, lane)
             for batch in batches:
                 shipping.send(batch)
@@ -155,6 +162,7 @@ def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> int:
     query = site.spark.sparkContext.getLocalProperty(_QUERY)
     if not query:
         raise RuntimeError("a batch of no query")
+    site.require_alone()
     batches = Batches(site.state / "sinks" / f"{site.query}-{sha256(outlet.name.encode()).hexdigest()[:12]}.json")
     last = batches.last(query)
     read = site.pieces or pieces(frame)
@@ -164,9 +172,15 @@ def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> int:
         _require_alike(last, begun, outlet)
     # A batch that is repeated keeps the time of its first attempt: what that noted may be as old.
     batches.begin(last if again and last and last.is_cut_as(begun) else begun)
-    sending = Transacting(outlet, query, batch, lanes(read), again)
+    sending = Transacting(outlet, query, batch, lanes(read), again, _planned(site, batch))
     written: int = sum(row.rows for row in frame.mapInArrow(sending, "rows bigint").collect())
     return written
+
+
+def _planned(site: Site, batch: int) -> str:
+    """What tells a batch from any other of its number: Spark notes its offsets and the moment of its planning, once."""
+    path = site.checkpoint / "offsets" / str(batch) if site.checkpoint else None
+    return sha256(path.read_bytes()).hexdigest()[:12] if path and path.exists() else ""
 
 
 def _require_alike(last: Begun, begun: Begun, outlet: Outlet) -> None:

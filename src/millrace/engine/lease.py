@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaException
@@ -17,8 +17,15 @@ from millrace.errors import KafkaFailed, StateMismatch, UnknownGroup
 
 _SILENT = 6.0
 """Seconds after which Kafka takes a run for dead that does not say that it lives."""
+_HEARTBEAT = 1.0
+_SLEPT = _SILENT - 2 * _HEARTBEAT
+"""Seconds without a look after which Kafka may have given us up: its last word of us may be older than our own."""
 _POLL = 0.2
 _PATIENCE = 30.0
+_AWAY = 120.0
+"""Seconds that a batch waits for Kafka, as the sink itself would."""
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Goes on while this process, or the whole machine, is asleep."""
 
 
 @dataclass(frozen=True, order=True)
@@ -46,15 +53,19 @@ class Lease:
     """A member of the group `millrace.run/<pipeline>` for as long as the run lasts.
 
     It reads nothing: that it is there is what others see. A run that was killed is still there for some seconds; one
-    of the same state folder is known to be dead, since its lock is ours.
+    of the same state folder is known to be dead, since its lock is ours. A run that was silent for so long that Kafka
+    took it for dead (it hung, or was cut off) comes back as the newest one: another may have come in its place.
     """
 
     def __init__(self, cluster: Cluster, pipeline: str, state: str, topic: str) -> None:
         self._cluster = cluster
         self._pipeline = pipeline
         self._topic = topic
-        self._me = Holder(round(time.time() * 1000), state, socket.gethostname(), str(os.getpid()))
+        self._me = Holder(_now(), state, socket.gethostname(), str(os.getpid()))
         self._trouble: str | None = None
+        self._lost = False
+        self._heard = time.clock_gettime(_CLOCK)
+        """When we last looked whether we are still a member."""
         self._joined = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._stay, name="lease", daemon=True)
@@ -75,13 +86,34 @@ class Lease:
 
     def require(self) -> None:
         """Wait until others see us; of two that came at once, the later one raises."""
-        if not self._joined.wait(_PATIENCE):
+        if not self._is_member() and not self._comes_back():
             raise KafkaFailed(
                 f"the run could not join the group {self._group!r}, by which a second one would see it",
                 why=self._trouble,
                 hint="may it use that group? guarantee: at-least-once does without",
             )
         self._require_alone([one for one in self._others() if one < self._me])
+
+    def require_held(self) -> None:
+        """The same when there is a reason: others are asked for only if we were silent since the last time."""
+        if not self._is_member():
+            self._wait(_AWAY)  # a broker that is away for a while fails no batch
+            self.require()
+
+    def _is_member(self) -> bool:
+        return self._joined.is_set() and not self._lapsed()
+
+    def _comes_back(self) -> bool:
+        """Whether the thread joins in time; raises when nobody answers whom it could ask."""
+        self._others()
+        self._wait(_PATIENCE)
+        return self._is_member()
+
+    def _wait(self, seconds: float) -> None:
+        """Until we are a member, but not longer than so many seconds."""
+        deadline = time.monotonic() + seconds
+        while not self._is_member() and not self._stop.is_set() and time.monotonic() < deadline:
+            time.sleep(_POLL / 4)
 
     def _others(self) -> list[Holder]:
         try:
@@ -106,20 +138,43 @@ class Lease:
         return f"millrace.run/{self._pipeline}"
 
     def _stay(self) -> None:
+        while not self._stop.is_set():
+            self._be_member()
+            self._joined.clear()
+            self._me = replace(self._me, since=_now())
+
+    def _lapsed(self) -> bool:
+        """Whether Kafka has, or may have, taken us for dead since we last looked."""
+        return self._lost or time.clock_gettime(_CLOCK) - self._heard > _SLEPT
+
+    def _lose(self, *_: object) -> None:
+        self._lost = True
+
+    def _be_member(self) -> None:
+        """Until the end, or until the membership is lost."""
         own = {
             "group.id": self._group,
             "client.id": self._me.client,
             "session.timeout.ms": round(_SILENT * 1000),
+            "heartbeat.interval.ms": round(_HEARTBEAT * 1000),
             "enable.auto.commit": False,
             "auto.offset.reset": "latest",
         }
         consumer = Consumer({**self._cluster.config(), **own})
-        consumer.subscribe([self._topic], on_assign=lambda *_: self._joined.set())
+        self._heard, self._lost = time.clock_gettime(_CLOCK), False
+        consumer.subscribe([self._topic], on_assign=lambda *_: self._joined.set(), on_lost=self._lose)
         while not self._stop.is_set():
             told = consumer.poll(_POLL)
             problem = told.error() if told is not None else None
             self._trouble = problem.str() if problem else self._trouble
+            if self._lapsed():
+                break
+            self._heard = time.clock_gettime(_CLOCK)
         try:
             consumer.close()
         except KafkaException:  # a cluster that is gone takes us for dead by itself
             return
+
+
+def _now() -> int:
+    return round(time.time() * 1000)

@@ -101,12 +101,14 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
             gallery = None if settings.panels is None else Gallery(settings.panels)
             if gallery:
                 gallery.expect(plan)
-            with _lease(plan, settings, state) as require_alone:
+            with _lease(plan, settings, state) as lease:
                 workshop = Workshop(
                     plan.pipeline,
                     replace(ground, spark=opening.result()),
                     gallery=gallery,
-                    require_alone=require_alone,
+                    require_alone=lease.require if lease else lambda: None,
+                    still_alone=lease.require_held if lease else lambda: None,
+                    tell=settings.tell,
                     accept=settings.accept,
                 )
                 settings.opened(workshop.spark)
@@ -149,14 +151,14 @@ def _positions(plan: Plan, settings: Settings) -> Iterator[Callable[[Progress], 
 
 
 @contextmanager
-def _lease(plan: Plan, settings: Settings, state: State) -> Iterator[Callable[[], None]]:
-    """A hold on the pipeline's name in Kafka, where two runs of it would write twice; what it yields makes sure."""
+def _lease(plan: Plan, settings: Settings, state: State) -> Iterator[Lease | None]:
+    """A hold on the pipeline's name in Kafka, where two runs of it would write twice."""
     writers = [writer_of(sink) for query in plan.queries if query.batches for sink in query.sinks]
     if not any(writer.exclusive for writer in writers):
-        yield lambda: None
+        yield None
         return
-    with Lease(settings.cluster(), plan.pipeline.name, state.id, LEDGER) as lease:
-        yield lease.require
+    with Lease(settings.cluster(), plan.pipeline.name, state.identity, LEDGER) as lease:
+        yield lease
 
 
 def _queries(queries: Running, plan: Plan, settings: Settings, watch: Watch, stop: threading.Event) -> None:

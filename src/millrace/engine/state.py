@@ -6,6 +6,7 @@ import json
 import os
 import time
 import uuid
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -56,6 +57,11 @@ class State:
     def held(self) -> int:
         """The descriptor of the lock: a child that inherits it holds the folder for as long as it lives."""
         return self._lock.fd if self._lock else -1
+
+    @property
+    def identity(self) -> str:
+        """Tells this folder from a copy of it as well, which has the same id and a lock of its own."""
+        return f"{self.id}-{sha256(str(self.folder.resolve()).encode()).hexdigest()[:8]}"
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         if self._lock:

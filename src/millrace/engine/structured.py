@@ -13,9 +13,11 @@ from millrace.connectors.carried import carry
 from millrace.connectors.cutting import pieces, steady
 from millrace.connectors.options import make_reader, make_writer
 from millrace.connectors.stream import Messages, Reader, Site, Writer, require, whole
+from millrace.engine.buried import Adding, Buried
 from millrace.engine.checkpoint import unfinished
 from millrace.engine.decode import bad_of, forget_repeated, good_rows
 from millrace.engine.failures import explain
+from millrace.engine.gone import gone
 from millrace.engine.onthejvm import decoded_on_the_jvm
 from millrace.engine.panels import hung
 from millrace.engine.resuming import Resuming
@@ -49,6 +51,9 @@ class Workshop:
     """The queries that were started in this run: another start of one goes on where it failed."""
     require_alone: Callable[[], None] = lambda: None
     """Raises where another run of the pipeline has come before."""
+    still_alone: Callable[[], None] = lambda: None
+    """The same before each batch: it asks nobody, unless this run has been silent for long."""
+    tell: Callable[[str], None] = lambda _: None
     accept: Collection[str] = ()
     """Queries that go on with a state that was computed otherwise."""
 
@@ -84,8 +89,15 @@ class Workshop:
         folder = self.checkpoint(query)
         if not self.resumes(query, writers):
             shutil.rmtree(folder, ignore_errors=True)
+        self._tell_lost(query, folder)
         site = self.site(
-            query.table, mode=query.mode, batches=query.batches, query=query.name, replayed=unfinished(folder)
+            query.table,
+            mode=query.mode,
+            batches=query.batches,
+            query=query.name,
+            checkpoint=folder,
+            require_alone=self.still_alone,
+            replayed=unfinished(folder),
         )
         if query.batches and any(writer.exclusive for writer in writers):
             frame = steady(frame)
@@ -115,6 +127,13 @@ class Workshop:
         """Whether what a query has read can be read again."""
         needed = [self.pipeline.source(name) for name in self.pipeline.upstream(query.table)]
         return all(reader_of(source).resumes for source in needed if source and not source.static)
+
+    def _tell_lost(self, query: Query, folder: Path) -> None:
+        """Say what is gone from Kafka where a query goes on all the same: Spark would not."""
+        needed = [self.pipeline.source(name) for name in self.pipeline.upstream(query.table)]
+        if any(reader_of(source).goes_on for source in needed if source and not source.static):
+            for one in gone(folder, self.ground.cluster()):
+                self.tell(f"query {query.name!r} goes on without what is lost: {one}")
 
     def trusts(self, query: Query) -> bool:
         """Whether a query takes its records for good where Spark itself sees that one is not (text, CSV files).
@@ -209,7 +228,7 @@ class Tables:
         dead = self._workshop.dead
         owns = site.name in self._query.buries
         if owns and not site.static and site.name not in dead:
-            dead[site.name] = site.spark.sparkContext.accumulator(0)
+            dead[site.name] = site.spark.sparkContext.accumulator(Buried(), Adding())
         anew = not self._workshop.resumes(self._query, [writer_of(sink) for sink in self._query.sinks])
         trusting = not site.static and self._workshop.trusts(self._query)
         bad = bad_of(reader, site, owns=owns, count=dead.get(site.name) if owns else None, trusting=trusting)

@@ -1,0 +1,152 @@
+"""A run's hold on its name: for whom it waits, for whom it gives way, and what it does after it has slept."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from millrace.clients import groups
+from millrace.clients.cluster import Cluster
+from millrace.clients.groups import Group, Member
+from millrace.engine import lease as leases
+from millrace.engine.lease import Holder, Lease
+from millrace.engine.state import State
+from millrace.errors import KafkaFailed, StateMismatch, UnknownGroup
+from millrace.pipeline.model import Pipeline
+
+NOWHERE = Cluster("127.0.0.1:9")
+
+
+class Alone(Lease):
+    """A lease that joins no group: who is in it is said by the test."""
+
+    def __init__(self, state: str = "mine") -> None:
+        super().__init__(NOWHERE, "p", state, "ledger")
+        self.joins = 0
+
+    def _be_member(self) -> None:
+        self._heard, self._lost = time.clock_gettime(leases._CLOCK), False
+        self.joins += 1
+        self._joined.set()
+        while not self._stop.wait(0.01) and not self._lapsed():
+            self._heard = time.clock_gettime(leases._CLOCK)
+
+
+class Others:
+    """Who is in the group, each time that somebody asks; the last answer stays."""
+
+    def __init__(self, *answers: list[Holder]) -> None:
+        self.asked = 0
+        self._answers = list(answers)
+
+    def __call__(self, _: Cluster, name: str) -> Group:
+        self.asked += 1
+        found = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if not found:
+            raise UnknownGroup("nobody")
+        members = tuple(Member("", one.client, "", ()) for one in found)
+        return Group(name, "Stable", members, ())
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setattr(leases, "_POLL", 0.01)
+    monkeypatch.setattr(leases, "_SILENT", 0.3)
+    return monkeypatch
+
+
+def say(asked: pytest.MonkeyPatch, *answers: list[Holder]) -> Others:
+    others = Others(*answers)
+    asked.setattr(groups, "describe", others)
+    asked.setattr(leases, "_SLEPT", 3600.0)
+    return others
+
+
+def other(since: int = 1, state: str = "theirs", host: str = "elsewhere") -> Holder:
+    return Holder(since, state, host, "7")
+
+
+def test_one_that_was_killed_is_waited_for(asked: pytest.MonkeyPatch) -> None:
+    others = say(asked, [other()], [other()], [])
+    with Alone() as lease:
+        lease.require()
+    assert others.asked >= 3
+
+
+def test_one_that_stays_is_not_disturbed(asked: pytest.MonkeyPatch) -> None:
+    say(asked, [other()])
+    with pytest.raises(StateMismatch, match="runs already") as raised, Alone():
+        pass
+    assert "process is 7 on elsewhere" in str(raised.value.why)
+
+
+def test_of_two_at_once_the_later_one_gives_way(asked: pytest.MonkeyPatch) -> None:
+    say(asked, [], [other(since=10**15)])
+    with Alone() as earlier:
+        earlier.require()
+    say(asked, [], [other(since=1)])
+    with Alone() as later, pytest.raises(StateMismatch):
+        later.require()
+
+
+def test_ones_own_folder_is_not_waited_for_but_a_copy_of_it_is(asked: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pipeline = Pipeline("p")
+    names = []
+    for folder in ("here", "copied"):
+        state = State(tmp_path / folder, pipeline)
+        state.id = "the-same"
+        names.append(state.identity)
+    assert len(set(names)) == 2
+    mine = Alone(names[0])
+    say(asked, [mine._me, other(state=names[0], host=mine._me.host)])
+    with mine:
+        mine.require()
+    say(asked, [other(state=names[1], host=mine._me.host)])
+    with pytest.raises(StateMismatch), Alone(names[0]):
+        pass
+
+
+def test_whoever_has_not_slept_asks_nobody(asked: pytest.MonkeyPatch) -> None:
+    others = say(asked, [])
+    with Alone() as lease:
+        lease.require()
+        before = others.asked
+        lease.require_held()
+        assert others.asked == before
+
+
+def test_whoever_has_slept_gives_way_to_who_came_meanwhile(asked: pytest.MonkeyPatch) -> None:
+    say(asked, [])
+    with Alone() as lease:
+        lease.require()
+        since = lease._me.since
+        say(asked, [other(since=since + 1)])
+        lease.require()  # it was there first
+        pause = threading.Event()
+        while round(time.time() * 1000) <= since + 1:
+            pause.wait(0.001)
+        lease._lose()  # as Kafka tells, or as the clock does
+        with pytest.raises(StateMismatch, match="runs already"):
+            lease.require_held()
+        assert lease.joins == 2
+        assert lease._me.since > since + 1
+
+
+def test_whoever_has_slept_alone_goes_on(asked: pytest.MonkeyPatch) -> None:
+    say(asked, [])
+    with Alone() as lease:
+        lease.require()
+        lease._lose()
+        lease.require_held()
+        assert lease.joins == 2
+
+
+def test_a_group_that_lets_nobody_in(asked: pytest.MonkeyPatch) -> None:
+    say(asked, [])
+    asked.setattr(leases, "_PATIENCE", 0.05)
+    asked.setattr(Alone, "_be_member", lambda self: self._stop.wait(60))
+    with Alone() as lease, pytest.raises(KafkaFailed, match="could not join"):
+        lease.require()
