@@ -151,6 +151,49 @@ def test_the_batch_that_fails_each_time_is_named(tmp_path: Path) -> None:
     assert "(3 times at the same batch, batch 0: topic posts partition 0 offsets up to 2)" in raised.value.message
 
 
+class Slow(threading.Event):
+    """An event that is never set; every third time that somebody looks, the query that runs fails."""
+
+    def __init__(self, shop: Shop, most: int) -> None:
+        super().__init__()
+        self._shop, self._most, self._looks = shop, most, 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._looks += 1
+        if self._looks % 3 == 0 and self._shop.started[-1].isActive:
+            self._shop.started[-1].fail(AWAY)
+        return len(self._shop.started) >= self._most
+
+
+def batches(folder: Path, *, done: bool) -> None:
+    """A checkpoint in which batch 0 is begun, or done."""
+    for log in ("offsets", "commits") if done else ("offsets",):
+        (folder / "copied" / log).mkdir(parents=True)
+        (folder / "copied" / log / "0").write_text("v1\n{}")
+
+
+def test_a_batch_that_takes_long_to_fail_is_no_time_of_health(tmp_path: Path) -> None:
+    batches(tmp_path, done=False)
+    shop = Shop(tmp_path)
+    queries = running(shop)
+    queries.policy = Policy(2, first=0.0, calm=0.0)
+    queries.start(written())
+    with pytest.raises(KafkaUnreachable) as raised:
+        queries.stay(None, Slow(shop, most=9))
+    assert "(3 times at the same batch, batch 0)" in raised.value.message
+    assert len(shop.started) == 3
+
+
+def test_a_time_of_health_is_one_without_a_batch_at_work(tmp_path: Path) -> None:
+    batches(tmp_path, done=True)
+    shop = Shop(tmp_path)
+    queries = running(shop)
+    queries.policy = Policy(2, first=0.0, calm=0.0)
+    queries.start(written())
+    queries.stay(None, Slow(shop, most=9))
+    assert len(shop.started) == 9
+
+
 def test_what_cannot_be_read_again_is_not_restarted(tmp_path: Path) -> None:
     queries = running(Shop(tmp_path, AWAY, rereads=False))
     queries.start(written())

@@ -13,6 +13,7 @@ from pathlib import Path
 from millrace import errors
 from millrace.clients.cluster import Cluster
 from millrace.connectors.carried import restored
+from millrace.engine.gone import gone
 from millrace.engine.spoken import batch_ranges, call_site, cause_of, plain, said, sql_position
 from millrace.engine.tracebacks import Raised, raised, raised_in
 from millrace.errors import (
@@ -61,6 +62,7 @@ class Failure:
     error: BaseException
     place: Place | None
     cluster: Cluster | None
+    checkpoint: Path | None = None
 
     @cached_property
     def text(self) -> str:
@@ -74,14 +76,20 @@ class Failure:
         return "; ".join(map(str, found[:4])) + ("; …" if len(found) > 4 else "") if found else None
 
 
-def explain(error: BaseException, *, place: Place | None = None, cluster: Cluster | None = None) -> MillraceError:
+def explain(
+    error: BaseException,
+    *,
+    place: Place | None = None,
+    cluster: Cluster | None = None,
+    checkpoint: Path | None = None,
+) -> MillraceError:
     """The error to show for an exception; `place` is told when it does not know a better one itself.
 
-    With the cluster at hand, lost offsets are named exactly.
+    With the cluster and the query's checkpoint at hand, lost offsets are named exactly, and all of them.
     """
     if isinstance(error, MillraceError):
         return error
-    failure = Failure(error, place, cluster)
+    failure = Failure(error, place, cluster, checkpoint)
     made = next(made for rule in _RULES if (made := rule(failure)) is not None)
     made.place = made.place or place
     return made
@@ -131,6 +139,10 @@ def _offsets_gone(failure: Failure) -> MillraceError | None:
 
 
 def _what_is_gone(failure: Failure) -> str:
+    if failure.cluster and failure.checkpoint:
+        with suppress(Exception):  # it is an extra; what failed is told without it
+            if all_of_it := gone(failure.checkpoint, failure.cluster):
+                return "; ".join(map(str, all_of_it))
     if found := _LOST_RANGE.search(failure.text):
         first, end, topic, partition = int(found[1]), int(found[2]), found[3], int(found[4])
         held = _earliest(failure.cluster, topic, partition)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.engine.checkpoint import finished, unfinished
-from millrace.engine.spoken import Range, ranges_between
+from millrace.engine.spoken import Range, offsets_in, ranges_between
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,16 @@ def in_hand(checkpoint: Path) -> InHand:
     offsets = checkpoint / "offsets"
     before = "" if begun == 0 else _read(offsets / str(begun - 1))
     return InHand(done, begun, tuple(ranges_between(before, _read(offsets / str(begun)))))
+
+
+def position(checkpoint: Path) -> dict[tuple[str, int], int]:
+    """Where a query reads next, by topic and partition: at the start of the batch that was begun, or after the last."""
+    done = finished(checkpoint)
+    if done < 0:  # where the first batch begins is noted by the sources
+        texts = [_read(path) for path in (checkpoint / "sources").glob("*/0")]
+    else:
+        texts = [_read(checkpoint / "offsets" / str(done))]
+    return {place: offset for text in texts for place, offset in offsets_in(text).items()}
 
 
 def _read(path: Path) -> str:

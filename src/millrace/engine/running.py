@@ -119,7 +119,7 @@ class Running:
             if asks_for_care(failure):
                 self.workshop.take_care(one.query)  # the next run begins with it
             elif not cut and not interrupted(failure):
-                one.error = self._explained(failure)
+                one.error = self._explained(one, failure)
         self.board.ended(one.query.name, one.error)
 
     def _look(self, one: Ongoing) -> None:
@@ -148,7 +148,7 @@ class Running:
 
     def _failed(self, one: Ongoing, failure: BaseException) -> None:
         """Decide what becomes of a query that has failed."""
-        error = self._explained(failure)
+        error = self._explained(one, failure)
         at = in_hand(self.workshop.checkpoint(one.query))
         verdict = self._verdict(one, error, said(failure))
         decided = one.course.failed(verdict, done=at.done, batch=at.batch)
@@ -188,8 +188,8 @@ class Running:
         if self.workshop.gallery and not self._writes(one):
             self.workshop.gallery.fail(one.query.panels, error)
 
-    def _explained(self, failure: BaseException) -> MillraceError:
-        error = explain(failure, cluster=self._cluster())
+    def _explained(self, one: Ongoing, failure: BaseException) -> MillraceError:
+        error = explain(failure, cluster=self._cluster(), checkpoint=self.workshop.checkpoint(one.query))
         if error is not failure:
             error.__cause__ = failure
         return error

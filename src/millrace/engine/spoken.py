@@ -118,12 +118,12 @@ def batch_ranges(text: str) -> list[Range]:
 
 def ranges_between(before: str, after: str) -> list[Range]:
     """What a batch reads, from the offsets at which it begins and ends as Spark writes them."""
-    committed, available = _offsets(before), _offsets(after)
+    committed, available = offsets_in(before), offsets_in(after)
     found = [Range(*place, committed.get(place), end - 1) for place, end in sorted(available.items())]
     return [one for one in found if one.last >= (one.first or 0)]
 
 
-def _offsets(text: str) -> dict[tuple[str, int], int]:
+def offsets_in(text: str) -> dict[tuple[str, int], int]:
     """`{KafkaV2[Subscribe[t]]: {"t":{"0":50}}}` by topic and partition."""
     found: dict[tuple[str, int], int] = {}
     decoder, at = json.JSONDecoder(), 0
