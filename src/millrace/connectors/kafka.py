@@ -21,6 +21,7 @@ from millrace.connectors.burying import Burial, KafkaBurial
 from millrace.connectors.carried import carry
 from millrace.connectors.messages import Decoded
 from millrace.connectors.outlet import Outlet
+from millrace.connectors.producing import bad_properties, in_our_names
 from millrace.connectors.starts import pinned
 from millrace.connectors.stream import Site, Writer
 from millrace.errors import InvalidOption, MillraceError
@@ -63,8 +64,6 @@ class KafkaSink(Sink):
 
 
 _PROTOCOL = {"transactional.id", "transaction.timeout.ms", "enable.idempotence", "acks"}
-_OTHER_NAMES = {"max.request.size": "message.max.bytes", "delivery.timeout.ms": "message.timeout.ms"}
-"""What Java's producer calls otherwise than the client that writes in transactions."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CARRIED = {
     "key": "binary",
@@ -99,6 +98,11 @@ class KafkaReader(Decoded):
     lost: str = option("fail", "When records are gone before they were read.", choices=("fail", "go_on"))
     min_tasks: int | None = option(None, "Read with at least so many tasks, even from fewer partitions.", least=1)
     config: Mapping[str, Any] | None = option(None, "More properties of the Kafka consumer, in Java's names.")
+
+    @property
+    def goes_on(self) -> bool:
+        """As the pipeline says."""
+        return self.lost == "go_on"
 
     def mistakes(self) -> Iterator[Mistake]:
         """Not exactly one way to name topics, or a start that cannot be read."""
@@ -227,6 +231,7 @@ class KafkaWriter(Writer):
         for name in sorted(_PROTOCOL & set(self.config or ())) if self.exclusive else ():
             hint = "leave it out, or say guarantee: at-least-once"
             yield Mistake("option.invalid", f"{name} is what exactly-once rests on", "config", hint)
+        yield from bad_properties(self.config) if self.exclusive else ()
         if self.format != "avro" and (self.registry or self.avro_schema):
             yield Mistake("option.invalid", "registry and avro_schema are for format: avro", "format")
 
@@ -296,8 +301,7 @@ class KafkaWriter(Writer):
     def _outlet(self, site: Site) -> Outlet:
         where = f"={self.topic_column}" if self.topic_column else self.topic
         name = "/".join((site.pipeline, site.query or site.name, where, *((str(site.twin),) if site.twin else ())))
-        config = {_OTHER_NAMES.get(key, key): value for key, value in (self.config or {}).items()}
-        return Outlet(site.cluster(), name, self.topic or None, site.create_topics, config)
+        return Outlet(site.cluster(), name, self.topic or None, site.create_topics, in_our_names(self.config))
 
     def _options(self, site: Site) -> dict[str, str]:
         cluster = site.cluster()
