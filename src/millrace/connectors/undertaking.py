@@ -84,7 +84,7 @@ class Undertaker:
         """One transaction for what is not written yet."""
         topic, partition = place
         address = (self._cluster.bootstrap, *sorted(self._cluster.options.items()))
-        identity = f"{self._group}.{topic}.{partition}"
+        identity = f"{self._group}/{topic}/{partition}"
         asking = partial(_PROGRESS.lent, (address, self._group), partial(Progress, self._cluster, self._group))
         with asking():
             pass  # a new one finds its broker while the lane does the same

@@ -16,6 +16,7 @@ from millrace.clients.letters import Headers, Letter
 from millrace.connectors.burying import Burial, FolderBurial, Grave, Task
 from millrace.connectors.carried import carry
 from millrace.connectors.stream import Messages, Reader, Site
+from millrace.engine.buried import Buried
 from millrace.engine.checkpoint import finished
 from millrace.errors import BadRecord
 from millrace.formats.base import Decoder, Format
@@ -59,6 +60,7 @@ class Burying:
     def __init__(self, bad: Bad) -> None:
         self._bad = bad
         self._grave: Grave | None = None
+        self._parts = 0
 
     def add(self, letters: Sequence[Letter]) -> None:
         """Take bad records, as the pipeline wants it: buried, dropped, or the end of the query."""
@@ -71,11 +73,20 @@ class Burying:
                     hint="mend what writes it, or set on_bad: dead to keep it apart and go on",
                 )
             )
-        if self._bad.count is not None and letters:
-            self._bad.count.add(len(letters))
+        if letters:
+            self._count(letters)
         if self._bad.when == "dead" and self._bad.burial and letters:
             self._grave = self._grave or self._bad.burial.open(_task(static=self._bad.static))
             self._grave.bury(letters)
+
+    def _count(self, letters: Sequence[Letter]) -> None:
+        """Under a name that is the same when the batch comes again."""
+        if self._bad.count is None:
+            return
+        task, first = _task(static=self._bad.static), letters[0]
+        self._parts += 1
+        part = f"{first.file} {task.partition_id} {self._parts}" if first.topic is None else first.place
+        self._bad.count.add(Buried(0, -1 if task.batch_id is None else task.batch_id, {part: len(letters)}))
 
     def close(self) -> None:
         """Make them safe, or raise."""

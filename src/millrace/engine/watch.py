@@ -121,7 +121,7 @@ class Watch:
                 del self._seen[run]
                 self._tell_end(seen)
         for source, count in list(self._dead.items()):
-            self._board.buried(source, count.value)
+            self._board.buried(source, int(count.value))
         if self._gallery:
             self._gallery.look()
         self._board.seen()

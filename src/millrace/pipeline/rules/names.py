@@ -11,6 +11,8 @@ from millrace.pipeline.rules.scope import Scope
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _PIPELINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_LETTERS = "dead."
+"""How the groups of dead letters go on after our own name: a pipeline's groups must be others."""
 _WORDS = ("from", "lateral", "stream")
 """Words that Spark does not take for a table's name."""
 
@@ -20,6 +22,9 @@ def invalid_names(scope: Scope) -> Iterator[Problem]:
     pipeline = scope.pipeline
     if pipeline.name and not _PIPELINE.fullmatch(pipeline.name):
         hint = "use letters, digits, _, - and ., at most 100"
+        yield Problem("name.invalid", f"a pipeline cannot be called {pipeline.name!r}", pipeline.place, hint)
+    if pipeline.name.startswith(_LETTERS):
+        hint = f"choose another: what begins with {_LETTERS} belongs to dead letters"
         yield Problem("name.invalid", f"a pipeline cannot be called {pipeline.name!r}", pipeline.place, hint)
     for element in scope.elements:
         if not _NAME.fullmatch(element.name):

@@ -1,0 +1,86 @@
+"""Names in Kafka: no two sinks, sources or pipelines share a group or a transactional id."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from millrace.clients.cluster import Cluster
+from millrace.clients.ledger import Reader
+from millrace.clients.letters import Letter
+from millrace.connectors import undertaking
+from millrace.connectors.burying import KafkaBurial
+from millrace.connectors.kafka import KafkaWriter
+from millrace.connectors.options import CONNECTORS
+from millrace.connectors.stream import Site
+from millrace.connectors.undertaking import Undertaker
+from millrace.engine.positions import group_of
+from millrace.pipeline.check import check
+from millrace.pipeline.python import Pipeline
+
+NOWHERE = Cluster("127.0.0.1:9")
+PIPELINES = ("a", "a.b", "a.b.c", "a-b", "b", "c.d")
+ELEMENTS = ("b", "c", "d", "b_c")
+TOPICS = ("c", "b.c", "c.d", "d", "c.0")
+
+
+def outlet(pipeline: str, query: str, topic: str, twin: int = 0) -> Any:
+    site: Any = Site(None, pipeline, query, None, lambda: NOWHERE, query=query, twin=twin)  # type: ignore[arg-type]
+    return KafkaWriter(topic=topic)._outlet(site)
+
+
+def test_sinks_have_ids_and_groups_of_their_own() -> None:
+    sinks = [(p, q, t, twin) for p in PIPELINES for q in ELEMENTS for t in TOPICS for twin in (0, 1)]
+    names = [outlet(*sink).name for sink in sinks]
+    assert len(set(names)) == len(sinks)
+    ids = [outlet(*sink)._identity(task) for sink in sinks for task in (0, 1, 50)]
+    assert len(set(ids)) == len(sinks) * 3
+
+
+def test_a_topic_by_column_is_not_a_topic_of_that_name() -> None:
+    site: Any = Site(None, "p", "q", None, lambda: NOWHERE, query="q")  # type: ignore[arg-type]
+    assert KafkaWriter(topic_column="t")._outlet(site).name != outlet("p", "q", "t").name
+
+
+def test_dead_letters_have_ids_and_groups_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    class Stop(Exception):
+        pass
+
+    def lent(key: tuple[Any, str], *_: object) -> Any:
+        opened.append(key[1])
+        raise Stop
+
+    monkeypatch.setattr(undertaking._PROGRESS, "lent", lambda *_: _Nothing())
+    monkeypatch.setattr(undertaking._LANES, "lent", lent)
+    sources = [(p, s, t) for p in PIPELINES for s in ELEMENTS for t in TOPICS]
+    for pipeline, source, topic in sources:
+        group = KafkaBurial(NOWHERE, pipeline, source).group
+        for partition in (0, 1):
+            letter = Letter(value=b"", topic=topic, partition=partition, offset=0, reason="")
+            with pytest.raises(Stop):
+                Undertaker(NOWHERE, group, Reader("q", "l", 0), create=False).write("dead", topic, partition, [letter])
+    assert len(set(opened)) == len(sources) * 2
+
+
+class _Nothing:
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def test_no_pipeline_has_the_groups_of_dead_letters() -> None:
+    assert group_of("dead.p", "s") == KafkaBurial(NOWHERE, "p", "s").group
+    found = [problem.condition for problem in check(Pipeline("dead.p").model(), CONNECTORS)]
+    assert "name.invalid" in found
+    assert "name.invalid" not in [problem.condition for problem in check(Pipeline("dead").model(), CONNECTORS)]
+    possible = [name for name in (*PIPELINES, "dead") if not name.startswith("dead.")]
+    lag = {group_of(pipeline, query) for pipeline in possible for query in ELEMENTS}
+    dead = {KafkaBurial(NOWHERE, pipeline, source).group for pipeline in possible for source in ELEMENTS}
+    assert not lag & dead
+    assert all(one != other for one, other in combinations(sorted(dead), 2))
