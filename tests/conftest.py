@@ -73,8 +73,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """One broker for the whole run."""
     folder = run_folder(tmp_path_factory, "kafka")
-    # Tests write records of long ago, which Kafka would remove as soon as it looks: every five minutes.
-    service = Kafka(folder / "data", Options(heap="384m", properties={"log.retention.ms": "-1"}))
+    service = Kafka(folder / "data", Options(heap="384m"))
     with started_once(folder, service.start, service.stop):
         service.layout = service.layout or Layout.load(service.folder)
         yield service

@@ -183,6 +183,9 @@ def _roles(layout: Layout, node: Node, home: Path) -> dict[str, str]:
         "log.dirs": str(home / "data"),
         # A name that is mistyped must be an error, not a new topic.
         "auto.create.topics.enable": "false",
+        # By time nothing goes, unless a topic says so: records may carry times of long ago, as those of a file that is
+        # replayed, and Kafka would remove them within minutes.
+        "log.retention.ms": "-1",
         # One machine, few groups: little to load at start and little memory.
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "8",
