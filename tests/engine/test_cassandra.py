@@ -169,3 +169,15 @@ def test_rows_of_a_batch_by_the_writer_alone(
     assert [(k, n, dict(m)) for k, n, m in found] == sorted(
         ((n % 7, n, {"a": n}) for n in range(1000)), key=lambda r: r[:2]
     )
+
+
+def test_two_queries_of_one_table_have_timestamps_of_their_own(
+    cluster: Cluster, topic: str, keyspace: str, run_pipeline: RunPipeline, tmp_path: Path
+) -> None:
+    send(cluster, topic, {"k": "a", "n": 1})
+    pipeline = written(topic, f"{keyspace}.t", create=True, key="k")
+    pipeline.sink("result", mr.cassandra(f"{keyspace}.t", create=True, key="k"), mode="update")
+    run_pipeline(pipeline, tmp_path)
+    notes = {file.name: json.loads(file.read_text()) for file in (tmp_path / "cassandra").glob("*.json")}
+    assert set(notes) == {f"result@{keyspace}.t.json", f"result-update@{keyspace}.t.json"}
+    assert len({one["query"] for one in notes.values()}) == 2

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import millrace as mr
+from faults.going import Going, numbers_in, send
 from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.engine.run import Settings, run
-from millrace.engine.supervision import Policy
-from millrace.pipeline.plan import make_plan
 from millrace.services.kafka import Kafka, Options
-from millrace.telemetry.board import Board, Phase
+from millrace.telemetry.board import Phase
 from millrace.telemetry.health import health
 from millrace.telemetry.outline import outline_of
 from millrace.telemetry.samples import Samples
@@ -26,6 +22,7 @@ from millrace.telemetry.samples import Samples
 RECORDS = 2_000
 IMPATIENT = {"default.api.timeout.ms": "2000", "request.timeout.ms": "1500", "reconnect.backoff.max.ms": "200"}
 """So that a query fails soon, instead of waiting for a minute as Kafka's clients do."""
+AWAY = 20.0
 
 
 @pytest.fixture
@@ -37,49 +34,54 @@ def own_broker(tmp_path: Path) -> Iterator[Kafka]:
     service.stop()
 
 
-def send(cluster: Cluster, numbers: range) -> None:
-    producer = Producer(cluster, "numbers")
-    producer.send([Record(b"%d" % number, b"%d" % number) for number in numbers])
-    producer.close()
-    assert producer.delivered == len(numbers)
-
-
-def wait_until(holds: Callable[[], bool], running: threading.Thread, what: str) -> None:
-    """Wait for a condition while a run goes on."""
-    for _ in range(600):
-        if holds():
-            return
-        assert running.is_alive(), f"the run has ended before {what}"
-        running.join(0.1)
-    raise AssertionError(f"never happened: {what}")
+def copy(folder: Path, config: dict[str, str] | None = None) -> mr.Pipeline:
+    """Numbers into files and into a topic."""
+    pipeline = mr.Pipeline("steadfast")
+    pipeline.source("numbers", mr.kafka("numbers", format="text", max_per_batch=300, config=config))
+    pipeline.sql("copied", "SELECT value FROM numbers")
+    pipeline.sink("copied", mr.files(str(folder), format="text"))
+    pipeline.sink("copied", mr.kafka("copied", format="text"))
+    return pipeline
 
 
 def test_the_result_is_exact(tmp_path: Path, own_broker: Kafka, spark: SparkSession) -> None:
     cluster = own_broker.cluster()
-    pipeline = mr.Pipeline("steadfast")
-    pipeline.source("numbers", mr.kafka("numbers", format="text", max_per_batch=300, config=IMPATIENT))
-    pipeline.sql("copied", "SELECT value FROM numbers")
-    pipeline.sink("copied", mr.files(str(tmp_path / "out"), format="text"))
-    plan, board, stop = make_plan(pipeline.model()), Board(), threading.Event()
-    policy = Policy(restarts=100, first=0.5, longest=1.0)
-    settings = Settings(tmp_path / "state", lambda: cluster, session=spark, supervision=policy)
-    running = threading.Thread(target=run, args=(plan, settings, board, stop))
-    send(cluster, range(RECORDS // 2))
-    running.start()
-    try:
-        wait_until(lambda: any(one.batches for one in board.queries()), running, "a batch is done")
+    send(cluster, "numbers", range(RECORDS // 2))
+    with Going(copy(tmp_path / "out", IMPATIENT), tmp_path / "state", cluster, spark) as going:
+        board, outline = going.board, outline_of(going.plan)
+        going.wait_until(lambda: going.rows("copied") == RECORDS // 2, "the first half is read")
         own_broker.kill(1)
-        wait_until(lambda: board.query("copied").phase is Phase.RESTARTING, running, "the failure is seen")
-        ill = health(board, Samples(), outline_of(plan))
+        going.wait_until(lambda: board.query("copied").phase is Phase.RESTARTING, "the failure is seen")
+        ill = health(board, Samples(), outline)
         assert not ill.healthy
         assert "Kafka does not answer" in ill.reasons[0]
         own_broker.restart(1)
-        send(cluster, range(RECORDS // 2, RECORDS))
-        wait_until(lambda: board.query("copied").rows == RECORDS, running, "everything is read")
-        assert health(board, Samples(), outline_of(plan)).healthy
-    finally:
-        stop.set()
-        running.join(60)
+        send(cluster, "numbers", range(RECORDS // 2, RECORDS))
+        going.wait_until(lambda: going.rows("copied") == RECORDS, "everything is read")
+        assert health(board, Samples(), outline).healthy
     assert board.query("copied").phase is Phase.STOPPED
-    found = sorted(int(row.value) for row in spark.read.text(str(tmp_path / "out")).collect())
-    assert found == list(range(RECORDS))
+    is_exact(own_broker, tmp_path, spark, RECORDS)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
+def test_it_is_away_for_twenty_seconds_in_the_middle_of_batches(
+    tmp_path: Path, own_broker: Kafka, spark: SparkSession
+) -> None:
+    cluster, records, pause = own_broker.cluster(), 30_000, threading.Event()
+    send(cluster, "numbers", range(records))
+    with Going(copy(tmp_path / "out"), tmp_path / "state", cluster, spark) as going:
+        for part in (1, 2):
+            going.wait_until(lambda part=part: going.rows("copied") > records // 4 * part, "some are read")
+            own_broker.kill(1)
+            pause.wait(AWAY)
+            own_broker.restart(1)
+        going.wait_until(lambda: going.rows("copied") >= records, "everything is read", 300)
+    is_exact(own_broker, tmp_path, spark, records)
+
+
+def is_exact(broker: Kafka, folder: Path, spark: SparkSession, records: int) -> None:
+    """Each number is in the files once, and in the topic once."""
+    assert numbers_in(broker.cluster(), "copied") == Counter(range(records))
+    found = sorted(int(row.value) for row in spark.read.text(str(folder / "out")).collect())
+    assert found == list(range(records))

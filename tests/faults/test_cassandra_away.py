@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
+import millrace as mr
+from faults.going import Going, send
 from millrace.clients.cassandra import Cassandra
+from millrace.clients.cluster import Cluster
 from millrace.connectors.cql.insertion import Insertion
 from millrace.connectors.cql.table import Design
 from millrace.errors import CassandraUnreachable
@@ -68,3 +72,28 @@ def numbers(door: Cassandra) -> set[int]:
     assert all(key == number for key, number in rows)
     assert len(rows) == len({key for key, _ in rows})
     return {key for key, _ in rows}
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
+def test_a_pipeline_outlives_twenty_seconds_without_it(
+    tmp_path: Path, cluster: Cluster, topic: str, spark: SparkSession
+) -> None:
+    service = Service(tmp_path / "cassandra", Options(heap="256m"))
+    records, pause = 20_000, threading.Event()
+    send(cluster, topic, range(records))
+    pipeline = mr.Pipeline(f"kept-{topic}")
+    pipeline.source("numbers", mr.kafka(topic, format="text", max_per_batch=1000))
+    pipeline.sql("rows", "SELECT bigint(value) AS k, bigint(value) AS n FROM numbers")
+    pipeline.sink("rows", mr.cassandra("kept.t", create=True, key="k"))
+    try:
+        door = service.start()
+        with Going(pipeline, tmp_path / "state", cluster, spark, cassandra=lambda: door) as going:
+            going.wait_until(lambda: going.rows("rows") > records // 4, "some are written")
+            service.kill()
+            pause.wait(20)
+            assert service.start().address == door.address
+            going.wait_until(lambda: going.rows("rows") == records, "all are written", 180)
+        assert numbers(door) == set(range(records))
+    finally:
+        service.stop()

@@ -1,0 +1,73 @@
+"""What a task reads, told the same wherever it runs: a cluster's executors leave no trace in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from millrace.connectors.cutting import _handed_on, _piece, lanes
+
+
+class Java:
+    """An object of Spark's: a class name, a text, and methods that answer."""
+
+    def __init__(self, kind: str, text: str = "", **answers: Any) -> None:
+        self._kind, self._text = kind, text
+        for name, answer in answers.items():
+            setattr(self, name, lambda *_, answer=answer: answer)
+
+    def getClass(self) -> Java:  # noqa: N802 - Java's name
+        return self
+
+    def getSimpleName(self) -> str:  # noqa: N802 - Java's name
+        return self._kind
+
+    def toString(self) -> str:  # noqa: N802 - Java's name
+        return self._text
+
+    def isDefined(self) -> bool:  # noqa: N802 - Scala's name
+        return True
+
+    def get(self) -> Java:
+        return self
+
+
+def kafka(partition: int, first: int, end: int, host: str | None) -> Java:
+    """A part of a topic, as the Kafka source plans it; on a cluster each has an executor that would read it."""
+    place = f"Some({host})" if host else "None"
+    span = Java(
+        "KafkaOffsetRange",
+        f"KafkaOffsetRange(t-{partition},{first},{end},{place})",
+        topic="t",
+        partition=partition,
+        fromOffset=first,
+        untilOffset=end,
+    )
+    read = Java("KafkaBatchInputPartition", f"KafkaBatchInputPartition({span.toString()},{{…}},512)", offsetRange=span)
+    return Java("DataSourceRDDPartition", inputPartition=read)
+
+
+@pytest.mark.parametrize("host", ["executor_10.0.0.1_1", "executor_10.0.0.2_5", None])
+def test_kafka_is_told_without_the_executor(host: str | None) -> None:
+    assert _piece(kafka(2, 5, 9, host), 0) == "[t/2 5-9]"
+
+
+def test_files_are_told_by_path_and_range() -> None:
+    part = Java("FilePartition", "FilePartition(0,[…],[host-a, host-b])", files=[Java("", "path: a.json, range: 0-9")])
+    assert _piece(part, 3) == "[path: a.json, range: 0-9]"
+
+
+def test_what_has_no_name_is_told_by_its_number() -> None:
+    assert _piece(Java("ParallelCollectionPartition", "Partition@1f2e3d"), 3) == "[3]"
+
+
+def test_behind_a_shuffle_rows_are_dealt_out_by_what_is_in_them() -> None:
+    assert _handed_on(Java("ShuffleDependency"), 3) == ["[part 0]", "[part 1]", "[part 2]"]
+
+
+def test_executors_in_another_order_change_no_number() -> None:
+    planned = [_piece(kafka(number, 0, 9, f"executor_a_{number}"), number) for number in range(4)]
+    again = [_piece(kafka(number, 0, 9, f"executor_b_{number}"), 3 - number) for number in (3, 1, 0, 2)]
+    first, second = lanes(tuple(planned)), lanes(tuple(again))
+    assert dict(zip(planned, first, strict=True)) == dict(zip(again, second, strict=True))
