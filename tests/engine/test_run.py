@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -121,19 +120,6 @@ def test_a_missing_topic_with_creation_off(tmp_path: Path, cluster: Cluster, spa
     with pytest.raises(MillraceError) as raised:
         run(plan, settings, Board(), threading.Event())
     assert raised.value.condition == "kafka.topic-unknown"
-
-
-def test_records_that_retention_has_removed(tmp_path: Path, cluster: Cluster, topic: str, run_pipeline: Run) -> None:
-    pipeline = lines_to(mr.files(str(tmp_path / "out"), format="text"), topic)
-    send(cluster, topic, b"0", b"1")
-    run_pipeline(pipeline, state=tmp_path / "state")
-    send(cluster, topic, *(str(number).encode() for number in range(2, 10)))
-    cluster.admin().delete_records([TopicPartition(topic, 0, 7)])[TopicPartition(topic, 0, 7)].result()
-    with pytest.raises(MillraceError) as raised:
-        run_pipeline(pipeline, state=tmp_path / "state")
-    assert raised.value.condition == "kafka.offsets-gone"
-    assert "2" in raised.value.message
-    assert "lost: go_on" in str(raised.value.hint)
 
 
 def test_a_function_that_raises_is_shown_with_its_line(
