@@ -12,6 +12,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from millrace.clients.aborting import abort
 from millrace.clients.cluster import FENCED, Cluster
 from millrace.clients.delivery import Delivery
 from millrace.clients.ledger import Ledger
@@ -121,7 +122,7 @@ class Lane:
             # Otherwise whoever reads the topic would wait until the transaction's time is over.
             try:
                 with _kafkas_errors():
-                    self._client.abort_transaction(self._cluster.timeout)
+                    abort(self._client, self._cluster.timeout)
             except KafkaException as reason:
                 if reason.args[0].code() in FENCED:  # what failed first may have said less
                     raise reason from error

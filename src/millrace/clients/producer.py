@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as ConfluentProducer
 
+from millrace.clients import aborting
 from millrace.clients.cluster import Cluster
 from millrace.clients.delivery import Delivery
 from millrace.clients.records import Done, Record
@@ -159,7 +160,7 @@ class Producer:
         if not self._in_transaction:
             return
         with self.cluster.speaking("abort the transaction"):  # which forgets what is not sent yet
-            self._client.abort_transaction(self.cluster.timeout)
+            aborting.abort(self._client, self.cluster.timeout)
         self._in_transaction = False
         self.flush()  # the reports of what it forgot belong to this transaction, not to the next
 
