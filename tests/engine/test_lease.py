@@ -10,11 +10,11 @@ import pytest
 
 from millrace.clients import groups
 from millrace.clients.cluster import Cluster
-from millrace.clients.groups import Group, Member
+from millrace.clients.groups import Member
 from millrace.engine import lease as leases
 from millrace.engine.lease import Holder, Lease
 from millrace.engine.state import State
-from millrace.errors import KafkaFailed, StateMismatch, UnknownGroup
+from millrace.errors import KafkaFailed, KafkaUnreachable, StateMismatch
 from millrace.pipeline.model import Pipeline
 
 NOWHERE = Cluster("127.0.0.1:9")
@@ -42,13 +42,10 @@ class Others:
         self.asked = 0
         self._answers = list(answers)
 
-    def __call__(self, _: Cluster, name: str) -> Group:
+    def __call__(self, *_: object) -> tuple[Member, ...]:
         self.asked += 1
         found = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        if not found:
-            raise UnknownGroup("nobody")
-        members = tuple(Member("", one.client, "", ()) for one in found)
-        return Group(name, "Stable", members, ())
+        return tuple(Member("", one.client, "", ()) for one in found)
 
 
 @pytest.fixture
@@ -60,7 +57,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def say(asked: pytest.MonkeyPatch, *answers: list[Holder]) -> Others:
     others = Others(*answers)
-    asked.setattr(groups, "describe", others)
+    asked.setattr(groups, "members", others)
     asked.setattr(leases, "_SLEPT", 3600.0)
     return others
 
@@ -142,6 +139,20 @@ def test_whoever_has_slept_alone_goes_on(asked: pytest.MonkeyPatch) -> None:
         lease._lose()
         lease.require_held()
         assert lease.joins == 2
+
+
+def test_a_client_that_stays_with_a_coordinator_which_is_gone_is_replaced(asked: pytest.MonkeyPatch) -> None:
+    clusters: list[Cluster] = []
+
+    def members(cluster: Cluster, _: str) -> tuple[Member, ...]:
+        clusters.append(cluster)
+        if len(clusters) == 1:
+            raise KafkaUnreachable("no broker answers")
+        return ()
+
+    asked.setattr(groups, "members", members)
+    with Alone():
+        assert clusters[0] is not clusters[1]
 
 
 def test_a_group_that_lets_nobody_in(asked: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,13 @@ def describe(cluster: Cluster, name: str) -> Group:
     return found[0]
 
 
+def members(cluster: Cluster, name: str) -> tuple[Member, ...]:
+    """Who is in a group; nobody where there is none. Only its coordinator is asked: the other brokers may be away."""
+    asked = cluster.admin().describe_consumer_groups([name], request_timeout=cluster.timeout)
+    found = _unless_ended(cluster, name, asked[name])
+    return () if found is None else _members(found)
+
+
 def plan_reset(
     cluster: Cluster, name: str, topic: str, to: str | int | datetime, partition: int | None = None
 ) -> list[Move]:

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException
 
 from millrace.clients import groups
 from millrace.clients.cluster import Cluster
-from millrace.errors import KafkaFailed, StateMismatch, UnknownGroup
+from millrace.errors import KafkaFailed, KafkaUnreachable, StateMismatch
 
 _SILENT = 6.0
 """Seconds after which Kafka takes a run for dead that does not say that it lives."""
@@ -117,10 +117,11 @@ class Lease:
 
     def _others(self) -> list[Holder]:
         try:
-            found = groups.describe(self._cluster, self._group)
-        except UnknownGroup:
-            return []
-        holders = [Holder.of(member.client) for member in found.members]
+            found = groups.members(self._cluster, self._group)
+        except KafkaUnreachable:  # or a client that stays with a coordinator which is gone
+            self._cluster = replace(self._cluster)
+            found = groups.members(self._cluster, self._group)
+        holders = [Holder.of(member.client) for member in found]
         dead = (self._me.state, self._me.host)  # of our own folder on this machine: its lock is ours
         return [one for one in holders if one and (one.state, one.host) != dead]
 
