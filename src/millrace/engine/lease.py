@@ -53,8 +53,8 @@ class Lease:
     """A member of the group `millrace.run/<pipeline>` for as long as the run lasts.
 
     It reads nothing: that it is there is what others see. A run that was killed is still there for some seconds; one
-    of the same state folder is known to be dead, since its lock is ours. A run that was silent for so long that Kafka
-    took it for dead (it hung, or was cut off) comes back as the newest one: another may have come in its place.
+    of the same state folder is known to be dead, since its lock is ours. A run that has slept for so long that Kafka took
+    it for dead (it hung, or its machine did) comes back as the newest one: another may have come in its place.
     """
 
     def __init__(self, cluster: Cluster, pipeline: str, state: str, topic: str) -> None:
@@ -63,7 +63,6 @@ class Lease:
         self._topic = topic
         self._me = Holder(_now(), state, socket.gethostname(), str(os.getpid()))
         self._trouble: str | None = None
-        self._lost = False
         self._heard = time.clock_gettime(_CLOCK)
         """When we last looked whether we are still a member."""
         self._joined = threading.Event()
@@ -145,14 +144,11 @@ class Lease:
             self._me = replace(self._me, since=_now())
 
     def _lapsed(self) -> bool:
-        """Whether Kafka has, or may have, taken us for dead since we last looked."""
-        return self._lost or time.clock_gettime(_CLOCK) - self._heard > _SLEPT
-
-    def _lose(self, *_: object) -> None:
-        self._lost = True
+        """Whether we have slept, so that Kafka may have taken us for dead."""
+        return time.clock_gettime(_CLOCK) - self._heard > _SLEPT
 
     def _be_member(self) -> None:
-        """Until the end, or until the membership is lost."""
+        """Until the end, or until we have slept. A cluster that was away is joined again by the client itself."""
         own = {
             "group.id": self._group,
             "client.id": self._me.client,
@@ -162,8 +158,8 @@ class Lease:
             "auto.offset.reset": "latest",
         }
         consumer = Consumer({**self._cluster.config(), **own})
-        self._heard, self._lost = time.clock_gettime(_CLOCK), False
-        consumer.subscribe([self._topic], on_assign=lambda *_: self._joined.set(), on_lost=self._lose)
+        self._heard = time.clock_gettime(_CLOCK)
+        consumer.subscribe([self._topic], on_assign=lambda *_: self._joined.set())
         while not self._stop.is_set():
             told = consumer.poll(_POLL)
             problem = told.error() if told is not None else None
