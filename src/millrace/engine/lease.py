@@ -53,8 +53,8 @@ class Lease:
     """A member of the group `millrace.run/<pipeline>` for as long as the run lasts.
 
     It reads nothing: that it is there is what others see. A run that was killed is still there for some seconds; one
-    of the same state folder is known to be dead, since its lock is ours. A run that has slept for so long that Kafka took
-    it for dead (it hung, or its machine did) comes back as the newest one: another may have come in its place.
+    of the same state folder is known to be dead, since its lock is ours. A run that has slept for so long that Kafka
+    took it for dead (it hung, or its machine did) comes back as the newest one: another may have come in its place.
     """
 
     def __init__(self, cluster: Cluster, pipeline: str, state: str, topic: str) -> None:
