@@ -68,11 +68,11 @@ def test_the_result_is_exact(tmp_path: Path, own_broker: Kafka, spark: SparkSess
 def test_it_is_away_for_twenty_seconds_in_the_middle_of_batches(
     tmp_path: Path, own_broker: Kafka, spark: SparkSession
 ) -> None:
-    cluster, records, pause = own_broker.cluster(), 30_000, threading.Event()
+    cluster, records, pause = own_broker.cluster(), 12_000, threading.Event()
     send(cluster, "numbers", range(records))
     with Going(copy(tmp_path / "out"), tmp_path / "state", cluster, spark) as going:
         for part in (1, 2):
-            going.wait_until(lambda part=part: going.rows("copied") > records // 4 * part, "some are read")
+            going.wait_until(lambda part=part: going.rows("copied") > records // 4 * part, "some are read", 240)
             own_broker.kill(1)
             pause.wait(AWAY)
             own_broker.restart(1)

@@ -155,7 +155,7 @@ def _names(cluster: Cluster) -> set[str]:
     with cluster.speaking("list groups"):
         found = admin.list_consumer_groups(request_timeout=cluster.timeout).result()
     for problem in found.errors:  # a broker that did not answer may have groups that would be missing here
-        raise cluster.error(problem.args[0], "list groups")
+        raise cluster.error(problem.args[0] if isinstance(problem, KafkaException) else problem, "list groups")
     return {group.group_id for group in found.valid}
 
 
