@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -13,6 +14,14 @@ from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetS
 from millrace.clients import offsets, topics
 from millrace.clients.cluster import Cluster
 from millrace.errors import GroupInUse, InvalidOption, UnknownGroup, did_you_mean
+
+_MOVING = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
+"""Errors of a group's coordinator that pass."""
+_SOON = 0.05
 
 Offsets = dict[tuple[str, int], int]
 """An offset for each topic and partition."""
@@ -91,8 +100,15 @@ def describe(cluster: Cluster, name: str) -> Group:
 
 def members(cluster: Cluster, name: str) -> tuple[Member, ...]:
     """Who is in a group; nobody where there is none. Only its coordinator is asked: the other brokers may be away."""
-    asked = cluster.admin().describe_consumer_groups([name], request_timeout=cluster.timeout)
-    found = _unless_ended(cluster, name, asked[name])
+    deadline = time.monotonic() + cluster.timeout
+    while True:
+        asked = cluster.admin().describe_consumer_groups([name], request_timeout=cluster.timeout)[name]
+        problem = asked.exception()
+        moving = isinstance(problem, KafkaException) and problem.args[0].code() in _MOVING
+        if not moving or time.monotonic() > deadline:
+            break
+        time.sleep(_SOON)
+    found = _unless_ended(cluster, name, asked)
     return () if found is None else _members(found)
 
 
