@@ -82,6 +82,7 @@ class Cluster:
         return {
             "bootstrap.servers": self.bootstrap,
             "client.id": "millrace",
+            "reconnect.backoff.ms": 10,  # half of it is waited before the first connection too; it grows by itself
             **quiet,
             **self.options,
             **mine,

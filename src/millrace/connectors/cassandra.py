@@ -12,7 +12,7 @@ from millrace.connectors.cql.insertion import RESULT, Insertion
 from millrace.connectors.cql.table import NAME, Design, Table, look_up, require
 from millrace.connectors.cql.times import Times
 from millrace.connectors.cql.types import plain
-from millrace.connectors.cutting import lanes, pieces
+from millrace.connectors.cutting import Cut
 from millrace.connectors.stream import Reader, Site, Writer
 from millrace.errors import InputError, InvalidDefinition, InvalidTable, MillraceError, did_you_mean
 from millrace.pipeline.facts import Mistake
@@ -199,7 +199,6 @@ class CassandraWriter(Writer):
         table = self._fitted(frame.schema, site)
         query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         times = Times(site.state / "cassandra" / f"{site.query or site.name}@{self.table}.json", str(query or ""))
-        read = site.pieces or pieces(frame)
         work = Insertion(
             site.cassandra(),
             table,
@@ -210,9 +209,8 @@ class CassandraWriter(Writer):
             self.in_flight,
             self.patience,
             self.nulls == "erase",
-            lanes(read),
         )
-        counts = [row.rows for row in frame.mapInArrow(work, RESULT).collect()]
+        counts = [row.rows for row in Cut.of(frame, work, RESULT, site.pieces).run()]
         times.used(batch, max(counts, default=0) * len(counts))
 
     def _fitted(self, rows: StructType, site: Site) -> Table:
