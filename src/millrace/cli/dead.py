@@ -16,6 +16,7 @@ from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig
 from millrace.cli.output import out, reader_may_leave, say, show_json, show_table
 from millrace.cli.redrive import redrive
 from millrace.cli.targets import Named, StateFolder, Target, the_cluster
+from millrace.drafts import Draft
 from millrace.errors import FileUnusable, InvalidOption
 from millrace.settings import STATE
 
@@ -129,15 +130,11 @@ def export(
 
 def _write(path: Path, lines: Iterable[bytes]) -> None:
     """A file that is whole or not there."""
-    draft = path.with_name(f".{path.name}.tmp")
     try:
-        with draft.open("wb") as file:
-            file.writelines(lines)
-        draft.replace(path)
+        with Draft(path) as draft:
+            draft.file.writelines(lines)
     except OSError as error:
         raise FileUnusable(f"cannot write to {path}", why=error.strerror or str(error)) from None
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _top(count: Count) -> str:
