@@ -15,7 +15,7 @@ from millrace.cli.letters import line, moment, safe, shown
 from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig
 from millrace.cli.output import out, reader_may_leave, say, show_json, show_table
 from millrace.cli.redrive import redrive
-from millrace.cli.targets import Named, StateFolder, Target, the_cluster
+from millrace.cli.targets import Named, OfOffset, OfPartition, StateFolder, Target, the_cluster
 from millrace.drafts import Draft
 from millrace.errors import FileUnusable, InvalidOption
 from millrace.settings import STATE
@@ -72,12 +72,8 @@ def list_(
 def show(
     target: Named,
     most: Annotated[int, typer.Option("--max", min=1, help="At most so many, the newest.")] = 20,
-    partition: Annotated[
-        int | None, typer.Option("--partition", min=0, help="Only records of this partition of the source.")
-    ] = None,
-    offset: Annotated[
-        int | None, typer.Option("--offset", min=0, help="Only the record that had this offset; needs --partition.")
-    ] = None,
+    partition: OfPartition = None,
+    offset: OfOffset = None,
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
     data: DataFolder = None,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-
+QUERY_ID = "sql.streaming.queryId"
+"""The property of a batch's jobs that names their query; it lives as long as the checkpoint."""
 _BY_TURNS = re.compile(
     r"^\W*(?:Repartition \d|RepartitionByExpression (?:\[\]|\d)|RebalancePartitions|Sort \[.*\], true)", re.MULTILINE
 )
