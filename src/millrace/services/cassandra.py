@@ -59,8 +59,7 @@ class Service(Embedded[Ring, Cassandra]):
 
     def kill(self) -> None:
         """End it at once, as a crash would; `start` brings it back with its data and its address."""
-        if NODE in self._children:
-            self._kill(NODE)
+        self.kill_all()
         self._let_go()
 
     @property

@@ -89,6 +89,11 @@ class Embedded(ABC, Generic[Layout, Client]):
         self._stop_children()
         self._let_go()
 
+    def kill_all(self) -> None:
+        """End every process at once, as a crash would."""
+        for number in list(self._children):
+            self._kill(number)
+
     def died(self) -> Child | None:
         """A process that has ended by itself, if one has."""
         return next((child for child in self._children.values() if not child.running()), None)
