@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -122,6 +124,44 @@ def test_ctrl_c_between_the_launch_and_our_knowing_of_it_leaves_no_process(
         Sleeper(tmp_path / "bed").start()
     (child,) = children
     assert not runs(child.pid)
+    assert Bed.running(tmp_path / "bed") is None
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_ctrl_c_while_the_thread_is_made_that_launches_leaves_no_process(
+    late: bool, tmp_path: Path, children: list[Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then nobody waits for it: it launches at the same time as all is stopped, or after that."""
+    begun, stopped = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+
+    class Interrupted(ThreadPoolExecutor):
+        def submit(self, work: Any, /, *arguments: Any, **_: Any) -> Any:
+            def launch() -> None:
+                if late:
+                    stopped.wait()
+                work(*arguments)
+
+            monkeypatch.setattr(embedded, "ThreadPoolExecutor", ThreadPoolExecutor)
+            threads.append(threading.Thread(target=launch))
+            threads[0].start()
+            if not late:
+                begun.wait()
+            raise KeyboardInterrupt
+
+    class Slow(embedded.Child):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            begun.set()
+            super().__init__(*arguments, **options)
+
+    monkeypatch.setattr(embedded, "ThreadPoolExecutor", Interrupted)
+    monkeypatch.setattr(embedded, "Child", Slow)
+    with pytest.raises(KeyboardInterrupt):
+        Sleeper(tmp_path / "bed").start()
+    stopped.set()
+    threads[0].join()
+    assert len(children) == (0 if late else 1)
+    assert not any(runs(child.pid) for child in children)
     assert Bed.running(tmp_path / "bed") is None
 
 

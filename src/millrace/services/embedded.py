@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -49,6 +50,9 @@ class Embedded(ABC, Generic[Layout, Client]):
         self._port = port
         self._detach = detach
         self._children: dict[int, Child] = {}
+        self._launching = threading.Lock()
+        self._stops = 0
+        """How often it was stopped: what was to be launched before a stop is not launched after it."""
         self._lock: FolderLock | None = None
 
     @abstractmethod
@@ -140,12 +144,15 @@ class Embedded(ABC, Generic[Layout, Client]):
     def _launch(self, number: int, name: str, command: Sequence[str | Path], log: Path) -> None:
         # In a thread, where no Ctrl-C can come between its start and our knowing of it; this one waits for both.
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(self._spawn, number, name, command, log).result()
+            pool.submit(self._spawn, self._stops, number, name, command, log).result()
 
-    def _spawn(self, number: int, name: str, command: Sequence[str | Path], log: Path) -> None:
-        held = [self._lock.fd] if self._lock else []
-        self._children[number] = Child(name, command, log, detach=self._detach, keep_fds=held)
-        self._note(number)
+    def _spawn(self, stops: int, number: int, name: str, command: Sequence[str | Path], log: Path) -> None:
+        # Whoever is interrupted may not wait for this thread. A stop meanwhile waits here, or this one comes too late.
+        with self._launching:
+            if stops == self._stops:
+                held = [self._lock.fd] if self._lock else []
+                self._children[number] = Child(name, command, log, detach=self._detach, keep_fds=held)
+                self._note(number)
 
     def _note(self, number: int) -> None:
         """Keep in the folder which process it is, so that others can find and stop it."""
@@ -170,6 +177,8 @@ class Embedded(ABC, Generic[Layout, Client]):
         self._note(number)
 
     def _stop_children(self) -> None:
+        with self._launching:
+            self._stops += 1
         with ThreadPoolExecutor(max(1, len(self._children))) as pool:
             list(pool.map(Child.stop, self._children.values()))
         for number in list(self._children):
