@@ -103,7 +103,7 @@ def test_chain(follow: Follow, tmp_path: Path) -> None:
     told = follow("chain", {"millrace cassandra down": read})
     assert rows == [
         (room, moment(minute), float(average), int(readings))
-        for room, minute, average, readings in (line.split() for line in seen("chain").splitlines()[1:])
+        for room, minute, average, readings in (line.split() for line in seen("chain").splitlines()[2:])
     ]
     shown = told['millrace cassandra cql "SELECT room, minute, average, readings FROM home.rooms"']
     assert shown.split() == seen("chain").split()
