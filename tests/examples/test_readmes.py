@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -65,8 +64,11 @@ def in_cassandra(folder: Path, statement: str) -> list[Row]:
 
     ring = cassandra.running(folder / ".millrace/cassandra")
     assert ring is not None
-    with closing(Cluster(["127.0.0.1"], port=ring.port)) as cluster:
+    cluster = Cluster(["127.0.0.1"], port=ring.port, protocol_version=4)
+    try:
         return [tuple(row) for row in cluster.connect().execute(statement)]
+    finally:
+        cluster.shutdown()
 
 
 @pytest.mark.timeout(600)
