@@ -100,6 +100,14 @@ def topic(cluster: Cluster) -> str:
     return name
 
 
+@pytest.fixture
+def lane(cluster: Cluster) -> str:
+    """A new topic with one partition, so that its records have one order."""
+    name = f"lane-{uuid.uuid4().hex[:12]}"
+    topics.create(cluster, name, 1)
+    return name
+
+
 def committed(cluster: Cluster, topic: str) -> list[Message]:
     """Every record of a topic that belongs to no open and no aborted transaction, when the last one is decided."""
     own = {"group.id": "none", "isolation.level": "read_committed", "enable.partition.eof": True}

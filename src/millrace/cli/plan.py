@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from millrace.cli.defined import Accept, Master, PipelineFile, SparkSettings, State
 from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
 from millrace.cli.output import out, say, show_error, show_json, show_table, status_line
 from millrace.errors import MillraceError, NoCluster, StateMismatch
@@ -16,25 +17,14 @@ if TYPE_CHECKING:
     from millrace.pipeline.kept import Fingerprint
     from millrace.pipeline.plan import Plan
 
-Accept = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--accept",
-        metavar="QUERY",
-        help="Go on with the state of a query though it was computed otherwise; may be given several times.",
-    ),
-]
 _NEW_CLUSTER = "(new)"
 """Stands for the id of a cluster that a run would make: no checkpoint is of use with it."""
 _STYLES = {"resumes": "bold green", "starts anew": "bold cyan", "asks Spark": "bold yellow"}
 
 
 def plan(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The pipeline's .py or .yaml file.")],
-    state: Annotated[
-        Path | None,
-        typer.Option("--state", metavar="DIR", show_default=".millrace/pipelines/NAME", help="Where it remembers."),
-    ] = None,
+    file: PipelineFile,
+    state: State = None,
     deep: Annotated[
         bool, typer.Option("--deep", help="Start Spark as well, and compare what it makes of the queries.")
     ] = False,
@@ -42,13 +32,8 @@ def plan(
         bool, typer.Option("--explain", help="The settings that are chosen for Spark, and why.")
     ] = False,
     accept: Accept = None,
-    master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", show_default="local[*]", help="The Spark master.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A Spark setting; may be given several times."),
-    ] = None,
+    master: Master = None,
+    set_: SparkSettings = None,
     as_json: AsJson = False,
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,

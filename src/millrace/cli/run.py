@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.cassandra import CassandraAddress, CassandraConfig, node
+from millrace.cli.defined import Accept, Master, PipelineFile, SparkSettings, State
 from millrace.cli.kafka import broker
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
 from millrace.cli.output import out, say
@@ -26,7 +27,6 @@ from millrace.cli.page import (
     served,
     with_kafka,
 )
-from millrace.cli.plan import Accept
 from millrace.cli.signals import until_stopped
 from millrace.cli.spark import prepare_spark
 from millrace.cli.supervised import AlertDead, AlertLag, AlertTo, Patience, Restarts, alerting, alerts_of, policy
@@ -46,24 +46,16 @@ if TYPE_CHECKING:
 
 
 def run(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The pipeline's .py or .yaml file.")],
+    file: PipelineFile,
     for_: Annotated[
         str | None, typer.Option("--for", metavar="DURATION", help="Stop after so long at the latest.")
     ] = None,
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="Stop when everything that is there now is done.")
     ] = False,
-    state: Annotated[
-        Path | None,
-        typer.Option("--state", metavar="DIR", show_default=".millrace/pipelines/NAME", help="Where it remembers."),
-    ] = None,
-    master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", show_default="local[*]", help="The Spark master.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A Spark setting; may be given several times."),
-    ] = None,
+    state: State = None,
+    master: Master = None,
+    set_: SparkSettings = None,
     create_topics: Annotated[
         bool, typer.Option("--create-topics/--no-create-topics", help="Make topics that are missing.")
     ] = True,

@@ -46,6 +46,8 @@ _UNREACHABLE = {
     KafkaError.REQUEST_TIMED_OUT,
 }
 FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+REFUSED = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD}
+"""What is said of a record that will never be taken, however often it is sent."""
 _LONGEST_TIMEOUT = 3600.0
 _SILENT = logging.getLogger("millrace.silent")
 _SILENT.addHandler(logging.NullHandler())
@@ -88,6 +90,11 @@ class Cluster:
             **mine,
             **callbacks,
         }
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells its connections from those to another cluster, or of another user."""
+        return (self.bootstrap, *sorted(self.options.items()))
 
     def java_properties(self) -> dict[str, str]:
         """The same properties as Java's clients (Kafka's tools, Spark) write them."""

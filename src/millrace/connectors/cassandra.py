@@ -12,7 +12,7 @@ from millrace.connectors.cql.insertion import RESULT, Insertion
 from millrace.connectors.cql.table import NAME, Design, Table, look_up, require
 from millrace.connectors.cql.times import Times
 from millrace.connectors.cql.types import plain
-from millrace.connectors.cutting import Cut
+from millrace.connectors.cutting import QUERY_ID, Cut
 from millrace.connectors.stream import Reader, Site, Writer
 from millrace.errors import InputError, InvalidDefinition, InvalidTable, MillraceError, did_you_mean
 from millrace.pipeline.facts import Mistake
@@ -197,7 +197,7 @@ class CassandraWriter(Writer):
 
     def _write(self, frame: DataFrame, batch: int, site: Site) -> None:
         table = self._fitted(frame.schema, site)
-        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
         times = Times(site.state / "cassandra" / f"{site.query or site.name}@{self.table}.json", str(query or ""))
         work = Insertion(
             site.cassandra(),

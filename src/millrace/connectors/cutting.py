@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from pyspark import TaskContext
     from pyspark.sql import DataFrame, Row
 
+QUERY_ID = "sql.streaming.queryId"
+"""The property of a batch's jobs that names their query; it lives as long as the checkpoint."""
 _NUMBERS = "millrace.lanes"
 """The property of a job that tells its tasks their numbers."""
-
 _BY_TURNS = re.compile(
     r"^\W*(?:Repartition \d|RepartitionByExpression (?:\[\]|\d)|RebalancePartitions|Sort \[.*\], true)", re.MULTILINE
 )

@@ -15,7 +15,7 @@ from millrace.clients.lane import Lane
 from millrace.clients.records import Record
 from millrace.connectors.batches import Batches, Begun
 from millrace.connectors.carried import carry
-from millrace.connectors.cutting import Cut, lane_of
+from millrace.connectors.cutting import QUERY_ID, Cut, lane_of
 from millrace.connectors.outlet import Note, Outlet
 from millrace.connectors.stream import Site
 from millrace.errors import InvalidDefinition, StateMismatch
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-_QUERY = "sql.streaming.queryId"
 _MOST_ROWS = 20_000
 _MOST_BYTES = 16_000_000
 """What is handed to the client at once; twice as much may be on its way."""
@@ -151,7 +150,7 @@ def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> int:
 
     An attempt leaves out the tasks that were written before: so a batch that comes again must be cut as it was.
     """
-    query = site.spark.sparkContext.getLocalProperty(_QUERY)
+    query = site.spark.sparkContext.getLocalProperty(QUERY_ID)
     if not query:
         raise RuntimeError("a batch of no query")
     batches = Batches(site.state / "sinks" / f"{site.query}-{sha256(outlet.name.encode()).hexdigest()[:12]}.json")

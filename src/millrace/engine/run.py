@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING
@@ -187,33 +188,26 @@ def _stop(queries: Running, patience: float, tell: Callable[[str], None]) -> Non
 @contextmanager
 def _session(plan: Plan, settings: Settings, state: State) -> Iterator[Future[SparkSession]]:
     """A session that is opened in the background; stopped at the end, however it comes."""
-    from millrace.engine.session import close_session, open_session
+    from millrace.engine.opening import opened_aside
+    from millrace.engine.session import open_session
 
     if settings.session is not None:
         given: Future[SparkSession] = Future()
         given.set_result(settings.session)
         yield given
         return
-    with ThreadPoolExecutor(1, "session") as pool:
-        opening = pool.submit(
-            open_session,
-            plan.pipeline.name,
-            master=settings.master,
-            settings={**state_store(plan), **settings.spark},
-            log=state.folder / "spark.log",
-            realtime=any(not query.batches for query in plan.queries),  # each partition holds a slot for ever
-            beside=Path(plan.pipeline.place.file).absolute().parent,
-            holds=(state.held,),  # if we are killed, nobody else writes there before the JVM has ended
-        )
-        hurried = False
-        try:
-            yield opening
-        except KeyboardInterrupt:  # asked for a second time: what is cut off now is run again at the next start
-            hurried = True
-            raise
-        finally:
-            if opening.exception() is None:
-                close_session(opening.result(), hurried=hurried)
+    opened = partial(
+        open_session,
+        plan.pipeline.name,
+        master=settings.master,
+        settings={**state_store(plan), **settings.spark},
+        log=state.folder / "spark.log",
+        realtime=any(not query.batches for query in plan.queries),  # each partition holds a slot for ever
+        beside=Path(plan.pipeline.place.file).absolute().parent,
+        holds=(state.held,),  # if we are killed, nobody else writes there before the JVM has ended
+    )
+    with opened_aside(opened) as opening:
+        yield opening
 
 
 def state_store(plan: Plan) -> dict[str, str]:

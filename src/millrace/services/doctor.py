@@ -122,7 +122,7 @@ def _kafka() -> Finding:
     if layout is None:
         return Finding("Kafka", "ok", "none runs here and none is set", "millrace kafka up")
     brokers = len(kafka.cluster_of(KAFKA_DATA.value(), layout).connect().brokers)
-    return Finding("Kafka", "ok", f"ours runs at {layout.bootstrap} ({brokers} broker(s))")
+    return Finding("Kafka", "ok", f"ours runs at {layout.address} ({brokers} broker(s))")
 
 
 def _existing(folder: Path) -> Path:
