@@ -109,7 +109,8 @@ def test_a_second_ctrl_c_leaves_no_broker(offline_millrace: CommandLine) -> None
         assert layout is not None
         process.send_signal(signal.SIGINT)
         threading.Timer(0.1, process.send_signal, [signal.SIGINT]).start()  # as a hand does
-        process.communicate(timeout=60)
+        _, said = process.communicate(timeout=60)
+    assert b"Traceback" not in said, said.decode()
     for one in layout.processes().values():
         if found := one.process():
             found.wait(60)

@@ -158,13 +158,15 @@ def _quieten() -> None:
     """PySpark writes every refused query to standard error with Java's stack trace; whoever catches it tells it."""
     from pyspark.logger import PySparkLogger
 
+    if not VERBOSE.value():
+        hush_py4j()  # before the end is asked for: that comes in the middle of a call
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = not VERBOSE.value()
 
 
 def hush_py4j() -> None:
     """Py4J writes a traceback for each call that is cut off: for whoever asked for the end, none."""
-    for logger in (logging.getLogger("py4j.clientserver"), logging.getLogger()):
+    for logger in (logging.getLogger("py4j.clientserver"), logging.getLogger("py4j.java_gateway"), logging.getLogger()):
         logger.addFilter(_is_no_cut_call)
 
 
