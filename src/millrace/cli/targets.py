@@ -114,7 +114,8 @@ class Target:
 
     def _counted(self, found: Iterator[Found], redriven: bool) -> Iterator[Found]:
         for one in found:
-            if self.pipeline not in (None, one.letter.pipeline):
+            # A pipeline's name has no "@": what stands behind it is the generation.
+            if self.pipeline not in (None, one.letter.pipeline, one.letter.pipeline.partition("@")[0]):
                 continue
             self.known = True
             if redriven or not one.redriven:
