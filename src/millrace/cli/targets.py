@@ -114,8 +114,7 @@ class Target:
 
     def _counted(self, found: Iterator[Found], redriven: bool) -> Iterator[Found]:
         for one in found:
-            # A pipeline's name has no "@": what stands behind it is the generation.
-            if self.pipeline not in (None, one.letter.pipeline, one.letter.pipeline.partition("@")[0]):
+            if self.pipeline not in (None, one.letter.pipeline):
                 continue
             self.known = True
             if redriven or not one.redriven:

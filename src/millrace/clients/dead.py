@@ -103,8 +103,7 @@ def dead_folders(state: Path, pipeline: str | None = None) -> list[Path]:
     `state` is the folder of all runs, or that of a single one (`run --state`), whose pipeline the letters name.
     """
     pipelines = state / "pipelines"
-    own = [] if pipeline is None else [pipelines / pipeline, *pipelines.glob(f"{pipeline}@*")]
-    found = [*pipelines.glob("*/dead/*")] if pipeline is None else [one for path in own for one in path.glob("dead/*")]
+    found = [*pipelines.glob("*/dead/*")] if pipeline is None else [*(pipelines / pipeline / "dead").glob("*")]
     return sorted(path for path in (*found, *(state / "dead").glob("*")) if path.is_dir())
 
 

@@ -154,12 +154,12 @@ def listed(base: Path) -> list[dict[str, Any]]:
 
 
 def _path(base: Path) -> Path:
-    return base.with_name(f"{base.name}.generations.json")
+    return base.absolute().with_name(f"{base.absolute().name}.generations.json")
 
 
 def state_of(base: Path, number: int) -> Path:
     """The state folder of a generation."""
-    return base if number == FIRST else base.with_name(f"{base.name}@{number}")
+    return base if number == FIRST else base.absolute().with_name(f"{base.absolute().name}@{number}")
 
 
 def pipeline_of(pipeline: Pipeline, number: int) -> Pipeline:

@@ -219,7 +219,9 @@ def _require_free(model: Pipeline, settings: Settings) -> None:
 
 def _prepare(pipeline: Pipeline, model: Pipeline, made: Generation, settings: Settings) -> None:
     for old, new in zip(sinks_of(pipeline, made.left_out), model.sinks, strict=True):
-        writer_of(new).prepare_like(writer_of(old), _site(model, new, settings))
+        site = _site(model, new, settings)
+        writer_of(new).prepare_like(writer_of(old), site)
+        writer_of(new).prepare(site)  # a replay has batches, also where a run of the pipeline has none
 
 
 def _site(model: Pipeline, sink: Sink, settings: Settings) -> Site:
