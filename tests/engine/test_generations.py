@@ -124,6 +124,14 @@ def test_a_sink_that_can_have_one_generation_only_is_refused_unless_it_is_left_o
         require_possible(by_row.model(), Asked("earliest"))
 
 
+def test_a_pipeline_that_reads_its_own_output_is_refused() -> None:
+    pipeline = trending()
+    pipeline.source("again", mr.kafka("popular", format="text"))
+    pipeline.sink("again", mr.kafka("last"))
+    with pytest.raises(InvalidReplay, match="topic popular"):
+        require_possible(pipeline.model(), Asked("earliest"))
+
+
 def progress(query: str, read: dict[str, dict[str, int]], rows: int = 5) -> Progress:
     source = SourceProgress("kafka", rows, end=read)
     return Progress(query, "run", 0, datetime.now(UTC), rows, sources=(source,))

@@ -26,7 +26,7 @@ from millrace.engine.generations import Generation, choose, load
 from millrace.engine.replay import Asked, begin, carry_out, resumed
 from millrace.engine.run import Settings, run
 from millrace.engine.switching import Doors
-from millrace.errors import InvalidReplay, OffsetsGone
+from millrace.errors import InvalidReplay, OffsetsGone, StateMismatch
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.board import Board
 
@@ -333,3 +333,17 @@ def test_cassandra_has_generations(
         "SELECT comment FROM system_schema.tables WHERE keyspace_name = ? AND table_name = 'numbers_g2'", (keyspace,)
     )
     assert comment == "ours"
+
+
+def test_a_source_follows_what_counts_and_does_not_resume_elsewhere(
+    cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path
+) -> None:
+    topics.create(cluster, f"{topic}.g2", 1)
+    send(cluster, topic, range(5))
+    send(cluster, f"{topic}.g2", range(50, 60))
+    run_pipeline(copy(topic, current=True), tmp_path)
+    alias.publish(cluster, alias.Alias(f"maker-{topic}", 2, 1.0, {topic: f"{topic}.g2"}))
+    with pytest.raises(StateMismatch, match="cannot resume"):
+        run_pipeline(copy(topic, current=True), tmp_path)
+    run_pipeline(copy(topic, current=True), tmp_path / "anew")
+    assert values(cluster, f"{topic}-out") == Counter([*range(5), *range(50, 60)])

@@ -19,7 +19,7 @@ from millrace.connectors.stream import Site
 from millrace.engine import generations
 from millrace.engine.distance import Distance, Way
 from millrace.engine.following import follow
-from millrace.engine.generations import Generation, Output, state_of
+from millrace.engine.generations import Generation, Generations, Output, state_of
 from millrace.engine.remembered import checkpoint_of
 from millrace.engine.replayed import code_of, sinks_of, streams_of, written
 from millrace.engine.run import Settings, run
@@ -83,7 +83,13 @@ def begin(pipeline: Pipeline, base: Path, asked: Asked, settings: Settings) -> G
         time.time(),
     )
     _require_free(model, settings)
-    generations.change(base, lambda now: now.with_one(made))
+
+    def add(now: Generations) -> Generations:
+        if now.last >= number:
+            raise InvalidReplay("another replay was begun at the same moment", hint="--list shows it")
+        return now.with_one(made)
+
+    generations.change(base, add)
     return made
 
 

@@ -44,7 +44,22 @@ def written(pipeline: Pipeline, number: int, leave_out: Collection[str]) -> Pipe
     sinks = sinks_of(pipeline, leave_out)
     needed = {name.lower() for sink in sinks for name in pipeline.upstream(sink.table)}
     sources = tuple(source for source in pipeline.sources if source.name.lower() in needed)
+    _require_no_loop(sources, sinks)
     return pipeline_of(replace(pipeline, sources=sources, sinks=tuple(sinks), panels=()), number)
+
+
+def _require_no_loop(sources: Collection[Source], sinks: Collection[Sink]) -> None:
+    """Raise when what is written is read again: a generation would be made of the output of the old code."""
+    places = {place for sink in sinks for place in writer_of(sink).touches(sink.table)}
+    for source in sources:
+        both = places.intersection(reader_of(source).touches())
+        if both:
+            raise InvalidReplay(
+                f"source {source.name!r} reads what the pipeline writes itself: {', '.join(sorted(both))}",
+                place=source.place,
+                why="a replay writes to a generation of its own; the source would still read what the old code made",
+                hint="make two pipelines of it, and replay one after the other (current: true in the second)",
+            )
 
 
 def streams_of(pipeline: Pipeline) -> list[Source]:
