@@ -220,13 +220,13 @@ def test_a_comparison_finds_exactly_what_differs(
     assert (found.old, found.new) == ((50, 50), (49, 49))
     assert {one.key for one in found.sample} == {"7", "8", "9"}
     assert not found.same
-    assert not unequal(changed.model(), tmp_path, 1, 2)
+    assert not unequal(changed.model(), tmp_path, (1, 2))
     same = replays(copy(topic), tmp_path)
     (found,) = compared(copy(topic), tmp_path, replays, same.number)
     assert found.same
     send(cluster, topic, range(50, 60))
     replays.run(copy(topic), tmp_path)
-    reach = unequal(copy(topic).model(), tmp_path, 1, same.number)
+    reach = unequal(copy(topic).model(), tmp_path, (1, same.number))
     assert sum(one.old - one.new for one in reach) == 10
 
 

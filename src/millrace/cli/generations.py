@@ -70,7 +70,8 @@ def show_comparison(pipeline: Pipeline, base: Path, number: int, settings: Setti
     made = known.require(number)
     if number == known.current:
         raise InvalidReplay(f"generation {number} is the current one", hint="--generation N names another")
-    reach = unequal(pipeline, base, known.current, number)
+    numbers, left_out = (known.current, number), made.left_out if made else ()
+    reach = unequal(pipeline, base, numbers, left_out)
     with _spark(pipeline, settings) as spark, progress_line() as renew:
         seen = 0
 
@@ -79,8 +80,7 @@ def show_comparison(pipeline: Pipeline, base: Path, number: int, settings: Setti
             seen += count
             renew(f"{seen:,} records compared")
 
-        numbers = (known.current, number)
-        found = list(comparisons(pipeline, numbers, made.left_out if made else (), settings, spark, told))
+        found = list(comparisons(pipeline, numbers, left_out, settings, spark, told))
     if as_json:
         show_json(
             {"generations": numbers, "same_input": not reach, "input": reach, "outputs": list(map(asdict, found))}

@@ -35,16 +35,21 @@ class Reach:
     new: int
 
 
-def unequal(pipeline: Pipeline, base: Path, old: int, new: int) -> list[Reach]:
+def unequal(pipeline: Pipeline, base: Path, numbers: tuple[int, int], left_out: tuple[str, ...] = ()) -> list[Reach]:
     """Where two generations have not read equally much; then not all that differs comes from the code."""
     found = []
-    for query in make_plan(pipeline_of(pipeline, new)).queries:
-        read = [_read(state_of(base, number), query.name) for number in (old, new)]
+    for query in make_plan(pipeline_of(_compared(pipeline, left_out), numbers[1])).queries:
+        read = [_read(state_of(base, number), query.name) for number in numbers]
         for place in sorted(read[0].keys() | read[1].keys()):
             at = [one.get(place, 0) for one in read]
             if at[0] != at[1]:
                 found.append(Reach(query.name, place, *at))
     return found
+
+
+def _compared(pipeline: Pipeline, left_out: tuple[str, ...]) -> Pipeline:
+    """The pipeline with the sinks only that can have generations."""
+    return replace(pipeline, sinks=tuple(sinks_of(pipeline, left_out)), panels=())
 
 
 def _read(state: Path, query: str) -> dict[str, int]:
@@ -69,7 +74,7 @@ def comparisons(
     told: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Compared]:
     """Every output of two generations, the older one first."""
-    plain = replace(pipeline, sinks=tuple(sinks_of(pipeline, left_out)), panels=())
+    plain = _compared(pipeline, left_out)
     one, other = (pipeline_of(plain, number) for number in numbers)
     for sink, before, after in zip(plain.sinks, one.sinks, other.sinks, strict=True):
         old, new = writer_of(before), writer_of(after)
