@@ -73,6 +73,8 @@ class FileSink(Sink):
         os.fsync(self._file.fileno())
 
 
+CURRENT = ".current"
+"""Added to the name of a folder that has generations, it is a link to the one that counts."""
 _FORMATS = ("json", "csv", "text", "parquet", "orc")
 _CORRUPT = "_corrupt_record"
 _CLASSES = {

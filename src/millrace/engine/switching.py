@@ -16,13 +16,11 @@ from millrace.clients.cluster import Cluster
 from millrace.clients.letters import dead_topic
 from millrace.connectors.cql import alias as tables
 from millrace.connectors.cql.table import quoted_table
+from millrace.connectors.files import CURRENT
 from millrace.engine import generations
 from millrace.engine.generations import FIRST, Generations, Output, state_of
 from millrace.errors import FileUnusable, InvalidReplay, StateMismatch
 from millrace.services.locks import in_use
-
-SUFFIX = ".current"
-"""Added to a folder's name, it leads to the generation that counts."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ def _link(output: Output) -> None:
 def link_of(folder: str) -> Path | None:
     """The link that leads to the current generation of a folder; none where there are no links, as in S3."""
     plain = folder.removeprefix("file://").rstrip("/")
-    return None if "://" in plain else Path(f"{plain}{SUFFIX}")
+    return None if "://" in plain else Path(f"{plain}{CURRENT}")
 
 
 def _remove(output: Output, doors: Doors) -> None:
