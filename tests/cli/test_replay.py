@@ -58,7 +58,7 @@ def test_generations_are_listed_and_shown_by_plan(offline_run: Run, tmp_path: Pa
     generations.change(base, lambda now: replace(now.with_one(made), current=2, before=1))
     listed = orjson.loads(offline_run("replay", "trending.yaml", "--list", "--json").out)
     assert [(one["number"], one["current"], one["outputs"]) for one in listed] == [
-        (1, False, []),
+        (1, False, ["popular"]),
         (2, True, ["popular.g2"]),
     ]
     planned = offline_run("plan", "trending.yaml").out

@@ -184,9 +184,7 @@ def _show(told: dict[str, Any], *, explain: bool) -> None:
     _line(f"state: {told['state']}")
     for one in told["generations"]:
         current = ", the current one" if one["current"] else ""
-        _line(
-            f"generation {one['number']}{current}: {one['standing']}; {', '.join(one['outputs']) or 'as the file says'}"
-        )
+        _line(f"generation {one['number']}{current}: {one['standing']}; {', '.join(one['outputs'])}")
     if explain:
         rows = [(one["key"], one["value"], _why(one)) for one in told["settings"]]
         show_table(("setting", "value", "why"), rows)

@@ -53,8 +53,9 @@ def shown() -> Iterator[Callable[[Distance], None]]:
             thread = _repeating(stop, _OFTEN, lambda: status.update(what.line()))
             yield from _until(stop, thread, know)
     else:
-        thread = _repeating(stop, EVERY, _when_new(what))
-        yield from _until(stop, thread, know)
+        tell = _when_new(what)
+        yield from _until(stop, _repeating(stop, EVERY, tell), know)
+        tell()  # how far it has come in the end
 
 
 def _until(

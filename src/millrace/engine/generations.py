@@ -139,7 +139,8 @@ def listed(base: Path) -> list[dict[str, Any]]:
     known = load(base)
     if known.last == FIRST:
         return []
-    first = {"number": FIRST, "standing": "as the file says", "outputs": [], "begin": {}, "end": {}}
+    names = sorted({output.name for one in known.made for output in one.outputs})
+    first = {"number": FIRST, "standing": "as the file names it", "outputs": names, "begin": {}, "end": {}}
     made = [
         {
             "number": one.number,
