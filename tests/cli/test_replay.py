@@ -61,6 +61,10 @@ def test_generations_are_listed_and_shown_by_plan(offline_run: Run, tmp_path: Pa
         (1, False, ["popular"]),
         (2, True, ["popular.g2"]),
     ]
+    assert (
+        "no generation after 2"
+        in offline_run("replay", "trending.yaml", "--switch", "--kafka", "127.0.0.1:9", code=2).err
+    )
     planned = offline_run("plan", "trending.yaml").out
     assert "generation 2, the current one: replayed, from earliest to latest; popular.g2" in planned
     assert "writes topic popular.g2" in planned

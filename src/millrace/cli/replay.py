@@ -157,7 +157,7 @@ def _require_one(given: dict[str, bool]) -> None:
 
 
 def _meant(base: Path, number: int | None) -> int:
-    """The generation that was named, or the newest."""
+    """The generation that was named, or the newest; never by itself one that is older than what counts."""
     from millrace.engine.generations import load
 
     known = load(base)
@@ -166,9 +166,12 @@ def _meant(base: Path, number: int | None) -> int:
         return number
     if known.switching is not None:
         return known.switching
-    found = [one.number for one in known.made if one.number != known.current]
+    found = [one.number for one in known.made if one.number > known.current]
     if not found:
-        raise InvalidReplay("there is no other generation", hint="millrace replay FILE --from earliest makes one")
+        raise InvalidReplay(
+            f"there is no generation after {known.current}, which is the current one",
+            hint="millrace replay FILE --from earliest makes one; --generation N means an older one",
+        )
     return found[-1]
 
 
