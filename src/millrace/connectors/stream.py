@@ -92,7 +92,7 @@ class Reader(ABC):
     @property
     def not_replayed(self) -> str | None:
         """Why what it gave in the past cannot be read once more, from the start, beside who reads it now; or None."""
-        return "it keeps nothing of what it gave"
+        return "of kafka and files it is known that they keep what they gave; of this one it is not"
 
     def mistakes(self) -> Iterator[Mistake]:
         """What contradicts itself in the options."""
