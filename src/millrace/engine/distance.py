@@ -61,7 +61,8 @@ class Distance:
         self._ways = dict(ways)
         self._rows = 0
         self._lock = threading.Lock()
-        self._past: deque[tuple[float, int]] = deque([(time.monotonic(), self._done())])
+        self._past: deque[tuple[float, int]] = deque()
+        """When how much was done, from the first batch on: before it, Spark was starting."""
 
     def take(self, progress: Progress) -> None:
         """A batch is finished."""
@@ -85,9 +86,12 @@ class Distance:
     def stage(self) -> Stage:
         """How far it is now."""
         with self._lock:
-            (since, before), (until, after) = self._past[0], self._past[-1]
-            rate = (after - before) / (until - since) if until > since else None
-            return Stage(after, sum(way.total for way in self._ways.values()), self._rows, rate)
+            total = sum(way.total for way in self._ways.values())
+            return Stage(self._done(), total, self._rows, self._rate() if self._past else None)
+
+    def _rate(self) -> float | None:
+        (since, before), (until, after) = self._past[0], self._past[-1]
+        return (after - before) / (until - since) if until > since else None
 
     def _done(self) -> int:
         return sum(way.done for way in self._ways.values())
