@@ -11,6 +11,7 @@
     │   ├── StateMismatch               2  state.mismatch
     │   ├── InvalidQuery                2  spark.analysis
     │   ├── CheckpointIncompatible      2  checkpoint.incompatible
+    │   ├── InvalidReplay               2  replay.invalid
     │   ├── NotUtf8                     2  input.not-utf8
     │   ├── FileUnusable                2  file.unusable
     │   ├── PortInUse                   2  port.in-use
@@ -209,6 +210,12 @@ class CheckpointIncompatible(InputError):
     """A query was changed in a way that its checkpoint cannot follow."""
 
     condition = "checkpoint.incompatible"
+
+
+class InvalidReplay(InputError):
+    """A replay, a switch or a generation that cannot be: nothing to read again, no such one, not finished."""
+
+    condition = "replay.invalid"
 
 
 class NotUtf8(InputError):

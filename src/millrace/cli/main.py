@@ -10,7 +10,22 @@ from typing import Annotated
 import typer
 
 from millrace import __version__
-from millrace.cli import cassandra, check, dead, demo, doctor, feed, jars, kafka, plan, query, run, schema, settings
+from millrace.cli import (
+    cassandra,
+    check,
+    dead,
+    demo,
+    doctor,
+    feed,
+    jars,
+    kafka,
+    plan,
+    query,
+    replay,
+    run,
+    schema,
+    settings,
+)
 from millrace.cli import exec as exec_
 from millrace.cli.output import show_error
 from millrace.errors import MillraceError, RunError
@@ -27,6 +42,7 @@ app.command("demo")(demo.demo)
 app.command("check")(check.check)
 app.command("plan")(plan.plan)
 app.command("run")(run.run)
+app.command("replay")(replay.replay)
 app.command("query")(query.query)
 app.command("schema")(schema.schema)
 app.add_typer(kafka.app, name="kafka")

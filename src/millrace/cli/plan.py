@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,9 @@ from millrace.errors import MillraceError, NoCluster, StateMismatch
 from millrace.settings import KAFKA_DATA, STATE
 
 if TYPE_CHECKING:
+    from millrace.engine.generations import Chosen
     from millrace.pipeline.kept import Fingerprint
+    from millrace.pipeline.model import Pipeline
     from millrace.pipeline.plan import Plan
 
 _NEW_CLUSTER = "(new)"
@@ -42,13 +45,16 @@ def plan(
     """Tell what a run would do with each query: resume, start anew, or not start at all, and why."""
     from millrace.cli.check import load_sound
     from millrace.engine import planned
+    from millrace.engine.following import follow
     from millrace.engine.resuming import outlooks
     from millrace.engine.state import unused
     from millrace.pipeline.plan import make_plan
 
-    pipeline = load_sound(file)
+    chosen, others = _generations(load_sound(file), state)
+    pipeline, folder = chosen.pipeline, chosen.state.absolute()
+    with suppress(MillraceError):  # whoever cannot be asked for the current generation is told of below
+        pipeline = follow(pipeline, lambda: chosen_cluster(kafka, kafka_config, data))
     made = make_plan(pipeline)
-    folder = (state or STATE.value() / "pipelines" / pipeline.name).absolute()
     kafka_told, cluster_id, problem = _kafka(made, kafka, kafka_config, data)
     found = outlooks(made, folder, cluster_id, accept or ())
     if deep:
@@ -60,6 +66,8 @@ def plan(
         "pipeline": pipeline.name,
         "file": pipeline.place.file,
         "state": str(folder),
+        "generation": chosen.number,
+        "generations": others,
         "queries": [planned.query(pipeline, one, folder) for one in found],
         "unused": unused(folder, made),
         "kafka": kafka_told,
@@ -102,6 +110,14 @@ def _kafka(
     except MillraceError as error:
         return told, None, error
     return told | {"missing": [one for one in wanted if one not in metadata.topics]}, metadata.cluster_id, None
+
+
+def _generations(pipeline: Pipeline, state: Path | None) -> tuple[Chosen, list[dict[str, Any]]]:
+    """The generation that a run would go on with, and all that there are, if a replay has made one."""
+    from millrace.engine.generations import choose, listed
+
+    base = state or STATE.value() / "pipelines" / pipeline.name
+    return choose(pipeline, base), listed(base)
 
 
 def _in_use(folder: Path) -> MillraceError | None:
@@ -151,6 +167,9 @@ def _show(told: dict[str, Any], *, explain: bool) -> None:
         _line(f"topics that a run makes: {', '.join(missing)}")
     _line(f"a run needs: {', '.join(told['needs'])}")
     _line(f"state: {told['state']}")
+    for one in told["generations"]:
+        current = ", the current one" if one["current"] else ""
+        _line(f"generation {one['number']}{current}: {one['standing']}; {', '.join(one['outputs'])}")
     if explain:
         rows = [(one["key"], one["value"], _why(one)) for one in told["settings"]]
         show_table(("setting", "value", "why"), rows)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from millrace.clients.cluster import Cluster
     from millrace.dashboard.watching import Watching
+    from millrace.engine.generations import Chosen
     from millrace.engine.run import Settings
     from millrace.pipeline.model import Pipeline
     from millrace.pipeline.plan import Plan
@@ -65,6 +66,10 @@ def run(
     alert_lag: AlertLag = None,
     alert_dead: AlertDead = None,
     accept: Accept = None,
+    generation: Annotated[
+        int | None,
+        typer.Option("--generation", min=1, show_default="the current one", help="Which generation; see replay."),
+    ] = None,
     dashboard: Dashboard = True,
     port: Port = None,
     host: Host = LOCAL,
@@ -90,9 +95,9 @@ def run(
     supervision, wait = policy(restarts), PATIENCE.value(patience)
     alerts = alerts_of(alert, alert_lag, alert_dead)
     require_page(dashboard, port=port is not None, host=host != LOCAL, open=open_)
-    pipeline = load_sound(file)
+    chosen = chosen_generation(load_sound(file), state, generation)
+    pipeline, folder = chosen.pipeline, chosen.state
     plan = make_plan(pipeline, once=until_caught_up, panels=dashboard)
-    folder = state or STATE.value() / "pipelines" / pipeline.name
     spark = dict(pairs(set_, "--set"))
     board = Board()
     prepare_spark()
@@ -100,13 +105,13 @@ def run(
     with (
         until_stopped() as stop,
         served(page, open_=open_) as watching,
-        _cluster(pipeline, kafka, kafka_config, data) as cluster,
+        cluster_for(pipeline, kafka, kafka_config, data) as cluster,
         with_kafka(watching, cluster if pipeline.uses("kafka") else None),
         alerting(alerts, plan, board, watching, cluster if pipeline.uses("kafka") else None),
         node(pipeline.uses("cassandra"), cassandra, cassandra_config, _doing(watching)) as found,
     ):
         settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say, cassandra=found)
-        settings = replace(settings, supervision=supervision, patience=wait, accept=accept or ())
+        settings = replace(settings, supervision=supervision, patience=wait, accept=accept or (), span=chosen.span)
         with live(board, of_page(watching.channels) if watching else None):
             run_plan(plan, _watched(settings, watching), board, stop)
     say(board.summary())
@@ -151,8 +156,27 @@ def _print(text: str) -> None:
     out().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def chosen_generation(pipeline: Pipeline, state: Path | None, number: int | None = None) -> Chosen:
+    """What a run goes on with: the generation that is current, or one that was named."""
+    from millrace.engine.generations import FIRST, choose, load
+
+    base = state_folder(pipeline, state)
+    chosen = choose(pipeline, base, number)
+    known = load(base)
+    if known.switching is not None:
+        say(f"a switch to generation {known.switching} was not finished: millrace replay FILE --switch does it again")
+    if chosen.number != FIRST or number is not None:
+        say(f"generation {chosen.number}, in {chosen.state}")
+    return chosen
+
+
+def state_folder(pipeline: Pipeline, state: Path | None) -> Path:
+    """Where a pipeline remembers; its first generation, if it has several."""
+    return state or STATE.value() / "pipelines" / pipeline.name
+
+
 @contextmanager
-def _cluster(
+def cluster_for(
     pipeline: Pipeline, kafka: str | None, config: str | None, data: str | None
 ) -> Iterator[Callable[[], Cluster]]:
     """The cluster that is named or runs already; else, when the pipeline needs one, ours for as long as it runs."""

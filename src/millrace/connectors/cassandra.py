@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from millrace.clients.cassandra import Cassandra
 from millrace.connectors.carried import carry
 from millrace.connectors.cql.insertion import RESULT, Insertion
-from millrace.connectors.cql.table import NAME, Design, Table, look_up, require
+from millrace.connectors.cql.table import NAME, Design, Table, look_up, make_like, require
 from millrace.connectors.cql.times import Times
 from millrace.connectors.cql.types import plain
 from millrace.connectors.cutting import QUERY_ID, Cut
@@ -163,6 +163,19 @@ class CassandraWriter(Writer):
         found = look_up(door, self.table) if self.create else require(door, self.table)
         if found is not None and self.key:
             self._design.require_same_key(found)
+
+    def in_generation(self, number: int) -> Mapping[str, Any]:
+        """A table beside it."""
+        return {"table": f"{self.table}_g{number}"}
+
+    def is_there(self, site: Site) -> bool:
+        """Whether there is such a table."""
+        return look_up(site.cassandra(), self.table) is not None
+
+    def prepare_like(self, other: Writer, site: Site) -> None:
+        """Make the table with the columns, the key and the settings of another; what the sink makes itself is left."""
+        if isinstance(other, CassandraWriter) and not self.create and not self.is_there(site):
+            make_like(site.cassandra(), other.table, self.table)
 
     def shape(self, frame: DataFrame) -> DataFrame:
         """What Cassandra has no type for becomes text: structs (and what holds them) as JSON."""
