@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.options import AsJson, setting_option
+from millrace.cli.options import AsJson, setting_option, warn
 from millrace.cli.output import fetching, out, say, show_json, show_rows, status_line
 from millrace.cli.signals import interruptible, until_stopped
 from millrace.errors import NoCassandra
@@ -131,7 +131,7 @@ def chosen(cassandra: str | None, config: str | None, data: str | None) -> Cassa
 
     address = CASSANDRA.value(cassandra)
     if address:
-        return Cassandra.at(address, CASSANDRA_CONFIG.value(config))
+        return Cassandra.at(address, CASSANDRA_CONFIG.value(config), environment=True, tell=warn)
     folder = CASSANDRA_DATA.value(data)
     ring = service.running(folder)
     if ring is None:

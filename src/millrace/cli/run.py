@@ -12,7 +12,7 @@ import typer
 
 from millrace.cli.cassandra import CassandraAddress, CassandraConfig, node
 from millrace.cli.kafka import broker
-from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
+from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, spark_settings
 from millrace.cli.output import out, say
 from millrace.cli.page import (
     LOCAL,
@@ -101,7 +101,7 @@ def run(
     pipeline = load_sound(file)
     plan = make_plan(pipeline, once=until_caught_up, panels=dashboard)
     folder = state or STATE.value() / "pipelines" / pipeline.name
-    spark = dict(pairs(set_, "--set"))
+    spark = spark_settings(set_)
     board = Board()
     prepare_spark()
     page = _page(plan, board, folder, master, spark, host, port, read_only=read_only) if dashboard else None
