@@ -149,7 +149,7 @@ def test_what_sparks_own_client_says_becomes_the_same_sentence(safe: Secured, wh
     cluster = wrong(safe, what)
     topics.ensure(safe.cluster("PLAIN"), "asked", 1)
     options = {f"kafka.{name}": value for name, value in cluster.java_properties().items()}
-    reader = spark.read.format("kafka").options(**options)
+    reader = spark.read.format("kafka").options(**options).option("fetchOffset.retryIntervalMs", "10")
     with pytest.raises(Exception) as raised:  # noqa: PT011 - whatever Spark makes of it
         reader.option("kafka.bootstrap.servers", cluster.bootstrap).option("subscribe", "asked").load().count()
     error = explain(raised.value, cluster=cluster)

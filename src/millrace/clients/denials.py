@@ -18,6 +18,7 @@ _LOGIN = re.compile(
 )
 _OFFERED = re.compile(r"(?:supported mechanisms:|enabled mechanisms are \[?)\s*([A-Z0-9, -]+)")
 _STATE = re.compile(r" \(after \d+ms in state \w+[^)]*\)")
+_CLASS = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 _WHERE = "the client properties (--kafka-config, or MILLRACE_KAFKA_SASL_… and MILLRACE_KAFKA_SSL_…)"
 
 
@@ -31,7 +32,7 @@ def denial(text: str, bootstrap: str, options: Mapping[str, str], doing: str) ->
         return _no_mechanism(text, where, options)
     if _LOGIN.search(text) and "SSL handshake" not in text:
         return _no_user(text, where, options)
-    if _TLS.search(text):
+    if doing == "connect" or _TLS.search(text):
         seen = look(where, options)
         return _no_tls(seen, where, options, doing) if seen else None
     return None
@@ -113,5 +114,6 @@ _WORDS = {
 
 
 def _short(text: str) -> str:
-    """A client's words without its state and addresses of its own."""
-    return _STATE.sub("", _PLACE.sub("", text).removeprefix("bootstrap: ")).strip()[:300]
+    """A client's words without its state, the addresses and the classes of its own."""
+    first = text.strip().partition("\n")[0]
+    return _STATE.sub("", _CLASS.sub("", _PLACE.sub("", first)).removeprefix("bootstrap: ")).strip()[:300]

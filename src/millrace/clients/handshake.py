@@ -47,6 +47,8 @@ def look(address: str, options: Mapping[str, str]) -> Seen | None:
         context = _context(options) if wanted else _trusting()
         with socket.create_connection(place, _PATIENCE) as plain:
             seen = _greeted(plain, context, place[0], wanted)
+        if seen and seen.trouble is Trouble.CERTIFICATE_REFUSED and "ssl.certificate.location" not in options:
+            return Seen(Trouble.WANTS_CERTIFICATE, "it asks for one, and none was sent")
         # A broker that is going away closes connections too: only one that speaks Kafka plainly has no TLS.
         if wanted and seen is None and _speaks_plainly(place):
             return Seen(Trouble.NO_TLS, "it answers Kafka's requests without TLS")
@@ -118,9 +120,7 @@ def _unverified(error: ssl.SSLCertVerificationError) -> Seen:
 
 def _refused(error: OSError) -> Seen | None:
     text = str(error).lower()
-    if "certificate_required" in text or "certificate required" in text:
-        return Seen(Trouble.WANTS_CERTIFICATE, "it asks for one, and none was sent")
-    if "alert" in text and ("certificate" in text or "unknown_ca" in text or "unknown ca" in text):
+    if "alert" in text and any(word in text for word in ("certificate", "unknown_ca", "unknown ca")):
         return Seen(Trouble.CERTIFICATE_REFUSED, _last_words(str(error)))
     return None
 
