@@ -167,7 +167,7 @@ def watched(ran: subprocess.Popen[bytes], page: str, own: str) -> dict[str, byte
         socket.send('{"type": "subscribe", "channels": ["state", "events"]}')
         seen["the WebSocket"] = (hello + str(socket.recv(60))).encode()
     assert b"rate" in seen["page api/pipeline"]
-    assert b"fs.s3a" in seen["Spark's page environment/"]
+    assert b"fs.s3a" in seen["Spark's API environment"]
     return seen
 
 
