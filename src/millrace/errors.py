@@ -68,6 +68,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar
 
+from millrace.masking import hidden, without_passwords
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -94,6 +96,11 @@ class Problem:
     why: str | None = None
     severity: str = "error"
 
+    def __post_init__(self) -> None:
+        for name in ("message", "hint", "why"):
+            if said := getattr(self, name):
+                object.__setattr__(self, name, hidden(said))
+
     def lines(self) -> list[str]:
         """The problem as a compiler would tell it, without colour."""
         at = f"{self.place}: " if self.place else ""
@@ -112,10 +119,11 @@ class MillraceError(Exception):
     def __init__(
         self, message: str, *, hint: str | None = None, why: str | None = None, place: Place | None = None
     ) -> None:
+        message = without_passwords(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
-        self.why = why
+        self.hint = hidden(hint) if hint else hint
+        self.why = without_passwords(why) if why else why
         self.place = place
 
     def lines(self) -> list[str]:

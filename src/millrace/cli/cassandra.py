@@ -10,7 +10,7 @@ import typer
 
 from millrace.cli import embedded
 from millrace.cli.embedded import Secure, detach_option
-from millrace.cli.options import AsJson, setting_option
+from millrace.cli.options import AsJson, setting_option, warn
 from millrace.cli.output import out, say, show_json, show_rows
 from millrace.errors import NoCassandra
 from millrace.settings import CASSANDRA, CASSANDRA_CONFIG, CASSANDRA_DATA, CASSANDRA_HEAP
@@ -96,7 +96,7 @@ def chosen(cassandra: str | None, config: str | None, data: str | None) -> Cassa
 
     address = CASSANDRA.value(cassandra)
     if address:
-        return Cassandra.at(address, CASSANDRA_CONFIG.value(config))
+        return Cassandra.at(address, CASSANDRA_CONFIG.value(config), environment=True, tell=warn)
     folder = CASSANDRA_DATA.value(data)
     ring = service.running(folder)
     if ring is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millrace.cli.defined import Accept, Master, PipelineFile, SparkSettings, State
-from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
+from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, spark_settings
 from millrace.cli.output import out, say, show_error, show_json, show_table, status_line
 from millrace.errors import MillraceError, NoCluster, StateMismatch
 from millrace.settings import KAFKA_DATA, STATE
@@ -72,7 +72,7 @@ def plan(
         "unused": unused(folder, made),
         "kafka": kafka_told,
         "needs": _needs(made, kafka_told),
-        "settings": planned.settings(made, master, dict(pairs(set_, "--set")), found),
+        "settings": planned.settings(made, master, spark_settings(set_), found),
         "error": None if problem is None else {"condition": problem.condition, "message": problem.message},
     }
     if as_json:

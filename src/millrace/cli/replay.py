@@ -12,7 +12,7 @@ import typer
 from millrace.cli.cassandra import CassandraAddress, CassandraConfig, node
 from millrace.cli.generations import drop as delete
 from millrace.cli.generations import show_comparison, show_list, show_switch
-from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, Yes, pairs
+from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, Yes, spark_settings
 from millrace.cli.output import say
 from millrace.cli.run import cluster_for, state_folder
 from millrace.cli.signals import until_stopped
@@ -137,7 +137,7 @@ def replay(
         elif drop is not None:
             delete(pipeline, base, doors, drop, yes=yes)
         else:
-            settings = Settings(base, cluster, master, dict(pairs(set_, "--set")), tell=say, cassandra=found)
+            settings = Settings(base, cluster, master, spark_settings(set_), tell=say, cassandra=found)
             settings = replace(settings, supervision=policy(restarts), patience=PATIENCE.value(patience))
             prepare_spark()
             if begins:

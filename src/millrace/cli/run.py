@@ -13,7 +13,7 @@ import typer
 from millrace.cli.cassandra import CassandraAddress, CassandraConfig, node
 from millrace.cli.defined import Accept, Master, PipelineFile, SparkSettings, State
 from millrace.cli.kafka import broker
-from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
+from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, spark_settings
 from millrace.cli.output import out, say
 from millrace.cli.page import (
     LOCAL,
@@ -98,7 +98,7 @@ def run(
     chosen = chosen_generation(load_sound(file), state, generation)
     pipeline, folder = chosen.pipeline, chosen.state
     plan = make_plan(pipeline, once=until_caught_up, panels=dashboard)
-    spark = dict(pairs(set_, "--set"))
+    spark = spark_settings(set_)
     board = Board()
     prepare_spark()
     page = _page(plan, board, folder, master, spark, host, port, read_only=read_only) if dashboard else None

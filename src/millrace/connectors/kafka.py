@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from confluent_kafka import KafkaException
 
 from millrace.clients import topics
+from millrace.clients.access import is_access
 from millrace.clients.cluster import Cluster
 from millrace.clients.letters import SUFFIX, dead_topic
 from millrace.clients.producer import Producer
@@ -63,6 +64,7 @@ class KafkaSink(Sink):
 
 
 _PROTOCOL = {"transactional.id", "transaction.timeout.ms", "enable.idempotence", "acks"}
+_ONE_CLUSTER = "every client of a run needs it: --kafka-config FILE, or MILLRACE_KAFKA_SASL_… and MILLRACE_KAFKA_SSL_…"
 _OTHER_NAMES = {"max.request.size": "message.max.bytes", "delivery.timeout.ms": "message.timeout.ms"}
 """What Java's producer calls otherwise than the client that writes in transactions."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -114,6 +116,7 @@ class KafkaReader(Decoded):
         if self.current and not self.topic:
             yield Mistake("option.invalid", "current is for topics that are named", "current")
         yield from _bad_names(self.topic or tuple(self.partitions or ()))
+        yield from _access(self.config)
         if isinstance(self.start, str) and self.start not in ("earliest", "latest"):
             try:
                 parse_time(self.start)
@@ -255,6 +258,7 @@ class KafkaWriter(Writer):
         if not self.topic and not self.topic_column:
             yield Mistake("option.missing", "kafka needs a topic, or topic_column")
         yield from _bad_names((self.topic,) if self.topic else ())
+        yield from _access(self.config)
         for name in sorted(_PROTOCOL & set(self.config or ())) if self.exclusive else ():
             hint = "leave it out, or say guarantee: at-least-once"
             yield Mistake("option.invalid", f"{name} is what exactly-once rests on", "config", hint)
@@ -365,6 +369,14 @@ def _bad_names(names: Sequence[str]) -> Iterator[Mistake]:
         if not _NAME.fullmatch(name) or name in (".", ".."):
             hint = "a topic's name has letters, digits, '.', '_' and '-', at most 249 of them"
             yield Mistake("option.invalid", f"there can be no topic named {name!r}", None, hint)
+
+
+def _access(config: Mapping[str, Any] | None) -> Iterator[Mistake]:
+    """The cluster and who we are to it: half of the clients would not be told."""
+    for name in config or ():
+        if is_access(name) or name == "bootstrap.servers":
+            said = f"{name} is said of the cluster, not of a source or sink"
+            yield Mistake("option.invalid", said, "config", _ONE_CLUSTER)
 
 
 def _ensure(site: Site, name: str) -> None:

@@ -116,7 +116,7 @@ def _memory() -> Finding:
 def _kafka() -> Finding:
     outside = KAFKA.value()
     if outside:
-        cluster = Cluster.at(outside, KAFKA_CONFIG.value(), min(5.0, KAFKA_TIMEOUT.value()))
+        cluster = Cluster.at(outside, KAFKA_CONFIG.value(), min(5.0, KAFKA_TIMEOUT.value()), environment=True)
         return Finding("Kafka", "ok", f"{len(cluster.connect().brokers)} broker(s) answer at {outside}")
     layout = kafka.running(KAFKA_DATA.value())
     if layout is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
@@ -22,7 +22,7 @@ from millrace.services.embedded import (
     write_client_properties,
 )
 from millrace.services.java import Java, find_java
-from millrace.services.kraft import USER, Layout, Node, node_folder, plan_layout, write_node
+from millrace.services.kraft import USER, Door, Layout, Node, node_folder, plan_layout, write_node
 from millrace.services.process import Child, quoted
 from millrace.settings import KAFKA_HEAP
 
@@ -39,6 +39,8 @@ class Options:
     properties: Mapping[str, str] | None = None
     java: tuple[str, ...] = ()
     """More options of the brokers' Java."""
+    doors: Mapping[str, Door] = field(default_factory=dict)
+    """More listeners, by their names."""
 
 
 class Kafka(Embedded[Layout, Cluster]):
@@ -79,7 +81,7 @@ class Kafka(Embedded[Layout, Cluster]):
             write_client_properties(self.folder, _properties(layout, self._certificates))
         layout.save(self.folder)  # first, so that a start that fails can be tried again
         for node in layout.nodes:
-            write_node(self.folder, layout, node, self._certificates, options.properties or {})
+            write_node(self.folder, layout, node, self._certificates, options.properties or {}, options.doors)
         self._format(java, classpath, tell)
         tell(f"starting {len(layout.nodes)} broker{'s' if len(layout.nodes) > 1 else ''}")
         for node in layout.nodes:
@@ -132,11 +134,12 @@ class Kafka(Embedded[Layout, Cluster]):
         """SCRAM's passwords live in the cluster itself; PLAIN's in each broker's properties."""
         layout = self.known()
         inside = Cluster(layout.internal)
-        how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        wanted = UserScramCredentialUpsertion(USER, how, layout.password.encode())
         admin = inside.admin()
-        with inside.speaking("add a user"):
-            admin.alter_user_scram_credentials([wanted])[USER].result()
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            how = ScramCredentialInfo(mechanism, 4096)
+            wanted = UserScramCredentialUpsertion(USER, how, layout.password.encode())
+            with inside.speaking("add a user"):
+                admin.alter_user_scram_credentials([wanted])[USER].result()
 
     def _home(self, node: Node) -> Path:
         return node_folder(self.folder, node)

@@ -40,6 +40,15 @@ _LOG4J = """<Configuration status="ERROR">
 
 
 @dataclass(frozen=True)
+class Door:
+    """One more port that clients may use, with rules of its own: its properties are `listener.name.NAME.…`."""
+
+    port: int
+    """The first broker's; the others have the next ones."""
+    protocol: str
+
+
+@dataclass(frozen=True)
 class Node:
     """One process that is both broker and controller."""
 
@@ -125,14 +134,19 @@ def new_id() -> str:
 
 
 def write_node(
-    folder: Path, layout: Layout, node: Node, certificates: Certificates | None, extra: Mapping[str, str]
+    folder: Path,
+    layout: Layout,
+    node: Node,
+    certificates: Certificates | None,
+    extra: Mapping[str, str],
+    doors: Mapping[str, Door],
 ) -> Path:
     """Write a node's properties and log configuration; gives the properties file."""
     home = node_folder(folder, node)
     home.mkdir(parents=True, exist_ok=True)
     (home / "log4j2.xml").write_text(_LOG4J.format(log=escape(str(home / "broker.log"), {'"': "&quot;"})), "utf-8")
     properties = {
-        **_roles(layout, node, home),
+        **_roles(layout, node, home, doors),
         **_replication(len(layout.nodes)),
         **(_security(layout, certificates) if certificates else {}),
         **extra,
@@ -148,10 +162,12 @@ def node_folder(folder: Path, node: Node) -> Path:
     return folder / f"node-{node.id}"
 
 
-def _roles(layout: Layout, node: Node, home: Path) -> dict[str, str]:
+def _roles(layout: Layout, node: Node, home: Path, doors: Mapping[str, Door]) -> dict[str, str]:
     voters = ",".join(f"{peer.id}@127.0.0.1:{peer.controller_port}" for peer in layout.nodes)
     listeners = {"CLIENT": node.port} | ({"INTERNAL": node.internal_port} if layout.secure else {})
+    listeners |= {name: door.port + node.id - 1 for name, door in doors.items()}
     advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
+    more = "".join(f",{name}:{door.protocol}" for name, door in doors.items())
     client = "SASL_SSL" if layout.secure else "PLAINTEXT"
     return {
         "process.roles": "broker,controller",
@@ -160,7 +176,7 @@ def _roles(layout: Layout, node: Node, home: Path) -> dict[str, str]:
         "controller.listener.names": "CONTROLLER",
         "listeners": f"{advertised},CONTROLLER://127.0.0.1:{node.controller_port}",
         "advertised.listeners": advertised,
-        "listener.security.protocol.map": f"CLIENT:{client},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": f"CLIENT:{client},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT{more}",
         "inter.broker.listener.name": "INTERNAL" if layout.secure else "CLIENT",
         "log.dirs": str(home / "data"),
         # A name that is mistyped must be an error, not a new topic.
@@ -196,8 +212,9 @@ def _security(layout: Layout, certificates: Certificates) -> dict[str, str]:
     plain = f'{login}.plain.PlainLoginModule required user_{USER}="{layout.password}";'
     scram = f"{login}.scram.ScramLoginModule required;"
     return {
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         "listener.name.client.plain.sasl.jaas.config": plain,
+        "listener.name.client.scram-sha-256.sasl.jaas.config": scram,
         "listener.name.client.scram-sha-512.sasl.jaas.config": scram,
         "listener.name.client.ssl.keystore.type": "PKCS12",
         "listener.name.client.ssl.keystore.location": str(certificates.store),

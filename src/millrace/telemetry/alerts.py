@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from millrace.errors import MillraceError
-from millrace.pipeline.secret import masked
+from millrace.masking import masked
 from millrace.telemetry.board import Board, Phase, Standing
 from millrace.telemetry.outline import Outline
 from millrace.telemetry.samples import Lag, Samples
