@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
+from hypothesis import settings as hypothesis_settings
 from xdist.scheduler import LoadScopeScheduling
 
 from millrace.clients import offsets, topics
@@ -42,6 +43,11 @@ MILLRACE = Path(sys.executable).parent / "millrace"
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
+# How long an example takes says nothing on a machine that does other things too.
+hypothesis_settings.register_profile("millrace", deadline=None)
+hypothesis_settings.load_profile("millrace")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def signals_as_at_a_terminal() -> None:
     """Whoever runs the tests may ignore signals (nohup, a job in the background); what they start must not."""
@@ -51,7 +57,7 @@ def signals_as_at_a_terminal() -> None:
 
 
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]
-    """Two processes share the tests, file by file; what needs Spark or Cassandra goes to one of them: one start."""
+    """Some processes share the tests, file by file; what needs Spark or Cassandra goes to one of them: one start."""
 
     def _split_scope(self, nodeid: str) -> str:
         return _lane(nodeid.partition("::")[0])
@@ -65,7 +71,7 @@ def _lane(file: str) -> str:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
-    """How `pytest -n 2` deals out the tests."""
+    """How `pytest -n 3` deals out the tests."""
     return Lanes(config, log)
 
 
@@ -90,6 +96,14 @@ def topic(cluster: Cluster) -> str:
     """A new topic with three partitions."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     topics.create(cluster, name, 3)
+    return name
+
+
+@pytest.fixture
+def lane(cluster: Cluster) -> str:
+    """A new topic with one partition, so that its records have one order."""
+    name = f"lane-{uuid.uuid4().hex[:12]}"
+    topics.create(cluster, name, 1)
     return name
 
 

@@ -7,7 +7,8 @@ from pyspark.sql import SparkSession
 from millrace.clients.cassandra import Cassandra
 from millrace.connectors.cassandra import read_table
 
-address, table = (*sys.argv[1:], "127.0.0.1:9042", "shop.logs")[:2]
+address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9042"
+table = sys.argv[2] if len(sys.argv) > 2 else "shop.logs"
 
 spark = SparkSession.builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
 logs = read_table(spark, table, Cassandra.at(address))

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millrace.pipeline.python import Pipeline
+    from millrace.pipeline.secret import secret
 
 __version__ = "0.1.0"
-__all__ = ["Pipeline", "__version__"]
+__all__ = ["Pipeline", "__version__", "secret"]
 
 
 def __getattr__(name: str) -> Any:
@@ -26,6 +27,10 @@ def __getattr__(name: str) -> Any:
         from millrace.pipeline.python import Pipeline
 
         return Pipeline
+    if name == "secret":
+        from millrace.pipeline.secret import secret
+
+        return secret
     from millrace.pipeline.model import PANELS
 
     if name in PANELS:

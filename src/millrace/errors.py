@@ -11,6 +11,7 @@
     │   ├── StateMismatch               2  state.mismatch
     │   ├── InvalidQuery                2  spark.analysis
     │   ├── CheckpointIncompatible      2  checkpoint.incompatible
+    │   ├── InvalidReplay               2  replay.invalid
     │   ├── NotUtf8                     2  input.not-utf8
     │   ├── FileUnusable                2  file.unusable
     │   ├── PortInUse                   2  port.in-use
@@ -67,6 +68,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar
 
+from millrace.masking import hidden, without_passwords
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -93,6 +96,11 @@ class Problem:
     why: str | None = None
     severity: str = "error"
 
+    def __post_init__(self) -> None:
+        for name in ("message", "hint", "why"):
+            if said := getattr(self, name):
+                object.__setattr__(self, name, hidden(said))
+
     def lines(self) -> list[str]:
         """The problem as a compiler would tell it, without colour."""
         at = f"{self.place}: " if self.place else ""
@@ -111,10 +119,11 @@ class MillraceError(Exception):
     def __init__(
         self, message: str, *, hint: str | None = None, why: str | None = None, place: Place | None = None
     ) -> None:
+        message = without_passwords(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
-        self.why = why
+        self.hint = hidden(hint) if hint else hint
+        self.why = without_passwords(why) if why else why
         self.place = place
 
     def lines(self) -> list[str]:
@@ -209,6 +218,12 @@ class CheckpointIncompatible(InputError):
     """A query was changed in a way that its checkpoint cannot follow."""
 
     condition = "checkpoint.incompatible"
+
+
+class InvalidReplay(InputError):
+    """A replay, a switch or a generation that cannot be: nothing to read again, no such one, not finished."""
+
+    condition = "replay.invalid"
 
 
 class NotUtf8(InputError):

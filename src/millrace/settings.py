@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from platformdirs import user_cache_path
 
 from millrace.errors import InvalidOption, InvalidSetting
+from millrace.secret_files import looked_up
 from millrace.units import Behind, parse_behind, parse_duration, parse_heap, parse_rate
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class Setting(Generic[T]):
         """What holds now: the flag's text if one was given, else the environment's, else the default."""
         if given is not None:
             return self.parse(given)
-        text = os.environ.get(self.variable)
+        text = looked_up(self.variable, os.environ) if self.secret else os.environ.get(self.variable)
         if not text:
             return self.default
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from conftest import CommandLine
 from millrace.clients.cassandra import Cassandra
+from millrace.services import cassandra as service
 
 Run = Callable[..., Any]
 
@@ -34,6 +36,17 @@ def test_cql_shows_rows(offline_run: Run, named: None, cassandra: Cassandra, key
 
 def test_a_statement_that_is_wrong_is_one_message(offline_run: Run, named: None) -> None:
     assert offline_run("cassandra", "cql", "SELEKT", code=2).err.startswith("error[cassandra.cql-invalid]")
+
+
+def test_interrupted_while_it_starts_leaves_nothing_running(offline_millrace: CommandLine) -> None:
+    with offline_millrace.start("cassandra", "up", "--detach") as process:
+        assert process.stderr is not None
+        assert any(b"starting" in line for line in iter(process.stderr.readline, b""))
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)  # whoever is impatient does no harm
+        process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert service.running(offline_millrace.folder / ".millrace" / "cassandra") is None
 
 
 def test_nothing_runs_here(offline_millrace: CommandLine) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from millrace.clients import groups, topics
+from millrace.clients import groups
 from millrace.clients.cluster import Cluster
 from millrace.clients.delivery import Delivery
 from millrace.clients.producer import Producer
@@ -20,14 +19,6 @@ from millrace.clients.records import Record
 Run = Callable[..., Any]
 Start = Callable[..., subprocess.Popen[bytes]]
 MOMENT = 1_700_000_000_000
-
-
-@pytest.fixture
-def lane(cluster: Cluster) -> str:
-    """A new topic with one partition."""
-    name = f"lane-{uuid.uuid4().hex[:12]}"
-    topics.create(cluster, name, 1)
-    return name
 
 
 @pytest.fixture

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import signal
+import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from conftest import CommandLine
 from millrace.cli import demo as command
+from millrace.cli.awaited import Awaited
 from millrace.cli.check import load_sound
 from millrace.cli.demos import DEMOS, Demo
+from millrace.clients.cluster import Cluster
 from millrace.errors import MillraceError
 from millrace.feeds.base import FEEDS
 from millrace.services import kafka
+from millrace.telemetry.board import Board
+from millrace.telemetry.channels import Channels
+
+if TYPE_CHECKING:
+    from millrace.dashboard.watching import Watching
 
 
 @pytest.mark.parametrize("demo", DEMOS.values(), ids=lambda demo: demo.name)
@@ -67,6 +77,44 @@ def test_counts_what_is_typed_on_a_named_cluster_and_ends_on_ctrl_c(millrace: Co
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+def test_a_second_ctrl_c_kills_the_broker_and_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    class Recorded(kafka.Kafka):
+        def start(self, *_: object) -> Cluster:
+            return Cluster("127.0.0.1:1")
+
+        def kill_all(self) -> None:
+            done.append("killed")
+
+        def stop(self) -> None:
+            done.append("stopped")
+
+    monkeypatch.setattr(kafka, "Kafka", Recorded)
+    way, page = Awaited(Board(), Channels()), cast("Watching", SimpleNamespace(doing=done.append))
+    with pytest.raises(KeyboardInterrupt), command._kafka(None, str(tmp_path), way, page):
+        raise KeyboardInterrupt
+    assert done == ["Kafka is starting", "killed", "stopped"]
+
+
+@pytest.mark.chaos
+def test_a_second_ctrl_c_leaves_no_broker(offline_millrace: CommandLine) -> None:
+    folder = offline_millrace.folder / ".millrace" / "kafka"
+    with offline_millrace.start("demo", "--for", "10m") as process:
+        assert process.stderr is not None
+        assert any(b"the first chart moves" in line for line in iter(process.stderr.readline, b""))
+        layout = kafka.running(folder)
+        assert layout is not None
+        process.send_signal(signal.SIGINT)
+        threading.Timer(0.1, process.send_signal, [signal.SIGINT]).start()  # as a hand does
+        _, said = process.communicate(timeout=60)
+    assert b"Traceback" not in said, said.decode()
+    for one in layout.processes().values():
+        if found := one.process():
+            found.wait(60)
+    assert kafka.running(folder) is None
 
 
 def test_a_demo_begins_anew_and_not_twice_in_one_folder(tmp_path: Path) -> None:

@@ -7,10 +7,13 @@ import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from cli.conftest import Start
 from conftest import CommandLine
@@ -20,6 +23,7 @@ from millrace.clients.records import Record
 
 RECORDS = 40_000
 PER_BATCH = 500
+KILLS = 10
 QUICK = ("--no-dashboard", "--set", "spark.sql.codegen.wholeStage=false")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PIPELINE = """
@@ -51,6 +55,16 @@ def batches(folder: Path, log: str = "*") -> int:
     return len([path for path in written.glob(f"{log}/*") if path.name.isdecimal()])
 
 
+def written(folder: Path) -> list[dict[str, Any]]:
+    """The rows of the files that Spark's own log of a folder lists: others may be of a batch that was cut off."""
+    logs = {int(path.stem): path for path in sorted((folder / "_spark_metadata").iterdir()) if path.stem.isdecimal()}
+    last = max((number for number, path in logs.items() if path.suffix == ".compact"), default=min(logs))
+    lines = [line for number in sorted(logs) if number >= last for line in logs[number].read_text().splitlines()[1:]]
+    files = [unquote(urlsplit(orjson.loads(line)["path"]).path) for line in lines]
+    rows: list[dict[str, Any]] = pa.concat_tables([pq.read_table(file) for file in files]).to_pylist()
+    return rows
+
+
 def run_and_kill(start: Start, folder: Path, rng: random.Random) -> None:
     """Kill it at a random moment once it works: in a batch, or between two."""
     before = batches(folder)
@@ -63,10 +77,9 @@ def run_and_kill(start: Start, folder: Path, rng: random.Random) -> None:
     process.communicate(timeout=60)
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("kills", [3, pytest.param(15, marks=pytest.mark.chaos)])
+@pytest.mark.timeout(600)
 def test_the_result_is_exact_however_often_the_run_is_killed(
-    millrace: CommandLine, start: Start, cluster: Cluster, topic: str, spark: SparkSession, kills: int
+    millrace: CommandLine, start: Start, cluster: Cluster, topic: str
 ) -> None:
     records, expected = events()
     producer = Producer(cluster, topic)
@@ -74,11 +87,11 @@ def test_the_result_is_exact_however_often_the_run_is_killed(
     producer.close()
     (millrace.folder / "pipeline.yaml").write_text(PIPELINE.replace("TOPIC", topic))
     rng = random.Random()
-    for _ in range(kills):
+    for _ in range(KILLS):
         run_and_kill(start, millrace.folder, rng)
     assert batches(millrace.folder, "commits") < RECORDS // PER_BATCH, "it was ready before the last kill"
     millrace("run", "pipeline.yaml", "--until-caught-up", *QUICK)
-    rows = spark.read.parquet(str(millrace.folder / "out")).collect()
-    found = Counter({(row.window.start.replace(tzinfo=UTC), row.user): row["count"] for row in rows})
+    rows = written(millrace.folder / "out")
+    found = Counter({(row["window"]["start"], row["user"]): row["count"] for row in rows})
     assert len(rows) == len(found)
     assert found == expected

@@ -56,7 +56,7 @@ def ran(folder: Path, text: str, *, batch: int = 7) -> Path:
     with State(state, pipeline) as held:
         held.claim(plan, "ours")
     (folder / ".millrace" / "kafka").mkdir(exist_ok=True)
-    Layout("ours", "", False, ()).save(folder / ".millrace" / "kafka")
+    Layout("ours", (), password="").save(folder / ".millrace" / "kafka")
     for query in plan.queries:
         remember(state, query.name, as_said(pipeline, query, CONNECTORS), {})
         for part in ("offsets", "commits"):

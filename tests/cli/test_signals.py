@@ -59,6 +59,21 @@ def test_interruptible_undoes_what_was_begun() -> None:
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+def test_a_second_ctrl_c_does_not_interrupt_the_undoing() -> None:
+    undone = []
+
+    def begin_and_undo() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            undone.append(True)
+
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        begin_and_undo()
+    assert undone
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interruptible_within_a_longer_wait_hands_over_without_a_gap(number: signal.Signals) -> None:
     with until_stopped() as stop:

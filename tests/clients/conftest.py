@@ -22,14 +22,6 @@ _MARK = "end-of-drain"
 
 
 @pytest.fixture
-def lane(cluster: Cluster) -> str:
-    """A new topic with one partition, so that its records have one order."""
-    name = f"lane-{uuid.uuid4().hex[:12]}"
-    topics.create(cluster, name, 1)
-    return name
-
-
-@pytest.fixture
 def put(cluster: Cluster) -> Put:
     """Sends values or whole records, and waits until they are settled."""
 

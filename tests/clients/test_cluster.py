@@ -116,7 +116,8 @@ def test_user_and_password_for_java(name: str, mechanism: str, module: str) -> N
 
 
 def test_quotes_in_a_password_stay_within_it_for_java() -> None:
-    found = Cluster("a:1", {"sasl.username": "ann", "sasl.password": 'a"b\\c'}).java_properties()
+    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "ann"}
+    found = Cluster("a:1", {**given, "sasl.password": 'a"b\\c'}).java_properties()
     assert found["sasl.jaas.config"].endswith(r'password="a\"b\\c";')
 
 
@@ -125,8 +126,10 @@ def test_certificates_for_java(tmp_path: Path) -> None:
     certificate.write_text("-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n")
     key.write_text("-----BEGIN PRIVATE KEY-----\ndef\n-----END PRIVATE KEY-----\n")
     mine = {"ssl.certificate.location": str(certificate), "ssl.key.location": str(key)}
-    found = Cluster("a:1", {"ssl.ca.location": "/ca.pem", **mine}).java_properties()
-    assert (found.pop("ssl.truststore.type"), found.pop("ssl.truststore.location")) == ("PEM", "/ca.pem")
+    given = {"security.protocol": "SSL", "ssl.ca.location": str(certificate), **mine}
+    found = Cluster("a:1", given).java_properties()
+    assert found.pop("security.protocol") == "SSL"
+    assert (found.pop("ssl.truststore.type"), found.pop("ssl.truststore.location")) == ("PEM", str(certificate))
     assert found.pop("ssl.keystore.type") == "PEM"
     assert "abc" in found.pop("ssl.keystore.certificate.chain")
     assert "def" in found.pop("ssl.keystore.key")

@@ -54,6 +54,11 @@ def test_text_keeps_what_kafka_knows_of_a_record() -> None:
         ({"schema": "id string", "include": ["tiemstamp"]}, [("option.invalid", "include")]),
         ({"schema": "topic string", "include": ["topic"]}, [("option.invalid", "include")]),
         ({"schema": "id string", "pattern": "p.*"}, [("option.missing", None)]),
+        ({"schema": "id string", "config": {"sasl.jaas.config": "x"}}, [("option.invalid", "config")]),
+        (
+            {"schema": "id string", "config": {"bootstrap.servers": "x", "client.id": "y"}},
+            [("option.invalid", "config")],
+        ),
     ],
 )
 def test_mistakes_in_a_source(options: dict[str, Any], expected: list[tuple[str, str | None]]) -> None:

@@ -38,7 +38,7 @@ def rows(*values: str, **columns: list[Any]) -> Iterator[pa.RecordBatch]:
 
 
 def write(outlet: Outlet, batch: int, *values: str, task: int = 0, anew: bool = False, query: str = QUERY) -> int:
-    return Transacting(outlet, query, batch, (), anew).write(task, rows(*values), anew=anew)
+    return Transacting(outlet, query, batch, anew).write(task, rows(*values), anew=anew)
 
 
 def written(outlet: Outlet, topic: str | None = None) -> list[str]:
@@ -67,7 +67,7 @@ def test_another_checkpoint_begins_anew(outlet: Outlet) -> None:
 
 
 def test_a_task_without_rows_writes_nothing(outlet: Outlet) -> None:
-    assert Transacting(outlet, QUERY, 0, (), False).write(0, rows(), anew=False) == 0
+    assert Transacting(outlet, QUERY, 0, False).write(0, rows(), anew=False) == 0
     assert outlet.noted(0) == Note()
 
 
@@ -80,7 +80,7 @@ def test_rows_are_read_to_the_end_even_when_they_are_written_already(outlet: Out
             taken.append(value)
             yield from rows(value)
 
-    assert Transacting(outlet, QUERY, 0, (), True).write(0, batches(), anew=True) == 0
+    assert Transacting(outlet, QUERY, 0, True).write(0, batches(), anew=True) == 0
     assert taken == ["a", "b"]
 
 
@@ -90,7 +90,7 @@ def test_what_fails_on_the_way_leaves_nothing(outlet: Outlet) -> None:
         raise ValueError("no more")
 
     with pytest.raises(ValueError, match="no more"):
-        Transacting(outlet, QUERY, 0, (), False).write(0, batches(), anew=False)
+        Transacting(outlet, QUERY, 0, False).write(0, batches(), anew=False)
     assert outlet.noted(0) == Note()
     assert write(outlet, 0, "a", anew=True) == 1
     assert written(outlet) == ["a"]
@@ -108,7 +108,7 @@ def test_who_was_overtaken_writes_nothing(outlet: Outlet) -> None:
 
     def zombie() -> None:
         try:
-            Transacting(outlet, QUERY, 0, (), False).write(0, slow(), anew=False)
+            Transacting(outlet, QUERY, 0, False).write(0, slow(), anew=False)
         except Carried as error:
             raised.append(error)
 
@@ -134,7 +134,7 @@ def test_keys_headers_partitions_and_topics(outlet: Outlet, cluster: Cluster) ->
         headers=[[{"key": "h", "value": b"\x01"}], None],
     )
     free = Outlet(cluster, f"{outlet.name}.free", None, create=True)
-    assert Transacting(free, QUERY, 0, (), False).write(0, given, anew=False) == 2
+    assert Transacting(free, QUERY, 0, False).write(0, given, anew=False) == 2
     [one] = committed(cluster, outlet.topic or "")
     assert (one.partition(), one.key(), one.value(), one.headers()) == (2, b"k", b"a", [("h", b"\x01")])
     assert written(outlet, other) == ["b"]
@@ -144,7 +144,7 @@ def test_keys_headers_partitions_and_topics(outlet: Outlet, cluster: Cluster) ->
 def test_keys_go_where_java_puts_them(outlet: Outlet, cluster: Cluster) -> None:
     """As Kafka's own producer: murmur2 of `key-0` … over three partitions."""
     given = rows(*("v" * 4), key=[f"key-{number}" for number in range(4)])
-    Transacting(outlet, QUERY, 0, (), False).write(0, given, anew=False)
+    Transacting(outlet, QUERY, 0, False).write(0, given, anew=False)
     found = {(one.key() or b"").decode(): one.partition() for one in committed(cluster, outlet.topic or "")}
     assert found == {f"key-{number}": _murmur2(f"key-{number}".encode()) % 3 for number in range(4)}
 
@@ -164,7 +164,7 @@ def _murmur2(data: bytes) -> int:
 
 def test_many_rows(outlet: Outlet) -> None:
     many = pa.RecordBatch.from_pydict({"value": [f"{number}" * 20 for number in range(100_000)]})
-    assert Transacting(outlet, QUERY, 0, (), False).write(0, iter([many, many]), anew=False) == 200_000
+    assert Transacting(outlet, QUERY, 0, False).write(0, iter([many, many]), anew=False) == 200_000
     assert len(written(outlet)) == 200_000
 
 

@@ -28,6 +28,7 @@ PAGES = (
     "docs/extending.md",
     "docs/supervision.md",
     "docs/plan.md",
+    "docs/replay.md",
     "docs/dead-letters.md",
     "docs/cassandra.md",
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
@@ -31,6 +31,13 @@ def put(folder: Path, name: str, *events: dict[str, Any]) -> None:
     (folder / name).write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in events))
 
 
+def put_in_turn(folder: Path, *files: list[dict[str, Any]]) -> None:
+    """Files that are read one after another, a batch each."""
+    for number, events in enumerate(files):
+        put(folder, f"{number}.json", *events)
+        os.utime(folder / f"{number}.json", (number, number))
+
+
 def rows(table: str) -> list[dict[str, Any]]:
     """What a table in memory holds."""
     return sorted(MEMORY.tables()[table].to_pylist(), key=repr)
@@ -44,7 +51,7 @@ def written_to(folder: Path) -> list[dict[str, Any]]:
 def over(folder: Path, query: str, *, delay: str = "5 seconds") -> mr.Pipeline:
     """A pipeline of one query over events in files."""
     pipeline = mr.Pipeline("timed")
-    pipeline.source("events", mr.files(str(folder), schema=SCHEMA), watermark=("at", delay))
+    pipeline.source("events", mr.files(str(folder), schema=SCHEMA, max_files=1), watermark=("at", delay))
     pipeline.sql("result", query)
     return pipeline
 
@@ -86,10 +93,10 @@ def test_late_rows_are_left_out_and_counted(tmp_path: Path, run_pipeline: Run) -
     query = "SELECT window(at, '10 seconds') AS window, count(*) AS count FROM events GROUP BY 1"
     pipeline = over(tmp_path / "in", query)
     pipeline.sink("result", mr.files(str(tmp_path / "out"), format="json"))
-    late = 0  # Spark counts them after the first step of an aggregation: rows of one window in a batch are one
-    for number, seconds in enumerate(((0, 1, 40), (41,), (2, 12, 45), (90,), (91,))):
-        put(tmp_path / "in", f"{number}.json", *(event("a", second) for second in seconds))
-        late += run_pipeline(pipeline, state=tmp_path / "state").query("result").late_rows
+    batches = ((0, 1, 40), (41,), (2, 12, 45), (90,), (91,))
+    put_in_turn(tmp_path / "in", *([event("a", second) for second in seconds] for seconds in batches))
+    # Spark counts them after the first step of an aggregation: rows of one window in a batch are one.
+    late = run_pipeline(pipeline).query("result").late_rows
     written = written_to(tmp_path / "out")
     assert sorted((row["window"]["start"][14:19], row["count"]) for row in written) == [("00:00", 2), ("00:40", 3)]
     assert late == 2
@@ -109,27 +116,19 @@ def test_deduplication_within_the_watermark(tmp_path: Path, run_pipeline: Run) -
     assert sorted(row["user"] for row in rows("unique")) == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("inner", [("a", 1, 2)]),
-        ("leftOuter", [("a", 1, 2), ("b", 5, None)]),
-        ("rightOuter", [("a", 1, 2), ("c", None, 6)]),
-        ("fullOuter", [("a", 1, 2), ("b", 5, None), ("c", None, 6)]),
-        ("leftSemi", [("a", 1, None)]),
-    ],
-)
-def test_joins_of_streams(
-    tmp_path: Path, run_pipeline: Run, kind: str, expected: list[tuple[str, int | None, int | None]]
-) -> None:
-    put(tmp_path / "left", "1.json", event("a", 1, 1), event("b", 1, 5))
-    put(tmp_path / "right", "1.json", event("a", 3, 2), event("c", 3, 6))
-    pipeline = mr.Pipeline("joined")
-    for side in ("left", "right"):
-        pipeline.source(f"{side}s", mr.files(str(tmp_path / side), schema=SCHEMA), watermark=("at", "2 seconds"))
+JOINS = {
+    "inner": [("a", 1, 2)],
+    "leftOuter": [("a", 1, 2), ("b", 5, None)],
+    "rightOuter": [("a", 1, 2), ("c", None, 6)],
+    "fullOuter": [("a", 1, 2), ("b", 5, None), ("c", None, 6)],
+    "leftSemi": [("a", 1, None)],
+}
 
-    @pipeline.table
-    def joined(lefts: Any, rights: Any) -> Any:
+
+def joined(kind: str) -> Callable[..., Any]:
+    """A table: what happened on the right within ten seconds of the left."""
+
+    def table(lefts: Any, rights: Any) -> Any:
         l, r = lefts.alias("l"), rights.alias("r")  # noqa: E741
         near = F.expr("l.user = r.user AND r.at BETWEEN l.at AND l.at + INTERVAL 10 SECONDS")
         found = l.join(r, near, kind)
@@ -139,17 +138,29 @@ def test_joins_of_streams(
             F.coalesce("l.user", "r.user").alias("user"), F.col("l.n").alias("l"), F.col("r.n").alias("r")
         )
 
-    pipeline.sink("joined", mr.files(str(tmp_path / "out"), format="json"))
-    state = tmp_path / "state"
-    run_pipeline(pipeline, state=state)
-    for number, second in ((2, 100), (3, 200), (4, 300)):
-        # Later events on both sides move the watermark on, past what can still be joined.
-        put(tmp_path / "left", f"{number}.json", event(f"l{number}", second, 0))
-        put(tmp_path / "right", f"{number}.json", event(f"r{number}", second, 0))
-        run_pipeline(pipeline, state=state)
-    written = written_to(tmp_path / "out")
-    found = [(row["user"], row.get("l"), row.get("r")) for row in written if len(row["user"]) == 1]
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    table.__name__ = kind.lower()
+    return table
+
+
+def test_joins_of_streams(tmp_path: Path, run_pipeline: Run) -> None:
+    pipeline = mr.Pipeline("joined")
+    # Later events on both sides move the watermark on, past what can still be joined.
+    later = {side: [[event(f"{side}{second}", second, 0)] for second in (100, 200, 300)] for side in ("left", "right")}
+    put_in_turn(tmp_path / "left", [event("a", 1, 1), event("b", 1, 5)], *later["left"])
+    put_in_turn(tmp_path / "right", [event("a", 3, 2), event("c", 3, 6)], *later["right"])
+    for side in later:
+        source = mr.files(str(tmp_path / side), schema=SCHEMA, max_files=1)
+        pipeline.source(f"{side}s", source, watermark=("at", "2 seconds"))
+    for kind in JOINS:
+        pipeline.table(joined(kind))
+        pipeline.sink(kind.lower(), mr.files(str(tmp_path / kind), format="json"))
+
+    run_pipeline(pipeline)
+
+    for kind, expected in JOINS.items():
+        written = written_to(tmp_path / kind)
+        found = [(row["user"], row.get("l"), row.get("r")) for row in written if len(row["user"]) == 1]
+        assert sorted(found, key=repr) == sorted(expected, key=repr), kind
 
 
 def test_aggregations_one_after_another(tmp_path: Path, run_pipeline: Run) -> None:
@@ -163,9 +174,9 @@ def test_aggregations_one_after_another(tmp_path: Path, run_pipeline: Run) -> No
         "SELECT window(window_time(window), '1 minute') AS window, max(count) AS count FROM result GROUP BY 1",
     )
     pipeline.sink("per_minute", mr.files(str(tmp_path / "out"), format="json"))
-    for number, seconds in enumerate(((0, 1, 2, 10), (70,), (140,), (141,))):
-        put(tmp_path / "in", f"{number}.json", *(event("a", second) for second in seconds))
-        run_pipeline(pipeline, state=tmp_path / "state")
+    batches = ((0, 1, 2, 10), (70,), (140,), (141,))
+    put_in_turn(tmp_path / "in", *([event("a", second) for second in seconds] for seconds in batches))
+    run_pipeline(pipeline)
     written = sorted((row["window"]["start"][14:19], row["count"]) for row in written_to(tmp_path / "out"))
     assert written[0] == ("00:00", 3)
 

@@ -25,6 +25,12 @@ from millrace.telemetry.board import Board
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+def commands(page: Path) -> list[str]:
+    """The commands of a README, in order."""
+    blocks = re.findall(r"^```console\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return [found for block in blocks for found in re.findall(r"\$ (.+)", block)]
+
+
 def moved(pipeline: Pipeline, places: Mapping[str, Any]) -> Pipeline:
     """The same pipeline, reading and writing elsewhere: other topics, folders, addresses than its file says."""
     unused = set(places)

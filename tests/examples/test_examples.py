@@ -16,12 +16,10 @@ import pytest
 from typer.main import get_command
 
 from millrace.cli.main import app
-from millrace.services import kafka
 
-from .conftest import EXAMPLES
+from .conftest import EXAMPLES, commands
 
 NAMES = sorted(folder.name for folder in EXAMPLES.iterdir() if (folder / "README.md").exists())
-LINE = re.compile(r"\$ (.+)")
 _CHECK_ALL = """
 import sys
 from millrace.connectors.options import CONNECTORS
@@ -31,12 +29,6 @@ for file in sys.argv[1:]:
     for problem in check(load(file), CONNECTORS):
         print(file, problem.severity, problem.condition)
 """
-
-
-def commands(page: Path) -> list[str]:
-    """The commands of a README, in order."""
-    blocks = re.findall(r"^```console\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    return [found for block in blocks for found in LINE.findall(block)]
 
 
 def test_every_example_is_listed_and_has_its_parts_and_a_test() -> None:
@@ -109,26 +101,3 @@ def test_the_generated_data_is_what_the_program_makes(tmp_path: Path) -> None:
     assert len(made) == 8
     for file in made:
         assert file.read_bytes() == (EXAMPLES / file.relative_to(tmp_path)).read_bytes(), file
-
-
-@pytest.mark.timeout(600)
-def test_a_readme_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "examples").symlink_to(EXAMPLES)
-    monkeypatch.delenv("MILLRACE_KAFKA", raising=False)
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
-    page = EXAMPLES / "kafka-to-kafka" / "README.md"
-    told = {}
-    try:
-        for line in commands(page):
-            ran = subprocess.run(
-                ["bash", "-o", "pipefail", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False
-            )
-            assert ran.returncode == 0, f"{line}\n{ran.stdout}{ran.stderr}"
-            told[line] = ran.stdout
-    finally:
-        if (tmp_path / ".millrace/kafka").exists() and kafka.running(tmp_path / ".millrace/kafka"):
-            kafka.stop(tmp_path / ".millrace/kafka")
-    (seen,) = re.findall(r"## What you see\n\n```text\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    assert told["millrace kafka consume failures --from-beginning --max 3 --keys"] == seen
-    assert "application" in told["millrace dead show weblogs"]
-    assert not (tmp_path / ".millrace").exists()

@@ -36,7 +36,7 @@ VALUES = {
     "s": ['{"a":1,"b":"2024-01-01T00:00:00Z"}'],
     "h": ['[{"a":1}]'],
 }
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 
 @cache

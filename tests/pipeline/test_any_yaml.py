@@ -27,7 +27,7 @@ def whole(data: bytes, path: Path) -> None:
             one.lines()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace")))
 def test_any_bytes_are_a_model_or_problems(tmp_path: Path, data: bytes) -> None:
     whole(data, tmp_path / "any.yaml")
@@ -65,7 +65,7 @@ FILES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=FILES, style=st.sampled_from([True, False, None]))
 def test_any_structure_is_a_model_or_problems(tmp_path: Path, content: dict[str, Any], style: bool | None) -> None:
     whole(yaml.safe_dump(content, default_flow_style=style).encode(), tmp_path / "any.yaml")

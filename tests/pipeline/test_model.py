@@ -19,7 +19,7 @@ from millrace.pipeline.model import (
     freeze,
     parse_trigger,
 )
-from millrace.pipeline.secret import Secret, is_secret
+from millrace.pipeline.secret import Secret, holds_password, is_secret
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,19 @@ def test_secrets_are_hidden_in_its_repr() -> None:
     assert str(Secret("pw")) == "pw"
 
 
-@pytest.mark.parametrize("name", ["password", "sasl.jaas.config", "apiKey", "api_key", "accessToken", "client-secret"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "password",
+        "sasl.jaas.config",
+        "apiKey",
+        "api_key",
+        "accessToken",
+        "client-secret",
+        "ssl.keystore.key",
+        "ssl.key.pem",
+    ],
+)
 def test_names_of_secrets(name: str) -> None:
     assert is_secret(name)
 
@@ -80,6 +92,27 @@ def test_names_of_secrets(name: str) -> None:
 )
 def test_names_of_what_is_no_secret(name: str) -> None:
     assert not is_secret(name)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://me:pw@host/",
+        "jdbc:postgresql://host/db?user=me&password=pw",
+        "jdbc:sqlserver://host:1433;user=me;trustStorePassword=pw",
+        "jdbc:oracle:thin:me/pw@//host:1521/db",
+        "https://host/hook?access_token=pw",
+    ],
+)
+def test_addresses_that_hold_a_password(address: str) -> None:
+    assert holds_password(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["https://me@host/", "jdbc:postgresql://host/db?user=me", "a:b@c", "s3a://bucket/a"]
+)
+def test_addresses_that_hold_none(address: str) -> None:
+    assert not holds_password(address)
 
 
 def test_what_could_not_be_read_is_known() -> None:

@@ -79,7 +79,7 @@ def test_sql_is_kept_without_the_indentation_of_its_file(written: str, kept: str
 WORDS = ("SELECT", "*", "FROM", "a", ",", "(", ")", "WHERE", "=", "'x", "1", ";", "GROUP BY", "window(", "JOIN", "--")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(max_size=60) | st.lists(st.sampled_from(WORDS)).map(" ".join))
 def test_any_text_is_a_query_or_a_mistake(text: str) -> None:
     with suppress(InvalidSql):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -112,9 +113,27 @@ def test_a_secret_in_plain_text_is_told_and_not_shown(problems: Callable[..., li
     )
     told = problems(text, T="x")
     assert [(one.condition, one.severity, one.message.split()[0], one.place and one.place.line) for one in told] == [
-        ("secret.plain", "warning", "password", 6),
-        ("secret.plain", "warning", "token", 7),
-        ("secret.plain", "warning", "sasl.password", 9),
-        ("secret.plain", "warning", "url", 10),
+        ("secret.plain", "error", "password", 6),
+        ("secret.plain", "error", "token", 7),
+        ("secret.plain", "error", "sasl.password", 9),
+        ("secret.plain", "error", "url", 10),
     ]
     assert "hunter2" not in "".join(line for one in told for line in one.lines())
+
+
+def test_secrets_from_files(read: Read, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("lies-1n-a-file\n")
+    file.chmod(0o600)
+    text = f"name: a\nsources:\n  x:\n    kafka: t\n    note: ${{file:{file}}}\n    password: ${{PW}}\n"
+    model, problems = read(text, PW_FILE=str(file))
+    assert problems == []
+    assert model is not None
+    options = dict(model.sources[0].connection.options)
+    assert options == {"note": "lies-1n-a-file", "password": "lies-1n-a-file"}
+    assert "lies" not in repr(model)
+    file.chmod(0o644)
+    assert [(one.condition, one.severity) for one in read(text, PW="x")[1]] == [("secret.readable", "warning")]
+    file.unlink()
+    told = [(one.condition, one.place and one.place.line) for one in read(text, PW="x")[1]]
+    assert told == [("file.unusable", 5)]

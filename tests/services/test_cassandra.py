@@ -8,16 +8,13 @@ import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from millrace.clients.cassandra import Cassandra
 from millrace.errors import (
-    CassandraDenied,
     CassandraInUse,
     CassandraMismatch,
     FileUnusable,
@@ -112,23 +109,3 @@ def test_a_damaged_description(tmp_path: Path) -> None:
     (tmp_path / "cassandra.json").write_text('{"port": 7}')
     with pytest.raises(CassandraMismatch):
         Service(tmp_path).start()
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:
-    """One with TLS and passwords."""
-    with Service(tmp_path_factory.mktemp("secure"), replace(SMALL, secure=True)) as door:
-        yield door
-
-
-def test_a_secure_one_lets_us_in_and_nobody_else(secured: Cassandra) -> None:
-    assert secured.execute("SELECT role FROM system_auth.roles") == [("millrace",)]
-    assert "password" not in repr(secured)
-    for wrong in ({"password": "guess"}, {"user": "cassandra", "password": "cassandra"}):
-        with pytest.raises(CassandraDenied) as caught:
-            replace(secured, options={**secured.options, **wrong}).session()
-        assert secured.options["password"] not in str(caught.value.lines())
-    for missing in (["tls.ca"], ["user", "password"]):
-        options = {key: value for key, value in secured.options.items() if key not in missing} | {"tls": "yes"}
-        with pytest.raises(CassandraDenied):
-            replace(secured, options=options).session()

@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pids(folder: Path) -> list[int]:
     """The processes of the cluster in a folder."""
     layout = kafka.running(folder)
-    return [node.process.pid for node in layout.running() if node.process] if layout else []
+    return [one.pid for one in layout.alive().values()] if layout else []
 
 
 def assert_ended(pid: int) -> None:

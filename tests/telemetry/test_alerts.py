@@ -68,6 +68,11 @@ def test_a_run_that_fails_without_a_query(told: list[Alert]) -> None:
     assert [(one.query, one.what, one.why) for one in told] == [(None, "gave-up", "Spark could not be started")]
 
 
+def test_a_run_that_fails_by_a_mistake_of_ours(told: list[Alert]) -> None:
+    alarm(Board(), told).ended(KeyError("left"))
+    assert [(one.query, one.what, one.why) for one in told] == [(None, "gave-up", "KeyError: 'left'")]
+
+
 def test_a_query_that_only_draws_alerts_nobody(told: list[Alert]) -> None:
     board = running(batch(0, query="panels.x"), query="panels.x")
     restart(board, 1, "panels.x")

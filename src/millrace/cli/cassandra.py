@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.options import AsJson, setting_option
-from millrace.cli.output import fetching, out, say, show_json, show_rows, status_line
-from millrace.cli.signals import interruptible, until_stopped
+from millrace.cli import embedded
+from millrace.cli.embedded import Secure, detach_option
+from millrace.cli.options import AsJson, setting_option, warn
+from millrace.cli.output import out, say, show_json, show_rows
 from millrace.errors import NoCassandra
 from millrace.settings import CASSANDRA, CASSANDRA_CONFIG, CASSANDRA_DATA, CASSANDRA_HEAP
 
 if TYPE_CHECKING:
-    from threading import Event
-
     from millrace.clients.cassandra import Cassandra
-    from millrace.services.cassandra import Service
 
 CassandraAddress = Annotated[str | None, setting_option(CASSANDRA, "HOST:PORT")]
 CassandraConfig = Annotated[str | None, setting_option(CASSANDRA_CONFIG, "FILE")]
@@ -33,36 +31,15 @@ def up(
         int | None, typer.Option("--port", min=1024, max=65000, show_default="a free one", help="The port for CQL.")
     ] = None,
     data: DataFolder = None,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Leave it running; stop it with millrace cassandra down.")
-    ] = False,
-    secure: Annotated[
-        bool | None,
-        typer.Option(
-            "--secure/--plain",
-            show_default="plain, or as the data was",
-            help="Ask clients for TLS and a password; the client properties are written beside the data.",
-        ),
-    ] = None,
+    detach: Annotated[bool, detach_option("cassandra")] = False,
+    secure: Secure = None,
     heap: Annotated[str | None, setting_option(CASSANDRA_HEAP, "SIZE", "--heap")] = None,
 ) -> None:
     """Start Cassandra and keep it running until Ctrl-C, or in the background with --detach."""
     from millrace.services.cassandra import Options, Service
 
     service = Service(CASSANDRA_DATA.value(data), Options(port, secure, CASSANDRA_HEAP.value(heap), detach))
-    if detach:
-        start(service)
-        flag = f" --data {data}" if data else ""
-        say(f"it goes on in the background; stop it with: millrace cassandra down{flag}")
-        return
-    with until_stopped() as stop:
-        try:
-            start(service)
-            say("Ctrl-C stops it")
-            _stay(service, stop)
-        finally:
-            service.stop()
-    say("stopped; the data is kept")
+    embedded.up(service, detach=detach, data=data)
 
 
 @app.command()
@@ -112,18 +89,6 @@ def cql(
         say(f"{len(rows):,} row{'' if len(rows) == 1 else 's'}" if result.column_names else "done")
 
 
-def start(service: Service) -> Cassandra:
-    """Start a service, telling what is being waited for and then the address (on standard output)."""
-    from millrace.services.cassandra import client_properties
-
-    with interruptible(), fetching() as progress, status_line() as tell:
-        door = service.start(tell, progress)
-    out().print(f"Cassandra is up at {door.address}", markup=False, soft_wrap=True)
-    if door.options:
-        say(f"clients need --cassandra-config {client_properties(service.folder)}")
-    return door
-
-
 def chosen(cassandra: str | None, config: str | None, data: str | None) -> Cassandra:
     """The Cassandra to work on: the one that was named, else ours that runs in the data folder."""
     from millrace.clients.cassandra import Cassandra
@@ -131,7 +96,7 @@ def chosen(cassandra: str | None, config: str | None, data: str | None) -> Cassa
 
     address = CASSANDRA.value(cassandra)
     if address:
-        return Cassandra.at(address, CASSANDRA_CONFIG.value(config))
+        return Cassandra.at(address, CASSANDRA_CONFIG.value(config), environment=True, tell=warn)
     folder = CASSANDRA_DATA.value(data)
     ring = service.running(folder)
     if ring is None:
@@ -152,28 +117,17 @@ def node(
     if not wanted:
         yield lambda: chosen(cassandra, config, None)
         return
-    service = None
-    try:
+    own = Service(CASSANDRA_DATA.value(), Options(heap=CASSANDRA_HEAP.value()))
+
+    def find() -> Cassandra:
         try:
-            door = chosen(cassandra, config, None)
+            return chosen(cassandra, config, None)
         except NoCassandra:
-            service = Service(CASSANDRA_DATA.value(), Options(heap=CASSANDRA_HEAP.value()))
             doing("Cassandra is starting")
-            door = start(service)
+            raise
+
+    with embedded.found_or_own(find, own) as door:
         yield lambda: door
-    finally:
-        if service:
-            service.stop()
-
-
-def _stay(service: Service, stop: Event) -> None:
-    """Wait for Ctrl-C, or until somebody else has stopped it (`cassandra down`); one that fails raises."""
-    while not stop.wait(0.5):
-        gone = service.died()
-        if gone and not gone.was_stopped():
-            raise gone.failure("Cassandra ended by itself")
-        if gone:
-            return
 
 
 def _status(door: Cassandra) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from millrace.units import parse_duration, parse_time
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from millrace.clients.cluster import Cluster
+
 
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to read.", show_default=False)],
@@ -49,6 +51,9 @@ def consume(
         bool, typer.Option("--json", help="One JSON object a record, with key, headers, timestamp and place.")
     ] = False,
     keys: Annotated[bool, typer.Option("--keys", help="With text: key, tab, value.")] = False,
+    current: Annotated[
+        bool, typer.Option("--current", help="The generation of the topic that counts; see millrace replay.")
+    ] = False,
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
     data: DataFolder = None,
@@ -62,6 +67,7 @@ def consume(
         raise InvalidOption(f"there is no format {format_!r}", hint="use text, json or record")
     show = SHOWN[shown]
     cluster = chosen_cluster(kafka, kafka_config, data)
+    topic = _current(cluster, topic) if current else topic
     printed = 0
     with until_stopped() as stop:
         reading = Reading(
@@ -88,6 +94,14 @@ def consume(
                 say(f"{printed:,} records")
             raise
         say(f"{printed:,} records")
+
+
+def _current(cluster: Cluster, name: str) -> str:
+    from millrace.clients.alias import current_topic
+
+    found = current_topic(cluster, name)
+    say(f"the current generation of {name} is the topic {found}")
+    return found
 
 
 def _start(from_beginning: bool, offset: int | None, from_time: str | None) -> str | int | datetime:

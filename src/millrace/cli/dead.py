@@ -15,7 +15,8 @@ from millrace.cli.letters import line, moment, safe, shown
 from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig
 from millrace.cli.output import out, reader_may_leave, say, show_json, show_table
 from millrace.cli.redrive import redrive
-from millrace.cli.targets import Named, StateFolder, Target, the_cluster
+from millrace.cli.targets import Named, OfOffset, OfPartition, StateFolder, Target, the_cluster
+from millrace.drafts import Draft
 from millrace.errors import FileUnusable, InvalidOption
 from millrace.settings import STATE
 
@@ -71,12 +72,8 @@ def list_(
 def show(
     target: Named,
     most: Annotated[int, typer.Option("--max", min=1, help="At most so many, the newest.")] = 20,
-    partition: Annotated[
-        int | None, typer.Option("--partition", min=0, help="Only records of this partition of the source.")
-    ] = None,
-    offset: Annotated[
-        int | None, typer.Option("--offset", min=0, help="Only the record that had this offset; needs --partition.")
-    ] = None,
+    partition: OfPartition = None,
+    offset: OfOffset = None,
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
     data: DataFolder = None,
@@ -129,15 +126,11 @@ def export(
 
 def _write(path: Path, lines: Iterable[bytes]) -> None:
     """A file that is whole or not there."""
-    draft = path.with_name(f".{path.name}.tmp")
     try:
-        with draft.open("wb") as file:
-            file.writelines(lines)
-        draft.replace(path)
+        with Draft(path) as draft:
+            draft.file.writelines(lines)
     except OSError as error:
         raise FileUnusable(f"cannot write to {path}", why=error.strerror or str(error)) from None
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _top(count: Count) -> str:

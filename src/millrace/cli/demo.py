@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -149,19 +149,15 @@ def _settings(page: Watching, state: Path, cluster: Cluster, spark: SparkSession
 @contextmanager
 def _spark(plan: Plan, state: Path, way: Awaited) -> Iterator[Future[SparkSession]]:
     """A session that is opened while Kafka starts."""
-    from millrace.engine.session import close_session, open_session
+    from millrace.engine.opening import opened_aside
+    from millrace.engine.session import open_session
 
     def opened() -> SparkSession:
         with way.step("Spark is starting", "Spark is up"):
             return open_session(plan.pipeline.name, master=None, settings=LIGHT, log=state / "spark.log")
 
-    with ThreadPoolExecutor(1, "session") as pool:
-        opening = pool.submit(opened)
-        try:
-            yield opening
-        finally:
-            if opening.exception() is None:
-                close_session(opening.result())
+    with opened_aside(opened) as opening:
+        yield opening
 
 
 @contextmanager
@@ -178,6 +174,9 @@ def _kafka(named: Cluster | None, data: str | None, way: Awaited, page: Watching
         with interruptible(), way.step("Kafka is starting", "Kafka is up"):
             cluster = service.start()
         yield cluster
+    except KeyboardInterrupt:  # asked for a second time: the broker is killed, and mends its log at the next start
+        service.kill_all()
+        raise
     finally:
         service.stop()
 

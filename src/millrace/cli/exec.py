@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.options import pairs, setting_option
+from millrace.cli.options import setting_option, spark_settings
 from millrace.cli.output import err
 from millrace.cli.page import (
     LOCAL,
@@ -79,7 +79,7 @@ def exec_(
     from millrace.engine.guest import Guest
     from millrace.telemetry.board import Board
 
-    settings = dict(pairs(set_, "--set"))
+    settings = spark_settings(set_)
     require_page(dashboard, port=port is not None, host=host != LOCAL, open=open_)
     _require(script)
     prepare_spark()
@@ -116,7 +116,7 @@ def _kafka() -> Callable[[], Cluster] | None:
     address = KAFKA.value()
     if not address:
         return None
-    cluster = Cluster.at(address, KAFKA_CONFIG.value())
+    cluster = Cluster.at(address, KAFKA_CONFIG.value(), environment=True)
     return lambda: cluster
 
 

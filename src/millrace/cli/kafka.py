@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli import consume, groups, produce, topics
+from millrace.cli import consume, embedded, groups, produce, topics
+from millrace.cli.embedded import Secure, detach_option
 from millrace.cli.options import (
     AsJson,
     DataFolder,
@@ -18,16 +19,11 @@ from millrace.cli.options import (
     pairs,
     setting_option,
 )
-from millrace.cli.output import fetching, out, say, show_json, show_table, status_line
-from millrace.cli.signals import interruptible, until_stopped
-from millrace.errors import NoCluster
+from millrace.cli.output import out, say, show_json, show_table
 from millrace.settings import KAFKA_DATA, KAFKA_HEAP
 
 if TYPE_CHECKING:
-    from threading import Event
-
     from millrace.clients.cluster import Cluster
-    from millrace.services.kafka import Kafka
 
 app = typer.Typer(help="A real Kafka of your own, and everyday work on any cluster.", no_args_is_help=True)
 app.add_typer(topics.app, name="topics")
@@ -53,17 +49,8 @@ def up(
         ),
     ] = None,
     data: DataFolder = None,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Leave it running; stop it with millrace kafka down.")
-    ] = False,
-    secure: Annotated[
-        bool | None,
-        typer.Option(
-            "--secure/--plain",
-            show_default="plain, or as the data was",
-            help="Ask clients for TLS and a password; the client properties are written beside the data.",
-        ),
-    ] = None,
+    detach: Annotated[bool, detach_option("kafka")] = False,
+    secure: Secure = None,
     heap: Annotated[str | None, setting_option(KAFKA_HEAP, "SIZE", "--heap")] = None,
     config: Annotated[
         list[str] | None,
@@ -74,41 +61,7 @@ def up(
     from millrace.services.kafka import Kafka, Options
 
     options = Options(brokers, port, secure, KAFKA_HEAP.value(heap), detach, dict(pairs(config, "--config")))
-    service = Kafka(KAFKA_DATA.value(data), options)
-    if detach:
-        start(service)
-        say(f"it goes on in the background; stop it with: millrace kafka down{_data_flag(data)}")
-        return
-    with until_stopped() as stop:
-        try:
-            start(service)
-            say("Ctrl-C stops it")
-            _stay(service, stop)
-        finally:
-            service.stop()
-    say("stopped; the data is kept")
-
-
-def _stay(service: Kafka, stop: Event) -> None:
-    """Wait for Ctrl-C, or until somebody else has stopped it (`kafka down`); a broker that fails raises."""
-    while not stop.wait(0.5):
-        gone = service.died()
-        if gone and not gone.was_stopped():
-            raise gone.failure(f"{gone.name} ended by itself")
-        if gone:
-            return
-
-
-def start(service: Kafka) -> Cluster:
-    """Start a service, telling what is being waited for and then the address (on standard output)."""
-    from millrace.services.kafka import client_properties
-
-    with interruptible(), fetching() as progress, status_line() as status:
-        cluster = service.start(status, progress)
-    out().print(f"Kafka is up at {cluster.bootstrap}", markup=False, soft_wrap=True)
-    if cluster.options:
-        say(f"clients need --kafka-config {client_properties(service.folder)}")
-    return cluster
+    embedded.up(Kafka(KAFKA_DATA.value(data), options), detach=detach, data=data)
 
 
 @contextmanager
@@ -116,17 +69,9 @@ def broker(kafka: str | None, config: str | None, data: str | None) -> Iterator[
     """The cluster that is named or runs already; else one of ours meanwhile."""
     from millrace.services.kafka import Kafka
 
-    service = None
-    try:
-        try:
-            cluster = chosen_cluster(kafka, config, data)
-        except NoCluster:
-            service = Kafka(KAFKA_DATA.value(data))
-            cluster = start(service)
+    own = Kafka(KAFKA_DATA.value(data))
+    with embedded.found_or_own(lambda: chosen_cluster(kafka, config, data), own) as cluster:
         yield cluster
-    finally:
-        if service:
-            service.stop()
 
 
 @app.command()
@@ -154,7 +99,3 @@ def status(
     show_table(("broker", "address", "leads", "replicas"), rows)
     behind = f"{found.under_replicated} partitions have a replica behind" if found.under_replicated else "all in sync"
     say(f"{found.topics} topics, {found.partitions} partitions, {behind}")
-
-
-def _data_flag(data: str | None) -> str:
-    return f" --data {data}" if data else ""

@@ -10,10 +10,26 @@ from typing import Annotated
 import typer
 
 from millrace import __version__
-from millrace.cli import cassandra, check, dead, demo, doctor, feed, jars, kafka, plan, query, run, schema, settings
+from millrace.cli import (
+    cassandra,
+    check,
+    dead,
+    demo,
+    doctor,
+    feed,
+    jars,
+    kafka,
+    plan,
+    query,
+    replay,
+    run,
+    schema,
+    settings,
+)
 from millrace.cli import exec as exec_
 from millrace.cli.output import show_error
 from millrace.errors import MillraceError, RunError
+from millrace.masking import masked
 from millrace.settings import VERBOSE
 
 app = typer.Typer(
@@ -27,6 +43,7 @@ app.command("demo")(demo.demo)
 app.command("check")(check.check)
 app.command("plan")(plan.plan)
 app.command("run")(run.run)
+app.command("replay")(replay.replay)
 app.command("query")(query.query)
 app.command("schema")(schema.schema)
 app.add_typer(kafka.app, name="kafka")
@@ -64,14 +81,12 @@ def main() -> None:
         app(prog_name="millrace")
     except MillraceError as error:
         show_error(error)
-        if VERBOSE.value():
-            traceback.print_exc()
+        _show_trace()
         sys.exit(error.exit_code)
     except OSError as error:
         refused = RunError(f"the system refused: {error.strerror or error}", why=error.filename and str(error.filename))
         show_error(refused)
-        if VERBOSE.value():
-            traceback.print_exc()
+        _show_trace()
         sys.exit(refused.exit_code)
     except Exception as error:
         # A mistake of ours, not of the user's: still no stack trace unless it is asked for.
@@ -81,9 +96,14 @@ def main() -> None:
                 hint="run it again as millrace --verbose … and report what it prints",
             )
         )
-        if VERBOSE.value():
-            traceback.print_exc()
+        _show_trace()
         sys.exit(1)
+
+
+def _show_trace() -> None:
+    """The stack trace of what is being handled, if it was asked for; no secret is in it."""
+    if VERBOSE.value():
+        sys.stderr.write(masked(traceback.format_exc()))
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from millrace.cli.output import say
 from millrace.errors import InvalidOption, NoCluster
 from millrace.settings import KAFKA, KAFKA_CONFIG, KAFKA_DATA, Setting
 
@@ -40,7 +42,7 @@ def chosen_cluster(kafka: str | None, config: str | None, data: str | None) -> C
 
     address = KAFKA.value(kafka)
     if address:
-        return Cluster.at(address, KAFKA_CONFIG.value(config))
+        return Cluster.at(address, KAFKA_CONFIG.value(config), environment=True, tell=warn)
     folder = KAFKA_DATA.value(data)
     layout = service.running(folder)
     if layout is None:
@@ -50,7 +52,12 @@ def chosen_cluster(kafka: str | None, config: str | None, data: str | None) -> C
         )
     ours = service.cluster_of(folder, layout)
     extra = KAFKA_CONFIG.value(config)
-    return replace(ours, options={**ours.options, **read_properties(extra)}) if extra else ours
+    return replace(ours, options={**ours.options, **read_properties(extra, warn)}) if extra else ours
+
+
+def warn(sentence: str) -> None:
+    """Tell what is not an error and should not stay as it is."""
+    say(f"warning: {sentence}")
 
 
 def pairs(given: list[str] | None, option: str) -> list[tuple[str, str]]:
@@ -61,6 +68,22 @@ def pairs(given: list[str] | None, option: str) -> list[tuple[str, str]]:
         if not equals or not key:
             raise InvalidOption(f"{option} {pair!r} has no '='", hint=f"write {option} KEY=VALUE")
         found.append((key, value))
+    return found
+
+
+def spark_settings(given: list[str] | None) -> dict[str, str]:
+    """The `--set` options; `${NAME}` and `${file:PATH}` in a value keep a secret out of the command line."""
+    from millrace.pipeline.interpolation import fill
+    from millrace.pipeline.secret import Secret, guarded
+
+    found: dict[str, str] = {}
+    for key, text in pairs(given, "--set"):
+        filled = fill(text, os.environ)
+        for name in filled.missing:
+            raise InvalidOption(f"--set {key}: the environment variable {name} is not set", hint=f"export {name}=…")
+        for error in filled.unusable:
+            raise error
+        found[key] = Secret(filled.text) if filled.files else guarded(key, filled.text)
     return found
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from millrace.masking import without_passwords
 from millrace.units import format_duration
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def err() -> Console:
 
 def say(text: str) -> None:
     """One line for the user, not part of the result."""
-    err().print(text, markup=False, soft_wrap=True)
+    err().print(without_passwords(text), markup=False, soft_wrap=True)
 
 
 def show_error(error: MillraceError) -> None:

@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
+from millrace.cli.defined import Accept, Master, PipelineFile, SparkSettings, State
+from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, spark_settings
 from millrace.cli.output import out, say, show_error, show_json, show_table, status_line
 from millrace.errors import MillraceError, NoCluster, StateMismatch
 from millrace.settings import KAFKA_DATA, STATE
 
 if TYPE_CHECKING:
+    from millrace.engine.generations import Chosen
     from millrace.pipeline.kept import Fingerprint
+    from millrace.pipeline.model import Pipeline
     from millrace.pipeline.plan import Plan
 
-Accept = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--accept",
-        metavar="QUERY",
-        help="Go on with the state of a query though it was computed otherwise; may be given several times.",
-    ),
-]
 _NEW_CLUSTER = "(new)"
 """Stands for the id of a cluster that a run would make: no checkpoint is of use with it."""
 _STYLES = {"resumes": "bold green", "starts anew": "bold cyan", "asks Spark": "bold yellow"}
 
 
 def plan(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The pipeline's .py or .yaml file.")],
-    state: Annotated[
-        Path | None,
-        typer.Option("--state", metavar="DIR", show_default=".millrace/pipelines/NAME", help="Where it remembers."),
-    ] = None,
+    file: PipelineFile,
+    state: State = None,
     deep: Annotated[
         bool, typer.Option("--deep", help="Start Spark as well, and compare what it makes of the queries.")
     ] = False,
@@ -42,13 +35,8 @@ def plan(
         bool, typer.Option("--explain", help="The settings that are chosen for Spark, and why.")
     ] = False,
     accept: Accept = None,
-    master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", show_default="local[*]", help="The Spark master.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A Spark setting; may be given several times."),
-    ] = None,
+    master: Master = None,
+    set_: SparkSettings = None,
     as_json: AsJson = False,
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
@@ -57,13 +45,16 @@ def plan(
     """Tell what a run would do with each query: resume, start anew, or not start at all, and why."""
     from millrace.cli.check import load_sound
     from millrace.engine import planned
+    from millrace.engine.following import follow
     from millrace.engine.resuming import outlooks
     from millrace.engine.state import unused
     from millrace.pipeline.plan import make_plan
 
-    pipeline = load_sound(file)
+    chosen, others = _generations(load_sound(file), state)
+    pipeline, folder = chosen.pipeline, chosen.state.absolute()
+    with suppress(MillraceError):  # whoever cannot be asked for the current generation is told of below
+        pipeline = follow(pipeline, lambda: chosen_cluster(kafka, kafka_config, data))
     made = make_plan(pipeline)
-    folder = (state or STATE.value() / "pipelines" / pipeline.name).absolute()
     kafka_told, cluster_id, problem = _kafka(made, kafka, kafka_config, data)
     found = outlooks(made, folder, cluster_id, accept or ())
     if deep:
@@ -75,11 +66,13 @@ def plan(
         "pipeline": pipeline.name,
         "file": pipeline.place.file,
         "state": str(folder),
+        "generation": chosen.number,
+        "generations": others,
         "queries": [planned.query(pipeline, one, folder) for one in found],
         "unused": unused(folder, made),
         "kafka": kafka_told,
         "needs": _needs(made, kafka_told),
-        "settings": planned.settings(made, master, dict(pairs(set_, "--set")), found),
+        "settings": planned.settings(made, master, spark_settings(set_), found),
         "error": None if problem is None else {"condition": problem.condition, "message": problem.message},
     }
     if as_json:
@@ -117,6 +110,14 @@ def _kafka(
     except MillraceError as error:
         return told, None, error
     return told | {"missing": [one for one in wanted if one not in metadata.topics]}, metadata.cluster_id, None
+
+
+def _generations(pipeline: Pipeline, state: Path | None) -> tuple[Chosen, list[dict[str, Any]]]:
+    """The generation that a run would go on with, and all that there are, if a replay has made one."""
+    from millrace.engine.generations import choose, listed
+
+    base = state or STATE.value() / "pipelines" / pipeline.name
+    return choose(pipeline, base), listed(base)
 
 
 def _in_use(folder: Path) -> MillraceError | None:
@@ -166,6 +167,9 @@ def _show(told: dict[str, Any], *, explain: bool) -> None:
         _line(f"topics that a run makes: {', '.join(missing)}")
     _line(f"a run needs: {', '.join(told['needs'])}")
     _line(f"state: {told['state']}")
+    for one in told["generations"]:
+        current = ", the current one" if one["current"] else ""
+        _line(f"generation {one['number']}{current}: {one['standing']}; {', '.join(one['outputs'])}")
     if explain:
         rows = [(one["key"], one["value"], _why(one)) for one in told["settings"]]
         show_table(("setting", "value", "why"), rows)

@@ -37,7 +37,9 @@ def query(
 def _folder(pipeline: str | None) -> Path:
     root: Path = STATE.value() / "pipelines"
     if pipeline:
-        return root / pipeline
+        from millrace.engine.generations import load, state_of
+
+        return state_of(root / pipeline, load(root / pipeline).current)
     running = sorted(path.parent for path in root.glob("*/query.json"))
     if len(running) != 1:
         names = ", ".join(path.name for path in running)

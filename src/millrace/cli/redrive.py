@@ -12,7 +12,7 @@ import typer
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, Yes, confirm
 from millrace.cli.output import progress_line, say, show_json
 from millrace.cli.preview import Preview, show_preview, tell_failures
-from millrace.cli.targets import Named, StateFolder, Target, the_cluster
+from millrace.cli.targets import Named, OfOffset, OfPartition, StateFolder, Target, the_cluster
 from millrace.clients.outcome import Outcome
 from millrace.errors import InvalidOption
 from millrace.settings import STATE
@@ -34,12 +34,8 @@ def redrive(
     until: Annotated[
         str | None, typer.Option("--until", metavar="TIME", help="Only letters that were buried before.")
     ] = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", min=0, help="Only records of this partition of the source.")
-    ] = None,
-    offset: Annotated[
-        int | None, typer.Option("--offset", min=0, help="Only the record that had this offset; needs --partition.")
-    ] = None,
+    partition: OfPartition = None,
+    offset: OfOffset = None,
     letter: Annotated[
         str | None,
         typer.Option("--letter", metavar="PLACE", help="Only this one, as dead show tells its place: posts.dead[0]@7."),

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.cassandra import CassandraAddress, CassandraConfig, node
+from millrace.cli.defined import Accept, Master, PipelineFile, SparkSettings, State
 from millrace.cli.kafka import broker
-from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
+from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, spark_settings
 from millrace.cli.output import out, say
 from millrace.cli.page import (
     LOCAL,
@@ -26,7 +27,6 @@ from millrace.cli.page import (
     served,
     with_kafka,
 )
-from millrace.cli.plan import Accept
 from millrace.cli.signals import until_stopped
 from millrace.cli.spark import prepare_spark
 from millrace.cli.supervised import AlertDead, AlertLag, AlertTo, Patience, Restarts, alerting, alerts_of, policy
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from millrace.clients.cluster import Cluster
     from millrace.dashboard.watching import Watching
+    from millrace.engine.generations import Chosen
     from millrace.engine.run import Settings
     from millrace.pipeline.model import Pipeline
     from millrace.pipeline.plan import Plan
@@ -46,24 +47,16 @@ if TYPE_CHECKING:
 
 
 def run(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The pipeline's .py or .yaml file.")],
+    file: PipelineFile,
     for_: Annotated[
         str | None, typer.Option("--for", metavar="DURATION", help="Stop after so long at the latest.")
     ] = None,
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="Stop when everything that is there now is done.")
     ] = False,
-    state: Annotated[
-        Path | None,
-        typer.Option("--state", metavar="DIR", show_default=".millrace/pipelines/NAME", help="Where it remembers."),
-    ] = None,
-    master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", show_default="local[*]", help="The Spark master.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A Spark setting; may be given several times."),
-    ] = None,
+    state: State = None,
+    master: Master = None,
+    set_: SparkSettings = None,
     create_topics: Annotated[
         bool, typer.Option("--create-topics/--no-create-topics", help="Make topics that are missing.")
     ] = True,
@@ -73,6 +66,10 @@ def run(
     alert_lag: AlertLag = None,
     alert_dead: AlertDead = None,
     accept: Accept = None,
+    generation: Annotated[
+        int | None,
+        typer.Option("--generation", min=1, show_default="the current one", help="Which generation; see replay."),
+    ] = None,
     dashboard: Dashboard = True,
     port: Port = None,
     host: Host = LOCAL,
@@ -98,23 +95,23 @@ def run(
     supervision, wait = policy(restarts), PATIENCE.value(patience)
     alerts = alerts_of(alert, alert_lag, alert_dead)
     require_page(dashboard, port=port is not None, host=host != LOCAL, open=open_)
-    pipeline = load_sound(file)
+    chosen = chosen_generation(load_sound(file), state, generation)
+    pipeline, folder = chosen.pipeline, chosen.state
     plan = make_plan(pipeline, once=until_caught_up, panels=dashboard)
-    folder = state or STATE.value() / "pipelines" / pipeline.name
-    spark = dict(pairs(set_, "--set"))
+    spark = spark_settings(set_)
     board = Board()
     prepare_spark()
     page = _page(plan, board, folder, master, spark, host, port, read_only=read_only) if dashboard else None
     with (
         until_stopped() as stop,
         served(page, open_=open_) as watching,
-        _cluster(pipeline, kafka, kafka_config, data) as cluster,
+        cluster_for(pipeline, kafka, kafka_config, data) as cluster,
         with_kafka(watching, cluster if pipeline.uses("kafka") else None),
         alerting(alerts, plan, board, watching, cluster if pipeline.uses("kafka") else None),
         node(pipeline.uses("cassandra"), cassandra, cassandra_config, _doing(watching)) as found,
     ):
         settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say, cassandra=found)
-        settings = replace(settings, supervision=supervision, patience=wait, accept=accept or ())
+        settings = replace(settings, supervision=supervision, patience=wait, accept=accept or (), span=chosen.span)
         with live(board, of_page(watching.channels) if watching else None):
             run_plan(plan, _watched(settings, watching), board, stop)
     say(board.summary())
@@ -159,8 +156,27 @@ def _print(text: str) -> None:
     out().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def chosen_generation(pipeline: Pipeline, state: Path | None, number: int | None = None) -> Chosen:
+    """What a run goes on with: the generation that is current, or one that was named."""
+    from millrace.engine.generations import FIRST, choose, load
+
+    base = state_folder(pipeline, state)
+    chosen = choose(pipeline, base, number)
+    known = load(base)
+    if known.switching is not None:
+        say(f"a switch to generation {known.switching} was not finished: millrace replay FILE --switch does it again")
+    if chosen.number != FIRST or number is not None:
+        say(f"generation {chosen.number}, in {chosen.state}")
+    return chosen
+
+
+def state_folder(pipeline: Pipeline, state: Path | None) -> Path:
+    """Where a pipeline remembers; its first generation, if it has several."""
+    return state or STATE.value() / "pipelines" / pipeline.name
+
+
 @contextmanager
-def _cluster(
+def cluster_for(
     pipeline: Pipeline, kafka: str | None, config: str | None, data: str | None
 ) -> Iterator[Callable[[], Cluster]]:
     """The cluster that is named or runs already; else, when the pipeline needs one, ours for as long as it runs."""

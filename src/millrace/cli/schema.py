@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
+from millrace.cli.letters import safe
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
 from millrace.cli.output import out, say
 from millrace.errors import InputError
+
+_REASONS = 5
 
 
 def schema(
@@ -20,13 +23,19 @@ def schema(
 ) -> None:
     """Propose a schema from a sample of a topic's JSON records."""
     from millrace.clients.consumer import Reading, read
-    from millrace.formats.infer import infer_schema
+    from millrace.formats.proposal import propose
 
     cluster = chosen_cluster(kafka, kafka_config, data)
     reading = Reading(topic, start="earliest", most=sample, timeout=2.0)
     values = [value for batch in read(cluster, reading) for message in batch if (value := message.value()) is not None]
     if not values:
         raise InputError(f"topic {topic!r} is empty", hint="write some records first: millrace feed posts")
-    found = infer_schema(values)
-    out().print(found.ddl(), markup=False, soft_wrap=True, highlight=False)
-    say(f"from {len(values):,} records; add NOT NULL to columns that every record must have")
+    found = propose(values)
+    out().print(found.schema.ddl(), markup=False, soft_wrap=True, highlight=False)
+    say(f"from {found.records:,} records; add NOT NULL to columns that every record must have")
+    if found.unfit:
+        say(f"{found.unfit.total():,} of them do not fit and would be dead letters:")
+    for reason, count in found.unfit.most_common(_REASONS):
+        say(f"  {count:,} × {safe(reason)}")
+    if len(found.unfit) > _REASONS:
+        say(f"  and {len(found.unfit) - _REASONS:,} other reasons")

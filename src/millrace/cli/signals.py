@@ -14,10 +14,17 @@ _ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """A time in which Ctrl-C, SIGTERM and a hang-up interrupt at once, so that what was begun is undone."""
+    """A time in which Ctrl-C, SIGTERM and a hang-up interrupt at once, so that what was begun is undone.
+
+    Only the first one does: a second one in the middle of the undoing would leave the rest of it behind.
+    """
+    asked = False
 
     def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+        nonlocal asked
+        if not asked:
+            asked = True
+            raise KeyboardInterrupt
 
     with _handling(_ASKING, interrupt):
         yield

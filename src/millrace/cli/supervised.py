@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from millrace.cli.options import setting_option
 from millrace.cli.output import say
-from millrace.errors import InvalidOption, MillraceError
+from millrace.errors import InvalidOption
 from millrace.settings import ALERT, ALERT_DEAD, ALERT_LAG, PATIENCE, RESTARTS, Setting
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def alerting(
         except KeyboardInterrupt:
             messenger.patience = 0.0
             raise
-        except MillraceError as error:
+        except Exception as error:
             sampler.close()
             alarm.ended(error)
             raise

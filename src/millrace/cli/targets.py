@@ -27,6 +27,12 @@ Named = Annotated[
     ),
 ]
 StateFolder = Annotated[str | None, setting_option(STATE, "DIR")]
+OfPartition = Annotated[
+    int | None, typer.Option("--partition", min=0, help="Only records of this partition of the source.")
+]
+OfOffset = Annotated[
+    int | None, typer.Option("--offset", min=0, help="Only the record that had this offset; needs --partition.")
+]
 
 
 def the_cluster(kafka: str | None, config: str | None, data: str | None) -> tuple[Cluster | None, NoCluster | None]:

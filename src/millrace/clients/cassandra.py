@@ -15,12 +15,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from millrace.clients.properties import read_properties
+from millrace.clients.properties import Tell, environment_properties, read_properties
 from millrace.clients.refusals import explained
 from millrace.errors import FileUnusable, InvalidOption, did_you_mean
-from millrace.settings import CASSANDRA_TIMEOUT
+from millrace.settings import CASSANDRA, CASSANDRA_TIMEOUT
 
 PORT = 9042
+PREFIX = CASSANDRA.variable + "_"
+"""MILLRACE_CASSANDRA_TLS_CA is the client property tls.ca."""
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+)(?::(\d{1,5}))?")
 _OPTIONS = ("user", "password", "datacenter", "tls", "tls.ca", "tls.certificate", "tls.key", "tls.hostname")
 _NO = ("0", "no", "false", "off")
@@ -40,8 +42,19 @@ class Cassandra:
     timeout: float = CASSANDRA_TIMEOUT.default
 
     @classmethod
-    def at(cls, address: str, config: Path | None = None, timeout: float | None = None) -> Cassandra:
-        """The cluster at HOST[:PORT][,…], with the properties of a file if one is named."""
+    def at(
+        cls,
+        address: str,
+        config: Path | None = None,
+        timeout: float | None = None,
+        *,
+        environment: bool = False,
+        tell: Tell = lambda _: None,
+    ) -> Cassandra:
+        """The cluster at HOST[:PORT][,…], with the properties of a file if one is named.
+
+        Those of the `environment` win over it. `tell` takes a sentence when others can read a secret.
+        """
         parts = [part.strip() for part in address.split(",")]
         for part in parts:
             found = _ADDRESS.fullmatch(part)
@@ -49,8 +62,10 @@ class Cassandra:
                 raise InvalidOption(
                     f"{part!r} is not an address of Cassandra", hint="write HOST:PORT, several separated by commas"
                 )
-        options = _sound(read_properties(config)) if config else {}
-        return cls(",".join(parts), options, CASSANDRA_TIMEOUT.value() if timeout is None else timeout)
+        options = read_properties(config, tell) if config else {}
+        if environment:
+            options |= environment_properties(PREFIX, _OPTIONS.__contains__, tell)
+        return cls(",".join(parts), _sound(options), CASSANDRA_TIMEOUT.value() if timeout is None else timeout)
 
     @property
     def points(self) -> list[tuple[str, int]]:
@@ -87,7 +102,7 @@ class Cassandra:
         try:
             yield
         except Exception as error:
-            said = explained(error, self.address, doing)
+            said = explained(error, self.address, doing, tls=self._wants_tls)
             if said is error:
                 raise
             raise said from error
@@ -137,11 +152,15 @@ class Cassandra:
         user = self.options.get("user")
         return PlainTextAuthProvider(user, self.options.get("password", "")) if user else None
 
+    @property
+    def _wants_tls(self) -> bool:
+        wanted = self.options.get("tls", "").lower()
+        return wanted not in _NO[1:] and bool(wanted or any(name.startswith("tls.") for name in self.options))
+
     @cached_property
     def _tls(self) -> ssl.SSLContext | None:
         chosen = self.options
-        wanted = chosen.get("tls", "").lower()
-        if wanted in _NO[1:] or not (wanted or any(name.startswith("tls.") for name in chosen)):
+        if not self._wants_tls:
             return None
         try:
             context = ssl.create_default_context(cafile=chosen.get("tls.ca"))

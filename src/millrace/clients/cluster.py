@@ -14,7 +14,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from millrace.clients.properties import read_properties
+from millrace.clients.access import for_java, is_access, sound
+from millrace.clients.denials import denial
+from millrace.clients.properties import Tell, environment_properties, read_properties
 from millrace.errors import (
     AccessDenied,
     InvalidOption,
@@ -22,7 +24,7 @@ from millrace.errors import (
     KafkaUnreachable,
     MillraceError,
 )
-from millrace.settings import KAFKA_TIMEOUT, VERBOSE
+from millrace.settings import KAFKA, KAFKA_TIMEOUT, VERBOSE
 
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):(\d{1,5})")
 _DENIED = {
@@ -46,6 +48,10 @@ _UNREACHABLE = {
     KafkaError.REQUEST_TIMED_OUT,
 }
 FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+REFUSED = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD}
+"""What is said of a record that will never be taken, however often it is sent."""
+PREFIX = KAFKA.variable + "_"
+"""MILLRACE_KAFKA_SASL_PASSWORD is the client property sasl.password."""
 _LONGEST_TIMEOUT = 3600.0
 _SILENT = logging.getLogger("millrace.silent")
 _SILENT.addHandler(logging.NullHandler())
@@ -61,8 +67,19 @@ class Cluster:
     timeout: float = KAFKA_TIMEOUT.default
 
     @classmethod
-    def at(cls, address: str, config: Path | None = None, timeout: float | None = None) -> Cluster:
-        """The cluster at HOST:PORT[,…], with the properties of a file if one is named."""
+    def at(
+        cls,
+        address: str,
+        config: Path | None = None,
+        timeout: float | None = None,
+        *,
+        environment: bool = False,
+        tell: Tell = lambda _: None,
+    ) -> Cluster:
+        """The cluster at HOST:PORT[,…], with the properties of a file if one is named.
+
+        Those of the `environment` win over it. `tell` takes a sentence when others can read a secret.
+        """
         parts = [part.strip() for part in address.split(",")]
         for part in parts:
             found = _ADDRESS.fullmatch(part)
@@ -70,7 +87,9 @@ class Cluster:
                 raise InvalidOption(
                     f"{part!r} is not a Kafka address", hint="write HOST:PORT, several separated by commas"
                 )
-        options = read_properties(config) if config else {}
+        options = read_properties(config, tell) if config else {}
+        if environment:
+            options |= environment_properties(PREFIX, is_access, tell)
         wait = KAFKA_TIMEOUT.value() if timeout is None else timeout
         return cls(",".join(parts), options, min(wait, _LONGEST_TIMEOUT))
 
@@ -82,33 +101,25 @@ class Cluster:
         return {
             "bootstrap.servers": self.bootstrap,
             "client.id": "millrace",
+            "reconnect.backoff.ms": 10,  # half of it is waited before the first connection too; it grows by itself
             **quiet,
-            **self.options,
+            **self._sound,
             **mine,
             **callbacks,
         }
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells its connections from those to another cluster, or of another user."""
+        return (self.bootstrap, *sorted(self.options.items()))
+
     def java_properties(self) -> dict[str, str]:
         """The same properties as Java's clients (Kafka's tools, Spark) write them."""
-        mine = dict(self.options)
-        if "sasl.mechanisms" in mine:  # librdkafka's own name for it
-            mine["sasl.mechanism"] = mine.pop("sasl.mechanisms")
-        user, password = mine.pop("sasl.username", ""), mine.pop("sasl.password", "")
-        authority = mine.pop("ssl.ca.location", None)
-        certificate, key = mine.pop("ssl.certificate.location", None), mine.pop("ssl.key.location", None)
-        if user:
-            scram = mine.get("sasl.mechanism", "PLAIN").startswith("SCRAM")
-            module = "scram.ScramLoginModule" if scram else "plain.PlainLoginModule"
-            mine["sasl.jaas.config"] = (
-                f"org.apache.kafka.common.security.{module} required "
-                f"username={_quoted(user)} password={_quoted(password)};"
-            )
-        if authority:
-            mine |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
-        if certificate and key:
-            chain, secret = (Path(path).read_text("utf-8").replace("\n", " ") for path in (certificate, key))
-            mine |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": secret}
-        return mine
+        return for_java(self.options)
+
+    @cached_property
+    def _sound(self) -> dict[str, str]:
+        return sound(self.options)
 
     def admin(self) -> AdminClient:
         """The client for administration, the same one each time; raises when a property is not one."""
@@ -123,13 +134,16 @@ class Cluster:
 
     def __getstate__(self) -> dict[str, Any]:
         """It travels without its open connection, which cannot."""
-        return {name: value for name, value in self.__dict__.items() if name != "_link"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_link", "_sound")}
 
     def connect(self) -> ClusterMetadata:
         """Who is in the cluster and which topics it has; raises when nobody answers or we are refused."""
+        again = "_link" in self.__dict__
         admin, seen = self._link
-        admin.poll(0)
-        seen.clear()
+        # What was told before is of the past; but a new client may say at once, and only once, that it gets no token.
+        if again:
+            admin.poll(0)
+            seen.clear()
         started = time.monotonic()
         while True:
             left = self.timeout - (time.monotonic() - started)
@@ -159,6 +173,9 @@ class Cluster:
     def error(self, problem: KafkaError, doing: str) -> MillraceError:
         """Our error for one of Kafka's."""
         code, text = problem.code(), problem.str()
+        denied = denial(text, self.bootstrap, self._sound, doing) if code in _DENIED | _UNREACHABLE else None
+        if denied:
+            return denied
         if code in _DENIED:
             return AccessDenied(
                 f"the cluster at {self.bootstrap} refuses us: could not {doing}",
@@ -196,11 +213,6 @@ class _Speaking:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, KafkaException):
             raise self.cluster.error(error.args[0], self.doing) from error
-
-
-def _quoted(text: str) -> str:
-    """Text as a JAAS configuration wants it."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _reason(text: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 import orjson
+
+from millrace.drafts import write_whole
 
 NAME = "source.json"
 
@@ -28,9 +29,7 @@ class FileSource:
         told = orjson.dumps(asdict(self))
         place = folder / NAME
         if not place.exists() or place.read_bytes() != told:
-            draft = folder / f".{NAME}.{uuid.uuid4().hex}.tmp"
-            draft.write_bytes(told)
-            draft.replace(place)
+            write_whole(place, told)
 
     @classmethod
     def of(cls, folder: Path) -> FileSource | None:

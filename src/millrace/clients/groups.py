@@ -86,7 +86,7 @@ class Move:
 def list_groups(cluster: Cluster) -> list[Group]:
     """Every consumer group."""
     cluster.connect()
-    return _described(cluster, sorted(_names(cluster)))
+    return _described(cluster, sorted(names(cluster)))
 
 
 def describe(cluster: Cluster, name: str) -> Group:
@@ -94,7 +94,7 @@ def describe(cluster: Cluster, name: str) -> Group:
     require(cluster, name)
     found = _described(cluster, [name])
     if not found:
-        raise _unknown(name, _names(cluster))
+        raise _unknown(name, names(cluster))
     return found[0]
 
 
@@ -161,12 +161,13 @@ def check_name(name: str) -> None:
 def require(cluster: Cluster, name: str) -> None:
     """Raise unless the group exists."""
     cluster.connect()
-    known = _names(cluster)
+    known = names(cluster)
     if name not in known:
         raise _unknown(name, known)
 
 
-def _names(cluster: Cluster) -> set[str]:
+def names(cluster: Cluster) -> set[str]:
+    """The names of all groups."""
     admin = cluster.admin()
     with cluster.speaking("list groups"):
         found = admin.list_consumer_groups(request_timeout=cluster.timeout).result()

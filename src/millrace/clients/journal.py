@@ -20,6 +20,7 @@ from typing import BinaryIO
 import orjson
 
 from millrace.clients.letters import Letter
+from millrace.drafts import sync_folder
 from millrace.errors import RedriveBusy
 
 NAME = "redriven.log"
@@ -98,14 +99,14 @@ class Journal:
             file.write(b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
             file.flush()
             os.fsync(file.fileno())
-        sync(self.folder)
+        sync_folder(self.folder)
 
     def name_drafts(self, entries: Iterable[Entry]) -> None:
         """Give drafts their names. The journal is as new as that: who follows it looks at its time."""
         waiting = [one for one in entries if not one.is_done()]
         for one in waiting:
             one.draft.rename(one.final)
-            sync(one.final.parent)
+            sync_folder(one.final.parent)
         if waiting:
             os.utime(self._path)
 
@@ -133,12 +134,3 @@ def _cut_torn_line(file: BinaryIO) -> None:
     if file.read(1) != b"\n":
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
-
-
-def sync(folder: Path) -> None:
-    """A new name is safe when the folder that has it is."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

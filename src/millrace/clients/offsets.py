@@ -8,7 +8,7 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from datetime import datetime
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, ListOffsetsResultInfo, OffsetSpec, ResourceType
 
 from millrace.clients.cluster import Cluster
@@ -17,13 +17,18 @@ from millrace.errors import InvalidOption
 _MOVING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_LEADER_EPOCH}
 
 
-def ask(cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
-    """The offset that a spec (earliest, latest, a time) means for each partition; -1 when there is none."""
-    asked = _request(cluster, wanted, spec)
+def ask(
+    cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec, *, committed: bool = False
+) -> dict[tuple[str, int], int]:
+    """The offset that a spec (earliest, latest, a time) means for each partition; -1 when there is none.
+
+    With `committed` the end is before the first transaction that is still open.
+    """
+    asked = _request(cluster, wanted, spec, committed=committed)
     deadline = time.monotonic() + cluster.timeout
     while any(map(_is_moving, asked.values())) and time.monotonic() < deadline:
         time.sleep(0.05)
-        asked = _request(cluster, wanted, spec)
+        asked = _request(cluster, wanted, spec, committed=committed)
     with cluster.speaking("ask for offsets"):
         return {place: result.result().offset for place, result in asked.items()}
 
@@ -35,14 +40,15 @@ def known(cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec) 
 
 
 def _request(
-    cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec
+    cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec, *, committed: bool = False
 ) -> dict[tuple[str, int], Future[ListOffsetsResultInfo]]:
     if not wanted:
         return {}
     admin = cluster.admin()
     with suppress(KafkaException):  # a client that knows no leaders yet may take seconds to find them
         admin.list_topics(timeout=cluster.timeout)
-    asked = admin.list_offsets(dict.fromkeys(wanted, spec), request_timeout=cluster.timeout)
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    asked = admin.list_offsets(dict.fromkeys(wanted, spec), isolation_level=level, request_timeout=cluster.timeout)
     wait(asked.values())  # the client must live until the last answer
     return {(place.topic, place.partition): result for place, result in asked.items()}
 

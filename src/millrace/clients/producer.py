@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as ConfluentProducer
 
 from millrace.clients import aborting
-from millrace.clients.cluster import Cluster
+from millrace.clients.cluster import REFUSED, Cluster
 from millrace.clients.delivery import Delivery
 from millrace.clients.records import Done, Record
 from millrace.errors import CommitUnknown, MillraceError, NotDelivered, RecordRefused
@@ -19,7 +19,6 @@ from millrace.errors import CommitUnknown, MillraceError, NotDelivered, RecordRe
 Report = Callable[[KafkaError | None, Message | None], None]
 """Called by the client for each record, when its fate is known."""
 
-_REFUSED = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD}
 _BUSY = 0.02
 """Seconds after a send in which the sender is trusted to come back and take the reports itself."""
 _QUIET = 2.0
@@ -175,7 +174,7 @@ class Producer:
 
     def problem(self, problem: KafkaError) -> NotDelivered:
         """Our error for what happened to a record."""
-        if problem.code() in _REFUSED:
+        if problem.code() in REFUSED:
             return RecordRefused(
                 f"topic {self.topic!r} does not take a record",
                 why=problem.str(),

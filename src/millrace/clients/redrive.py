@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from millrace.clients import dead, topics
 from millrace.clients.aim import Aim
-from millrace.clients.cluster import FENCED, Cluster
+from millrace.clients.cluster import FENCED, REFUSED, Cluster
 from millrace.clients.dead import Found
 from millrace.clients.fixes import NO_FIX, Fix, mended
 from millrace.clients.known import Known
@@ -29,7 +29,6 @@ from millrace.errors import MillraceError, RedriveBusy, UnknownTopic
 MOST_LETTERS = 1_000
 _MOST_BYTES = 4_000_000
 """Of one transaction, which is to be short: who reads committed records waits for it."""
-_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD}
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ class _Attempt:
             lane.write_all([*((one.topic, one.record) for one in sent if one.record), *marks])
         except Undelivered as error:
             problem: KafkaError = error.args[0]
-            if problem.code() in _TOO_LARGE and error.number < len(sent):
+            if problem.code() in REFUSED and error.number < len(sent):
                 raise _Refused(sent[error.number].shown, problem.str()) from None
             raise
         self.outcome.sent += len(sent)

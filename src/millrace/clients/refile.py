@@ -13,10 +13,11 @@ from millrace.clients import dead
 from millrace.clients.dead import Found
 from millrace.clients.filesource import FileSource, local
 from millrace.clients.fixes import mended
-from millrace.clients.journal import Entry, Journal, identity, sync
+from millrace.clients.journal import Entry, Journal, identity
 from millrace.clients.letters import redriven_name
 from millrace.clients.outcome import Outcome, Tell
 from millrace.clients.redrive import Redrive
+from millrace.drafts import sync_folder
 from millrace.errors import FileUnusable, InvalidOption, NotRedrivable
 
 _MOST_FILES = 100
@@ -127,7 +128,7 @@ class _Refiling:
             written.write(gzip.compress(content, mtime=0) if final.suffix == ".gz" else content)
             written.flush()
             os.fsync(written.fileno())
-        sync(draft.parent)
+        sync_folder(draft.parent)
         return Entry(draft, final, letters, now, self._wanted.fix.name)
 
 

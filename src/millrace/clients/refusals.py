@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from millrace.clients.handshake import look
 from millrace.errors import (
     CassandraDenied,
     CassandraFailed,
@@ -23,8 +24,8 @@ _TOO_LARGE = re.compile(r"too large|larger than|key may not be empty|exceeds", r
 _LOGIN = "check user and password in the file given by --cassandra-config"
 
 
-def explained(error: BaseException, address: str, doing: str) -> MillraceError:
-    """Our error for one of the driver's; any other exception is raised again as it is."""
+def explained(error: BaseException, address: str, doing: str, *, tls: bool = False) -> MillraceError:
+    """Our error for one of the driver's; any other exception is raised again as it is. `tls`: whether we speak it."""
     if isinstance(error, MillraceError):
         return error
     names = {name for one in _roots(error) for name in _kinds(one)}
@@ -37,12 +38,20 @@ def explained(error: BaseException, address: str, doing: str) -> MillraceError:
     if names & {"InvalidRequest", "SyntaxException", "ConfigurationException", "AlreadyExists"}:
         return _refused(why, doing)
     if names & {"NoHostAvailable", "OperationTimedOut", "UnresolvableContactPoints", "ConnectionException"}:
+        if doing == "connect" and not tls and look(_first(address), {}):
+            hint = "set tls=yes, or tls.ca=FILE.pem, in the file given by --cassandra-config"
+            return CassandraDenied(f"the Cassandra at {address} wants TLS: could not {doing}", why=why, hint=hint)
         return CassandraUnreachable(
             f"no Cassandra answers at {address}: could not {doing}",
             why=why,
             hint="check the address, that Cassandra runs there, and whether it wants TLS (--cassandra-config)",
         )
     return CassandraFailed(f"Cassandra could not {doing}", why=why)
+
+
+def _first(address: str) -> str:
+    host = address.partition(",")[0]
+    return host if re.search(r":\d+$", host) else f"{host}:9042"
 
 
 def passes(error: BaseException) -> bool:
@@ -63,11 +72,52 @@ def reason(error: BaseException) -> str:
 def _denied(names: set[str], why: str, address: str, doing: str) -> CassandraDenied | None:
     # The driver makes another error of it, with the old one's words.
     if names & {"SSLCertVerificationError", "SSLError", "CertificateError"} or "[SSL:" in why:
-        hint = "check tls.ca, tls.certificate and tls.hostname in the file given by --cassandra-config"
-        return CassandraDenied(f"TLS with the Cassandra at {address} failed: could not {doing}", why=why, hint=hint)
+        says, hint = next((said for pattern, *said in _TLS if re.search(pattern, why, re.IGNORECASE)), _TLS[-1][1:])
+        return CassandraDenied(f"{says.format(address)}: could not {doing}", why=_bare(why), hint=hint)
     if names & {"AuthenticationFailed", "Unauthorized"} or "Remote end requires authentication" in why:
         return CassandraDenied(f"the Cassandra at {address} refuses us: could not {doing}", why=why, hint=_LOGIN)
     return None
+
+
+def _bare(why: str) -> str:
+    """OpenSSL's words without its codes, each once."""
+    parts = [re.sub(r"\[SSL[^\]]*\] ?| ?\(_ssl\.c:\d+\)|^\[Errno \d+\] ", "", part).strip() for part in why.split("; ")]
+    return "; ".join(dict.fromkeys(filter(None, parts)))
+
+
+_TLS = (
+    (
+        "expired|not yet valid",
+        "the certificate of the Cassandra at {} is not valid now",
+        "renew it there; or is the clock of this machine wrong?",
+    ),
+    (
+        "mismatch|doesn't match",
+        "the certificate of the Cassandra at {} is that of another host",
+        "tls.hostname=no in the file given by --cassandra-config accepts it",
+    ),
+    (
+        "self.signed|issuer|unknown authority",
+        "the certificate of the Cassandra at {} is of an authority that is not trusted",
+        "give the authority's PEM file as tls.ca in the file given by --cassandra-config",
+    ),
+    (
+        "wrong.version.number|record layer",
+        "the Cassandra at {} speaks no TLS",
+        "leave tls… out of the file given by --cassandra-config",
+    ),
+    (
+        "alert",
+        "the Cassandra at {} does not accept our certificate, or wants one",
+        "check tls.certificate and tls.key in the file given by --cassandra-config",
+    ),
+    (
+        "",
+        "TLS with the Cassandra at {} failed",
+        "check tls.ca, tls.certificate and tls.hostname in the file given by --cassandra-config",
+    ),
+)
+"""What OpenSSL says, what that means, and what to do."""
 
 
 def _refused(why: str, doing: str) -> MillraceError:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+
+from millrace.drafts import write_whole
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,5 @@ class Batches:
     def begin(self, begun: Begun) -> None:
         """A batch is about to be written."""
         if begun != self._last:
-            self._save(begun)
-
-    def _save(self, begun: Begun) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(".tmp")
-        with fresh.open("w", encoding="utf-8") as file:
-            json.dump(asdict(begun), file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
-        self._last = begun
+            write_whole(self._path, json.dumps(asdict(begun)))
+            self._last = begun

@@ -7,23 +7,21 @@ the next attempt gives the same letters again: each is still there once.
 
 from __future__ import annotations
 
-import os
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO
 
 from millrace.clients import dead
 from millrace.clients import letters as forms
 from millrace.clients.cluster import Cluster
 from millrace.clients.filesource import FileSource
-from millrace.clients.journal import sync
 from millrace.clients.ledger import Reader
 from millrace.clients.letters import Letter
 from millrace.connectors.undertaking import Undertaker
+from millrace.drafts import Draft
 from millrace.errors import FileUnusable
 
 _MOST_LETTERS = 5_000
@@ -165,43 +163,37 @@ class _FolderGrave(Grave):
     def __init__(self, burial: FolderBurial, name: str) -> None:
         self._burial = burial
         self._final = burial.folder / name
-        self._draft = self._final.with_name(f".{name}.{uuid.uuid4().hex}.tmp")
-        self._file: BinaryIO | None = None
+        self._draft: Draft | None = None
 
     def bury(self, letters: Sequence[Letter]) -> None:
         pipeline, source = self._burial.pipeline, self._burial.source
         owned = (letter if letter.pipeline else _owned(letter, pipeline, source) for letter in letters)
         lines = b"".join(map(forms.to_line, owned))
         try:
-            if lines and self._file is None:
-                self._draft.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self._draft.open("wb")
-            if self._file is not None:
-                self._file.write(lines)
+            if lines and self._draft is None:
+                self._final.parent.mkdir(parents=True, exist_ok=True)
+                self._draft = Draft(self._final)
+            if self._draft is not None:
+                self._draft.file.write(lines)
         except OSError as error:
             raise self._unusable(error) from error
 
     def close(self) -> None:
-        if self._file is None:
+        if self._draft is None:
             return
         try:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            self._draft.replace(self._final)
             if self._burial.files:
                 self._burial.files.save(self._final.parent)
-            sync(self._final.parent)
+            self._draft.finish()
         except OSError as error:
             raise self._unusable(error) from error
-        self._file = None
+        self._draft = None
 
     def abandon(self) -> None:
-        if self._file is not None:
+        if self._draft is not None:
             with suppress(OSError):  # what is left of it is never read
-                self._file.close()
-                self._draft.unlink(missing_ok=True)
-            self._file = None
+                self._draft.abandon()
+            self._draft = None
 
     def _unusable(self, error: OSError) -> FileUnusable:
         return FileUnusable(

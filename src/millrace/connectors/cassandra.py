@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from millrace.clients.cassandra import Cassandra
 from millrace.connectors.carried import carry
 from millrace.connectors.cql.insertion import RESULT, Insertion
-from millrace.connectors.cql.table import NAME, Design, Table, look_up, require
+from millrace.connectors.cql.table import NAME, Design, Table, look_up, make_like, require
 from millrace.connectors.cql.times import Times
 from millrace.connectors.cql.types import plain
-from millrace.connectors.cutting import lanes, pieces
+from millrace.connectors.cutting import QUERY_ID, Cut
 from millrace.connectors.stream import Reader, Site, Writer
 from millrace.errors import InputError, InvalidDefinition, InvalidTable, MillraceError, did_you_mean
 from millrace.pipeline.facts import Mistake
@@ -164,6 +164,19 @@ class CassandraWriter(Writer):
         if found is not None and self.key:
             self._design.require_same_key(found)
 
+    def in_generation(self, number: int) -> Mapping[str, Any]:
+        """A table beside it."""
+        return {"table": f"{self.table}_g{number}"}
+
+    def is_there(self, site: Site) -> bool:
+        """Whether there is such a table."""
+        return look_up(site.cassandra(), self.table) is not None
+
+    def prepare_like(self, other: Writer, site: Site) -> None:
+        """Make the table with the columns, the key and the settings of another; what the sink makes itself is left."""
+        if isinstance(other, CassandraWriter) and not self.create and not self.is_there(site):
+            make_like(site.cassandra(), other.table, self.table)
+
     def shape(self, frame: DataFrame) -> DataFrame:
         """What Cassandra has no type for becomes text: structs (and what holds them) as JSON."""
         from pyspark.sql import functions as F
@@ -197,9 +210,8 @@ class CassandraWriter(Writer):
 
     def _write(self, frame: DataFrame, batch: int, site: Site) -> None:
         table = self._fitted(frame.schema, site)
-        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
         times = Times(site.state / "cassandra" / f"{site.query or site.name}@{self.table}.json", str(query or ""))
-        read = site.pieces or pieces(frame)
         work = Insertion(
             site.cassandra(),
             table,
@@ -210,9 +222,8 @@ class CassandraWriter(Writer):
             self.in_flight,
             self.patience,
             self.nulls == "erase",
-            lanes(read),
         )
-        counts = [row.rows for row in frame.mapInArrow(work, RESULT).collect()]
+        counts = [row.rows for row in Cut.of(frame, work, RESULT, site.pieces).run()]
         times.used(batch, max(counts, default=0) * len(counts))
 
     def _fitted(self, rows: StructType, site: Site) -> Table:

@@ -6,12 +6,19 @@ The number of a task says nothing: a batch that is run again may list the partit
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    import pyarrow as pa
+    from pyspark import TaskContext
+    from pyspark.sql import DataFrame, Row
 
-
+QUERY_ID = "sql.streaming.queryId"
+"""The property of a batch's jobs that names their query; it lives as long as the checkpoint."""
+_NUMBERS = "millrace.lanes"
+"""The property of a job that tells its tasks their numbers."""
 _BY_TURNS = re.compile(
     r"^\W*(?:Repartition \d|RepartitionByExpression (?:\[\]|\d)|RebalancePartitions|Sort \[.*\], true)", re.MULTILINE
 )
@@ -26,6 +33,40 @@ def steady(frame: DataFrame) -> DataFrame:
         return frame
     unlike = (MapType, VariantType)  # which Spark cannot compare
     return frame.repartition(*(f"`{one.name}`" for one in frame.schema.fields if not isinstance(one.dataType, unlike)))
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A batch that a function is given task by task. It is planned once: to see what its tasks read, and to run."""
+
+    frame: DataFrame
+    read: tuple[str, ...]
+    """What each task reads."""
+
+    @classmethod
+    def of(
+        cls,
+        frame: DataFrame,
+        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        result: str,
+        read: tuple[str, ...] = (),
+    ) -> Cut:
+        """`function` is one for mapInArrow, and `result` what comes out of it; `read` is given where it is known."""
+        made = frame.mapInArrow(function, result)
+        return cls(made, read or pieces(made))
+
+    def run(self) -> list[Row]:
+        """What comes out, while each task knows its number."""
+        numbers = ",".join(map(str, lanes(self.read)))
+        self.frame.sparkSession.sparkContext.setLocalProperty(_NUMBERS, numbers)
+        rows: list[Row] = self.frame.collect()
+        return rows
+
+
+def lane_of(task: TaskContext) -> tuple[int, int]:
+    """The number of a task of a `Cut`, and how many there are."""
+    numbers = (task.getLocalProperty(_NUMBERS) or "").split(",")
+    return int(numbers[task.partitionId()]), len(numbers)
 
 
 def pieces(frame: DataFrame) -> tuple[str, ...]:

@@ -73,6 +73,8 @@ class FileSink(Sink):
         os.fsync(self._file.fileno())
 
 
+CURRENT = ".current"
+"""Added to the name of a folder that has generations, it is a link to the one that counts."""
 _FORMATS = ("json", "csv", "text", "parquet", "orc")
 _CORRUPT = "_corrupt_record"
 _CLASSES = {
@@ -112,6 +114,11 @@ class FilesReader(Decoded):
     def seen_whole(self) -> bool:
         """Text; of CSV Spark reads only the columns that are used."""
         return self.format == "text"
+
+    @property
+    def not_replayed(self) -> str | None:
+        """Files that are kept are there for everybody."""
+        return None if self.after == "keep" else f"its files are gone once they were read (after: {self.after})"
 
     def mistakes(self) -> Iterator[Mistake]:
         """Options that do not fit each other, and a schema that does not parse."""
@@ -261,6 +268,16 @@ class FilesWriter(Writer):
                 why="its log has batches and this query has no checkpoint: Spark would skip as many of ours",
                 hint="write to another folder, remove that one, or run with the --state that belongs to it",
             )
+
+    def in_generation(self, number: int) -> Mapping[str, Any]:
+        """A folder beside it."""
+        return {"path": f"{self.path.rstrip('/')}.g{number}"}
+
+    def is_there(self, site: Site) -> bool:
+        """Whether the folder has something in it."""
+        del site
+        folder = Path(self.path.removeprefix("file://"))
+        return folder.is_dir() and any(folder.iterdir())
 
     def write(self, frame: DataFrame, batch: int, site: Site) -> None:
         """Commit a batch to the folder's log, as Spark's streaming sink does; one that is there already is left."""

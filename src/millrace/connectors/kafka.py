@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from confluent_kafka import KafkaException
 
 from millrace.clients import topics
+from millrace.clients.access import is_access
 from millrace.clients.cluster import Cluster
 from millrace.clients.letters import SUFFIX, dead_topic
 from millrace.clients.producer import Producer
@@ -64,6 +65,7 @@ class KafkaSink(Sink):
 
 
 _PROTOCOL = {"transactional.id", "transaction.timeout.ms", "enable.idempotence", "acks"}
+_ONE_CLUSTER = "every client of a run needs it: --kafka-config FILE, or MILLRACE_KAFKA_SASL_… and MILLRACE_KAFKA_SSL_…"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CARRIED = {
     "key": "binary",
@@ -97,6 +99,7 @@ class KafkaReader(Decoded):
     )
     lost: str = option("fail", "When records are gone before they were read.", choices=("fail", "go_on"))
     min_tasks: int | None = option(None, "Read with at least so many tasks, even from fewer partitions.", least=1)
+    current: bool = option(False, "Read the generation of the topic that counts, where replay has made several.")
     config: Mapping[str, Any] | None = option(None, "More properties of the Kafka consumer, in Java's names.")
 
     @property
@@ -104,12 +107,20 @@ class KafkaReader(Decoded):
         """As the pipeline says."""
         return self.lost == "go_on"
 
+    @property
+    def not_replayed(self) -> str | None:
+        """What is retained can be read by everybody."""
+        return None
+
     def mistakes(self) -> Iterator[Mistake]:
         """Not exactly one way to name topics, or a start that cannot be read."""
         yield from super().mistakes()
         if sum(map(bool, (self.topic, self.pattern, self.partitions))) != 1:
             yield Mistake("option.missing", "kafka needs exactly one of: a topic, pattern or partitions")
+        if self.current and not self.topic:
+            yield Mistake("option.invalid", "current is for topics that are named", "current")
         yield from _bad_names(self.topic or tuple(self.partitions or ()))
+        yield from _access(self.config)
         if isinstance(self.start, str) and self.start not in ("earliest", "latest"):
             try:
                 parse_time(self.start)
@@ -128,10 +139,15 @@ class KafkaReader(Decoded):
     def _prepare_dead(self, site: Site) -> None:
         cluster = site.cluster()
         if site.create_topics:
-            KafkaBurial(cluster, site.pipeline, site.name).prepare(self.topics_now(cluster))
+            names = self._graves(site, cluster)
+            KafkaBurial(cluster, site.pipeline, site.name, names).prepare(self.topics_now(cluster))
             return
         for name in self.topics_now(cluster):
-            topics.require(cluster.connect(), dead_topic(name))
+            topics.require(cluster.connect(), dead_topic(f"{name}{site.mark}"))
+
+    def _graves(self, site: Site, cluster: Cluster) -> dict[str, str]:
+        """The topics of dead letters that have other names than usual."""
+        return {name: dead_topic(f"{name}{site.mark}") for name in self.topics_now(cluster)} if site.mark else {}
 
     def touches(self) -> tuple[str, ...]:
         """The topics that are named."""
@@ -141,14 +157,20 @@ class KafkaReader(Decoded):
         """The rows of Spark's Kafka source."""
         reader = site.spark.readStream.format("kafka").options(**self._options(site))
         wanted = ["value", *(name for name in _CARRIED)]
-        return reader.load().select(*wanted)
+        rows = reader.load().select(*wanted)
+        return rows.where(site.span.within()) if site.span and site.span.end is not None else rows
 
     def burial(self, site: Site) -> Burial:
         """Each topic's dead letters go to the topic of its name with `.dead`."""
         judged = repr((site.state_id, self.format, self.schema, self.included, self.more))
         lineage = sha256(judged.encode()).hexdigest()[:12]
         return KafkaBurial(
-            site.cluster(), site.pipeline, site.name, lineage=lineage, create=bool(self.pattern and site.create_topics)
+            site.cluster(),
+            site.pipeline,
+            site.name,
+            self._graves(site, site.cluster()),
+            lineage=lineage,
+            create=bool(self.pattern and site.create_topics),
         )
 
     def topics_now(self, cluster: Cluster) -> list[str]:
@@ -157,6 +179,15 @@ class KafkaReader(Decoded):
             found = (name for name in cluster.connect().topics if not name.startswith("__"))
             return sorted(name for name in found if re.fullmatch(self._not_dead(self.pattern), name))
         return list(self.topic or (self.partitions or {}))
+
+    def places_now(self, cluster: Cluster) -> list[tuple[str, int]]:
+        """The partitions that are read, as far as they are known."""
+        existing = cluster.connect().topics
+        found = [name for name in self.topics_now(cluster) if name in existing]
+        numbers = {name: sorted(existing[name].partitions) for name in found}
+        if self.partitions:
+            numbers = {name: [one for one in numbers.get(name, ()) if one in self.partitions[name]] for name in found}
+        return [(name, number) for name in found for number in numbers[name]]
 
     def _options(self, site: Site) -> dict[str, str]:
         cluster = site.cluster()
@@ -171,8 +202,9 @@ class KafkaReader(Decoded):
             **self._subscription(),
             **self._beginning(site, cluster),
         }
-        if self.max_per_batch:
-            chosen["maxOffsetsPerTrigger"] = str(self.max_per_batch)
+        most = self.max_per_batch or (site.span.most if site.span else None)
+        if most:
+            chosen["maxOffsetsPerTrigger"] = str(most)
         if self.min_tasks:
             chosen["minPartitions"] = str(self.min_tasks)
         return chosen
@@ -190,6 +222,8 @@ class KafkaReader(Decoded):
         return rf"(?!.*{re.escape(SUFFIX)}$)(?:{pattern})"
 
     def _beginning(self, site: Site, cluster: Cluster) -> dict[str, str]:
+        if site.span:
+            return {"startingOffsets": json.dumps(site.span.starting(self.places_now(cluster)))}
         if self.start == "earliest":
             return {"startingOffsets": "earliest"}
         if self.start == "latest":
@@ -228,6 +262,7 @@ class KafkaWriter(Writer):
         if not self.topic and not self.topic_column:
             yield Mistake("option.missing", "kafka needs a topic, or topic_column")
         yield from _bad_names((self.topic,) if self.topic else ())
+        yield from _access(self.config)
         for name in sorted(_PROTOCOL & set(self.config or ())) if self.exclusive else ():
             hint = "leave it out, or say guarantee: at-least-once"
             yield Mistake("option.invalid", f"{name} is what exactly-once rests on", "config", hint)
@@ -258,6 +293,23 @@ class KafkaWriter(Writer):
             _ensure(site, self.topic)
         if self.exclusive and site.batches:
             self._outlet(site).prepare()
+
+    def in_generation(self, number: int) -> Mapping[str, Any] | None:
+        """A topic beside it; not where rows name their topics themselves."""
+        return None if self.topic_column else {"topic": f"{self.topic}.g{number}"}
+
+    def is_there(self, site: Site) -> bool:
+        """Whether there is such a topic."""
+        return self.topic in site.cluster().connect().topics
+
+    def prepare_like(self, other: Writer, site: Site) -> None:
+        """Make the topic with the partitions, the copies and the settings of another."""
+        cluster = site.cluster()
+        like = other.topic if isinstance(other, KafkaWriter) else ""
+        if like not in cluster.connect().topics or self.is_there(site):
+            return
+        (found,) = topics.describe(cluster, [like])
+        topics.create(cluster, self.topic, len(found.partitions), found.replication, found.configs)
 
     def touches(self, table: str) -> tuple[str, ...]:
         """The topic that is named."""
@@ -321,6 +373,14 @@ def _bad_names(names: Sequence[str]) -> Iterator[Mistake]:
         if not _NAME.fullmatch(name) or name in (".", ".."):
             hint = "a topic's name has letters, digits, '.', '_' and '-', at most 249 of them"
             yield Mistake("option.invalid", f"there can be no topic named {name!r}", None, hint)
+
+
+def _access(config: Mapping[str, Any] | None) -> Iterator[Mistake]:
+    """The cluster and who we are to it: half of the clients would not be told."""
+    for name in config or ():
+        if is_access(name) or name == "bootstrap.servers":
+            said = f"{name} is said of the cluster, not of a source or sink"
+            yield Mistake("option.invalid", said, "config", _ONE_CLUSTER)
 
 
 def _ensure(site: Site, name: str) -> None:

@@ -103,6 +103,7 @@ class MemoryWriter(Writer):
     promise: ClassVar[str] = "none beyond the run: each run starts with an empty table"
     resumes: ClassVar[bool] = False
     alone: ClassVar[bool] = True
+    passing: ClassVar[bool] = True
 
     name: str | None = option(None, "The table's name.", argument=True, shown_default="the pipeline's table's")
     key: tuple[str, ...] = option((), "In update mode: columns whose newest row replaces the one before.")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from millrace.connectors.stream import READERS, WRITERS, Reader, Writer
 from millrace.errors import InputError, UnknownName, did_you_mean
 from millrace.pipeline.facts import Connectors, Facts, Mistake
-from millrace.pipeline.model import Connection
+from millrace.pipeline.model import Connection, freeze
 from millrace.plugins import Room
 
 T = TypeVar("T")
@@ -73,6 +73,19 @@ def sink_facts(connection: Connection, table: str) -> Facts:
 
 
 CONNECTORS = Connectors(source_facts, sink_facts)
+
+
+def in_generation(connection: Connection, number: int) -> Connection | None:
+    """A sink's connection that leads to a generation of its output; None where there can only be one."""
+    writer, _ = make_writer(connection)
+    changed = writer.in_generation(number) if writer else None
+    if writer is None or changed is None:
+        return None
+    argument = _argument(type(writer))
+    kept = {name: value for name, value in connection.options if name not in changed}
+    own = {name: value for name, value in changed.items() if name != argument or connection.argument is None}
+    first = changed.get(argument or "", connection.argument) if connection.argument is not None else None
+    return dataclasses.replace(connection, argument=first, options=freeze({**kept, **own}))
 
 
 def _make(room: Room[T], connection: Connection) -> tuple[T | None, list[Mistake]]:

@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from millrace.clients import offsets, topics
-from millrace.clients.cluster import FENCED, Cluster
+from millrace.clients.cluster import FENCED, REFUSED, Cluster
 from millrace.clients.kept import Kept
 from millrace.clients.lane import Lane, Progress, Undelivered
 from millrace.errors import MillraceError, RecordRefused, TakenOver, TopicGone
@@ -29,7 +29,6 @@ _LONGEST = 600.0
 """Seconds that a task may take from its first row to its last: a transaction cannot be without end."""
 _PATIENCE = 120.0
 """Seconds after which rows that Kafka does not take fail the task."""
-_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD}
 _GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 
 _KEPT: Kept[Lane] = Kept(64)
@@ -81,7 +80,7 @@ class Outlet:
         One that was kept is still ours if the last note went through it, since whoever opens another notes something.
         After an attempt that failed that is not so, and the lane is opened `anew`.
         """
-        key = (self._address, self._identity(number))
+        key = (self.cluster.key, self._identity(number))
         with _KEPT.lent(key, partial(self.open, number), lambda lane: not anew and note.lane == lane.instance) as lane:
             yield lane
 
@@ -137,7 +136,7 @@ class Outlet:
                 f"(a task has {_LONGEST:.0f} s from its first row to its last)",
                 hint="let one of two runs go on; make batches smaller (max_per_batch) if there is only one",
             )
-        if problem.code() in _TOO_LARGE and isinstance(error, Undelivered):
+        if problem.code() in REFUSED and isinstance(error, Undelivered):
             return RecordRefused(
                 f"{where} does not take a record",
                 why=problem.str(),
@@ -149,15 +148,11 @@ class Outlet:
             )
         return self.cluster.error(problem, f"write to {where}")
 
-    @property
-    def _address(self) -> tuple[object, ...]:
-        return (self.cluster.bootstrap, *sorted(self.cluster.options.items()))
-
     def _identity(self, number: int) -> str:
         return f"millrace.sink/{self.name}/{number}"
 
     @contextmanager
     def _asking(self, number: int) -> Iterator[Progress]:
         group = f"millrace.sink/{self.name}" + (f"#{number // _PLACES}" if number >= _PLACES else "")
-        with _ASKING.lent((self._address, group), partial(Progress, self.cluster, group)) as progress:
+        with _ASKING.lent((self.cluster.key, group), partial(Progress, self.cluster, group)) as progress:
             yield progress

@@ -10,6 +10,7 @@ from confluent_kafka import TopicPartition
 from millrace.clients import offsets
 from millrace.clients.cluster import Cluster
 from millrace.connectors.stream import Site
+from millrace.drafts import write_whole
 
 
 def pinned(site: Site, cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -21,10 +22,7 @@ def pinned(site: Site, cluster: Cluster, names: Sequence[str]) -> dict[str, dict
         found: dict[str, dict[str, int]] = {}
         for (topic, number), offset in offsets.resolve(cluster, places, "latest").items():
             found.setdefault(topic, {})[str(number)] = offset
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(found), "utf-8")
-        fresh.replace(path)
+        write_whole(path, json.dumps(found))
     known: dict[str, dict[str, int]] = json.loads(path.read_text("utf-8"))
     first = offsets.resolve(cluster, places, "earliest")
     # A partition that was added since then is read from its beginning, and so is one whose records of then are gone.

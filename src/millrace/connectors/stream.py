@@ -8,7 +8,7 @@ say. pyspark is imported inside their methods only, so that `check` needs no JVM
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from millrace.connectors.burying import Burial
+    from millrace.connectors.span import Span
     from millrace.formats.base import Format
     from millrace.pipeline.schema import Schema
 
@@ -73,6 +74,10 @@ class Site:
     """Writes lines of results to standard output."""
     cassandra: Callable[[], Cassandra] = field(default=no_cassandra)
     """How a Cassandra is reached, for those who need one."""
+    span: Span | None = None
+    """The part of Kafka's topics that is read, where the pipeline's file does not say it: in a replay, and after it."""
+    mark: str = ""
+    """What a replay adds to the names of topics for dead letters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +97,11 @@ class Reader(ABC):
     def goes_on(self) -> bool:
         """Whether it goes on where records are gone before they were read."""
         return False
+
+    @property
+    def not_replayed(self) -> str | None:
+        """Why what it gave in the past cannot be read once more, from the start, beside who reads it now; or None."""
+        return "of kafka and files it is known that they keep what they gave; of this one it is not"
 
     def mistakes(self) -> Iterator[Mistake]:
         """What contradicts itself in the options."""
@@ -180,6 +190,8 @@ class Writer(ABC):
     """Whether no other sink may write to what it touches."""
     midway: ClassVar[bool] = True
     """Whether its first batch may be a later one of its query; if not, it cannot be added to one that has run."""
+    passing: ClassVar[bool] = False
+    """Whether what it writes is only looked at while it runs: a replay does without."""
 
     def mistakes(self) -> Iterator[Mistake]:
         """What contradicts itself in the options."""
@@ -200,6 +212,19 @@ class Writer(ABC):
 
     def require_new(self) -> None:  # noqa: B027 - most can take more at any time
         """Raise when it holds what a query that starts anew would not add to."""
+
+    def in_generation(self, number: int) -> Mapping[str, Any] | None:
+        """The options by which it writes to a generation of its output; None where there can only be one."""
+        del number
+        return None
+
+    def is_there(self, site: Site) -> bool:
+        """Whether something has the name of its output."""
+        del site
+        return False
+
+    def prepare_like(self, other: Writer, site: Site) -> None:  # noqa: B027 - most have nothing to do
+        """Make its output as that of another is, of which it is a generation."""
 
     def shape(self, frame: DataFrame) -> DataFrame:
         """The table's rows in the form in which they are written."""

@@ -15,7 +15,7 @@ from millrace.clients.lane import Lane
 from millrace.clients.records import Record
 from millrace.connectors.batches import Batches, Begun
 from millrace.connectors.carried import carry
-from millrace.connectors.cutting import lanes, pieces
+from millrace.connectors.cutting import QUERY_ID, Cut, lane_of
 from millrace.connectors.outlet import Note, Outlet
 from millrace.connectors.stream import Site
 from millrace.errors import InvalidDefinition, StateMismatch
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-_QUERY = "sql.streaming.queryId"
 _MOST_ROWS = 20_000
 _MOST_BYTES = 16_000_000
 """What is handed to the client at once; twice as much may be on its way."""
@@ -38,8 +37,6 @@ class Transacting:
     query: str
     """Spark's id of the query, which lives as long as its checkpoint."""
     batch: int
-    lanes: tuple[int, ...]
-    """The number that each task writes under."""
     anew: bool
     """Whether an earlier attempt at the batch may have failed."""
     plan: str = ""
@@ -53,7 +50,8 @@ class Transacting:
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("there is no task")
-        rows = self.write(self.lanes[context.partitionId()], batches, anew=self.anew or context.attemptNumber() > 0)
+        number, _ = lane_of(context)
+        rows = self.write(number, batches, anew=self.anew or context.attemptNumber() > 0)
         yield pa.RecordBatch.from_pydict({"rows": pa.array([rows], pa.int64())})
 
     def write(self, number: int, batches: Iterator[pa.RecordBatch], *, anew: bool) -> int:
@@ -159,21 +157,20 @@ def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> int:
 
     An attempt leaves out the tasks that were written before: so a batch that comes again must be cut as it was.
     """
-    query = site.spark.sparkContext.getLocalProperty(_QUERY)
+    query = site.spark.sparkContext.getLocalProperty(QUERY_ID)
     if not query:
         raise RuntimeError("a batch of no query")
     site.require_alone()
     batches = Batches(site.state / "sinks" / f"{site.query}-{sha256(outlet.name.encode()).hexdigest()[:12]}.json")
     last = batches.last(query)
-    read = site.pieces or pieces(frame)
-    begun = Begun.of(query, batch, read)
     again = site.replayed == batch
+    cut = Cut.of(frame, Transacting(outlet, query, batch, again, _planned(site, batch)), "rows bigint", site.pieces)
+    begun = Begun.of(query, batch, cut.read)
     if again and last:
         _require_alike(last, begun, outlet)
     # A batch that is repeated keeps the time of its first attempt: what that noted may be as old.
     batches.begin(last if again and last and last.is_cut_as(begun) else begun)
-    sending = Transacting(outlet, query, batch, lanes(read), again, _planned(site, batch))
-    written: int = sum(row.rows for row in frame.mapInArrow(sending, "rows bigint").collect())
+    written: int = sum(row.rows for row in cut.run())
     return written
 
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from millrace.clients.cluster import Cluster
+from millrace.clients.cluster import REFUSED, Cluster
 from millrace.clients.dead import make
 from millrace.clients.kept import Kept
 from millrace.clients.lane import Lane, Progress, Undelivered
@@ -31,7 +31,6 @@ PATIENCE = 120.0
 _NEW_TOPIC = 5.0
 """Seconds in which a broker may not have heard of a new topic yet."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0
-_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD}
 _GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
 
 _LANES: Kept[Lane] = Kept(16)
@@ -83,7 +82,7 @@ class Undertaker:
     def _attempt(self, dead: str, place: tuple[str, int], letters: Sequence[Letter]) -> None:
         """One transaction for what is not written yet."""
         topic, partition = place
-        address = (self._cluster.bootstrap, *sorted(self._cluster.options.items()))
+        address = self._cluster.key
         identity = f"{self._group}/{topic}/{partition}"
         asking = partial(_PROGRESS.lent, (address, self._group), partial(Progress, self._cluster, self._group))
         with asking():
@@ -106,7 +105,7 @@ class Undertaker:
 
     def _problem(self, error: KafkaException, dead: str, letters: Sequence[Letter]) -> MillraceError:
         problem: KafkaError = error.args[0]
-        if problem.code() in _TOO_LARGE and isinstance(error, Undelivered):
+        if problem.code() in REFUSED and isinstance(error, Undelivered):
             return _refused(problem, dead, letters[0])
         if problem.code() in _GONE:
             return TopicGone(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from millrace.masking import hidden, hidden_bytes
 from millrace.telemetry.channels import Channels
 
 
@@ -43,7 +44,7 @@ class Pieces:
             kept = max((len(values) for values in delta.data["columns"].values()), default=0)
             forgotten = max(0, delta.version - version - kept)
         text = orjson.dumps({"kind": delta.kind, "version": delta.version, "data": delta.data})
-        return Piece(text, delta.version, forgotten)
+        return Piece(hidden_bytes(text), delta.version, forgotten)
 
 
 def frame(seq: int, pieces: dict[str, bytes], coalesced: int, dropped: int) -> str:
@@ -55,7 +56,7 @@ def frame(seq: int, pieces: dict[str, bytes], coalesced: int, dropped: int) -> s
 
 def message(kind: str, **more: Any) -> str:
     """Any other message."""
-    return orjson.dumps({"type": kind, **more}).decode()
+    return hidden(orjson.dumps({"type": kind, **more}).decode())
 
 
 def now() -> int:

@@ -7,14 +7,15 @@ from pathlib import Path
 
 def finished(checkpoint: Path) -> int:
     """The newest batch that was finished; -1 before the first."""
-    return _newest(checkpoint / "commits")
+    return max(batches(checkpoint / "commits"), default=-1)
 
 
 def unfinished(checkpoint: Path) -> int | None:
     """The batch that was begun and not finished, which the next run begins with."""
-    begun = _newest(checkpoint / "offsets")
+    begun = max(batches(checkpoint / "offsets"), default=-1)
     return begun if begun > finished(checkpoint) else None
 
 
-def _newest(log: Path) -> int:
-    return max((int(path.name) for path in log.glob("*") if path.name.isdecimal()), default=-1)
+def batches(log: Path) -> list[int]:
+    """The numbers of the batches that one of its logs tells of."""
+    return [int(path.name) for path in log.glob("*") if path.name.isdecimal()]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from millrace.clients.letters import Headers, Letter
 from millrace.connectors.burying import Burial, FolderBurial, Grave, Task
 from millrace.connectors.carried import carry
+from millrace.connectors.cutting import QUERY_ID
 from millrace.connectors.stream import Messages, Reader, Site
 from millrace.engine.buried import Buried
 from millrace.engine.checkpoint import finished
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _BATCH = "streaming.sql.batchId"
-_QUERY = "sql.streaming.queryId"
 _CARE = "millrace: a bad record asks for care"
 _ASKED = re.compile(rf"(?:\[USER_RAISED_EXCEPTION\]|Spark failed:) {_CARE}")
 """As it was raised: every failure of such a query quotes its plan, and the words with it."""
@@ -294,7 +294,7 @@ def _task(*, static: bool) -> Task:
     context = TaskContext.get()
     if context is None:
         return Task("", None, 0)
-    query, batch = context.getLocalProperty(_QUERY), "0" if static else context.getLocalProperty(_BATCH)
+    query, batch = context.getLocalProperty(QUERY_ID), "0" if static else context.getLocalProperty(_BATCH)
     return Task(query or "", int(batch) if batch else None, context.partitionId(), context.attemptNumber())
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from millrace import errors
 from millrace.clients.cluster import Cluster
+from millrace.clients.denials import denial
 from millrace.connectors.carried import restored
 from millrace.engine.gone import gone
-from millrace.engine.spoken import batch_ranges, call_site, cause_of, plain, said, sql_position
+from millrace.engine.spoken import batch_ranges, call_site, cause_of, java_causes, plain, said, sql_position
 from millrace.engine.tracebacks import Raised, raised, raised_in
 from millrace.errors import (
     AccessDenied,
@@ -46,6 +47,7 @@ _UNREACHABLE = re.compile(
 )
 _DENIED = re.compile(
     r"(?:Sasl|Ssl)AuthenticationException|(?:Topic|Group|Cluster|TransactionalId)AuthorizationException"
+    r"|javax\.security\.auth\.login\.LoginException|UnsupportedSaslMechanismException"
 )
 _CHECKPOINT = re.compile(
     r"STATE_STORE_\w*NOT_COMPATIBLE|STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA|STATE_STORE_\w*(?:MISMATCH|INVALID)\w*"
@@ -196,7 +198,7 @@ def _what_changed(failure: Failure) -> str:
 def _kafka(failure: Failure) -> MillraceError | None:
     why = cause_of(failure.error)
     if _DENIED.search(failure.text):
-        return AccessDenied("Kafka refuses us", why=why, hint="check the file given by --kafka-config")
+        return _denied(failure, why)
     if _UNKNOWN_TOPIC in failure.text:
         named = _SUBSCRIBED.search(failure.text)
         what = f"there is no topic {named[1]!r}" if named else "a topic or partition that is read does not exist"
@@ -204,6 +206,14 @@ def _kafka(failure: Failure) -> MillraceError | None:
     if _UNREACHABLE.search(failure.text):
         return KafkaUnreachable("no broker answers", why=why, hint="check the address and that a broker runs there")
     return None
+
+
+def _denied(failure: Failure, why: str) -> MillraceError:
+    """With the cluster at hand, in one sentence: who is not let in where, or what is wrong with which certificate."""
+    cluster = failure.cluster
+    spoken = "\n".join([why, *_DENIED.findall(failure.text), *(said for _, said in java_causes(failure.error))])
+    made = denial(spoken, cluster.bootstrap, cluster.options, "read or write") if cluster else None
+    return made or AccessDenied("Kafka refuses us", why=why, hint="check the file given by --kafka-config")
 
 
 def _function(failure: Failure) -> MillraceError | None:

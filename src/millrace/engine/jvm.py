@@ -17,6 +17,7 @@ from typing import Any
 from millrace.engine import archive
 from millrace.engine.tuning import is_local
 from millrace.errors import FileUnusable, JavaUnusable, SparkFailed
+from millrace.pipeline.secret import shown
 from millrace.services.java import find_java
 from millrace.services.process import quoted
 from millrace.settings import VERBOSE
@@ -39,13 +40,18 @@ appender.file.name = file
 appender.file.fileName = {log}
 appender.file.filePattern = {log}.%i
 appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
+appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: {said}
 appender.file.policies.type = Policies
 appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 10MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
 """
+
+
+_NAMED = r"(?i)((?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)=)[^\s,;&]+"
+_ADDRESS = r"(://[^/\s:@]*:)[^/\s@]+@"
+"""What is not written to the log, whoever says it: what stands after `password=`, and the passwords of addresses."""
 
 
 @dataclass(frozen=True)
@@ -108,13 +114,20 @@ class Jvm:
         from pyspark.java_gateway import launch_gateway
 
         conf = SparkConf(loadDefaults=False)
+        hidden: dict[str, str] = {}
         for key, value in _with_options(settings, self.log).items():
-            conf.set(key, value)
+            if shown(key, value) == value:
+                conf.set(key, value)
+            else:  # everybody on this machine can read a command line
+                hidden[key] = value
         with contextlib.ExitStack() as opened:
             log = opened.enter_context(self.log.open("ab")).fileno()
             streams = {"stdout": self._end_of(voice.out, log, opened), "stderr": self._end_of(voice.err, log, opened)}
             # A terminal sends Ctrl-C to a whole session: the JVM gets one of its own.
-            return launch_gateway(conf, {**streams, "start_new_session": True, "pass_fds": tuple(holds)})
+            gateway = launch_gateway(conf, {**streams, "start_new_session": True, "pass_fds": tuple(holds)})
+        for key, value in hidden.items():  # where Spark looks for what its command line said
+            gateway.jvm.java.lang.System.setProperty(key, value)
+        return gateway
 
     def _end_of(self, to: Line | int | None, log: int, opened: contextlib.ExitStack) -> int:
         """The descriptor for a stream of the child: of a pipe whose lines are handed on, where somebody wants them."""
@@ -158,13 +171,15 @@ def _quieten() -> None:
     """PySpark writes every refused query to standard error with Java's stack trace; whoever catches it tells it."""
     from pyspark.logger import PySparkLogger
 
+    if not VERBOSE.value():
+        hush_py4j()  # before the end is asked for: that comes in the middle of a call
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = not VERBOSE.value()
 
 
 def hush_py4j() -> None:
     """Py4J writes a traceback for each call that is cut off: for whoever asked for the end, none."""
-    for logger in (logging.getLogger("py4j.clientserver"), logging.getLogger()):
+    for logger in (logging.getLogger("py4j.clientserver"), logging.getLogger("py4j.java_gateway"), logging.getLogger()):
         logger.addFilter(_is_no_cut_call)
 
 
@@ -175,7 +190,8 @@ def _is_no_cut_call(record: logging.LogRecord) -> bool:
 def _with_options(settings: Mapping[str, str], log: Path) -> dict[str, str]:
     """The settings, with options of Java: a quick start, and a log in a file which never grows without bound."""
     described = log.with_name(log.name + ".log4j2.properties")
-    described.write_text(_LOG4J.format(log=log), "utf-8")
+    said = f"%replace{{%replace{{%m%n%ex}}{{{_NAMED}}}{{$1***}}}}{{{_ADDRESS}}}{{$1***@}}".replace("\\", "\\\\")
+    described.write_text(_LOG4J.format(log=log, said=said), "utf-8")
     key = "spark.driver.extraJavaOptions"
     own = settings.get(key, "")
     quick = "" if "-XX:ArchiveClassesAtExit" in own or "-XX:SharedArchiveFile" in own else archive.options()

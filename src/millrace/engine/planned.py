@@ -17,6 +17,7 @@ from millrace.engine.tuning import choices as chosen
 from millrace.pipeline.model import Pipeline, Sink, Source
 from millrace.pipeline.plan import Plan
 from millrace.pipeline.ran import plain
+from millrace.pipeline.secret import shown
 
 Told = dict[str, Any]
 _TOPIC = "topic "
@@ -95,7 +96,7 @@ def settings(plan: Plan, master: str | None, given: Mapping[str, str], found: Co
     made = list(chosen(master=given.get("spark.master", master), realtime=realtime))
     made += [ROCKSDB] if state_store(plan) else []
     told: dict[str, Told] = {one.key: {"key": one.key, "value": one.value, "why": one.why} for one in made}
-    told |= {key: {"key": key, "value": value, "why": "--set"} for key, value in given.items()}
+    told |= {key: {"key": key, "value": shown(key, value), "why": "--set"} for key, value in given.items()}
     for one in found:
         kept = one.position.settings if one.position and one.starts and one.verdict != ANEW else {}
         for key in [key for key in kept if key in told and kept[key] != told[key]["value"]]:

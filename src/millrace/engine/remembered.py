@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from millrace.drafts import write_whole
+from millrace.engine.checkpoint import batches, finished
 from millrace.errors import StateMismatch
 from millrace.pipeline.ran import Said
 
@@ -45,8 +46,8 @@ def checkpoint_of(state: Path, query: str) -> Path:
 
 
 def last_batch(state: Path, query: str) -> int:
-    """The last batch that is done; -1 when none is."""
-    return max(_numbers(checkpoint_of(state, query) / "commits"), default=-1)
+    """The last batch of a query that is done; -1 when none is."""
+    return finished(checkpoint_of(state, query))
 
 
 def ran(state: Path, query: str) -> Ran | None:
@@ -60,18 +61,15 @@ def remember(state: Path, query: str, said: Said, found: dict[str, Any] | None) 
     before = ran(state, query)
     kept = [] if before is None else [before]
     kept.append(Ran(last_batch(state, query), said, found))
-    path = _path(state, query)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(f".{os.getpid()}")
-    fresh.write_text(json.dumps({"version": _VERSION, "ran": [asdict(one) for one in kept]}, indent=1), "utf-8")
-    fresh.replace(path)
+    told = {"version": _VERSION, "ran": [asdict(one) for one in kept]}
+    write_whole(_path(state, query), json.dumps(told, indent=1))
 
 
 def position(state: Path, query: str) -> Position | None:
     """How far a query is; None when it has no checkpoint that could be read."""
     folder = checkpoint_of(state, query) / "offsets"
     done = last_batch(state, query)
-    newest = max((number for number in _numbers(folder) if number <= max(done, 0)), default=None)
+    newest = max((number for number in batches(folder) if number <= max(done, 0)), default=None)
     if newest is None:
         return None
     try:
@@ -110,7 +108,3 @@ def _read(state: Path, query: str) -> list[Ran]:
 
 def _path(state: Path, query: str) -> Path:
     return state / _FOLDER / f"{query}.json"
-
-
-def _numbers(folder: Path) -> list[int]:
-    return [int(path.name) for path in folder.glob("*") if path.name.isdecimal()] if folder.is_dir() else []

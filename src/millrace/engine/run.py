@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING
@@ -15,9 +16,11 @@ from millrace.clients.cassandra import Cassandra
 from millrace.clients.cluster import Cluster
 from millrace.connectors.memory import MEMORY
 from millrace.connectors.outlet import LEDGER
+from millrace.connectors.span import Span
 from millrace.connectors.stream import Site, no_cassandra
 from millrace.engine.answering import Answering
 from millrace.engine.failures import explain
+from millrace.engine.following import follow
 from millrace.engine.lease import Lease
 from millrace.engine.positions import Positions
 from millrace.engine.resuming import outlooks, require
@@ -74,10 +77,19 @@ class Settings:
     accept: Collection[str] = ()
     """Queries that go on with a state that was computed otherwise."""
     cassandra: Callable[[], Cassandra] = no_cassandra
+    span: Span | None = None
+    """The part of Kafka's topics to read, where the pipeline's file does not decide it."""
+    mark: str = ""
+    """What a replay adds to the names of topics for dead letters."""
+    told: Callable[[Progress], None] | None = None
+    """Told of every batch, instead of Kafka: a replay is no reader whose lag somebody wants to see."""
+    enough: Callable[[str], bool] = lambda _: False
+    """Whether a query has read all that it shall."""
 
 
 def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
     """Run until every query has ended, the time is over or `stop` is set; one that is given up ends all and raises."""
+    plan = replace(plan, pipeline=follow(plan.pipeline, settings.cluster))
     with State(settings.state, plan.pipeline) as state:
         cluster_id = settings.cluster().connect().cluster_id if plan.pipeline.uses("kafka") else None
         require(outlooks(plan, state.folder, cluster_id, settings.accept), state.folder, settings.tell)
@@ -96,6 +108,8 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
                 create_topics=settings.create_topics,
                 print=settings.print,
                 cassandra=settings.cassandra,
+                span=settings.span,
+                mark=settings.mark,
             )
             prepare(plan.pipeline, ground)
             gallery = None if settings.panels is None else Gallery(settings.panels)
@@ -131,7 +145,7 @@ def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop
             ) as watch,
         ):
             settings.tell(f"starting {len(plan.queries)} quer{'y' if len(plan.queries) == 1 else 'ies'}")
-            queries = Running(workshop, board, watch.follow, settings.supervision)
+            queries = Running(workshop, board, watch.follow, settings.supervision, enough=settings.enough)
             _queries(queries, plan, settings, watch, stop)
     except MillraceError:
         raise
@@ -142,6 +156,9 @@ def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop
 @contextmanager
 def _positions(plan: Plan, settings: Settings) -> Iterator[Callable[[Progress], None]]:
     """Who tells Kafka how far the queries have read."""
+    if settings.told is not None:
+        yield settings.told
+        return
     if not any(source.connection.connector == "kafka" for source in plan.pipeline.sources):
         yield lambda _: None
         return
@@ -189,33 +206,26 @@ def _stop(queries: Running, patience: float, tell: Callable[[str], None]) -> Non
 @contextmanager
 def _session(plan: Plan, settings: Settings, state: State) -> Iterator[Future[SparkSession]]:
     """A session that is opened in the background; stopped at the end, however it comes."""
-    from millrace.engine.session import close_session, open_session
+    from millrace.engine.opening import opened_aside
+    from millrace.engine.session import open_session
 
     if settings.session is not None:
         given: Future[SparkSession] = Future()
         given.set_result(settings.session)
         yield given
         return
-    with ThreadPoolExecutor(1, "session") as pool:
-        opening = pool.submit(
-            open_session,
-            plan.pipeline.name,
-            master=settings.master,
-            settings={**state_store(plan), **settings.spark},
-            log=state.folder / "spark.log",
-            realtime=any(not query.batches for query in plan.queries),  # each partition holds a slot for ever
-            beside=Path(plan.pipeline.place.file).absolute().parent,
-            holds=(state.held,),  # if we are killed, nobody else writes there before the JVM has ended
-        )
-        hurried = False
-        try:
-            yield opening
-        except KeyboardInterrupt:  # asked for a second time: what is cut off now is run again at the next start
-            hurried = True
-            raise
-        finally:
-            if opening.exception() is None:
-                close_session(opening.result(), hurried=hurried)
+    opened = partial(
+        open_session,
+        plan.pipeline.name,
+        master=settings.master,
+        settings={**state_store(plan), **settings.spark},
+        log=state.folder / "spark.log",
+        realtime=any(not query.batches for query in plan.queries),  # each partition holds a slot for ever
+        beside=Path(plan.pipeline.place.file).absolute().parent,
+        holds=(state.held,),  # if we are killed, nobody else writes there before the JVM has ended
+    )
+    with opened_aside(opened) as opening:
+        yield opening
 
 
 def state_store(plan: Plan) -> dict[str, str]:

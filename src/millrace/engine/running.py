@@ -45,7 +45,7 @@ class Ongoing:
     error: MillraceError | None = None
     """Why it waits, or how it has ended."""
     over: bool = False
-    """Whether it was given up."""
+    """Whether it was given up, or has done enough."""
 
 
 @dataclass
@@ -58,6 +58,8 @@ class Running:
     """Called with each start of a query."""
     policy: Policy = field(default_factory=Policy)
     queries: list[Ongoing] = field(default_factory=list)
+    enough: Callable[[str], bool] = lambda _: False
+    """Whether a query has read all that it shall, and is stopped."""
 
     def start(self, query: Query) -> StreamingQuery | None:
         """Start one more; None when it could not be, and only panels miss it."""
@@ -124,11 +126,17 @@ class Running:
 
     def _look(self, one: Ongoing) -> None:
         """See to one query."""
+        if one.over:
+            return
         if one.running is None:
             if time.monotonic() >= one.due:
                 self._restart(one)
         elif one.running.isActive:
-            if one.course.number and self._idle(one) and one.course.well(time.monotonic()):
+            if self.enough(one.query.name):
+                stop_all([one.running])
+                one.over = True
+                self.board.ended(one.query.name)
+            elif one.course.number and self._idle(one) and one.course.well(time.monotonic()):
                 self.board.recovered(one.query.name)
         elif (failure := one.running.exception()) is not None:
             if asks_for_care(failure) and self.workshop.take_care(one.query):

@@ -53,6 +53,7 @@ def close_session(spark: SparkSession, patience: float = GRACE, *, hurried: bool
     """Stop Spark and end its JVM, killed when it takes too long or nobody waits; then its log is complete."""
     if hurried:
         hush_py4j()
+        _hush_accumulators(spark)
         _end_jvm(0.0)
         return
     try:
@@ -61,6 +62,13 @@ def close_session(spark: SparkSession, patience: float = GRACE, *, hurried: bool
         pass
     finally:
         _end_jvm(patience)
+
+
+def _hush_accumulators(spark: SparkSession) -> None:
+    """Their server writes a traceback when the JVM is gone in the middle of an update."""
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
 
 
 def with_connectors(settings: Mapping[str, str]) -> dict[str, str]:

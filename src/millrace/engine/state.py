@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from hashlib import sha256
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from millrace.drafts import write_whole
 from millrace.errors import FileUnusable, StateMismatch
 from millrace.pipeline.model import Pipeline, Source
 from millrace.pipeline.plan import Plan, Query
@@ -94,10 +94,7 @@ class State:
         queries[query.name] = now
 
     def _save(self, told: dict[str, Any]) -> None:
-        path = self.folder / _FILE
-        fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_text(json.dumps(told, indent=1), "utf-8")
-        fresh.replace(path)
+        write_whole(self.folder / _FILE, json.dumps(told, indent=1))
 
 
 def known_of(folder: Path, pipeline: Pipeline) -> dict[str, Any]:

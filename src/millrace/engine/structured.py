@@ -211,6 +211,8 @@ class Tables:
     def _read(self, source: Source) -> DataFrame:
         workshop, query = self._workshop, self._query
         site = workshop.site(source.name, static=source.static, batches=query.batches)
+        if site.span and not workshop.resumes(query, [writer_of(sink) for sink in query.sinks]):
+            site = replace(site, span=None)  # a table in memory begins where the file says, each time
         try:
             reader = reader_of(source).resolved(site)
             raw = reader.load(site)

@@ -56,6 +56,20 @@ _PUSH_DOWN_OFF = Choice(
     f"{_OPTIMIZER}.PushDownPredicates,{_OPTIMIZER}.PushPredicateThroughNonJoin",
     "a filter that is pushed below from_json parses every record again: 1.2 times the CPU",
 )
+_HIDDEN = (
+    Choice(
+        "spark.redaction.regex",
+        r"(?i)secret|passw(or)?d|passphrase|\bpwd\b|token|credential|jaas|api[._-]?key|access[._-]?key|account[._-]?key"
+        r"|private[ ._-]?key|keystore[.]key|://[^/\s:@]*:[^/\s@]+@",
+        "values like these do not appear in Spark's own page, in its event log or in plans",
+    ),
+    Choice(
+        "spark.sql.redaction.string.regex",
+        r"(?i)((passw(or)?d|passphrase|pwd|secret|token|api_?key)=[^\s,;&)\]}]+)|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)",
+        "nor do they in what it prints of a query",
+    ),
+)
+"""Secrets in Spark's own words; a name or a value that looks like one is enough."""
 _HERE = (
     Choice(
         "spark.python.daemon.module", "millrace.engine.daemon", "what workers need is loaded once, not by each of them"
@@ -87,6 +101,7 @@ def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice,
             "spark.sql.execution.arrow.maxRecordsPerBatch", "65536", "fewer, larger batches between the JVM and Python"
         ),
     ]
+    made += _HIDDEN
     if is_local(chosen):
         made += [_shuffle_partitions(chosen), _heap()]
     if realtime:

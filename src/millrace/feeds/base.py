@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from millrace.clients.records import Done, Record
+from millrace.drafts import write_whole
 from millrace.errors import FeedInUse
 from millrace.plugins import Room
 from millrace.services.locks import FolderLock
@@ -46,9 +47,7 @@ class Cursor:
         """Remember a position; everything before it must be safe in the sink."""
         path = self._path()
         if path:
-            fresh = path.with_suffix(".new")
-            fresh.write_text(position, "utf-8")
-            fresh.replace(path)
+            write_whole(path, position)
 
     def _path(self) -> Path | None:
         if self._folder is None:

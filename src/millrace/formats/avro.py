@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from millrace.errors import FileUnusable, InvalidOption, InvalidSchema
 from millrace.formats.avro_schemas import AvroSchema, InvalidAvro, read_avro, schema_of
-from millrace.formats.base import Decoder, Encoder, Format
-from millrace.pipeline.schema import Array, Map, Schema, Simple, Struct, Type
+from millrace.formats.base import Decoder, Encoder, Format, require_text_keys
+from millrace.pipeline.schema import Schema
 from millrace.plugins import option
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Avro(Format):
             raise InvalidOption("avro needs avro_schema or registry", hint="avro_schema: events.avsc")
         if schema is not None:
             for field in schema.fields:
-                _check_keys(field.type, field.name)
+                require_text_keys(field.type, field.name, "Avro")
             return schema
         if own is None:
             raise InvalidSchema(
@@ -84,15 +84,3 @@ class Avro(Format):
             return read_avro(self.avro_schema)
         except InvalidAvro as error:
             raise InvalidOption(f"avro_schema: {error}") from None
-
-
-def _check_keys(kind: Type, column: str) -> None:
-    if isinstance(kind, Map) and kind.key != Simple("string"):
-        raise InvalidSchema(f"column {column}: the keys of a map in Avro are strings, not {kind.key.ddl()}")
-    if isinstance(kind, Map):
-        _check_keys(kind.value, column)
-    elif isinstance(kind, Array):
-        _check_keys(kind.element, column)
-    elif isinstance(kind, Struct):
-        for field in kind.fields:
-            _check_keys(field.type, column)

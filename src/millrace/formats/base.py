@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from millrace.errors import InvalidOption, InvalidSchema
-from millrace.pipeline.schema import Field, Schema, Simple
+from millrace.pipeline.schema import Array, Field, Map, Schema, Simple, Struct, Type
 from millrace.plugins import Room
 
 if TYPE_CHECKING:  # pyarrow takes a while to load, and whoever only checks a pipeline decodes nothing
@@ -83,6 +83,22 @@ def required(schema: Schema | None, name: str) -> Schema:
             f"the format {name} needs a schema", hint="for example: schema: id string NOT NULL, at timestamp"
         )
     return schema
+
+
+def require_text_keys(kind: Type, column: str, name: str) -> None:
+    """Raise when a column has a map whose keys the format could not write."""
+    if isinstance(kind, Map):
+        if kind.key != Simple("string"):
+            raise InvalidSchema(
+                f"column {column}: the keys of a map in {name} are strings, not {kind.key.ddl()}",
+                hint=f"map<string,{kind.value.ddl()}>",
+            )
+        require_text_keys(kind.value, column, name)
+    elif isinstance(kind, Array):
+        require_text_keys(kind.element, column, name)
+    elif isinstance(kind, Struct):
+        for field in kind.fields:
+            require_text_keys(field.type, column, name)
 
 
 def only_column(schema: Schema | None, name: str, kind: Simple) -> Schema:

@@ -17,7 +17,8 @@ _WIDER = {
     frozenset((Simple("date"), Simple("timestamp"))): Simple("timestamp"),
 }
 _BIGGEST = 1 << 63
-_DEEPEST = 30
+DEEPEST = 30
+"""How deep lists and objects are told apart; below that everything is text."""
 
 
 class _Object(dict[str, "_Kind"]):
@@ -64,7 +65,7 @@ def _widen(fields: _Object, record: dict[str, Any], depth: int) -> None:
 def _kind(value: Any, depth: int) -> _Kind:
     if value is None:
         return None
-    if depth > _DEEPEST:
+    if depth > DEEPEST:
         return _STRING
     if isinstance(value, dict):
         seen = _Object()
@@ -75,10 +76,11 @@ def _kind(value: Any, depth: int) -> _Kind:
         for one in value:
             element = _merged(element, _kind(one, depth + 1))
         return _List(element)
-    return _leaf(value)
+    return leaf(value)
 
 
-def _leaf(value: Any) -> Simple:
+def leaf(value: Any) -> Simple:
+    """The narrowest type of a value that is neither a list nor an object."""
     if isinstance(value, bool):
         return Simple("boolean")
     if isinstance(value, int):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millrace.errors import InvalidSchema
-from millrace.formats.base import Decoder, Format, required
-from millrace.pipeline.schema import Array, Map, Schema, Simple, Struct, Type
+from millrace.formats.base import Decoder, Format, require_text_keys, required
+from millrace.pipeline.schema import Schema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +16,7 @@ class Json(Format):
         """The declared ones."""
         schema = required(schema, "json")
         for field in schema.fields:
-            _check_keys(field.type, field.name)
+            require_text_keys(field.type, field.name, "JSON")
         return schema
 
     def decoder(self, schema: Schema | None) -> Decoder:
@@ -25,18 +24,3 @@ class Json(Format):
         from millrace.formats.json_decoder import JsonDecoder
 
         return JsonDecoder(self.columns(schema))
-
-
-def _check_keys(kind: Type, column: str) -> None:
-    if isinstance(kind, Map):
-        if kind.key != Simple("string"):
-            raise InvalidSchema(
-                f"column {column}: the keys of a map in JSON are strings, not {kind.key.ddl()}",
-                hint=f"map<string,{kind.value.ddl()}>",
-            )
-        _check_keys(kind.value, column)
-    elif isinstance(kind, Array):
-        _check_keys(kind.element, column)
-    elif isinstance(kind, Struct):
-        for field in kind.fields:
-            _check_keys(field.type, column)

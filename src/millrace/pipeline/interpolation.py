@@ -1,12 +1,20 @@
-"""`${NAME}` and `${NAME:-default}` in a file's values, from the environment; `$${` is a plain `${`."""
+"""`${NAME}`, `${NAME:-default}` and `${file:PATH}` in a file's values; `$${` is a plain `${`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-_REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<or>:-(?P<default>[^{}]*))?\}|\$\{")
+from millrace.errors import FileUnusable
+from millrace.secret_files import looked_up, read_secret
+
+_REFERENCE = re.compile(
+    r"\$\$\{"
+    r"|\$\{file:(?P<file>[^{}]+)\}"
+    r"|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<or>:-(?P<default>[^{}]*))?\}"
+    r"|\$\{"
+)
 
 
 @dataclass(frozen=True)
@@ -21,34 +29,65 @@ class Filled:
     """Whether the file itself holds the value, be it as a default."""
     missing: tuple[str, ...] = ()
     malformed: bool = False
+    files: tuple[str, ...] = ()
+    """Files that a part of it came from: it is a secret then."""
+    unusable: tuple[FileUnusable, ...] = ()
 
 
 def fill(text: str, environment: Mapping[str, str]) -> Filled:
     """A text with what it refers to. As in a shell, a default also stands in for a variable that is empty."""
     if "${" not in text:
         return Filled(text)
-    found: list[str] = []
-    missing: list[str] = []
-    defaults: list[str] = []
-    malformed = False
+    found = _Found(environment)
+    filled = _REFERENCE.sub(found.put, text)
+    refers = bool(found.names or found.missing or found.defaults or found.files or found.unusable)
+    return Filled(
+        filled,
+        refers,
+        bool(found.names),
+        not refers or any(found.defaults),
+        tuple(dict.fromkeys(found.missing)),
+        found.malformed,
+        tuple(found.files),
+        tuple(found.unusable),
+    )
 
-    def put(reference: re.Match[str]) -> str:
-        nonlocal malformed
+
+@dataclass
+class _Found:
+    """What the references of one text led to."""
+
+    environment: Mapping[str, str]
+    names: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    defaults: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    unusable: list[FileUnusable] = field(default_factory=list)
+    malformed: bool = False
+
+    def put(self, reference: re.Match[str]) -> str:
+        """The text that stands for a reference."""
+        try:
+            if reference["file"] is not None:
+                self.files.append(reference["file"])
+                return read_secret(reference["file"])
+            return self._variable(reference)
+        except FileUnusable as error:
+            self.unusable.append(error)
+            return ""
+
+    def _variable(self, reference: re.Match[str]) -> str:
         name, default = reference["name"], reference["default"]
         if name is None:
-            malformed = malformed or reference[0] == "${"
+            self.malformed = self.malformed or reference[0] == "${"
             return "${"
-        value = environment.get(name)
+        value = looked_up(name, self.environment)
         if default is not None:
-            defaults.append(default)
+            self.defaults.append(default)
             value = value or None
         if value is not None:
-            found.append(name)
+            self.names.append(name)
             return value
         if default is None:
-            missing.append(name)
+            self.missing.append(name)
         return default or ""
-
-    filled = _REFERENCE.sub(put, text)
-    refers = bool(found or missing or defaults)
-    return Filled(filled, refers, bool(found), not refers or any(defaults), tuple(dict.fromkeys(missing)), malformed)

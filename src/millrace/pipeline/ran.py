@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from millrace.masking import hidden, without_passwords
 from millrace.pipeline.facts import Connectors
 from millrace.pipeline.literals import function_tree
 from millrace.pipeline.model import Connection, Pipeline, Sink, Source, Table, Watermark
@@ -60,7 +61,7 @@ def _connection(connection: Connection) -> Said:
 
 
 def _table(table: Table) -> Said:
-    told: Said = {"watermark": _watermark(table.watermark), "sql": table.sql}
+    told: Said = {"watermark": _watermark(table.watermark), "sql": table.sql and hidden(table.sql)}
     if table.function is not None and table.sql is None:
         told |= {"function": _digest(function_text(table.function)), "file": _digest(_file_text(table.function))}
     return told
@@ -83,7 +84,9 @@ def plain(value: Any) -> Any:
     """A value as JSON has it: a secret is hidden, code is told by its name."""
     if isinstance(value, Secret):
         return "***"
-    if value is None or isinstance(value, str | int | float | bool):
+    if isinstance(value, str):
+        return without_passwords(value)
+    if value is None or isinstance(value, int | float | bool):
         return value
     if isinstance(value, Mapping):
         return {str(name): plain(one) for name, one in value.items()}

@@ -2,35 +2,53 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-_WORDS = frozenset({"password", "passwd", "passphrase", "secret", "token", "credential", "credentials", "jaas"})
-_KEYS = frozenset({"api", "access", "private", "account", "secret", "shared"})
-_URL = re.compile(
-    r"[a-z][a-z0-9+.:-]*://([^/\s:@]*:[^/\s@]+@|[^\s]*[?&;](password|pwd|access_token)=[^&;\s])", re.IGNORECASE
-)
+from millrace.errors import InvalidDefinition
+from millrace.masking import MASK, remember
+from millrace.secret_files import looked_up, read_secret
 
-_SPOKEN = (
-    (re.compile(r"(://[^/\s:@]*:)[^/\s@]+@"), r"\1***@"),
-    (
-        re.compile(
-            r"(?i)((?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&]+)"
-        ),
-        r"\1***",
-    ),
+_WORDS = frozenset({"password", "passwd", "passphrase", "secret", "token", "credential", "credentials", "jaas"})
+_KEYS = frozenset({"api", "access", "private", "account", "secret", "shared", "keystore"})
+_URL = re.compile(
+    r"[a-z][a-z0-9+.:-]*://([^/\s:@]*:[^/\s@]+@|[^\s]*[?&;(][\w.-]*(password|passwd|pwd|secret|token|api_?key)=[^&;)\s])"
+    r"|jdbc:oracle:\w+:[^/\s@]+/[^@\s]+@",
+    re.IGNORECASE,
 )
 
 
 class Secret(str):
-    """Text that its repr does not show; to Spark and to Kafka it is the text that it is."""
+    """Text that its repr does not show and that is masked wherever it turns up; to Spark and Kafka it is text."""
 
     __slots__ = ()
 
+    def __new__(cls, text: str = "") -> Secret:
+        """One more value that is not to be seen; also when it arrives in another process."""
+        remember(text)
+        return super().__new__(cls, text)
+
     def __repr__(self) -> str:
         return "'***'"
+
+
+def secret(name: str | None = None, /, *, file: str | os.PathLike[str] | None = None) -> Secret:
+    """A secret for a pipeline in Python: of an environment variable (or of the file that NAME_FILE names), or a file's.
+
+    What it gives is text that is used and never shown, whatever the option that takes it is called.
+    """
+    if (name is None) == (file is None):
+        raise InvalidDefinition("a secret has one origin", hint='mr.secret("NAME"), or mr.secret(file="/path")')
+    if file is not None:
+        return Secret(read_secret(os.fspath(file)))
+    value = looked_up(str(name), os.environ)
+    if value is None:
+        hint = f"export {name}=…, or {name}_FILE with the path of a file that holds it"
+        raise InvalidDefinition(f"the environment variable {name} is not set", hint=hint)
+    return Secret(value)
 
 
 def is_secret(name: str) -> bool:
@@ -40,12 +58,18 @@ def is_secret(name: str) -> bool:
     if not _WORDS.isdisjoint(lower) or "apikey" in lower:
         # A path to a secret is none: ssl.keystore.location, token_file.
         return lower[-1] not in ("location", "path", "file", "url", "endpoint", "type")
-    return any(first in _KEYS and second == "key" for first, second in pairwise(lower))
+    pairs = list(pairwise(lower))
+    return ("key", "pem") in pairs or any(first in _KEYS and second == "key" for first, second in pairs)
 
 
 def holds_password(value: Any) -> bool:
     """Whether a text has a user's password inside: `https://me:password@host`, `jdbc:…?password=…`."""
     return isinstance(value, str) and bool(_URL.match(value))
+
+
+def shown(name: str, value: str) -> str:
+    """The value of a setting or an option as it may be seen."""
+    return MASK if isinstance(value, Secret) or is_secret(name) or holds_password(value) else value
 
 
 def guarded(name: str, value: Any) -> Any:
@@ -57,10 +81,3 @@ def guarded(name: str, value: Any) -> Any:
     if isinstance(value, str) and not isinstance(value, Secret) and (is_secret(name) or holds_password(value)):
         return Secret(value)
     return value
-
-
-def masked(text: str) -> str:
-    """A text without the passwords that its writer may have left in it: of addresses, and after `password=`."""
-    for pattern, instead in _SPOKEN:
-        text = pattern.sub(instead, text)
-    return text

@@ -12,6 +12,7 @@ from millrace.pipeline.document import Fields, Items, Node, Scalar
 from millrace.pipeline.interpolation import Filled, fill
 from millrace.pipeline.model import UNREADABLE
 from millrace.pipeline.secret import Secret, holds_password, is_secret
+from millrace.secret_files import exposed
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][-+]?[0-9]{1,3})?")
@@ -60,6 +61,8 @@ class Values:
             if filled.spelt_out and filled.text and bare is not None:
                 bare.append((name, node.place))
             return Secret(filled.text)
+        if filled.files:
+            return Secret(filled.text)
         # What comes from the environment into a mapping (Kafka's properties) may be one whatever its name.
         if filled.from_environment and (inside or "key" in name.lower()):
             return Secret(filled.text)
@@ -76,9 +79,14 @@ class Values:
             said = f"the environment variable {name} is not set"
             self.problems.append(Problem("env.missing", said, node.place, hint))
         if filled.malformed:
-            hint = "write ${NAME} or ${NAME:-default}; for a plain ${ write $${"
+            hint = "write ${NAME}, ${NAME:-default} or ${file:PATH}; for a plain ${ write $${"
             self.problems.append(Problem("env.syntax", "a ${ does not begin a variable's name", node.place, hint))
-        return None if filled.missing or filled.malformed else filled
+        for error in filled.unusable:
+            self.problems.append(Problem(error.condition, error.message, node.place, error.hint, error.why))
+        for file in filled.files if not filled.unusable else ():
+            if open_to_all := exposed(file):
+                self.problems.append(Problem("secret.readable", open_to_all, node.place, severity="warning"))
+        return None if filled.missing or filled.malformed or filled.unusable else filled
 
 
 def _meaning(text: str) -> Any:

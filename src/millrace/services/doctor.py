@@ -116,13 +116,13 @@ def _memory() -> Finding:
 def _kafka() -> Finding:
     outside = KAFKA.value()
     if outside:
-        cluster = Cluster.at(outside, KAFKA_CONFIG.value(), min(5.0, KAFKA_TIMEOUT.value()))
+        cluster = Cluster.at(outside, KAFKA_CONFIG.value(), min(5.0, KAFKA_TIMEOUT.value()), environment=True)
         return Finding("Kafka", "ok", f"{len(cluster.connect().brokers)} broker(s) answer at {outside}")
     layout = kafka.running(KAFKA_DATA.value())
     if layout is None:
         return Finding("Kafka", "ok", "none runs here and none is set", "millrace kafka up")
     brokers = len(kafka.cluster_of(KAFKA_DATA.value(), layout).connect().brokers)
-    return Finding("Kafka", "ok", f"ours runs at {layout.bootstrap} ({brokers} broker(s))")
+    return Finding("Kafka", "ok", f"ours runs at {layout.address} ({brokers} broker(s))")
 
 
 def _existing(folder: Path) -> Path:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
-import threading
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 from millrace.clients.properties import java_file
 from millrace.errors import DataDirMismatch
 from millrace.services.certificates import Certificates
-from millrace.services.process import Identity, free_port, port_is_free, require_free
+from millrace.services.description import Description, identity
+from millrace.services.process import Identity, kept_port, require_free
 
 USER = "millrace"
 _LOG4J = """<Configuration status="ERROR">
@@ -41,6 +40,15 @@ _LOG4J = """<Configuration status="ERROR">
 
 
 @dataclass(frozen=True)
+class Door:
+    """One more port that clients may use, with rules of its own: its properties are `listener.name.NAME.…`."""
+
+    port: int
+    """The first broker's; the others have the next ones."""
+    protocol: str
+
+
+@dataclass(frozen=True)
 class Node:
     """One process that is both broker and controller."""
 
@@ -52,46 +60,33 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """What `cluster.json` holds."""
+class Layout(Description):
+    """What `cluster.json` holds; each node is a process."""
+
+    file = "cluster.json"
+    what = "cluster"
+    mismatch = DataDirMismatch
 
     cluster_id: str
-    password: str
-    secure: bool
     nodes: tuple[Node, ...]
 
     @classmethod
-    def load(cls, folder: Path) -> Layout | None:
-        """The cluster that lies in a folder, or None when the folder is new."""
-        path = folder / "cluster.json"
-        if not path.exists():
-            _require_empty(folder)
-            return None
-        try:
-            found = json.loads(path.read_text("utf-8"))
-            nodes = tuple(_node(node) for node in found["nodes"])
-            return cls(found["cluster_id"], found["password"], found["secure"], nodes)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataDirMismatch(
-                f"{path} cannot be read",
-                why=f"{type(error).__name__}: {error}",
-                hint="choose another --data folder",
-            ) from None
+    def parsed(cls, found: dict[str, Any]) -> Layout:
+        """One from the content of its file."""
+        nodes = tuple(Node(**{**node, "process": identity(node["process"])}) for node in found["nodes"])
+        return cls(found["cluster_id"], nodes, password=found["password"], secure=found["secure"])
 
-    def save(self, folder: Path) -> None:
-        """Write it whole or not at all; it holds a password, so only the owner may read it."""
-        fresh = folder / f"cluster.json.{os.getpid()}.{threading.get_ident()}"
-        fresh.touch(mode=0o600)
-        fresh.write_text(json.dumps(asdict(self), indent=2), "utf-8")
-        fresh.replace(folder / "cluster.json")
+    def processes(self) -> dict[int, Identity]:
+        """Those of the nodes."""
+        return {node.id: node.process for node in self.nodes if node.process}
 
-    def with_process(self, node_id: int, process: Identity | None) -> Layout:
+    def with_process(self, number: int, process: Identity | None) -> Layout:
         """The same with another process for a node."""
-        nodes = (replace(node, process=process) if node.id == node_id else node for node in self.nodes)
+        nodes = (replace(node, process=process) if node.id == number else node for node in self.nodes)
         return replace(self, nodes=tuple(nodes))
 
     @property
-    def bootstrap(self) -> str:
+    def address(self) -> str:
         """The address for clients."""
         return ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
 
@@ -99,10 +94,6 @@ class Layout:
     def internal(self) -> str:
         """The address that needs no password: the brokers' own."""
         return ",".join(f"127.0.0.1:{node.internal_port if self.secure else node.port}" for node in self.nodes)
-
-    def running(self) -> list[Node]:
-        """The nodes whose process is alive."""
-        return [node for node in self.nodes if node.process and node.process.process()]
 
 
 def plan_layout(before: Layout | None, brokers: int | None, port: int | None, secure: bool | None) -> Layout:
@@ -121,9 +112,9 @@ def plan_layout(before: Layout | None, brokers: int | None, port: int | None, se
     nodes = tuple(
         Node(
             id=number,
-            port=port + number - 1 if port else _port(node.port if node else None, taken),
-            controller_port=_port(node.controller_port if node else None, taken),
-            internal_port=_port(node.internal_port if node else None, taken),
+            port=port + number - 1 if port else kept_port(node.port if node else None, taken),
+            controller_port=kept_port(node.controller_port if node else None, taken),
+            internal_port=kept_port(node.internal_port if node else None, taken),
         )
         for number, node in enumerate(old, 1)
     )
@@ -143,14 +134,19 @@ def new_id() -> str:
 
 
 def write_node(
-    folder: Path, layout: Layout, node: Node, certificates: Certificates | None, extra: Mapping[str, str]
+    folder: Path,
+    layout: Layout,
+    node: Node,
+    certificates: Certificates | None,
+    extra: Mapping[str, str],
+    doors: Mapping[str, Door],
 ) -> Path:
     """Write a node's properties and log configuration; gives the properties file."""
     home = node_folder(folder, node)
     home.mkdir(parents=True, exist_ok=True)
     (home / "log4j2.xml").write_text(_LOG4J.format(log=escape(str(home / "broker.log"), {'"': "&quot;"})), "utf-8")
     properties = {
-        **_roles(layout, node, home),
+        **_roles(layout, node, home, doors),
         **_replication(len(layout.nodes)),
         **(_security(layout, certificates) if certificates else {}),
         **extra,
@@ -166,10 +162,12 @@ def node_folder(folder: Path, node: Node) -> Path:
     return folder / f"node-{node.id}"
 
 
-def _roles(layout: Layout, node: Node, home: Path) -> dict[str, str]:
+def _roles(layout: Layout, node: Node, home: Path, doors: Mapping[str, Door]) -> dict[str, str]:
     voters = ",".join(f"{peer.id}@127.0.0.1:{peer.controller_port}" for peer in layout.nodes)
     listeners = {"CLIENT": node.port} | ({"INTERNAL": node.internal_port} if layout.secure else {})
+    listeners |= {name: door.port + node.id - 1 for name, door in doors.items()}
     advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
+    more = "".join(f",{name}:{door.protocol}" for name, door in doors.items())
     client = "SASL_SSL" if layout.secure else "PLAINTEXT"
     return {
         "process.roles": "broker,controller",
@@ -178,7 +176,7 @@ def _roles(layout: Layout, node: Node, home: Path) -> dict[str, str]:
         "controller.listener.names": "CONTROLLER",
         "listeners": f"{advertised},CONTROLLER://127.0.0.1:{node.controller_port}",
         "advertised.listeners": advertised,
-        "listener.security.protocol.map": f"CLIENT:{client},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": f"CLIENT:{client},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT{more}",
         "inter.broker.listener.name": "INTERNAL" if layout.secure else "CLIENT",
         "log.dirs": str(home / "data"),
         # A name that is mistyped must be an error, not a new topic.
@@ -217,35 +215,12 @@ def _security(layout: Layout, certificates: Certificates) -> dict[str, str]:
     plain = f'{login}.plain.PlainLoginModule required user_{USER}="{layout.password}";'
     scram = f"{login}.scram.ScramLoginModule required;"
     return {
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         "listener.name.client.plain.sasl.jaas.config": plain,
+        "listener.name.client.scram-sha-256.sasl.jaas.config": scram,
         "listener.name.client.scram-sha-512.sasl.jaas.config": scram,
         "listener.name.client.ssl.keystore.type": "PKCS12",
         "listener.name.client.ssl.keystore.location": str(certificates.store),
         "listener.name.client.ssl.keystore.password": certificates.password,
         "listener.name.client.ssl.key.password": certificates.password,
     }
-
-
-def _port(preferred: int | None, taken: set[int]) -> int:
-    """The port of last time if it is still free, so that addresses stay the same; else a free one."""
-    port = preferred if preferred and preferred not in taken and port_is_free(preferred) else free_port()
-    while port in taken:
-        port = free_port()
-    taken.add(port)
-    return port
-
-
-def _node(found: dict[str, object]) -> Node:
-    process = found.pop("process")
-    return Node(**found, process=Identity(**process) if isinstance(process, dict) else None)  # type: ignore[arg-type]
-
-
-def _require_empty(folder: Path) -> None:
-    left = [entry.name for entry in folder.iterdir() if entry.name != "lock"] if folder.is_dir() else []
-    if left:
-        raise DataDirMismatch(
-            f"{folder} is not empty and holds no cluster of Millrace",
-            why=f"it has {', '.join(sorted(left)[:4])}" + (", …" if len(left) > 4 else ""),
-            hint="choose another --data folder, or an empty one",
-        )

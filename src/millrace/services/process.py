@@ -184,6 +184,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def kept_port(preferred: int | None, taken: set[int]) -> int:
+    """The port of last time if it is still free, so that addresses stay the same; else a free one. It is taken then."""
+    port = preferred if preferred and preferred not in taken and port_is_free(preferred) else free_port()
+    while port in taken:
+        port = free_port()
+    taken.add(port)
+    return port
+
+
 def port_is_free(port: int) -> bool:
     """Whether a server could listen on the port of 127.0.0.1."""
     with socket.socket() as probe:

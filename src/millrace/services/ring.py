@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
-import threading
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -15,11 +12,13 @@ import yaml
 
 from millrace.errors import CassandraMismatch
 from millrace.services.certificates import Certificates
+from millrace.services.description import Description, identity
 from millrace.services.java import Java
-from millrace.services.process import Identity, free_port, port_is_free, require_free
+from millrace.services.process import Identity, kept_port, require_free
 
 USER = "millrace"
-_FILE = "cassandra.json"
+NODE = 1
+"""The number of its only process."""
 _LOGBACK = """<configuration scan="false">
   <shutdownHook class="ch.qos.logback.core.hook.DefaultShutdownHook"/>
   <appender name="file" class="ch.qos.logback.core.rolling.RollingFileAppender">
@@ -62,31 +61,32 @@ _OPENS = (
 
 
 @dataclass(frozen=True)
-class Ring:
+class Ring(Description):
     """What `cassandra.json` holds: one node."""
+
+    file = "cassandra.json"
+    what = "Cassandra"
+    mismatch = CassandraMismatch
 
     port: int
     storage_port: int
-    password: str
-    secure: bool = False
     process: Identity | None = None
     settled: bool = False
     """Whether a secure one has its user."""
 
     @classmethod
-    def load(cls, folder: Path) -> Ring | None:
-        """The Cassandra that lies in a folder, or None when the folder is new."""
-        path = folder / _FILE
-        if not path.exists():
-            _require_empty(folder)
-            return None
-        try:
-            found = json.loads(path.read_text("utf-8"))
-            process = found.pop("process")
-            return cls(**found, process=Identity(**process) if process else None)
-        except (ValueError, KeyError, TypeError) as error:
-            why = f"{type(error).__name__}: {error}"
-            raise CassandraMismatch(f"{path} cannot be read", why=why, hint="choose another --data folder") from None
+    def parsed(cls, found: dict[str, Any]) -> Ring:
+        """One from the content of its file."""
+        return cls(**{**found, "process": identity(found["process"])})
+
+    def processes(self) -> dict[int, Identity]:
+        """The one of its node."""
+        return {NODE: self.process} if self.process else {}
+
+    def with_process(self, number: int, process: Identity | None) -> Ring:
+        """The same with another process."""
+        del number  # there is one
+        return replace(self, process=process)
 
     @classmethod
     def planned(cls, before: Ring | None, port: int | None, secure: bool | None) -> Ring:
@@ -98,18 +98,12 @@ class Ring:
                 f"the data is that of a Cassandra that is {'secure' if before.secure else 'plain'}",
                 hint="leave --secure and --plain out, or choose another --data folder",
             )
-        chosen = port or _port(before.port if before else None)
-        storage = _port(before.storage_port if before else None)
+        taken = {port} if port else set()
+        chosen = port or kept_port(before.port if before else None, taken)
+        storage = kept_port(before.storage_port if before else None, taken)
         if before:
             return replace(before, port=chosen, storage_port=storage, process=None)
-        return cls(chosen, storage, secrets.token_urlsafe(18), bool(secure))
-
-    def save(self, folder: Path) -> None:
-        """Write it whole or not at all; it holds a password, so only the owner may read it."""
-        fresh = folder / f"{_FILE}.{os.getpid()}.{threading.get_ident()}"
-        fresh.touch(mode=0o600)
-        fresh.write_text(json.dumps(asdict(self), indent=2), "utf-8")
-        fresh.replace(folder / _FILE)
+        return cls(chosen, storage, password=secrets.token_urlsafe(18), secure=bool(secure))
 
     @property
     def address(self) -> str:
@@ -207,17 +201,3 @@ class Ring:
                 "store_type": "PKCS12",
             },
         }
-
-
-def _port(preferred: int | None) -> int:
-    return preferred if preferred and port_is_free(preferred) else free_port()
-
-
-def _require_empty(folder: Path) -> None:
-    left = [entry.name for entry in folder.iterdir() if entry.name != "lock"] if folder.is_dir() else []
-    if left:
-        raise CassandraMismatch(
-            f"{folder} is not empty and holds no Cassandra of Millrace",
-            why=f"it has {', '.join(sorted(left)[:4])}" + (", …" if len(left) > 4 else ""),
-            hint="choose another --data folder, or an empty one",
-        )

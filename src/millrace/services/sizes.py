@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from millrace.clients.access import java_flags
 from millrace.clients.cluster import Cluster
 from millrace.clients.properties import java_file
 from millrace.errors import JavaUnusable
@@ -48,7 +49,7 @@ def sizes_by_tool(cluster: Cluster, names: Sequence[str]) -> Sizes | None:
         properties.write(java_file(cluster.java_properties()))
         properties.flush()
         command: list[str | Path] = [
-            java.path, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", tools.classpath(),
+            java.path, "-Xmx128m", "-XX:TieredStopAtLevel=1", *java_flags(cluster.options), "-cp", tools.classpath(),
             "org.apache.kafka.tools.LogDirsCommand", "--describe", "--bootstrap-server", cluster.bootstrap,
             "--topic-list", ",".join(names), "--command-config", properties.name,
         ]  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from millrace.errors import MillraceError
-from millrace.pipeline.secret import masked
+from millrace.masking import masked
 from millrace.telemetry.board import Board, Phase, Standing
 from millrace.telemetry.outline import Outline
 from millrace.telemetry.samples import Lag, Samples
@@ -97,10 +97,10 @@ class Alarm:
         for source, total in self.board.dead().items():
             self._look_at_letters(source, total, now)
 
-    def ended(self, error: MillraceError) -> None:
-        """The run has failed; if that was not told as a query's end, it is now."""
+    def ended(self, error: Exception) -> None:
+        """The run has failed, whatever it was; if that was not told as a query's end, it is now."""
         if not self._dead:
-            self._tell(None, "gave-up", error.message)
+            self._tell(None, "gave-up", _said(error))
 
     def _look_at(self, one: Standing) -> None:
         if one.restarts > self._restarts.get(one.query, 0) and one.query not in self._open:
@@ -147,3 +147,8 @@ class Alarm:
     def _tell(self, query: str | None, what: str, why: str) -> None:
         moment = datetime.now(UTC).isoformat(timespec="milliseconds")
         self.tell(Alert(self.pipeline, query, what, masked(why), moment))
+
+
+def _said(error: Exception) -> str:
+    """In one sentence; of what is not ours the kind as well, since its words may say little."""
+    return error.message if isinstance(error, MillraceError) else f"{type(error).__name__}: {error}"

@@ -36,12 +36,12 @@ class Stamped:
 def stamps(monkeypatch: pytest.MonkeyPatch, begin: int, tasks: list[Parts], lanes: tuple[int, ...]) -> list[list[int]]:
     """The timestamps of each task's rows, in their order."""
     monkeypatch.setattr(insertion, "_Work", Stamped)
-    work: Any = Insertion(Cassandra("nowhere"), None, {}, begin, lanes=lanes)  # type: ignore[arg-type]
+    work: Any = Insertion(Cassandra("nowhere"), None, {}, begin)  # type: ignore[arg-type]
     found = []
     for task, parts in enumerate(tasks):
         Stamped.found = []
         rows = [pa.RecordBatch.from_pydict({"k": pa.array(range(many), pa.int64())}) for many in parts]
-        assert work.insert(rows, lanes[task]) == sum(parts)
+        assert work.insert(rows, lanes[task], len(lanes)) == sum(parts)
         found.append(Stamped.found)
     return found
 

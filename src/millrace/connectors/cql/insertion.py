@@ -13,6 +13,7 @@ from millrace.connectors.carried import carry
 from millrace.connectors.cql.table import Table, quoted, quoted_table
 from millrace.connectors.cql.types import Cql
 from millrace.connectors.cql.values import rows_of
+from millrace.connectors.cutting import lane_of
 from millrace.errors import MillraceError, RowRefused
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ class Insertion:
     in_flight: int = 64
     patience: float = 120.0
     erase: bool = False
-    lanes: tuple[int, ...] = (0,)
-    """The number of each task, the same whenever the batch comes again."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `mapInArrow`."""
@@ -49,18 +48,18 @@ class Insertion:
 
         context = TaskContext.get()
         try:
-            count = self.insert(batches, self.lanes[context.partitionId() if context else 0])
+            count = self.insert(batches, *(lane_of(context) if context else ()))
         except MillraceError as error:
             raise carry(error) from None
         yield pa.RecordBatch.from_pydict({"rows": pa.array([count], pa.int64())})
 
-    def insert(self, batches: Iterable[pa.RecordBatch], lane: int = 0) -> int:
-        """Write all rows; returns how many when every one is safe."""
+    def insert(self, batches: Iterable[pa.RecordBatch], lane: int = 0, tasks: int = 1) -> int:
+        """Write all rows of a task, which has a number among others; returns how many when every one is safe."""
         count, work = 0, None
         for batch in batches:
             if batch.num_rows:
                 work = work or _Work(self)
-                work.add(batch, self.timestamp + count * len(self.lanes) + lane, len(self.lanes))
+                work.add(batch, self.timestamp + count * tasks + lane, tasks)
                 count += batch.num_rows
         if work:
             work.outflow.finish()

@@ -167,6 +167,17 @@ def require(door: Cassandra, name: str) -> Table:
     )
 
 
+def make_like(door: Cassandra, name: str, new: str) -> None:
+    """Make a table with the columns, the key and the settings of another."""
+    require(door, name)
+    with door.speaking(f"make table {new} as {name} is"):
+        keyspace, table = name.split(".")
+        door.session().cluster.refresh_table_metadata(keyspace, table)
+        said: str = door.session().cluster.metadata.keyspaces[keyspace].tables[table].as_cql_query()
+    _, _, rest = said.partition("(")
+    door.execute(f"CREATE TABLE IF NOT EXISTS {quoted_table(new)} ({rest}", doing=f"make table {new}")
+
+
 def quoted(name: str) -> str:
     """A name as CQL takes it, whatever it has in it."""
     return '"' + name.replace('"', '""') + '"'

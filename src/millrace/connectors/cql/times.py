@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from millrace.drafts import write_whole
 from millrace.errors import StateMismatch
 
 _KEPT = 200
@@ -63,10 +63,4 @@ class Times:
 
     def _save(self, batches: dict[str, list[int]]) -> None:
         newest = sorted(batches.items(), key=lambda one: int(one[0]))[-_KEPT:]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self.path.with_suffix(f".{os.getpid()}")
-        with fresh.open("w", encoding="utf-8") as file:
-            json.dump({"query": self.query, "batches": dict(newest)}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self.path)
+        write_whole(self.path, json.dumps({"query": self.query, "batches": dict(newest)}))

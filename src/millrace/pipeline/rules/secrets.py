@@ -16,10 +16,15 @@ def plain(scope: Scope) -> Iterator[Problem]:
     sources = [source.connection for source in scope.pipeline.sources]
     for connection in (*sources, *(sink.connection for sink in scope.pipeline.sinks)):
         in_python = connection.place.file.endswith(".py")
-        hint = 'take it from the environment, as os.environ["PASSWORD"]' if in_python else "write ${PASSWORD}"
+        where = "the environment or a file"
+        hint = (
+            f'take it from {where}: mr.secret("PASSWORD") or mr.secret(file="/path")'
+            if in_python
+            else f"take it from {where}: ${{PASSWORD}} or ${{file:/path}}"
+        )
         for name, place in (*connection.bare, *_spelt_out(connection)):
             said = f"{name or connection.connector} is a secret in plain text"
-            yield Problem("secret.plain", said, place, hint, "whoever sees the file sees it", "warning")
+            yield Problem("secret.plain", said, place, hint, "whoever sees the file sees it")
 
 
 def _spelt_out(connection: Connection) -> Iterator[tuple[str, Place]]:

@@ -1,0 +1,133 @@
+"""What comes after a replay: its generation compared, switched to, listed, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from millrace.cli.options import confirm
+from millrace.cli.output import out, progress_line, say, show_json, show_table
+from millrace.errors import InvalidReplay
+
+if TYPE_CHECKING:
+    from millrace.clients.comparison import Compared
+    from millrace.engine.run import Settings
+    from millrace.engine.switching import Doors
+    from millrace.pipeline.model import Pipeline
+
+
+def show_switch(pipeline: Pipeline, base: Path, doors: Doors, number: int | None) -> None:
+    """Switch, or go back, and say where the aliases lead."""
+    from millrace.engine import switching
+
+    if number is None:
+        after = switching.rollback(base, pipeline.name, doors)
+    else:
+        after = switching.switch(base, pipeline.name, number, doors)
+    for output in switching.leading(after, after.current):
+        out().print(f"{output.kind} {output.name} -> {output.own}", markup=False, soft_wrap=True)
+    say(f"generation {after.current} counts from now on; millrace run goes on with it, --rollback takes {after.before}")
+
+
+def drop(pipeline: Pipeline, base: Path, doors: Doors, number: int, *, yes: bool) -> None:
+    """Delete a generation, if the user agrees."""
+    from millrace.engine import switching
+    from millrace.engine.generations import load
+
+    known = load(base)
+    known.require(number)
+    named = ", ".join(one.own for one in switching.removed(known, number))
+    if confirm(f"delete generation {number} for good, with {named}?", yes):
+        switching.drop(base, pipeline.name, number, doors)
+        say(f"deleted generation {number}: {named}")
+
+
+def show_list(base: Path, *, as_json: bool) -> None:
+    """The generations of a pipeline."""
+    from millrace.engine.generations import listed
+
+    found = listed(base)
+    if as_json:
+        show_json(found)
+    elif not found:
+        say("there is one generation: what the file names")
+    else:
+        rows = [(one["number"], "*" if one["current"] else "", one["standing"], one["outputs"]) for one in found]
+        show_table(("generation", "current", "how it was made", "outputs"), rows)
+
+
+def show_comparison(pipeline: Pipeline, base: Path, number: int, settings: Settings, *, as_json: bool) -> None:
+    """What differs between the current generation and another; exit code 1 if anything does."""
+    from millrace.engine.comparing import comparisons, unequal
+    from millrace.engine.generations import load
+
+    known = load(base)
+    made = known.require(number)
+    if number == known.current:
+        raise InvalidReplay(f"generation {number} is the current one", hint="--generation N names another")
+    numbers, left_out = (known.current, number), made.left_out if made else ()
+    reach = unequal(pipeline, base, numbers, left_out)
+    with _spark(pipeline, settings) as spark, progress_line() as renew:
+        seen = 0
+
+        def told(count: int) -> None:
+            nonlocal seen
+            seen += count
+            renew(f"{seen:,} records compared")
+
+        found = list(comparisons(pipeline, numbers, left_out, settings, spark, told))
+    if as_json:
+        show_json(
+            {"generations": numbers, "same_input": not reach, "input": reach, "outputs": list(map(asdict, found))}
+        )
+    else:
+        for one in found:
+            _show(one, numbers)
+        for each in reach:
+            say(
+                f"query {each.query!r} has read {each.place} up to {each.old:,} in generation {numbers[0]} and up to "
+                f"{each.new:,} in {numbers[1]}: not all that differs comes from the code"
+            )
+        if not reach:
+            say("both have read the same records, as far as their checkpoints tell")
+    if not all(one.same for one in found):
+        raise typer.Exit(1)
+
+
+def _show(one: Compared, numbers: tuple[int, int]) -> None:
+    out().print(f"{one.name}: {'the same' if one.same else 'not the same'} ({one.how})", markup=False, soft_wrap=True)
+    for number, (rows, keys) in zip(numbers, (one.old, one.new), strict=True):
+        out().print(f"  generation {number}: {rows:,} rows, {keys:,} keys", markup=False, soft_wrap=True)
+    if not one.same:
+        words = f"only in {numbers[0]}: {one.only_old:,}, only in {numbers[1]}: {one.only_new:,}"
+        out().print(f"  {words}, otherwise: {one.differing:,}", markup=False, soft_wrap=True)
+        shown = [(each.key, each.old, each.new) for each in one.sample]
+        show_table(("key", f"generation {numbers[0]}", f"generation {numbers[1]}"), shown)
+
+
+@contextmanager
+def _spark(pipeline: Pipeline, settings: Settings) -> Iterator[Any]:
+    """A session that is started when somebody asks for it."""
+    import tempfile
+
+    from millrace.engine.session import close_session, open_session
+
+    opened: list[Any] = []
+    with tempfile.TemporaryDirectory() as logs:
+
+        def session() -> Any:
+            if not opened:
+                log = Path(logs) / "spark.log"
+                opened.append(open_session(pipeline.name, master=settings.master, settings=settings.spark, log=log))
+            return opened[0]
+
+        try:
+            yield session
+        finally:
+            for one in opened:
+                close_session(one)

@@ -1,0 +1,194 @@
+"""`millrace replay`: the retained log once more, through today's code, beside what runs; then compare and switch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millrace.cli.cassandra import CassandraAddress, CassandraConfig, node
+from millrace.cli.generations import drop as delete
+from millrace.cli.generations import show_comparison, show_list, show_switch
+from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, Yes, spark_settings
+from millrace.cli.output import say
+from millrace.cli.run import cluster_for, state_folder
+from millrace.cli.signals import until_stopped
+from millrace.cli.spark import prepare_spark
+from millrace.cli.supervised import Patience, Restarts, policy
+from millrace.errors import InvalidOption, InvalidReplay
+from millrace.settings import PATIENCE
+
+if TYPE_CHECKING:
+    from millrace.engine.replay import Asked
+    from millrace.engine.run import Settings
+    from millrace.pipeline.model import Pipeline
+
+_BEGIN, _AFTER = "Replay", "What comes of it"
+
+
+def replay(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The pipeline's .py or .yaml file.")],
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            rich_help_panel=_BEGIN,
+            help="Where to begin: earliest, a time, '2h ago', or offsets as posts[0]@23,posts[1]@40.",
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="PLACE", rich_help_panel=_BEGIN, show_default="what is there now", help="Where to end."
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", rich_help_panel=_BEGIN, help="Go on with a replay that was stopped.")
+    ] = False,
+    new: Annotated[
+        bool, typer.Option("--new", rich_help_panel=_BEGIN, help="Leave one that was stopped, and begin another.")
+    ] = False,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--leave-out",
+            metavar="CONNECTOR",
+            rich_help_panel=_BEGIN,
+            help="Do without sinks that cannot have generations, as foreach; may be given several times.",
+        ),
+    ] = None,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare", rich_help_panel=_AFTER, help="Counts and differing keys; exit code 1 if there are any."
+        ),
+    ] = False,
+    switch: Annotated[
+        bool, typer.Option("--switch", rich_help_panel=_AFTER, help="Let the new generation count from now on.")
+    ] = False,
+    rollback: Annotated[
+        bool, typer.Option("--rollback", rich_help_panel=_AFTER, help="Let the one count that did before.")
+    ] = False,
+    list_: Annotated[bool, typer.Option("--list", rich_help_panel=_AFTER, help="List the generations.")] = False,
+    drop: Annotated[
+        int | None,
+        typer.Option("--drop", metavar="N", min=1, rich_help_panel=_AFTER, help="Delete a generation for good."),
+    ] = None,
+    generation: Annotated[
+        int | None,
+        typer.Option(
+            "--generation", min=1, rich_help_panel=_AFTER, show_default="the newest", help="Which one is meant."
+        ),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", metavar="DIR", show_default=".millrace/pipelines/NAME", help="Where it remembers."),
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option("--master", metavar="URL", show_default="local[*]", help="The Spark master.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A Spark setting; may be given several times."),
+    ] = None,
+    restarts: Restarts = None,
+    patience: Patience = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    kafka: KafkaAddress = None,
+    kafka_config: KafkaConfig = None,
+    data: DataFolder = None,
+    cassandra: CassandraAddress = None,
+    cassandra_config: CassandraConfig = None,
+) -> None:
+    """Run today's code over the retained log, into a new generation of the outputs; compare it, and switch to it."""
+    from millrace.cli.check import load_sound
+    from millrace.engine.replay import Asked, require_possible
+    from millrace.engine.run import Settings
+    from millrace.engine.switching import Doors
+
+    begins = from_ is not None or resume
+    if from_ is None and (to or new or leave_out):
+        raise InvalidOption("--to, --new and --leave-out belong to a replay", hint="say --from earliest as well")
+    _require_one(
+        {"--from": from_ is not None, "--resume": resume, "--compare": compare and not begins, "--switch": switch}
+        | {"--rollback": rollback, "--list": list_, "--drop": drop is not None}
+    )
+    pipeline = load_sound(file)
+    base = state_folder(pipeline, state)
+    asked = None if from_ is None else Asked(from_, to or "latest", tuple(leave_out or ()), new)
+    if asked is not None:
+        require_possible(pipeline, asked)  # before a broker is started for it
+    if list_:
+        show_list(base, as_json=as_json)
+        return
+    with (
+        until_stopped() as stop,
+        cluster_for(pipeline, kafka, kafka_config, data) as cluster,
+        node(pipeline.uses("cassandra"), cassandra, cassandra_config, lambda _: None) as found,
+    ):
+        doors = Doors(cluster, found)
+        if switch or rollback:
+            show_switch(pipeline, base, doors, None if rollback else _meant(base, generation))
+        elif drop is not None:
+            delete(pipeline, base, doors, drop, yes=yes)
+        else:
+            settings = Settings(base, cluster, master, spark_settings(set_), tell=say, cassandra=found)
+            settings = replace(settings, supervision=policy(restarts), patience=PATIENCE.value(patience))
+            prepare_spark()
+            if begins:
+                _replay(file, pipeline, base, asked, settings, stop)
+            if compare:
+                show_comparison(pipeline, base, _meant(base, generation), settings, as_json=as_json)
+
+
+def _require_one(given: dict[str, bool]) -> None:
+    named = [name for name, is_given in given.items() if is_given]
+    if len(named) == 1:
+        return
+    hint = "one of " + ", ".join(given)
+    raise InvalidOption(
+        f"{' and '.join(named)} are two things" if named else "what shall be done with the pipeline?", hint=hint
+    )
+
+
+def _meant(base: Path, number: int | None) -> int:
+    """The generation that was named, or the newest; never by itself one that is older than what counts."""
+    from millrace.engine.generations import load
+
+    known = load(base)
+    if number is not None:
+        known.require(number)
+        return number
+    if known.switching is not None:
+        return known.switching
+    found = [one.number for one in known.made if one.number > known.current]
+    if not found:
+        raise InvalidReplay(
+            f"there is no generation after {known.current}, which is the current one",
+            hint="millrace replay FILE --from earliest makes one; --generation N means an older one",
+        )
+    return found[-1]
+
+
+def _replay(file: str, pipeline: Pipeline, base: Path, asked: Asked | None, settings: Settings, stop: Event) -> None:
+    from millrace.cli.replaying import shown
+    from millrace.engine import replay as engine
+    from millrace.telemetry.board import Board
+
+    made = engine.resumed(pipeline, base) if asked is None else engine.begin(pipeline, base, asked, settings)
+    for topic, number, first in engine.missing(made):
+        say(f"{topic}[{number}] begins at offset {first}: what was before is gone, and will not be in the generation")
+    say(f"generation {made.number}: {', '.join(one.own for one in made.outputs)}")
+    board = Board()
+    with shown() as know:
+        done = engine.carry_out(pipeline, base, made, settings, board, stop, know)
+    say(board.summary())
+    if not done:
+        say(f"generation {made.number} was stopped before its end; millrace replay {file} --resume goes on with it")
+        raise typer.Exit(1)
+    say(f"generation {made.number} is finished; --compare shows what differs, --switch lets it count")

@@ -1,0 +1,215 @@
+"""Two topics compared: the newest value of each key, or every record, in a file on disk rather than in memory."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import orjson
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from millrace.clients import offsets, topics
+from millrace.clients.cluster import Cluster
+from millrace.errors import KafkaUnreachable
+
+SHOWN = 10
+"""Differences that are shown."""
+_KEPT = 200
+"""Bytes of a value that are kept to be shown."""
+_NULL = b"\0"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key that the two do not have alike; None is what one of them does not have."""
+
+    key: str
+    old: str | None
+    new: str | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two generations of one output."""
+
+    name: str
+    how: str
+    """What was held against what."""
+    old: tuple[int, int]
+    """Rows (records), and keys among them."""
+    new: tuple[int, int]
+    only_old: int = 0
+    only_new: int = 0
+    differing: int = 0
+    """Keys that both have, with something else."""
+    sample: tuple[Difference, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.only_old or self.only_new or self.differing)
+
+
+def compare(
+    cluster: Cluster, old: str, new: str, *, newest: bool, json: bool, told: Callable[[int], None] = lambda _: None
+) -> Compared:
+    """Compare what two topics hold now, committed records only.
+
+    `newest`: a key stands for one thing, whose newest value counts, as in a compacted topic; else every record counts,
+    in whatever order. Records without a key are compared whole. `json`: the order of fields does not matter.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        base = sqlite3.connect(Path(folder) / "compared")
+        try:
+            base.execute("PRAGMA journal_mode = OFF")
+            base.execute("PRAGMA synchronous = OFF")
+            rows = [_load(base, cluster, *one, newest=newest, json=json, told=told) for one in (("a", old), ("b", new))]
+            how = "the newest value of each key" if newest else "every record, in whatever order"
+            return _compared(base, old, how, rows)
+        finally:
+            base.close()
+
+
+def _load(
+    base: sqlite3.Connection,
+    cluster: Cluster,
+    table: str,
+    topic: str,
+    *,
+    newest: bool,
+    json: bool,
+    told: Callable[[int], None],
+) -> int:
+    """Put a topic into a table: by key the digest of its newest value, or by key and value how often it is there."""
+    base.execute(
+        f"CREATE TABLE {table} (key BLOB, mark BLOB, digest BLOB, n INT, value BLOB, PRIMARY KEY (key, mark))"
+        " WITHOUT ROWID"
+    )
+    add = (
+        f"INSERT INTO {table} VALUES (?, ?, ?, 1, ?) ON CONFLICT (key, mark) DO UPDATE SET "  # noqa: S608 - a or b
+        "digest = excluded.digest, n = n + 1, value = excluded.value"
+    )
+    count = 0
+    for batch in _records(cluster, topic):
+        base.executemany(add, (_row(message, newest=newest, json=json) for message in batch))
+        count += len(batch)
+        told(len(batch))
+    return count
+
+
+def _row(message: Message, *, newest: bool, json: bool) -> tuple[bytes, bytes, bytes, bytes | None]:
+    key, value = message.key(), message.value()
+    digest = blake2b(_NULL if value is None else _plain(value, json=json), digest_size=16).digest()
+    shown = None if value is None else value[:_KEPT]
+    own = b"" if key is None else b"=" + _bytes(key)  # no key is not an empty key
+    return (own, b"", digest, shown) if newest and key is not None else (own, digest, b"", shown)
+
+
+def _plain(value: bytes, *, json: bool) -> bytes:
+    if json:
+        try:
+            return orjson.dumps(orjson.loads(value), option=orjson.OPT_SORT_KEYS)
+        except ValueError:
+            return value
+    return value
+
+
+def _compared(base: sqlite3.Connection, name: str, how: str, rows: list[int]) -> Compared:
+    one_sided = "SELECT {0}.key, {0}.value FROM {0} LEFT JOIN {1} USING (key, mark) WHERE {1}.key IS NULL"
+    both = (
+        "SELECT a.key, a.value, b.value, a.n, b.n FROM a JOIN b USING (key, mark) "
+        "WHERE a.digest <> b.digest OR (a.mark <> x'' AND a.n <> b.n)"
+    )
+    only_old, only_new = one_sided.format("a", "b"), one_sided.format("b", "a")
+    sample = [_difference(key, old, new, times) for key, old, new, *times in base.execute(f"{both} LIMIT {SHOWN}")]
+    sample += [Difference(_text(key), _text(value), None) for key, value in base.execute(f"{only_old} LIMIT {SHOWN}")]
+    sample += [Difference(_text(key), None, _text(value)) for key, value in base.execute(f"{only_new} LIMIT {SHOWN}")]
+
+    def count(query: str) -> int:
+        return int(base.execute(f"SELECT count(*) FROM ({query})").fetchone()[0])  # noqa: S608 - our own
+
+    keys = [count(f"SELECT DISTINCT key, CASE WHEN key = x'' THEN mark END FROM {table}") for table in ("a", "b")]  # noqa: S608
+    return Compared(
+        name,
+        how,
+        (rows[0], keys[0]),
+        (rows[1], keys[1]),
+        count(only_old),
+        count(only_new),
+        count(both),
+        tuple(sample[:SHOWN]),
+    )
+
+
+def _difference(key: bytes, old: bytes | None, new: bytes | None, times: list[int]) -> Difference:
+    if old == new and times[0] != times[1]:
+        return Difference(_text(key), f"{times[0]} × {_text(old)}", f"{times[1]} × {_text(new)}")
+    return Difference(_text(key), _text(old), _text(new))
+
+
+def _text(content: bytes | None) -> str:
+    return "null" if content is None else content.removeprefix(b"=").decode("utf-8", "backslashreplace")
+
+
+def _bytes(key: str | bytes) -> bytes:
+    return key.encode() if isinstance(key, str) else key
+
+
+def _records(cluster: Cluster, topic: str) -> Iterator[list[Message]]:
+    """The committed records that a topic has now."""
+    metadata = cluster.connect()
+    topics.require(metadata, topic)
+    places = [TopicPartition(topic, number) for number in metadata.topics[topic].partitions]
+    first = offsets.ask(cluster, places, OffsetSpec.earliest())
+    ends = offsets.ask(cluster, places, OffsetSpec.latest(), committed=True)
+    left = {place: end for place, end in ends.items() if end > first[place]}
+    own = {
+        "group.id": f"millrace-{uuid.uuid4()}",
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,  # the last offsets may be marks of transactions, which never come
+    }
+    with cluster.speaking("open a consumer"):
+        consumer = Consumer({**cluster.config(), **own})
+    heard = time.monotonic()
+    try:
+        consumer.assign([TopicPartition(*place, first[place]) for place in left])
+        while left:
+            got = consumer.consume(5000, 0.2)
+            heard = time.monotonic() if got else heard
+            yield _taken(cluster, got, left)
+            if time.monotonic() - heard > cluster.timeout:
+                raise KafkaUnreachable(
+                    f"topic {topic!r} could not be read to its end: nothing came for {cluster.timeout:.0f} s",
+                    hint="look at millrace kafka status",
+                )
+    finally:
+        consumer.close()
+
+
+def _taken(cluster: Cluster, got: list[Message], left: dict[tuple[str, int], int]) -> list[Message]:
+    """The records among what came; partitions whose end is reached are struck off."""
+    found = []
+    for message in got:
+        place, offset, problem = (
+            (message.topic() or "", message.partition() or 0),
+            message.offset() or 0,
+            message.error(),
+        )
+        if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
+            raise cluster.error(problem, f"read topic {place[0]!r}")
+        if place not in left:
+            continue
+        if problem is None and offset < left[place]:
+            found.append(message)
+        if offset + (problem is None) >= left[place]:
+            del left[place]
+    return found

@@ -1,0 +1,119 @@
+"""Why a Kafka cluster does not let us in, in one sentence: whatever client says so, and in whatever words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from millrace.clients.handshake import Seen, Trouble, look
+from millrace.errors import AccessDenied, KafkaUnreachable, MillraceError
+
+_PLACE = re.compile(r"(?:sasl_|_)?(?:ssl|plaintext)(?:://)([\w.-]+:\d+|\[[0-9a-fA-F:]+\]:\d+)/")
+_TLS = re.compile(r"(?i)\bssl\b|tls|certificate|handshake|disconnect|invalid response size|parse error|InvalidReceive")
+_TOKEN = re.compile(r"(?i)OIDC|(?:retrieve|acquire) .*token|token endpoint|OAuthBearerLogin|JwtRetriever|AccessToken")
+_REFUSED = re.compile(r"(?i)\(4\d\d\)|(?:code|status)\D{0,10}4\d\d|invalid_|unauthorized")
+_MECHANISM = re.compile(r"(?i)unsupported ?sasl ?mechanism|not enabled in the server|enabled mechanisms are")
+_LOGIN = re.compile(
+    r"(?i)invalid username or password|invalid credentials|authentication failed|SaslAuthentication|invalid_token"
+)
+_OFFERED = re.compile(r"(?:supported mechanisms:|enabled mechanisms are \[?)\s*([A-Z0-9, -]+)")
+_STATE = re.compile(r" \(after \d+ms in state \w+[^)]*\)")
+_CLASS = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
+_WHERE = "the client properties (--kafka-config, or MILLRACE_KAFKA_SASL_… and MILLRACE_KAFKA_SSL_…)"
+
+
+def denial(text: str, bootstrap: str, options: Mapping[str, str], doing: str) -> MillraceError | None:
+    """The error for what a client of Kafka says; None when that is not about being let in."""
+    found = _PLACE.search(text)
+    where = found[1] if found else bootstrap.partition(",")[0]
+    if options.get("sasl.mechanism") == "OAUTHBEARER" and _TOKEN.search(text):
+        return _no_token(text, options)
+    if _MECHANISM.search(text):
+        return _no_mechanism(text, where, options)
+    if _LOGIN.search(text) and "SSL handshake" not in text:
+        return _no_user(text, where, options)
+    if doing == "connect" or _TLS.search(text):
+        seen = look(where, options)
+        return _no_tls(seen, where, options, doing) if seen else None
+    return None
+
+
+def _no_token(text: str, options: Mapping[str, str]) -> MillraceError:
+    url = options.get("sasl.oauthbearer.token.endpoint.url", "the token endpoint")
+    said = f"no token for client {options.get('sasl.oauthbearer.client.id', '')!r} came from {url}"
+    if not _REFUSED.search(text):  # it may come when the endpoint is there again
+        hint = "check that it runs, sasl.oauthbearer.token.endpoint.url, and https.ca.location for its certificate"
+        return KafkaUnreachable(said, why=_short(text), hint=hint)
+    hint = f"check sasl.oauthbearer.client.id, .client.secret and .scope in {_WHERE}"
+    return AccessDenied(said, why=_short(text), hint=hint)
+
+
+def _no_mechanism(text: str, where: str, options: Mapping[str, str]) -> AccessDenied:
+    offered = _OFFERED.search(text)
+    return AccessDenied(
+        f"the broker at {where} does not offer {options.get('sasl.mechanism', 'that mechanism')}",
+        why=f"it offers {offered[1].strip(' ,')}" if offered else _short(text),
+        hint=f"set sasl.mechanism to one that it offers in {_WHERE}",
+    )
+
+
+def _no_user(text: str, where: str, options: Mapping[str, str]) -> AccessDenied:
+    if options.get("sasl.mechanism") == "OAUTHBEARER":
+        return AccessDenied(
+            f"the broker at {where} does not accept our token",
+            why=_short(text),
+            hint="check the audience, scope and issuer that the broker wants, and its clock",
+        )
+    user = options.get("sasl.username", "")
+    return AccessDenied(
+        f"the broker at {where} does not let user {user!r} in ({options.get('sasl.mechanism', 'SASL')})",
+        why="the password is wrong, or there is no such user",
+        hint=f"check sasl.username and sasl.password in {_WHERE}",
+    )
+
+
+def _no_tls(seen: Seen, where: str, options: Mapping[str, str], doing: str) -> AccessDenied:
+    says, hint = _WORDS[seen.trouble]
+    protocol = options.get("security.protocol", "PLAINTEXT").upper()
+    trusted = options.get("ssl.ca.location", "the authorities of this system")
+    other = {"SSL": "PLAINTEXT", "SASL_SSL": "SASL_PLAINTEXT"}.get(protocol, f"{protocol.removesuffix('PLAINTEXT')}SSL")
+    filled = hint.format(trusted=trusted, protocol=protocol, other=other, where=_WHERE)
+    return AccessDenied(f"{says.format(where=where)}: could not {doing}", why=seen.why, hint=filled)
+
+
+_WORDS = {
+    Trouble.EXPIRED: (
+        "the certificate of the broker at {where} is not valid now",
+        "renew it on the broker; or is the clock of this machine wrong?",
+    ),
+    Trouble.HOST: (
+        "the certificate of the broker at {where} is that of another host",
+        "use the name that is in the certificate; if you know who answers, ssl.endpoint.identification.algorithm=none",
+    ),
+    Trouble.AUTHORITY: (
+        "the certificate of the broker at {where} is of an authority that is not trusted",
+        "give the certificate of its authority with ssl.ca.location=FILE.pem; now it is {trusted}",
+    ),
+    Trouble.NO_TLS: (
+        "the broker at {where} speaks no TLS",
+        "security.protocol={protocol} wants TLS: set {other}, or use the port of the broker's TLS listener",
+    ),
+    Trouble.WANTS_TLS: (
+        "the broker at {where} wants TLS",
+        "security.protocol={protocol} has none: set {other} in {where}",
+    ),
+    Trouble.WANTS_CERTIFICATE: (
+        "the broker at {where} wants a certificate of ours",
+        "set ssl.certificate.location and ssl.key.location in {where}",
+    ),
+    Trouble.CERTIFICATE_REFUSED: (
+        "the broker at {where} does not accept our certificate",
+        "is ssl.certificate.location the right one, still valid, and of an authority that the broker trusts?",
+    ),
+}
+
+
+def _short(text: str) -> str:
+    """A client's words without its state, the addresses and the classes of its own."""
+    first = text.strip().partition("\n")[0]
+    return _STATE.sub("", _CLASS.sub("", _PLACE.sub("", first)).removeprefix("bootstrap: ")).strip()[:300]

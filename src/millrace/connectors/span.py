@@ -1,0 +1,57 @@
+"""A part of Kafka's topics: where a query begins, and before which offsets it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+Offsets = Mapping[str, Mapping[str, int]]
+"""An offset for each partition of topics, as Spark writes them: {"posts": {"0": 23}}."""
+_EARLIEST = -2
+"""What Spark calls the first offset that there is."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """From some offsets on, up to others."""
+
+    begin: Offsets
+    end: Offsets | None = None
+    """The first offset of each partition that does not belong to it; None: it has no end."""
+    most: int | None = None
+    """At most so many records in a batch."""
+
+    def starting(self, places: Iterable[tuple[str, int]]) -> dict[str, dict[str, int]]:
+        """Where to begin in each of these partitions; what was not there when it was decided, at its beginning."""
+        found: dict[str, dict[str, int]] = {}
+        for topic, number in places:
+            found.setdefault(topic, {})[str(number)] = self.begin.get(topic, {}).get(str(number), _EARLIEST)
+        return found
+
+    def within(self) -> Column:
+        """Whether a record lies before the end.
+
+        Spark fixes an end of its own when a query starts, which is later; what is between must not get further.
+        """
+        from pyspark.sql import functions as F
+
+        ends = [(topic, _list(numbers)) for topic, numbers in (self.end or {}).items() if numbers]
+        if not ends:
+            return F.lit(False)
+        limits = [
+            (topic, F.get(F.array(*(F.lit(one).cast("bigint") for one in own)), F.col("partition")))
+            for topic, own in ends
+        ]
+        limit = F.when(F.col("topic") == limits[0][0], limits[0][1])
+        for topic, own in limits[1:]:
+            limit = limit.when(F.col("topic") == topic, own)
+        return F.col("offset") < limit  # nothing, and so left out, for a partition that came later
+
+
+def _list(numbers: Mapping[str, int]) -> list[int]:
+    """The ends by the number of their partition; where one is missing, nothing is within."""
+    return [numbers.get(str(number), 0) for number in range(max(map(int, numbers)) + 1)]

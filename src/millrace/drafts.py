@@ -1,0 +1,67 @@
+"""Files that are whole or not there, also after the machine itself has failed: a draft on disk, then its name."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+from types import TracebackType
+
+
+class Draft:
+    """A new content of a file, under a hidden name until it is whole. As a context it is named unless that raises."""
+
+    def __init__(self, path: Path, *, private: bool = False) -> None:
+        """Begin; a private one can be read by its owner alone."""
+        self.path = path
+        self._place = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self.file = os.fdopen(os.open(self._place, flags, 0o600 if private else 0o666), "wb")
+
+    def finish(self) -> None:
+        """Give it its name; it is safe when this returns."""
+        try:
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            self.file.close()
+            self._place.replace(self.path)
+        except BaseException:
+            self.abandon()
+            raise
+        sync_folder(self.path.parent)
+
+    def abandon(self) -> None:
+        """Leave the file as it was."""
+        try:
+            self.file.close()
+        except OSError:  # a full disk: what is left in memory cannot be written, and need not be
+            pass
+        finally:
+            self._place.unlink(missing_ok=True)
+
+    def __enter__(self) -> Draft:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.finish()
+        else:
+            self.abandon()
+
+
+def write_whole(path: Path, content: str | bytes, *, private: bool = False) -> None:
+    """Write a file, and its folder if that is missing; it has the old content or the new one, never less."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Draft(path, private=private) as draft:
+        draft.file.write(content.encode() if isinstance(content, str) else content)
+
+
+def sync_folder(folder: Path) -> None:
+    """A new name is safe when the folder that has it is."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

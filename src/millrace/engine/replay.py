@@ -1,0 +1,277 @@
+"""The Kappa way: the retained log once more, through today's code, into a new generation of the outputs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from millrace.clients import topics
+from millrace.clients.bounds import Places, begin_of, end_of, parse_bound
+from millrace.clients.cluster import Cluster
+from millrace.connectors.kafka import KafkaReader
+from millrace.connectors.options import in_generation
+from millrace.connectors.span import Offsets, Span
+from millrace.connectors.stream import Site
+from millrace.engine import generations
+from millrace.engine.distance import Distance, Way
+from millrace.engine.following import follow
+from millrace.engine.generations import Generation, Generations, Output, state_of
+from millrace.engine.remembered import checkpoint_of
+from millrace.engine.replayed import code_of, sinks_of, streams_of, written
+from millrace.engine.run import Settings, run
+from millrace.engine.state import State
+from millrace.engine.structured import reader_of, writer_of
+from millrace.engine.trimming import reached, trim
+from millrace.errors import InvalidReplay, RunError
+from millrace.pipeline.model import Pipeline, Sink, Source
+from millrace.pipeline.plan import Plan, Query, make_plan
+from millrace.telemetry.board import Board
+
+_MOST = 500_000
+"""Records in a batch, where the source does not say: a batch is what is repeated, and what progress is told by."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user wants."""
+
+    start: str
+    end: str = "latest"
+    leave_out: tuple[str, ...] = ()
+    """Connectors whose sinks the replay does without."""
+    anew: bool = False
+    """Whether one that was not finished is left as it is."""
+
+
+def require_possible(pipeline: Pipeline, asked: Asked) -> None:
+    """Raise when it is clear without asking Kafka that a replay cannot be."""
+    parse_bound(asked.start)
+    parse_bound(asked.end)
+    streams_of(written(pipeline, 2, asked.leave_out))
+
+
+def begin(pipeline: Pipeline, base: Path, asked: Asked, settings: Settings) -> Generation:
+    """The generation that a replay goes on with, or a new one; what it covers is fixed from here on."""
+    known = generations.load(base)
+    open_one = next((one for one in reversed(known.made) if one.done is None), None)
+    if open_one is not None and not asked.anew:
+        if (asked.start, asked.end) != open_one.asked:
+            start, end = open_one.asked
+            raise InvalidReplay(
+                f"generation {open_one.number} is not finished, and was asked for otherwise",
+                why=f"it goes from {start} to {end}",
+                hint="--resume goes on with it; --new leaves it and begins another",
+            )
+        return resumed(pipeline, base)
+    number = known.last + 1
+    model = follow(written(pipeline, number, asked.leave_out), settings.cluster)
+    places = _places(model, settings.cluster)
+    cluster = settings.cluster if places else _none
+    first, last = _bounds(cluster, places, asked)
+    made = Generation(
+        number,
+        (asked.start, asked.end),
+        code_of(written(pipeline, number, asked.leave_out)),
+        _by_topic(first),
+        _by_topic(last),
+        tuple(_outputs(pipeline, number, asked.leave_out)),
+        asked.leave_out,
+        time.time(),
+    )
+    _require_free(model, settings)
+
+    def add(now: Generations) -> Generations:
+        if now.last >= number:
+            raise InvalidReplay("another replay was begun at the same moment", hint="--list shows it")
+        return now.with_one(made)
+
+    generations.change(base, add)
+    return made
+
+
+def resumed(pipeline: Pipeline, base: Path) -> Generation:
+    """The generation that was not finished; raises when there is none, or when its code has changed since."""
+    known = generations.load(base)
+    found = next((one for one in reversed(known.made) if one.done is None), None)
+    if found is None:
+        raise InvalidReplay("no replay waits to go on", hint="--from earliest begins one")
+    if code_of(written(pipeline, found.number, found.left_out)) != found.code:
+        raise InvalidReplay(
+            f"the pipeline has changed since generation {found.number} was begun",
+            place=pipeline.place,
+            why="one generation would have the rows of two codes",
+            hint="--new begins another generation; or undo the change",
+        )
+    return found
+
+
+def carry_out(
+    pipeline: Pipeline,
+    base: Path,
+    made: Generation,
+    settings: Settings,
+    board: Board,
+    stop: threading.Event,
+    shown: Callable[[Distance], None] = lambda _: None,
+) -> bool:
+    """Run a replay until its end is reached or `stop` is set; tells whether it is finished."""
+    model = follow(written(pipeline, made.number, made.left_out), settings.cluster)
+    streams_of(model)
+    plan = make_plan(model, once=True)
+    folder = state_of(base, made.number)
+    _prepare(pipeline, model, made, settings)
+    distance = Distance({query.name: _way(model, query, made, folder, settings) for query in plan.queries})
+    shown(distance)
+    chosen = replace(
+        settings,
+        state=folder,
+        span=Span(made.begin, made.end, _MOST),
+        mark=f".g{made.number}",
+        told=distance.take,
+        enough=distance.is_over,
+    )
+    run(plan, chosen, board, stop)
+    return _finish(model, plan, base, made, settings, ended=not stop.is_set())
+
+
+def missing(made: Generation) -> list[tuple[str, int, int]]:
+    """Where the beginning of the log was asked for and is gone: topic, partition, and the first offset that is left."""
+    if made.asked[0] != "earliest":
+        return []
+    return [(topic, number, offset) for (topic, number), offset in _flat(made.begin).items() if offset > 0]
+
+
+def _finish(model: Pipeline, plan: Plan, base: Path, made: Generation, settings: Settings, *, ended: bool) -> bool:
+    """Cut the checkpoints back to the end, if all queries have got there, and note it."""
+    folder = state_of(base, made.number)
+    with State(folder, model):
+        for query in plan.queries:
+            begin, end = _within(model, query, made, settings)
+            behind = [place for place, at in reached(folder, query.name, begin, end).items() if at < _at(end, place)]
+            if behind and not ended:
+                return False
+            if behind:
+                topic, number = behind[0]
+                raise RunError(
+                    f"query {query.name!r} ended before the end of {topic}[{number}] was reached",
+                    hint="the same command goes on with it",
+                )
+            if not ended and not _is_certain(model, query):
+                return False  # nothing but the end of the query tells that the files are done
+        for query in plan.queries:
+            trim(checkpoint_of(folder, query.name), made.end)
+    generations.change(base, lambda now: now.with_one(replace(made, done=time.time())))
+    return True
+
+
+def _places(model: Pipeline, cluster: Callable[[], Cluster]) -> list[tuple[str, int]]:
+    """Every partition of Kafka that is read."""
+    found: dict[tuple[str, int], None] = {}
+    for source in streams_of(model):
+        reader = reader_of(source)
+        if isinstance(reader, KafkaReader):
+            for name in reader.topics_now(cluster()):
+                topics.require(cluster().connect(), name)
+            found |= dict.fromkeys(reader.places_now(cluster()))
+    return list(found)
+
+
+def _bounds(cluster: Callable[[], Cluster], places: list[tuple[str, int]], asked: Asked) -> tuple[Places, Places]:
+    start, end = parse_bound(asked.start), parse_bound(asked.end)
+    if not places:
+        if asked.start != "earliest" or end != "latest":
+            raise InvalidReplay(
+                "without a topic among its sources a replay reads the files that are there",
+                hint="--from earliest, without --to",
+            )
+        return {}, {}
+    first = begin_of(cluster(), places, start)
+    return first, end_of(cluster(), places, end, first)
+
+
+def _by_topic(found: Places) -> dict[str, dict[str, int]]:
+    made: dict[str, dict[str, int]] = {}
+    for (topic, number), offset in sorted(found.items()):
+        made.setdefault(topic, {})[str(number)] = offset
+    return made
+
+
+def _outputs(pipeline: Pipeline, number: int, leave_out: Collection[str]) -> Iterator[Output]:
+    for sink in sinks_of(pipeline, leave_out):
+        moved = in_generation(sink.connection, number)
+        if moved is not None:
+            yield Output(sink.connection.connector, _named(sink), _named(replace(sink, connection=moved)))
+
+
+def _named(sink: Sink) -> str:
+    """The topic, folder or table of a sink."""
+    changed = writer_of(sink).in_generation(2) or {}
+    return str(next(getattr(writer_of(sink), name) for name in changed))
+
+
+def _require_free(model: Pipeline, settings: Settings) -> None:
+    for sink in model.sinks:
+        if writer_of(sink).is_there(_site(model, sink, settings)):
+            raise InvalidReplay(
+                f"{_named(sink)} is there already, and no replay of this state folder has made it",
+                place=sink.place,
+                hint="delete it, or use the --state that it belongs to",
+            )
+
+
+def _prepare(pipeline: Pipeline, model: Pipeline, made: Generation, settings: Settings) -> None:
+    for old, new in zip(sinks_of(pipeline, made.left_out), model.sinks, strict=True):
+        site = _site(model, new, settings)
+        writer_of(new).prepare_like(writer_of(old), site)
+        writer_of(new).prepare(site)  # a replay has batches, also where a run of the pipeline has none
+
+
+def _site(model: Pipeline, sink: Sink, settings: Settings) -> Site:
+    nothing: Any = None  # no Spark is needed
+    return Site(nothing, model.name, sink.table, settings.state, settings.cluster, cassandra=settings.cassandra)
+
+
+def _within(model: Pipeline, query: Query, made: Generation, settings: Settings) -> tuple[Offsets, Offsets]:
+    """The part of the span that a query reads."""
+    readers = [reader_of(source) for source in _streams(model, query)]
+    read = {place for one in readers if isinstance(one, KafkaReader) for place in one.places_now(settings.cluster())}
+    first, last = (
+        {
+            topic: {number: offset for number, offset in numbers.items() if (topic, int(number)) in read}
+            for topic, numbers in bound.items()
+        }
+        for bound in (made.begin, made.end)
+    )
+    return first, last
+
+
+def _way(model: Pipeline, query: Query, made: Generation, folder: Path, settings: Settings) -> Way:
+    begin, end = _within(model, query, made, settings)
+    read = {(topic, int(number)): at for (topic, number), at in reached(folder, query.name, begin, end).items()}
+    return Way(_flat(begin), _flat(end), read, _is_certain(model, query))
+
+
+def _is_certain(model: Pipeline, query: Query) -> bool:
+    """Whether offsets tell all that a query reads."""
+    return all(source.connection.connector == "kafka" for source in _streams(model, query))
+
+
+def _streams(model: Pipeline, query: Query) -> list[Source]:
+    found = [model.source(name) for name in model.upstream(query.table)]
+    return [source for source in found if source and not source.static]
+
+
+def _flat(offsets: Offsets) -> dict[tuple[str, int], int]:
+    return {(topic, int(number)): at for topic, numbers in offsets.items() for number, at in numbers.items()}
+
+
+def _at(offsets: Offsets, place: tuple[str, str]) -> int:
+    return offsets[place[0]][place[1]]
+
+
+def _none() -> Cluster:
+    raise InvalidReplay("no Kafka is read")

@@ -1,0 +1,158 @@
+"""Which generation counts: the aliases that readers follow, and what `run` goes on with."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from millrace.clients import alias, groups, topics
+from millrace.clients.alias import Alias
+from millrace.clients.cassandra import Cassandra
+from millrace.clients.cluster import Cluster
+from millrace.clients.letters import dead_topic
+from millrace.connectors.cql import alias as tables
+from millrace.connectors.cql.table import quoted_table
+from millrace.connectors.files import CURRENT
+from millrace.engine import generations
+from millrace.engine.generations import FIRST, Generations, Output, state_of
+from millrace.errors import FileUnusable, InvalidReplay, StateMismatch
+from millrace.services.locks import in_use
+
+
+@dataclass(frozen=True)
+class Doors:
+    """How the systems are reached; each is asked only when it is needed."""
+
+    cluster: Callable[[], Cluster]
+    cassandra: Callable[[], Cassandra]
+
+
+def switch(base: Path, pipeline: str, number: int, doors: Doors) -> Generations:
+    """Let a generation count from now on: for readers first, then for the next run.
+
+    Each system changes at once; one after the other, if there are several. A switch that was cut off is noted, and
+    done again it comes to its end.
+    """
+    known = generations.load(base)
+    found = known.require(number)
+    if found is not None and found.done is None:
+        raise InvalidReplay(
+            f"generation {number} is not finished", hint="millrace replay FILE --resume goes on with it"
+        )
+    if number == known.current and known.switching is None:
+        raise InvalidReplay(f"generation {number} is the current one already")
+    outputs = leading(known, number)
+    for output in outputs:
+        if output.kind == "files":
+            _require_link(output)
+    generations.change(base, lambda now: replace(now, switching=number))
+    _publish(outputs, pipeline, number, doors)
+    return generations.change(base, lambda now: _switched(now, number))
+
+
+def rollback(base: Path, pipeline: str, doors: Doors) -> Generations:
+    """Let the generation count that did before."""
+    known = generations.load(base)
+    to = known.current if known.switching is not None else known.before
+    if to is None:
+        raise InvalidReplay(
+            "there is nothing to go back to", why=f"generation {known.current} was always the current one"
+        )
+    return switch(base, pipeline, to, doors)
+
+
+def leading(known: Generations, number: int) -> list[Output]:
+    """Every output that has an alias, with what it leads to in a generation."""
+    own = known.get(number)
+    every = {(one.kind, one.name): one.name for made in known.made for one in made.outputs}
+    if own is not None:
+        every |= {(one.kind, one.name): one.own for one in own.outputs}
+    return [Output(kind, name, to) for (kind, name), to in sorted(every.items())]
+
+
+def drop(base: Path, pipeline: str, number: int, doors: Doors) -> None:
+    """Delete a generation that does not count: its outputs, its dead letters of the replay, its state."""
+    known = generations.load(base)
+    found = known.require(number)
+    if number in (known.current, known.switching):
+        raise InvalidReplay(f"generation {number} is the current one", hint="--rollback first, or switch to another")
+    folder = state_of(base, number)
+    if in_use(folder):
+        raise StateMismatch(f"generation {number} is at work, in {folder}", hint="stop it first")
+    for output in removed(known, number):
+        _remove(output, doors)
+    if found is not None and found.end:
+        _forget(f"{pipeline}@{number}", [dead_topic(f"{name}.g{number}") for name in found.end], doors.cluster())
+    shutil.rmtree(folder, ignore_errors=True)
+    generations.change(base, lambda now: now.without(number))
+
+
+def removed(known: Generations, number: int) -> list[Output]:
+    """What goes with a generation."""
+    return [one for one in leading(known, number) if number == FIRST or one.own != one.name]
+
+
+def _switched(now: Generations, number: int) -> Generations:
+    before = now.current if now.current != number else now.before
+    return replace(now, current=number, before=before, switching=None)
+
+
+def _publish(outputs: list[Output], pipeline: str, number: int, doors: Doors) -> None:
+    by_kind: dict[str, dict[str, str]] = {}
+    for output in outputs:
+        by_kind.setdefault(output.kind, {})[output.name] = output.own
+    if "kafka" in by_kind:
+        alias.publish(doors.cluster(), Alias(pipeline, number, time.time(), by_kind["kafka"]))
+    if "cassandra" in by_kind:
+        tables.publish(doors.cassandra(), pipeline, number, by_kind["cassandra"])
+    for output in outputs:
+        if output.kind == "files":
+            _link(output)
+
+
+def _require_link(output: Output) -> None:
+    link = link_of(output.name)
+    if link is not None and link.exists() and not link.is_symlink():
+        raise FileUnusable(
+            f"{link} is in the way: it would lead to the current generation", hint="rename it, or remove it"
+        )
+
+
+def _link(output: Output) -> None:
+    link = link_of(output.name)
+    if link is None:
+        return
+    fresh = link.with_name(f".{link.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(Path(output.own.removeprefix("file://").rstrip("/")).name)
+    fresh.replace(link)
+
+
+def link_of(folder: str) -> Path | None:
+    """The link that leads to the current generation of a folder; none where there are no links, as in S3."""
+    plain = folder.removeprefix("file://").rstrip("/")
+    return None if "://" in plain else Path(f"{plain}{CURRENT}")
+
+
+def _remove(output: Output, doors: Doors) -> None:
+    if output.kind == "kafka" and output.own in doors.cluster().connect().topics:
+        topics.delete(doors.cluster(), [output.own])
+    if output.kind == "cassandra":
+        doors.cassandra().execute(f"DROP TABLE IF EXISTS {quoted_table(output.own)}", doing=f"drop {output.own}")
+    if output.kind == "files":
+        shutil.rmtree(Path(output.own.removeprefix("file://")), ignore_errors=True)
+
+
+def _forget(name: str, dead: list[str], cluster: Cluster) -> None:
+    """What Kafka keeps by the name of the pipeline that wrote a generation."""
+    there = [one for one in dead if one in cluster.connect().topics]
+    if there:
+        topics.delete(cluster, there)
+    ours = (f"millrace.sink/{name}/", f"millrace.{name}.", f"millrace.dead.{name}.")
+    for group in groups.names(cluster):
+        if group.startswith(ours) or group == f"millrace.run/{name}":
+            groups.delete(cluster, group)

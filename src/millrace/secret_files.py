@@ -1,0 +1,49 @@
+"""Secrets that lie in files of their own, as Docker, Kubernetes and systemd hand them out."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from millrace.errors import FileUnusable
+
+SUFFIX = "_FILE"
+"""`NAME_FILE` names the file that holds what `NAME` would."""
+_HANDED_OUT = ("/run/secrets/", "/var/run/secrets/")
+"""Where containers have them: there everybody may read, and there is nobody else."""
+_LARGEST = 1024 * 1024
+
+
+def read_secret(path: str | Path) -> str:
+    """What a file holds, without the line's end that editors put there."""
+    file = Path(path).expanduser()
+    try:
+        if file.is_file() and file.stat().st_size > _LARGEST:
+            raise FileUnusable(f"the secret in {file} cannot be read", why="the file is larger than 1 MB")
+        return file.read_text("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise FileUnusable(f"the secret in {file} cannot be read", why="it is not UTF-8") from None
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise FileUnusable(f"the secret in {file} cannot be read", why=why, hint="check its path and rights") from None
+
+
+def looked_up(name: str, environment: Mapping[str, str]) -> str | None:
+    """The value of a variable, or what the file holds that the variable `NAME_FILE` names; None without either."""
+    if name in environment:
+        return environment[name]
+    file = environment.get(name + SUFFIX)
+    return read_secret(file) if file else None
+
+
+def exposed(path: str | Path) -> str | None:
+    """A sentence when everybody on this machine can read a file; None when not, or when it cannot be seen."""
+    file = Path(path).expanduser()
+    try:
+        anyone = file.stat().st_mode & stat.S_IROTH
+    except OSError:
+        return None
+    if not anyone or str(file.absolute()).startswith(_HANDED_OUT):
+        return None
+    return f"everybody on this machine can read {file}, which holds a secret: chmod 600 {file}"

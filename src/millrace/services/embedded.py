@@ -1,0 +1,213 @@
+"""How a service of ours lives: its folder taken, its processes launched, awaited, noted and stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ClassVar, Generic, TypeVar
+
+from millrace.drafts import write_whole
+from millrace.errors import FileUnusable, MillraceError, ServiceFailed
+from millrace.services import jars
+from millrace.services.description import Description
+from millrace.services.java import Java, find_java
+from millrace.services.locks import FolderLock
+from millrace.services.process import Child
+
+_TRIES = 3
+"""How often a start is tried when somebody takes a free port between its choice and its use."""
+
+Tell = Callable[[str], None]
+Layout = TypeVar("Layout", bound=Description)
+Client = TypeVar("Client")
+
+
+class Embedded(ABC, Generic[Layout, Client]):
+    """A service in a folder. Use it as a context, or call `start` and `stop`.
+
+    Unless detached its processes end with this one, however this one ends. The folder is locked while any of its
+    processes lives.
+    """
+
+    name: ClassVar[str]
+    """What people call it; in small letters the command and the jars are called so."""
+    patience: ClassVar[float]
+    """Seconds that it may take to answer after its start."""
+    ending: ClassVar[float]
+    """Seconds in which what guarded a process that was killed lets go of its folder."""
+    in_use: ClassVar[type[MillraceError]]
+    none: ClassVar[type[MillraceError]]
+    """The error where one is asked for that does not run."""
+
+    def __init__(self, folder: Path, kind: type[Layout], *, port: int | None, detach: bool) -> None:
+        self.folder = folder.absolute()
+        self.layout: Layout | None = None
+        self._kind = kind
+        self._port = port
+        self._detach = detach
+        self._children: dict[int, Child] = {}
+        self._launching = threading.Lock()
+        self._stops = 0
+        """How often it was stopped: what was to be launched before a stop is not launched after it."""
+        self._lock: FolderLock | None = None
+
+    @abstractmethod
+    def _start(self, java: Java, classpath: str, before: Layout | None, tell: Tell) -> None:
+        """Set the layout, save it, write what is needed, launch the processes and wait until they are ready."""
+
+    @abstractmethod
+    def client(self) -> Client:
+        """How clients reach it."""
+
+    @abstractmethod
+    def _start_failure(self, child: Child) -> Exception:
+        """Why a process has ended at the start; `PortTakenError` if another port may help."""
+
+    def start(self, say: Tell | None = None, progress: jars.Progress | None = None) -> Client:
+        """Start it and wait until it answers; leaves nothing behind when that fails."""
+        tell = say or (lambda _: None)
+        java = find_java()
+        self._take_folder()
+        try:
+            before = self._kind.load(self.folder)
+            classpath = jars.ensure(self.name.lower(), progress).classpath()
+            for attempt in range(1, _TRIES + 1):
+                try:
+                    self._start(java, classpath, self.layout or before, tell)
+                    return self.client()
+                except PortTakenError as taken:
+                    self._stop_children()
+                    if self._port or attempt == _TRIES:
+                        raise taken.failure from None
+            raise AssertionError("unreachable")
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop every process in order, and wait for each."""
+        self._stop_children()
+        self._let_go()
+
+    def kill_all(self) -> None:
+        """End every process at once, as a crash would."""
+        for number in list(self._children):
+            self._kill(number)
+
+    def died(self) -> Child | None:
+        """A process that has ended by itself, if one has."""
+        return next((child for child in self._children.values() if not child.running()), None)
+
+    def __enter__(self) -> Client:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def known(self) -> Layout:
+        """Its layout, once it was started."""
+        if self.layout is None:
+            raise self.none(f"this {self.name} has not been started")
+        return self.layout
+
+    def _take_folder(self) -> None:
+        self._kind.load(self.folder)  # a folder that is not ours is left as it is
+        try:
+            lock = FolderLock(self.folder)
+        except OSError as error:
+            raise FileUnusable(f"cannot use the data folder {self.folder}", why=str(error)) from None
+        if not lock.try_acquire(self.ending):
+            lock.release()
+            raise self._refusal()
+        self._lock = lock
+
+    def _let_go(self) -> None:
+        if self._lock:
+            self._lock.release()
+            self._lock = None
+
+    def _refusal(self) -> MillraceError:
+        found = self._kind.running(self.folder)
+        pids = ", ".join(str(one.pid) for one in found.alive().values()) if found else ""
+        runs = f"a {self.name} runs on it at {found.address} (pid {pids})" if found else None
+        down = f"millrace {self.name.lower()} down --data {self.folder}"
+        return self.in_use(
+            f"the data folder {self.folder} is in use",
+            why=runs or "another process is starting on it",
+            hint=f"use that one, stop it with {down}, or choose another --data folder",
+        )
+
+    def _launch(self, number: int, name: str, command: Sequence[str | Path], log: Path) -> None:
+        # In a thread, where no Ctrl-C can come between its start and our knowing of it; this one waits for both.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(self._spawn, self._stops, number, name, command, log).result()
+
+    def _spawn(self, stops: int, number: int, name: str, command: Sequence[str | Path], log: Path) -> None:
+        # Whoever is interrupted may not wait for this thread. A stop meanwhile waits here, or this one comes too late.
+        with self._launching:
+            if stops == self._stops:
+                held = [self._lock.fd] if self._lock else []
+                self._children[number] = Child(name, command, log, detach=self._detach, keep_fds=held)
+                self._note(number)
+
+    def _note(self, number: int) -> None:
+        """Keep in the folder which process it is, so that others can find and stop it."""
+        child = self._children.get(number)
+        self.layout = self.known().with_process(number, child.identity if child else None)
+        self.layout.save(self.folder)
+
+    def _wait_until(self, ready: Callable[[], bool]) -> None:
+        """Ask again and again; whoever answers takes a moment to say no."""
+        deadline = time.monotonic() + self.patience
+        while time.monotonic() < deadline:
+            child = self.died()
+            if child:
+                raise self._start_failure(child)
+            if ready():
+                return
+        first = next(iter(self._children.values()))
+        raise first.failure(f"{self.name} did not answer within {self.patience:.0f} s")
+
+    def _kill(self, number: int) -> None:
+        self._children.pop(number).kill()
+        self._note(number)
+
+    def _stop_children(self) -> None:
+        with self._launching:
+            self._stops += 1
+        with ThreadPoolExecutor(max(1, len(self._children))) as pool:
+            list(pool.map(Child.stop, self._children.values()))
+        for number in list(self._children):
+            del self._children[number]
+            self._note(number)
+
+
+class PortTakenError(Exception):
+    """A start that failed because somebody has taken its port."""
+
+    def __init__(self, failure: ServiceFailed) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+
+def client_properties(folder: Path) -> Path:
+    """The file of client properties of a service that is secure."""
+    return folder.absolute() / "client.properties"
+
+
+def write_client_properties(folder: Path, properties: Mapping[str, str]) -> None:
+    """Write what clients of a secure service need; it holds a password."""
+    lines = "".join(f"{key}={value}\n" for key, value in properties.items())
+    write_whole(client_properties(folder), lines, private=True)
+
+
+def stop(service: type[Embedded[Layout, Client]], kind: type[Layout], folder: Path) -> list[int]:
+    """Stop the service of a folder, whoever started it; gives the numbers of the processes that ran."""
+    found = kind.running(folder)
+    if found is None:
+        raise service.none(f"no {service.name} of ours runs in {folder}", hint="give its folder with --data")
+    return found.stop(folder)

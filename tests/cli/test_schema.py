@@ -1,0 +1,29 @@
+"""`millrace schema` as a user meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millrace.clients.cluster import Cluster
+from millrace.clients.producer import Producer
+from millrace.clients.records import Record
+
+Run = Callable[..., Any]
+
+
+def test_one_broken_record_is_told_and_does_not_spoil_it(run: Run, cluster: Cluster, topic: str) -> None:
+    producer = Producer(cluster, topic)
+    producer.send([Record(b'{"n":%d}' % number) for number in range(30)])
+    producer.send([Record(b'{"n":"\x1b'), Record(b'{"n":"many"}')])
+    producer.close()
+    ran = run("schema", topic)
+    assert ran.out == "n bigint\n"
+    assert "from 32 records" in ran.err
+    assert "2 of them do not fit" in ran.err
+    assert "1 × column n: wrong type: expected bigint, got string" in ran.err
+    assert "\x1b" not in ran.err
+
+
+def test_an_empty_topic(run: Run, topic: str) -> None:
+    assert "input.invalid" in run("schema", topic, code=2).err

@@ -1,0 +1,42 @@
+"""What ends a run is an alert, whatever it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from millrace.cli.supervised import Alerts, alerting
+from millrace.errors import MillraceError, SparkFailed
+from millrace.pipeline.load import load
+from millrace.pipeline.plan import Plan, make_plan
+from millrace.telemetry.alerts import Alert, Limits
+from millrace.telemetry.board import Board
+
+PIPELINE = """
+name: ticks
+sources: {ticks: {rate: 1}}
+sinks: [{from: ticks, console: }]
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    (tmp_path / "ticks.yaml").write_text(PIPELINE)
+    return make_plan(load(str(tmp_path / "ticks.yaml")))
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(SparkFailed("Spark could not be started"), "Spark could not be started"), (OSError(28, "full"), "OSError")],
+)
+def test_an_error_that_ends_a_run_is_told(plan: Plan, error: Exception, why: str) -> None:
+    told: list[Alert] = []
+
+    def send(alert: Alert) -> None:
+        told.append(alert)
+
+    with pytest.raises((MillraceError, OSError)), alerting(Alerts(send, Limits()), plan, Board(), None, None):
+        raise error
+    assert [(one.pipeline, one.what) for one in told] == [("ticks", "gave-up")]
+    assert why in told[0].why

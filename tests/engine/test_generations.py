@@ -1,0 +1,154 @@
+"""What is noted of generations, which one counts, and how far a replay is; without Spark and without Kafka."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import millrace as mr
+from millrace.engine import generations
+from millrace.engine.distance import Distance, Way
+from millrace.engine.generations import Generation, Generations, Output, choose, pipeline_of, state_of
+from millrace.engine.replay import Asked, require_possible
+from millrace.engine.replayed import written
+from millrace.engine.switching import leading, removed
+from millrace.errors import InvalidOption, InvalidReplay, StateMismatch
+from millrace.pipeline.model import Pipeline
+from millrace.telemetry.progress import Progress, SourceProgress
+
+
+def trending(**sinks: object) -> mr.Pipeline:
+    pipeline = mr.Pipeline("trending")
+    pipeline.source("posts", mr.kafka("posts", format="text"))
+    pipeline.sink("posts", mr.kafka("popular"))
+    pipeline.sink("posts", mr.files("out/popular/"))
+    pipeline.sink("posts", mr.cassandra("town.popular", create=True, key="value"))
+    pipeline.sink("posts", mr.console())
+    return pipeline
+
+
+def made(number: int, done: float | None = 1.0) -> Generation:
+    outputs = (Output("kafka", "popular", f"popular.g{number}"),)
+    ends = {"posts": {"0": 10}}
+    return Generation(number, ("earliest", "latest"), "code", {"posts": {"0": 0}}, ends, outputs, (), 0.5, done)
+
+
+def test_a_generation_has_names_of_its_own() -> None:
+    model = pipeline_of(trending().model(), 2)
+    assert model.name == "trending@2"
+    assert [sink.connection.argument for sink in model.sinks] == [
+        "popular.g2",
+        "out/popular.g2",
+        "town.popular_g2",
+        None,
+    ]
+    assert dict(model.sinks[2].connection.options)["key"] == "value"
+    assert pipeline_of(trending().model(), 1) == trending().model()
+    assert [sink.connection.connector for sink in written(trending().model(), 2, ()).sinks] == [
+        "kafka",
+        "files",
+        "cassandra",
+    ]
+
+
+def test_what_is_noted_is_read_again(tmp_path: Path) -> None:
+    base = tmp_path / "trending"
+    assert generations.load(base) == Generations()
+    after = generations.change(base, lambda now: replace(now.with_one(made(2)), current=2, before=1))
+    assert generations.load(base) == after
+    assert state_of(base, 2) == tmp_path / "trending@2"
+    chosen = choose(trending().model(), base)
+    assert (chosen.number, chosen.state, chosen.pipeline.name) == (2, tmp_path / "trending@2", "trending@2")
+    assert chosen.span is not None
+    assert chosen.span.begin == {"posts": {"0": 10}}
+    assert choose(trending().model(), base, 1).state == base
+    assert [(one["number"], one["current"]) for one in generations.listed(base)] == [(1, False), (2, True)]
+    (tmp_path / "trending.generations.json").write_text("{")
+    with pytest.raises(StateMismatch):
+        generations.load(base)
+
+
+def test_numbers_are_not_given_twice() -> None:
+    known = Generations().with_one(made(2)).with_one(made(3))
+    assert known.without(3).last == 3
+    with pytest.raises(InvalidReplay):
+        known.without(3).require(3)
+
+
+def test_aliases_lead_to_what_a_generation_has() -> None:
+    known = Generations().with_one(made(2)).with_one(made(3))
+    assert leading(known, 3) == [Output("kafka", "popular", "popular.g3")]
+    assert leading(known, 1) == [Output("kafka", "popular", "popular")]
+    assert removed(known, 2) == [Output("kafka", "popular", "popular.g2")]
+
+
+@pytest.mark.parametrize("start", ["yesterday-ish", "posts[0]", "posts@3"])
+def test_a_place_that_is_none_is_told(start: str) -> None:
+    with pytest.raises(InvalidOption) as raised:
+        require_possible(trending().model(), Asked(start))
+    assert "2h ago" in (raised.value.hint or "")
+
+
+def from_source(source: object) -> Pipeline:
+    pipeline = mr.Pipeline("other")
+    pipeline.source("lines", source)
+    pipeline.sink("lines", mr.kafka("out"))
+    return pipeline.model()
+
+
+def test_what_keeps_nothing_cannot_be_replayed() -> None:
+    for source in (mr.socket("127.0.0.1:9"), mr.rate(), mr.files("in", format="text", after="delete")):
+        with pytest.raises(InvalidReplay, match="cannot be replayed"):
+            require_possible(from_source(source), Asked("earliest"))
+
+
+def test_a_sink_that_can_have_one_generation_only_is_refused_unless_it_is_left_out() -> None:
+    pipeline = trending()
+    pipeline.sink("posts", mr.foreach(print))
+    with pytest.raises(InvalidReplay, match="foreach") as raised:
+        require_possible(pipeline.model(), Asked("earliest"))
+    assert "--leave-out foreach" in (raised.value.hint or "")
+    require_possible(pipeline.model(), Asked("earliest", leave_out=("foreach",)))
+    alone = mr.Pipeline("alone")
+    alone.source("posts", mr.kafka("posts", format="text"))
+    alone.sink("posts", mr.memory())
+    with pytest.raises(InvalidReplay, match="no sink"):
+        require_possible(alone.model(), Asked("earliest"))
+    by_row = mr.Pipeline("by-row")
+    by_row.source("posts", mr.kafka("posts", format="text"))
+    by_row.sink("posts", mr.kafka(topic_column="value"))
+    with pytest.raises(InvalidReplay, match="kafka"):
+        require_possible(by_row.model(), Asked("earliest"))
+
+
+def test_a_pipeline_that_reads_its_own_output_is_refused() -> None:
+    pipeline = trending()
+    pipeline.source("again", mr.kafka("popular", format="text"))
+    pipeline.sink("again", mr.kafka("last"))
+    with pytest.raises(InvalidReplay, match="topic popular"):
+        require_possible(pipeline.model(), Asked("earliest"))
+
+
+def progress(query: str, read: dict[str, dict[str, int]], rows: int = 5) -> Progress:
+    source = SourceProgress("kafka", rows, end=read)
+    return Progress(query, "run", 0, datetime.now(UTC), rows, sources=(source,))
+
+
+def test_the_way_of_a_replay_ends_at_its_end_however_far_spark_reads() -> None:
+    begin, end = {("posts", 0): 10, ("posts", 1): 0}, {("posts", 0): 30, ("posts", 1): 5}
+    distance = Distance({"one": Way(begin, end), "two": Way(begin, end, {("posts", 0): 30})})
+    assert (distance.stage().done, distance.stage().total) == (20, 50)
+    distance.take(progress("one", {"posts": {"0": 100, "1": 2}}))
+    distance.take(progress("drawing", {"posts": {"0": 100, "1": 2}}))
+    stage = distance.stage()
+    assert (stage.done, stage.rows) == (42, 5)
+    assert stage.left is None
+    assert not distance.is_over("one")
+    distance.take(progress("one", {"posts": {"0": 100, "1": 200}}))
+    assert distance.stage().left is not None
+    assert distance.is_over("one")
+    assert not distance.is_over("two")
+    assert not Distance({"files": Way({}, {}, certain=False)}).is_over("files")
