@@ -196,7 +196,7 @@ def test_a_state_folder_that_is_older_than_the_topic_is_refused(outlet: Outlet, 
 
 
 def planned(outlet: Outlet, batch: int, plan: str, value: str, *, anew: bool, task: int = 0) -> int:
-    return Transacting(outlet, QUERY, batch, (), anew, plan).write(task, rows(value), anew=anew)
+    return Transacting(outlet, QUERY, batch, anew, plan).write(task, rows(value), anew=anew)
 
 
 def test_a_batch_that_a_copy_of_the_state_folder_has_planned_is_refused(outlet: Outlet) -> None:
