@@ -45,8 +45,8 @@ def test_a_key_line_by_line() -> None:
     assert hidden(f"said {line}") == "said ***"
 
 
-@pytest.mark.parametrize("word", ["secret", "password", "kafka", "a1b2"])
-def test_what_is_a_word_or_too_short_is_left_in_peace(word: str) -> None:
+@pytest.mark.parametrize("word", ["1048576", "-12.345678", "secret", "password", "kafka", "a1b2"])
+def test_what_is_a_word_a_number_or_too_short_is_left_in_peace(word: str) -> None:
     Secret(word)
     assert hidden(f"no {word} here") == f"no {word} here"
 

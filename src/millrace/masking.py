@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 MASK = "***"
 _SHORTEST = 6
-_WORD = re.compile(r"[A-Za-z]{1,10}")
-"""A password like this is a word that texts have for other reasons; to hide it everywhere would tell it."""
+_COMMON = re.compile(r"[A-Za-z]{1,10}|[\d.+-]*")
+"""A word or a number, which texts have for other reasons too; to hide it everywhere would tell it, and break them."""
 _USERINFO = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
 _NAMED = re.compile(
     r"(?i)((?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&]+)"
@@ -68,7 +68,7 @@ def masked(text: str) -> str:
 
 
 def _is_telling(value: str) -> bool:
-    return len(value) >= _SHORTEST and not _WORD.fullmatch(value)
+    return len(value) >= _SHORTEST and not _COMMON.fullmatch(value)
 
 
 def _forms(value: str) -> Iterator[str]:

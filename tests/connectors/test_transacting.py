@@ -201,6 +201,7 @@ def planned(outlet: Outlet, batch: int, plan: str, value: str, *, anew: bool, ta
 
 def test_a_batch_that_a_copy_of_the_state_folder_has_planned_is_refused(outlet: Outlet) -> None:
     assert planned(outlet, 7, "here", "a", anew=False) == 1
+    assert planned(outlet, 7, "here", "a", anew=False) == 0, "a stage that Spark runs again"
     assert planned(outlet, 7, "here", "a", anew=True) == 0
     assert planned(outlet, 7, "here", "a", anew=True) == 0, "what is noted again says the same"
     with pytest.raises(Carried) as raised:

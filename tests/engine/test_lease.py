@@ -85,12 +85,19 @@ def test_one_that_stays_is_not_disturbed(asked: pytest.MonkeyPatch) -> None:
 
 
 def test_of_two_at_once_the_later_one_gives_way(asked: pytest.MonkeyPatch) -> None:
-    say(asked, [], [other(since=10**15)])
+    others = say(asked, [], [other(since=10**15)], [other(since=10**15)], [])
     with Alone() as earlier:
         earlier.require()
+    assert others.asked >= 4
     say(asked, [], [other(since=1)])
     with Alone() as later, pytest.raises(StateMismatch):
         later.require()
+
+
+def test_whoever_was_let_in_before_stays_whatever_its_clock_says(asked: pytest.MonkeyPatch) -> None:
+    say(asked, [], [other(since=10**15)])
+    with Alone() as slow, pytest.raises(StateMismatch, match="runs already"):
+        slow.require()
 
 
 def test_ones_own_folder_is_not_waited_for_but_a_copy_of_it_is(asked: pytest.MonkeyPatch, tmp_path: Path) -> None:

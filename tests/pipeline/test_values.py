@@ -97,6 +97,15 @@ def test_secrets_are_used_and_not_shown(read: Read, problems: Callable[..., list
     assert "hunter2" not in shown.replace("unknown mode 'hunter2'", "")
 
 
+def test_numbers_and_columns_of_the_environment_are_no_secrets(read: Read) -> None:
+    source = "  x:\n    kafka: t\n    config:\n      max.bytes: ${MAX}\n"
+    text = f"name: a\nsources:\n{source}sinks:\n  - {{from: x, kafka: o, key: '${{KEY}}'}}\n"
+    model, _ = read(text, MAX="1048576", KEY="user_id")
+    assert model is not None
+    assert dict(dict(model.sources[0].connection.options)["config"])["max.bytes"] == 1048576
+    assert not isinstance(dict(model.sinks[0].connection.options)["key"], Secret)
+
+
 def test_a_secret_in_plain_text_is_told_and_not_shown(problems: Callable[..., list[Problem]]) -> None:
     text = (
         "name: a\n"

@@ -76,7 +76,8 @@ class Transacting:
         """Raise when rows are noted that were never planned here: the checkpoint is older than what is in Kafka."""
         if note.query != self.query or note.batch < self.batch:
             return
-        ours = anew and (not note.plan or not self.plan or note.plan == self.plan)
+        # Spark may run a stage again and not count that as another attempt: the plan tells.
+        ours = note.plan == self.plan if note.plan and self.plan else anew
         if note.batch > self.batch or not ours:
             raise StateMismatch(
                 f"batch {note.batch} of {self.outlet.name!r} is in Kafka already, and batch {self.batch} begins now",

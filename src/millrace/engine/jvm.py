@@ -49,7 +49,8 @@ appender.file.strategy.max = 3
 """
 
 
-_NAMED = r"(?i)((?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)=)[^\s,;&]+"
+_REDACTION = "spark.redaction.regex"
+_NAMED = r"(?i)((?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)=)(?:\"[^\"]*\"|[^\s,;&]+)"
 _ADDRESS = r"(://[^/\s:@]*:)[^/\s@]+@"
 """What is not written to the log, whoever says it: what stands after `password=`, and the passwords of addresses."""
 
@@ -114,12 +115,14 @@ class Jvm:
         from pyspark.java_gateway import launch_gateway
 
         conf = SparkConf(loadDefaults=False)
-        hidden: dict[str, str] = {}
-        for key, value in _with_options(settings, self.log).items():
-            if shown(key, value) == value:
+        chosen = _with_options(settings, self.log)
+        # Everybody on this machine can read a command line.
+        hidden = {key: value for key, value in chosen.items() if shown(key, value) != value}
+        for key, value in chosen.items():
+            if key not in hidden:
                 conf.set(key, value)
-            else:  # everybody on this machine can read a command line
-                hidden[key] = value
+        if hidden and (pattern := chosen.get(_REDACTION)):  # nor does Spark itself show what has a harmless name
+            conf.set(_REDACTION, "|".join((pattern, *(rf"^\Q{key}\E$" for key in hidden))))
         with contextlib.ExitStack() as opened:
             log = opened.enter_context(self.log.open("ab")).fileno()
             streams = {"stdout": self._end_of(voice.out, log, opened), "stderr": self._end_of(voice.err, log, opened)}

@@ -64,6 +64,7 @@ class Lease:
         self._me = Holder(_now(), state, socket.gethostname(), str(os.getpid()))
         self._trouble: str | None = None
         self._former: list[Cluster] = []
+        self._let_in = False
         self._heard = time.clock_gettime(_CLOCK)
         """When we last looked whether we are still a member."""
         self._joined = threading.Event()
@@ -85,14 +86,26 @@ class Lease:
         self._thread.join(_SILENT)
 
     def require(self) -> None:
-        """Wait until others see us; of two that came at once, the later one raises."""
+        """Wait until others see us; of two that came at once, the later one raises.
+
+        One that seems to be later gives way if it has seen us. If it stays, it has not: it was let in before we came,
+        whatever its clock says.
+        """
         if not self._is_member() and not self._comes_back():
             raise KafkaFailed(
                 f"the run could not join the group {self._group!r}, by which a second one would see it",
                 why=self._trouble,
                 hint="may it use that group? guarantee: at-least-once does without",
             )
-        self._require_alone([one for one in self._others() if one < self._me])
+        others = self._others()
+        self._require_alone([one for one in others if one < self._me])
+        deadline = time.monotonic() + 2 * _SILENT
+        while others and not self._let_in and time.monotonic() < deadline:
+            time.sleep(_POLL)
+            others = self._others()
+        if not self._let_in:
+            self._require_alone(others)
+        self._let_in = True
 
     def require_held(self) -> None:
         """The same when there is a reason: others are asked for only if we were silent since the last time."""

@@ -64,9 +64,10 @@ class Values:
         if filled.files:
             return Secret(filled.text)
         # What comes from the environment into a mapping (Kafka's properties) may be one whatever its name.
-        if filled.from_environment and (inside or "key" in name.lower()):
+        meaning = _meaning(filled.text) if node.plain else filled.text
+        if filled.from_environment and inside and isinstance(meaning, str):
             return Secret(filled.text)
-        return _meaning(filled.text) if node.plain else filled.text
+        return meaning
 
     def wrong(self, node: Node, what: str, wanted: str, hint: str | None = None) -> None:
         """A value is of another kind than it must be."""
