@@ -23,7 +23,6 @@ from millrace.clients.records import Record
 
 RECORDS = 40_000
 PER_BATCH = 500
-KILLS = 10
 QUICK = ("--no-dashboard", "--set", "spark.sql.codegen.wholeStage=false")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PIPELINE = """
@@ -78,8 +77,9 @@ def run_and_kill(start: Start, folder: Path, rng: random.Random) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.chaos)])
 def test_the_result_is_exact_however_often_the_run_is_killed(
-    millrace: CommandLine, start: Start, cluster: Cluster, topic: str
+    millrace: CommandLine, start: Start, cluster: Cluster, topic: str, kills: int
 ) -> None:
     records, expected = events()
     producer = Producer(cluster, topic)
@@ -87,11 +87,11 @@ def test_the_result_is_exact_however_often_the_run_is_killed(
     producer.close()
     (millrace.folder / "pipeline.yaml").write_text(PIPELINE.replace("TOPIC", topic))
     rng = random.Random()
-    for _ in range(KILLS):
+    for _ in range(kills):
         run_and_kill(start, millrace.folder, rng)
     assert batches(millrace.folder, "commits") < RECORDS // PER_BATCH, "it was ready before the last kill"
     millrace("run", "pipeline.yaml", "--until-caught-up", *QUICK)
     rows = written(millrace.folder / "out")
-    found = Counter({(row["window"]["start"], row["user"]): row["count"] for row in rows})
+    found = Counter({(row["window"]["start"].replace(tzinfo=UTC), row["user"]): row["count"] for row in rows})
     assert len(rows) == len(found)
     assert found == expected

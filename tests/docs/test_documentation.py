@@ -26,12 +26,10 @@ PAGES = (
     "docs/feeds.md",
     "docs/jars.md",
     "docs/extending.md",
-    "docs/supervision.md",
-    "docs/plan.md",
     "docs/replay.md",
-    "docs/dead-letters.md",
-    "docs/cassandra.md",
 )
+LONG = ("docs/supervision.md", "docs/plan.md", "docs/dead-letters.md", "docs/cassandra.md")
+"""Pages that `make chaos` follows: what they show has tests of its own."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -98,6 +96,13 @@ def followed(quick_starts: None, tmp_path_factory: pytest.TempPathFactory) -> It
     """Every page, followed by a reader of its own: most of the time they wait."""
     with ThreadPoolExecutor(3) as readers:
         yield {page: readers.submit(follow, page, tmp_path_factory.mktemp("page")) for page in PAGES}
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", LONG)
+def test_the_commands_of_a_long_page_work(page: str, quick_starts: None, tmp_path: Path) -> None:
+    follow(page, tmp_path)
 
 
 @pytest.mark.timeout(900)  # a page is many commands

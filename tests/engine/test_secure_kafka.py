@@ -144,7 +144,15 @@ def test_a_pipeline_is_told_the_same_before_spark_is_asked(
     require_sentence(raised.value, what)
 
 
-@pytest.mark.parametrize("what", ["password", "user", "authority", "expired", "host", "secret", "no certificate"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "password",
+        "authority",
+        "secret",
+        *(pytest.param(one, marks=pytest.mark.chaos) for one in ("user", "expired", "host", "no certificate")),
+    ],
+)
 def test_what_sparks_own_client_says_becomes_the_same_sentence(safe: Secured, what: str, spark: SparkSession) -> None:
     cluster = wrong(safe, what)
     topics.ensure(safe.cluster("PLAIN"), "asked", 1)
