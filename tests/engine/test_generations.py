@@ -149,6 +149,10 @@ def test_the_way_of_a_replay_ends_at_its_end_however_far_spark_reads() -> None:
     assert not distance.is_over("one")
     distance.take(progress("one", {"posts": {"0": 100, "1": 200}}))
     assert distance.stage().left is not None
+    assert not distance.is_over("one")  # a watermark has its effect in the next batch
+    distance.take(progress("one", {"posts": {"0": 100, "1": 200}}, 0))  # nothing was run
+    assert not distance.is_over("one")
+    distance.take(progress("one", {"posts": {"0": 110, "1": 200}}))
     assert distance.is_over("one")
     assert not distance.is_over("two")
     assert not Distance({"files": Way({}, {}, certain=False)}).is_over("files")

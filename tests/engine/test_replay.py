@@ -45,7 +45,9 @@ def send(cluster: Cluster, topic: str, numbers: range, at: int = OLD) -> None:
 
 def copy(topic: str, sql: str = "SELECT value AS id, value FROM events", **source: Any) -> mr.Pipeline:
     pipeline = mr.Pipeline(f"copy-{topic}")
-    pipeline.source("events", mr.kafka(topic, format="text", max_per_batch=source.pop("max_per_batch", 100), **source))
+    waits = ("timestamp", "0 seconds") if source.pop("watermark", False) else None
+    most = source.pop("max_per_batch", 100)
+    pipeline.source("events", mr.kafka(topic, format="text", max_per_batch=most, **source), watermark=waits)
     pipeline.sql("copied", sql)
     pipeline.sink("copied", mr.kafka(f"{topic}-out", format="text", value="value", key="id"))
     return pipeline
@@ -212,20 +214,34 @@ def test_a_comparison_finds_exactly_what_differs(
     cluster: Cluster, topic: str, replays: Replays, tmp_path: Path
 ) -> None:
     send(cluster, topic, range(50))
-    replays.run(copy(topic), tmp_path)
-    changed = copy(
-        topic, "SELECT value AS id, if(value IN ('7', '8'), 'x', value) AS value FROM events WHERE value <> '9'"
+    replays.run(windowed(topic, copy(topic, watermark=True)), tmp_path)
+    changed = windowed(
+        topic,
+        copy(
+            topic,
+            "SELECT value AS id, if(value IN ('7', '8'), 'x', value) AS value FROM events WHERE value <> '9'",
+            watermark=True,
+        ),
     )
     replays(changed, tmp_path)
-    (found,) = compared(changed, tmp_path, replays)
+    found, windows = compared(changed, tmp_path, replays)
+    assert windows.same  # closed by the batch after the last one that read something
+    assert values(cluster, f"{topic}-windows.g2") == Counter({10: 4})
     assert (found.old, found.new) == ((50, 50), (49, 49))
     assert {one.key for one in found.sample} == {"7", "8", "9"}
     assert not found.same
     assert not unequal(changed.model(), tmp_path, (1, 2))
     send(cluster, topic, range(50, 60))
-    replays.run(copy(topic), tmp_path)
-    reach = unequal(copy(topic).model(), tmp_path, (1, 2))
-    assert sum(one.old - one.new for one in reach) == 10
+    replays.run(windowed(topic, copy(topic, watermark=True)), tmp_path)
+    reach = unequal(changed.model(), tmp_path, (1, 2))
+    assert sum(one.old - one.new for one in reach) == 2 * 10
+
+
+def windowed(topic: str, pipeline: mr.Pipeline) -> mr.Pipeline:
+    """With windows of ten records each, written when they are closed."""
+    pipeline.sql("windows", "SELECT count(*) AS n FROM events GROUP BY window(timestamp, '10 milliseconds')")
+    pipeline.sink("windows", mr.kafka(f"{topic}-windows", format="text", value="n"))
+    return pipeline
 
 
 def compared(pipeline: mr.Pipeline, base: Path, replays: Replays) -> list[Any]:

@@ -17,6 +17,7 @@ from millrace.connectors.options import in_generation
 from millrace.connectors.span import Offsets, Span
 from millrace.connectors.stream import Site
 from millrace.engine import generations
+from millrace.engine.closing import is_closed, reopen
 from millrace.engine.distance import Distance, Way
 from millrace.engine.following import follow
 from millrace.engine.generations import Generation, Generations, Output, state_of
@@ -124,6 +125,7 @@ def carry_out(
     plan = make_plan(model, once=True)
     folder = state_of(base, made.number)
     _prepare(pipeline, model, made, settings)
+    _go_on(model, plan, base, made, settings)
     distance = Distance({query.name: _way(model, query, made, folder, settings) for query in plan.queries})
     shown(distance)
     chosen = replace(
@@ -145,6 +147,17 @@ def missing(made: Generation) -> list[tuple[str, int, int]]:
     return [(topic, number, offset) for (topic, number), offset in _flat(made.begin).items() if offset > 0]
 
 
+def _go_on(model: Pipeline, plan: Plan, base: Path, made: Generation, settings: Settings) -> None:
+    """A query that has read everything, and was stopped before its last windows were closed, does its last batch again."""
+    folder = state_of(base, made.number)
+    with State(folder, model):
+        for query in plan.queries:
+            begin, end = _within(model, query, made, settings)
+            at = reached(folder, query.name, begin, end)
+            if at and all(offset >= _at(end, place) for place, offset in at.items()):
+                reopen(checkpoint_of(folder, query.name))
+
+
 def _finish(model: Pipeline, plan: Plan, base: Path, made: Generation, settings: Settings, *, ended: bool) -> bool:
     """Cut the checkpoints back to the end, if all queries have got there, and note it."""
     folder = state_of(base, made.number)
@@ -160,8 +173,8 @@ def _finish(model: Pipeline, plan: Plan, base: Path, made: Generation, settings:
                     f"query {query.name!r} ended before the end of {topic}[{number}] was reached",
                     hint="the same command goes on with it",
                 )
-            if not ended and not _is_certain(model, query):
-                return False  # nothing but the end of the query tells that the files are done
+            if not ended and not (_is_certain(model, query) and is_closed(checkpoint_of(folder, query.name))):
+                return False  # nothing but the end of the query tells that files are done, and windows written
         for query in plan.queries:
             trim(checkpoint_of(folder, query.name), made.end)
     generations.change(base, lambda now: now.with_one(replace(made, done=time.time())))
