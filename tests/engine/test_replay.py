@@ -322,8 +322,15 @@ def test_what_retention_has_removed_is_told(cluster: Cluster, topic: str, replay
         with pytest.raises(OffsetsGone, match=r"\[0\].*(offsets 5 to 7|begins at offset 8)"):
             replays(copy(topic), tmp_path, start)
     assert not generations.load(tmp_path).made
-    made = replays(copy(topic), tmp_path, f"{topic}[0]@10", f"{topic}[0]@15")
+    pipeline = copy(topic)
+    topics.create(cluster, f"{topic}-alarms", 1)
+    send(cluster, f"{topic}-alarms", range(3))
+    pipeline.source("alarms", mr.kafka(f"{topic}-alarms", format="text"))
+    pipeline.sink("alarms", mr.foreach(print))
+    made = replays(pipeline, tmp_path, f"{topic}[0]@10", f"{topic}[0]@15", leave_out=("foreach",))
     assert made.done
+    assert made.end[f"{topic}-alarms"] == {"0": 3}  # where a run gives it to foreach, not from the beginning
+    assert f"{topic}-alarms" not in made.begin
     assert values(cluster, f"{topic}-out.g2") == Counter(range(10, 15))
 
 

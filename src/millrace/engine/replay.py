@@ -70,9 +70,10 @@ def begin(pipeline: Pipeline, base: Path, asked: Asked, settings: Settings) -> G
         return resumed(pipeline, base)
     number = known.last + 1
     model = follow(written(pipeline, number, asked.leave_out), settings.cluster)
-    places = _places(model, settings.cluster)
+    places = _places(streams_of(model), settings.cluster)
     cluster = settings.cluster if places else _none
     first, last = _bounds(cluster, places, asked)
+    last |= _ends(_left(follow(pipeline, settings.cluster), model), settings.cluster, last)
     made = Generation(
         number,
         (asked.start, asked.end),
@@ -148,7 +149,7 @@ def missing(made: Generation) -> list[tuple[str, int, int]]:
 
 
 def _go_on(model: Pipeline, plan: Plan, base: Path, made: Generation, settings: Settings) -> None:
-    """A query that has read everything, and was stopped before its last windows were closed, does its last batch again."""
+    """Let a query that has read everything do its last batch again, if that has not closed its windows."""
     folder = state_of(base, made.number)
     with State(folder, model):
         for query in plan.queries:
@@ -181,10 +182,23 @@ def _finish(model: Pipeline, plan: Plan, base: Path, made: Generation, settings:
     return True
 
 
-def _places(model: Pipeline, cluster: Callable[[], Cluster]) -> list[tuple[str, int]]:
+def _left(pipeline: Pipeline, model: Pipeline) -> list[KafkaReader]:
+    """The readers of streams that lead to no sink of the replay."""
+    read = {source.name for source in model.sources}
+    readers = [reader_of(one) for one in pipeline.sources if one.name not in read and not one.static]
+    return [one for one in readers if isinstance(one, KafkaReader)]
+
+
+def _ends(readers: Collection[KafkaReader], cluster: Callable[[], Cluster], known: Places) -> Places:
+    """Where a run of the generation begins with what the replay does without: not with the whole past."""
+    found = {place for one in readers for place in one.places_now(cluster())} - known.keys()
+    return end_of(cluster(), sorted(found), "latest", dict.fromkeys(found, 0)) if found else {}
+
+
+def _places(sources: Collection[Source], cluster: Callable[[], Cluster]) -> list[tuple[str, int]]:
     """Every partition of Kafka that is read."""
     found: dict[tuple[str, int], None] = {}
-    for source in streams_of(model):
+    for source in sources:
         reader = reader_of(source)
         if isinstance(reader, KafkaReader):
             for name in reader.topics_now(cluster()):
