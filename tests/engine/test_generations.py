@@ -71,6 +71,22 @@ def test_what_is_noted_is_read_again(tmp_path: Path) -> None:
         generations.load(base)
 
 
+def test_only_the_current_generation_gives_rows_to_sinks_that_have_one_generation(tmp_path: Path) -> None:
+    pipeline = trending()
+    pipeline.sink("posts", mr.foreach(print))
+    pipeline.sink("posts", mr.kafka(topic_column="value"))
+    base, model = tmp_path / "trending", pipeline.model()
+    generations.change(base, lambda now: now.with_one(made(2)))
+    assert choose(model, base).pipeline == model
+    beside = choose(model, base, 2)
+    assert [sink.connection.connector for sink in beside.without] == ["foreach", "kafka"]
+    kept = [sink.connection.connector for sink in beside.pipeline.sinks]
+    assert kept == ["kafka", "files", "cassandra", "console"]
+    generations.change(base, lambda now: replace(now, current=2, before=1))
+    assert len(choose(model, base).pipeline.sinks) == 6
+    assert len(choose(model, base, 1).pipeline.sinks) == 4
+
+
 def test_numbers_are_not_given_twice() -> None:
     known = Generations().with_one(made(2)).with_one(made(3))
     assert known.without(3).last == 3

@@ -167,6 +167,9 @@ def chosen_generation(pipeline: Pipeline, state: Path | None, number: int | None
         say(f"a switch to generation {known.switching} was not finished: millrace replay FILE --switch does it again")
     if chosen.number != FIRST or number is not None:
         say(f"generation {chosen.number}, in {chosen.state}")
+    for sink in chosen.without:
+        kind, current = sink.connection.connector, f"generation {known.current}, which is the current one"
+        say(f"the sink {kind} of {sink.table!r} is left out: it gets its rows from {current}")
     return chosen
 
 

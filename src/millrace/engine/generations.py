@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from millrace.connectors.options import in_generation
+from millrace.connectors.options import in_generation, make_writer
 from millrace.connectors.span import Offsets, Span
 from millrace.errors import InvalidReplay, StateMismatch
-from millrace.pipeline.model import Pipeline
+from millrace.pipeline.model import Pipeline, Sink
 
 FIRST = 1
 _VERSION = 1
@@ -182,6 +182,8 @@ class Chosen:
     state: Path
     span: Span | None = None
     """Where its queries begin that have no checkpoint: where the replay ended."""
+    without: tuple[Sink, ...] = ()
+    """Sinks that it does not write to: they have one generation only, and get their rows from the current one."""
 
 
 def choose(pipeline: Pipeline, base: Path, number: int | None = None) -> Chosen:
@@ -194,4 +196,12 @@ def choose(pipeline: Pipeline, base: Path, number: int | None = None) -> Chosen:
             f"generation {wanted} is not finished", hint="millrace replay FILE --resume goes on with it"
         )
     span = None if found is None else Span(found.end)
-    return Chosen(wanted, pipeline_of(pipeline, wanted), state_of(base, wanted), span)
+    without = () if wanted == known.current else tuple(sink for sink in pipeline.sinks if _is_single(sink))
+    written = replace(pipeline, sinks=tuple(sink for sink in pipeline.sinks if sink not in without))
+    return Chosen(wanted, pipeline_of(written, wanted), state_of(base, wanted), span, without)
+
+
+def _is_single(sink: Sink) -> bool:
+    """Whether two generations would give a sink everything twice."""
+    writer, _ = make_writer(sink.connection)
+    return writer is not None and not writer.passing and in_generation(sink.connection, 2) is None
