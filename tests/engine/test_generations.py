@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ from millrace.engine.distance import Distance, Way
 from millrace.engine.generations import Generation, Generations, Output, choose, pipeline_of, state_of
 from millrace.engine.replay import Asked, require_possible
 from millrace.engine.replayed import written
-from millrace.engine.switching import leading, removed
-from millrace.errors import InvalidOption, InvalidReplay, StateMismatch
+from millrace.engine.switching import Doors, drop, leading, removed, rollback
+from millrace.errors import InvalidOption, InvalidReplay, KafkaUnreachable, StateMismatch
 from millrace.pipeline.model import Pipeline
 from millrace.telemetry.progress import Progress, SourceProgress
 
@@ -99,6 +100,38 @@ def test_aliases_lead_to_what_a_generation_has() -> None:
     assert leading(known, 3) == [Output("kafka", "popular", "popular.g3")]
     assert leading(known, 1) == [Output("kafka", "popular", "popular")]
     assert removed(known, 2) == [Output("kafka", "popular", "popular.g2")]
+
+
+def closed() -> Any:
+    raise KafkaUnreachable("no broker answers")
+
+
+def test_a_generation_that_is_half_deleted_cannot_count_and_is_deleted_by_the_same_command(tmp_path: Path) -> None:
+    base, doors = tmp_path / "trending", Doors(closed, closed)
+    generations.change(base, lambda now: replace(now.with_one(made(2)), current=2, before=1).with_one(made(3)))
+    generations.change(base, lambda now: now.with_one(replace(made(3), outputs=(), end={})))
+    for number in (1, 2):
+        with pytest.raises(KafkaUnreachable if number == 1 else InvalidReplay):
+            drop(base, "trending", number, doors)
+    with pytest.raises(InvalidReplay, match="being deleted"):
+        rollback(base, "trending", doors)
+    with pytest.raises(InvalidReplay, match="being deleted"):
+        choose(trending().model(), base, 1)
+    drop(base, "trending", 3, doors)
+    assert generations.load(base).dropping == (1,)
+    assert [one["number"] for one in generations.listed(base)] == [1, 2]
+
+
+def test_the_first_generation_is_gone_when_it_was_deleted(tmp_path: Path) -> None:
+    base, doors = tmp_path / "trending", Doors(closed, closed)
+    alone = replace(made(2), outputs=())
+    generations.change(base, lambda now: replace(now.with_one(alone), current=2, before=1))
+    drop(base, "trending", 1, doors)
+    assert [one["number"] for one in generations.listed(base)] == [2]
+    with pytest.raises(InvalidReplay, match="no generation 1"):
+        choose(trending().model(), base, 1)
+    with pytest.raises(InvalidReplay, match="nothing to go back to"):
+        rollback(base, "trending", doors)
 
 
 @pytest.mark.parametrize("start", ["yesterday-ish", "posts[0]", "posts@3"])

@@ -40,7 +40,7 @@ def drop(pipeline: Pipeline, base: Path, doors: Doors, number: int, *, yes: bool
     from millrace.engine.generations import load
 
     known = load(base)
-    known.require(number)
+    known.require(number, whole=False)
     named = ", ".join(one.own for one in switching.removed(known, number))
     if confirm(f"delete generation {number} for good, with {named}?", yes):
         switching.drop(base, pipeline.name, number, doors)

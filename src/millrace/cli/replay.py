@@ -166,7 +166,7 @@ def _meant(base: Path, number: int | None) -> int:
         return number
     if known.switching is not None:
         return known.switching
-    found = [one.number for one in known.made if one.number > known.current]
+    found = [one.number for one in known.made if one.number > known.current and one.number not in known.dropping]
     if not found:
         raise InvalidReplay(
             f"there is no generation after {known.current}, which is the current one",

@@ -73,18 +73,27 @@ class Generations:
     last: int = FIRST
     """The highest number that was ever given."""
     made: tuple[Generation, ...] = ()
+    dropping: tuple[int, ...] = ()
+    """Those that are being deleted, and of which something may be left."""
+    first_gone: bool = False
+    """Whether the first was deleted."""
 
     def get(self, number: int) -> Generation | None:
         """One that a replay made."""
         return next((one for one in self.made if one.number == number), None)
 
-    def require(self, number: int) -> Generation | None:
-        """One that there is; None for the first."""
+    def require(self, number: int, *, whole: bool = True) -> Generation | None:
+        """One that there is, and is not half deleted; None for the first."""
         found = self.get(number)
-        if found is None and number != FIRST:
-            numbers = ", ".join(str(one.number) for one in self.made)
-            hint = f"there are 1, {numbers}" if numbers else "millrace replay FILE --from earliest makes one"
+        if found is None and (number != FIRST or self.first_gone):
+            numbers = ", ".join(map(str, [*([] if self.first_gone else [FIRST]), *(one.number for one in self.made)]))
+            hint = f"there are {numbers}" if self.made else "millrace replay FILE --from earliest makes one"
             raise InvalidReplay(f"there is no generation {number}", hint=hint)
+        if whole and number in self.dropping:
+            raise InvalidReplay(
+                f"generation {number} is being deleted, and something of it may be gone",
+                hint=f"millrace replay FILE --drop {number} ends that",
+            )
         return found
 
     def with_one(self, one: Generation) -> Generations:
@@ -95,8 +104,13 @@ class Generations:
 
     def without(self, number: int) -> Generations:
         """The same without one; its number is not given again."""
-        gone = None if self.before == number else self.before
-        return replace(self, before=gone, made=tuple(one for one in self.made if one.number != number))
+        return replace(
+            self,
+            before=None if self.before == number else self.before,
+            made=tuple(one for one in self.made if one.number != number),
+            dropping=tuple(one for one in self.dropping if one != number),
+            first_gone=self.first_gone or number == FIRST,
+        )
 
 
 def load(base: Path) -> Generations:
@@ -106,7 +120,8 @@ def load(base: Path) -> Generations:
         told = json.loads(path.read_text("utf-8"))
         if told.pop("version") != _VERSION:
             raise ValueError("it was written by another version of Millrace")
-        return Generations(**{**told, "made": tuple(map(Generation.of, told["made"]))})
+        made, dropping = map(Generation.of, told["made"]), told.get("dropping", ())
+        return Generations(**{**told, "made": tuple(made), "dropping": tuple(dropping)})
     except FileNotFoundError:
         return Generations()
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -144,14 +159,21 @@ def listed(base: Path) -> list[dict[str, Any]]:
     made = [
         {
             "number": one.number,
-            "standing": f"{'replayed' if one.done else 'not finished'}, from {one.asked[0]} to {one.asked[1]}",
+            "standing": f"{_standing(known, one)}, from {one.asked[0]} to {one.asked[1]}",
             "outputs": [output.own for output in one.outputs],
             "begin": one.begin,
             "end": one.end,
         }
         for one in known.made
     ]
-    return [{**one, "current": one["number"] == known.current} for one in (first, *made)]
+    every = made if known.first_gone else [first, *made]
+    return [{**one, "current": one["number"] == known.current} for one in every]
+
+
+def _standing(known: Generations, one: Generation) -> str:
+    if one.number in known.dropping:
+        return "half deleted"
+    return "replayed" if one.done else "not finished"
 
 
 def _path(base: Path) -> Path:

@@ -49,7 +49,7 @@ def switch(base: Path, pipeline: str, number: int, doors: Doors) -> Generations:
     for output in outputs:
         if output.kind == "files":
             _require_link(output)
-    generations.change(base, lambda now: replace(now, switching=number))
+    generations.change(base, lambda now: _begun(now, number))
     _publish(outputs, pipeline, number, doors)
     return generations.change(base, lambda now: _switched(now, number))
 
@@ -75,14 +75,15 @@ def leading(known: Generations, number: int) -> list[Output]:
 
 
 def drop(base: Path, pipeline: str, number: int, doors: Doors) -> None:
-    """Delete a generation that does not count: its outputs, its dead letters of the replay, its state."""
-    known = generations.load(base)
-    found = known.require(number)
-    if number in (known.current, known.switching):
-        raise InvalidReplay(f"generation {number} is the current one", hint="--rollback first, or switch to another")
+    """Delete a generation that does not count: its outputs, its dead letters of the replay, its state.
+
+    That is noted first: one of which something is gone cannot be switched to, and the same again deletes the rest.
+    """
     folder = state_of(base, number)
     if in_use(folder):
         raise StateMismatch(f"generation {number} is at work, in {folder}", hint="stop it first")
+    known = generations.change(base, lambda now: _dropping(now, number))
+    found = known.get(number)
     for output in removed(known, number):
         _remove(output, doors)
     if found is not None and found.end:
@@ -94,6 +95,18 @@ def drop(base: Path, pipeline: str, number: int, doors: Doors) -> None:
 def removed(known: Generations, number: int) -> list[Output]:
     """What goes with a generation."""
     return [one for one in leading(known, number) if number == FIRST or one.own != one.name]
+
+
+def _dropping(now: Generations, number: int) -> Generations:
+    now.require(number, whole=False)
+    if number in (now.current, now.switching):
+        raise InvalidReplay(f"generation {number} is the current one", hint="--rollback first, or switch to another")
+    return replace(now, dropping=tuple(sorted({*now.dropping, number})))
+
+
+def _begun(now: Generations, number: int) -> Generations:
+    now.require(number)  # nobody may have begun to delete it meanwhile
+    return replace(now, switching=number)
 
 
 def _switched(now: Generations, number: int) -> Generations:
