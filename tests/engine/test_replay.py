@@ -24,7 +24,8 @@ from millrace.engine import generations, switching
 from millrace.engine.comparing import comparisons, unequal
 from millrace.engine.distance import Distance
 from millrace.engine.generations import Generation, choose, load
-from millrace.engine.replay import Asked, begin, carry_out, resumed
+from millrace.engine.replay import Asked, _prepare, begin, carry_out, resumed
+from millrace.engine.replayed import written
 from millrace.engine.run import Settings, run
 from millrace.engine.switching import Doors
 from millrace.errors import InvalidReplay, OffsetsGone, StateMismatch
@@ -169,6 +170,7 @@ def test_a_replay_to_a_time_goes_on_there_with_its_state(
     counting.source("events", mr.kafka(topic, format="text", max_per_batch=40))
     counting.sql("counts", "SELECT cast(value AS bigint) % 7 AS n, count(*) AS many FROM events GROUP BY 1")
     counting.sink("counts", mr.kafka(f"{topic}-out", key="n", value="many", format="text"), mode="update")
+    topics.create(cluster, f"{topic}-out", 2, configs={"retention.ms": "123456789000"})
     end = f"{OLD + HOUR}"
     made = replays(counting, tmp_path, "earliest", end)
     assert sum(sum(numbers.values()) for numbers in made.end.values()) == 90
@@ -176,6 +178,12 @@ def test_a_replay_to_a_time_goes_on_there_with_its_state(
     switching.switch(tmp_path, f"count-{topic}", 2, replays.doors)
     replays.run(counting, tmp_path)
     assert newest(cluster, f"{topic}-out.g2") == counted(range(150))
+
+    switching.drop(tmp_path, f"count-{topic}", 1, replays.doors)
+    third = begin(counting.model(), tmp_path, Asked("earliest"), replays.settings)
+    _prepare(counting.model(), written(counting.model(), 3, ()), third, 2, replays.settings)
+    (like,) = topics.describe(cluster, [f"{topic}-out.g3"])  # as the one that counts, where the first is gone
+    assert (len(like.partitions), like.configs) == (2, {"retention.ms": "123456789000"})
 
 
 def newest(cluster: Cluster, topic: str) -> dict[int, int]:

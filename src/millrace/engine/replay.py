@@ -20,7 +20,7 @@ from millrace.engine import generations
 from millrace.engine.closing import is_closed, reopen
 from millrace.engine.distance import Distance, Way
 from millrace.engine.following import follow
-from millrace.engine.generations import Generation, Generations, Output, state_of
+from millrace.engine.generations import Generation, Generations, Output, pipeline_of, state_of
 from millrace.engine.remembered import checkpoint_of
 from millrace.engine.replayed import code_of, sinks_of, streams_of, written
 from millrace.engine.run import Settings, run
@@ -125,7 +125,7 @@ def carry_out(
     streams_of(model)
     plan = make_plan(model, once=True)
     folder = state_of(base, made.number)
-    _prepare(pipeline, model, made, settings)
+    _prepare(pipeline, model, made, generations.load(base).current, settings)
     _go_on(model, plan, base, made, settings)
     distance = Distance({query.name: _way(model, query, made, folder, settings) for query in plan.queries})
     shown(distance)
@@ -250,10 +250,15 @@ def _require_free(model: Pipeline, settings: Settings) -> None:
             )
 
 
-def _prepare(pipeline: Pipeline, model: Pipeline, made: Generation, settings: Settings) -> None:
-    for old, new in zip(sinks_of(pipeline, made.left_out), model.sinks, strict=True):
+def _prepare(pipeline: Pipeline, model: Pipeline, made: Generation, current: int, settings: Settings) -> None:
+    """Make the outputs as those are that count."""
+    plain = replace(pipeline, sinks=tuple(sinks_of(pipeline, made.left_out)))
+    counts = pipeline_of(plain, current)
+    for named, old, new in zip(plain.sinks, counts.sinks, model.sinks, strict=True):
         site = _site(model, new, settings)
-        writer_of(new).prepare_like(writer_of(old), site)
+        # What the file names may be deleted; what counts may not have it yet.
+        like = old if writer_of(old).is_there(site) else named
+        writer_of(new).prepare_like(writer_of(like), site)
         writer_of(new).prepare(site)  # a replay has batches, also where a run of the pipeline has none
 
 
