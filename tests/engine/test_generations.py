@@ -102,6 +102,15 @@ def test_aliases_lead_to_what_a_generation_has() -> None:
     assert removed(known, 2) == [Output("kafka", "popular", "popular.g2")]
 
 
+def test_a_replay_that_was_left_for_another_does_not_wait_to_go_on() -> None:
+    known = Generations().with_one(made(2, done=None))
+    assert known.waiting() == made(2, done=None)
+    assert known.with_one(made(3, done=None)).waiting() == made(3, done=None)
+    assert known.with_one(made(3)).waiting() is None
+    assert replace(known, dropping=(2,)).waiting() is None
+    assert Generations().waiting() is None
+
+
 def closed() -> Any:
     raise KafkaUnreachable("no broker answers")
 

@@ -96,6 +96,13 @@ class Generations:
             )
         return found
 
+    def waiting(self) -> Generation | None:
+        """The one whose replay was stopped and may go on; none that a later one has taken the place of."""
+        finished = (one.number for one in self.made if one.done is not None)
+        since = max(self.current, *finished, FIRST)
+        open_ones = (one for one in self.made if one.done is None and one.number not in self.dropping)
+        return max((one for one in open_ones if one.number > since), key=lambda one: one.number, default=None)
+
     def with_one(self, one: Generation) -> Generations:
         """The same with one that is new or has changed."""
         others = tuple(other for other in self.made if other.number != one.number)

@@ -58,7 +58,7 @@ def require_possible(pipeline: Pipeline, asked: Asked) -> None:
 def begin(pipeline: Pipeline, base: Path, asked: Asked, settings: Settings) -> Generation:
     """The generation that a replay goes on with, or a new one; what it covers is fixed from here on."""
     known = generations.load(base)
-    open_one = next((one for one in reversed(known.made) if one.done is None), None)
+    open_one = known.waiting()
     if open_one is not None and not asked.anew:
         if (asked.start, asked.end) != open_one.asked:
             start, end = open_one.asked
@@ -97,8 +97,7 @@ def begin(pipeline: Pipeline, base: Path, asked: Asked, settings: Settings) -> G
 
 def resumed(pipeline: Pipeline, base: Path) -> Generation:
     """The generation that was not finished; raises when there is none, or when its code has changed since."""
-    known = generations.load(base)
-    found = next((one for one in reversed(known.made) if one.done is None), None)
+    found = generations.load(base).waiting()
     if found is None:
         raise InvalidReplay("no replay waits to go on", hint="--from earliest begins one")
     if code_of(written(pipeline, found.number, found.left_out)) != found.code:
