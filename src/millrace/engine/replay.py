@@ -124,8 +124,8 @@ def carry_out(
     streams_of(model)
     plan = make_plan(model, once=True)
     folder = state_of(base, made.number)
-    _prepare(pipeline, model, made, generations.load(base).current, settings)
     _go_on(model, plan, base, made, settings)
+    _prepare(pipeline, model, made, generations.load(base).current, settings)
     distance = Distance({query.name: _way(model, query, made, folder, settings) for query in plan.queries})
     shown(distance)
     chosen = replace(
@@ -135,6 +135,7 @@ def carry_out(
         mark=f".g{made.number}",
         told=distance.take,
         enough=distance.is_over,
+        holding=lambda: _require_open(base, made),
     )
     run(plan, chosen, board, stop)
     return _finish(model, plan, base, made, settings, ended=not stop.is_set())
@@ -151,6 +152,7 @@ def _go_on(model: Pipeline, plan: Plan, base: Path, made: Generation, settings: 
     """Let a query that has read everything do its last batch again, if that has not closed its windows."""
     folder = state_of(base, made.number)
     with State(folder, model):
+        _require_open(base, made)
         for query in plan.queries:
             begin, end = _within(model, query, made, settings)
             at = reached(folder, query.name, begin, end)
@@ -162,6 +164,8 @@ def _finish(model: Pipeline, plan: Plan, base: Path, made: Generation, settings:
     """Cut the checkpoints back to the end, if all queries have got there, and note it."""
     folder = state_of(base, made.number)
     with State(folder, model):
+        if _is_done(base, made):  # by another process, and a run may have gone on from there
+            return True
         for query in plan.queries:
             begin, end = _within(model, query, made, settings)
             behind = [place for place, at in reached(folder, query.name, begin, end).items() if at < _at(end, place)]
@@ -177,8 +181,20 @@ def _finish(model: Pipeline, plan: Plan, base: Path, made: Generation, settings:
                 return False  # nothing but the end of the query tells that files are done, and windows written
         for query in plan.queries:
             trim(checkpoint_of(folder, query.name), made.end)
-    generations.change(base, lambda now: now.with_one(replace(made, done=time.time())))
+        # Before the folder is anybody else's: who finds it not done would cut back what has gone on since.
+        generations.change(base, lambda now: now.with_one(replace(made, done=time.time())))
     return True
+
+
+def _is_done(base: Path, made: Generation) -> bool:
+    """Whether its end was reached; asked while the folder is ours. Raises when it was deleted meanwhile."""
+    found = generations.load(base).require(made.number)
+    return found is not None and found.done is not None
+
+
+def _require_open(base: Path, made: Generation) -> None:
+    if _is_done(base, made):
+        raise InvalidReplay(f"generation {made.number} is finished already", hint="--list shows it")
 
 
 def _left(pipeline: Pipeline, model: Pipeline) -> list[KafkaReader]:
