@@ -45,6 +45,17 @@ def test_one_that_another_process_has_finished_or_deleted_is_left_alone(tmp_path
         carry_out(model, base, made(), settings, Board(), threading.Event())
 
 
+def test_one_that_was_begun_with_another_generation_of_its_source_is_not_finished_with_nothing(tmp_path: Path) -> None:
+    pipeline = mr.Pipeline("copied")
+    pipeline.source("numbers", mr.kafka("numbers", format="text"))
+    pipeline.sink("numbers", mr.files(str(tmp_path / "out")))
+    begun = made(begin={"numbers.g2": {"0": 0}}, end={"numbers.g2": {"0": 9}})
+    cluster: Any = None  # the topics are named: nobody has to be asked
+    with pytest.raises(InvalidReplay, match=r"numbers\.g2") as raised:
+        carry_out(pipeline.model(), tmp_path, begun, Settings(tmp_path, lambda: cluster), Board(), threading.Event())
+    assert "--new" in (raised.value.hint or "")
+
+
 def test_a_run_begins_nothing_before_it_may(tmp_path: Path) -> None:
     def no() -> None:
         raise InvalidReplay("not now")

@@ -121,7 +121,7 @@ def carry_out(
 ) -> bool:
     """Run a replay until its end is reached or `stop` is set; tells whether it is finished."""
     model = follow(written(pipeline, made.number, made.left_out), settings.cluster)
-    streams_of(model)
+    _require_same(streams_of(model), made, settings)
     plan = make_plan(model, once=True)
     folder = state_of(base, made.number)
     _go_on(model, plan, base, made, settings)
@@ -146,6 +146,19 @@ def missing(made: Generation) -> list[tuple[str, int, int]]:
     if made.asked[0] != "earliest":
         return []
     return [(topic, number, offset) for (topic, number), offset in _flat(made.begin).items() if offset > 0]
+
+
+def _require_same(sources: Collection[Source], made: Generation, settings: Settings) -> None:
+    """Raise when other topics are read than when the replay was begun: its offsets mean nothing in them."""
+    readers = [reader_of(source) for source in sources]
+    read = {name for one in readers if isinstance(one, KafkaReader) for name in one.topics_now(settings.cluster())}
+    lost = sorted(made.begin.keys() - read)
+    if lost:
+        raise InvalidReplay(
+            f"generation {made.number} was begun with {', '.join(lost)}, which the pipeline does not read any more",
+            why=f"it reads {', '.join(sorted(read)) or 'no topic'}: another generation of a source counts by now",
+            hint="--new begins another generation",
+        )
 
 
 def _go_on(model: Pipeline, plan: Plan, base: Path, made: Generation, settings: Settings) -> None:
