@@ -213,4 +213,7 @@ def test_the_way_of_a_replay_ends_at_its_end_however_far_spark_reads() -> None:
     distance.take(progress("one", {"posts": {"0": 110, "1": 200}}))
     assert distance.is_over("one")
     assert not distance.is_over("two")
-    assert not Distance({"files": Way({}, {}, certain=False)}).is_over("files")
+    files = Distance({"files": Way({}, {}, certain=False), "nothing": Way(end, end)})
+    assert not files.is_over("files")
+    assert [files.is_empty(name) for name in ("files", "nothing")] == [False, True]
+    assert not distance.is_empty("one")

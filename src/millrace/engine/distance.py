@@ -80,6 +80,11 @@ class Distance:
             while len(self._past) > 2 and self._past[1][0] < now - _WINDOW:
                 self._past.popleft()
 
+    def is_empty(self, query: str) -> bool:
+        """Whether there is nothing to read for a query."""
+        way = self._ways[query]
+        return way.certain and way.total == 0
+
     def is_over(self, query: str) -> bool:
         """Whether a query has read everything that it shall, as far as offsets tell, and written what came of it.
 

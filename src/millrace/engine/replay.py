@@ -137,7 +137,9 @@ def carry_out(
         enough=distance.is_over,
         holding=lambda: _require_open(base, made),
     )
-    run(plan, chosen, board, stop)
+    todo = replace(plan, queries=tuple(query for query in plan.queries if not distance.is_empty(query.name)))
+    if todo.queries:  # one that has nothing to read would read the rest of the log, and throw it away
+        run(todo, chosen, board, stop)
     return _finish(model, plan, base, made, settings, ended=not stop.is_set())
 
 
