@@ -192,6 +192,11 @@ def state_of(base: Path, number: int) -> Path:
     return base if number == FIRST else base.absolute().with_name(f"{base.absolute().name}@{number}")
 
 
+def name_of(pipeline: str, number: int) -> str:
+    """The name of the pipeline that writes a generation."""
+    return pipeline if number == FIRST else f"{pipeline}@{number}"
+
+
 def pipeline_of(pipeline: Pipeline, number: int) -> Pipeline:
     """The pipeline that writes a generation; sinks that can have only one stay as they are."""
     if number == FIRST:
@@ -199,7 +204,7 @@ def pipeline_of(pipeline: Pipeline, number: int) -> Pipeline:
     sinks = (
         replace(sink, connection=in_generation(sink.connection, number) or sink.connection) for sink in pipeline.sinks
     )
-    return replace(pipeline, name=f"{pipeline.name}@{number}", sinks=tuple(sinks))
+    return replace(pipeline, name=name_of(pipeline.name, number), sinks=tuple(sinks))
 
 
 @dataclass(frozen=True)
