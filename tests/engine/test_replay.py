@@ -295,6 +295,10 @@ def test_files_have_generations_and_a_link_to_the_one_that_counts(
     assert MEMORY.table("kept").num_rows == 11
     switching.rollback(base, "folders", replays.doors)
     assert rows("out.current") == list(range(20))
+    (tmp_path / "out.g3").mkdir()
+    for numbers, figures in (((1, 3), (20, 0)), ((4, 1), (0, 20)), ((3, 4), (0, 0))):  # an empty folder, and none
+        (found,) = comparisons(even.model(), numbers, (), replays.settings, lambda: spark)
+        assert (found.only_old, found.only_new) == figures
 
 
 @pytest.mark.chaos

@@ -12,17 +12,22 @@ from millrace.connectors.cassandra import CassandraReader, CassandraWriter
 from millrace.connectors.files import FilesWriter
 from millrace.connectors.kafka import KafkaWriter
 from millrace.connectors.stream import Writer
+from millrace.engine.failures import explain
 from millrace.engine.generations import pipeline_of, state_of
 from millrace.engine.remembered import position
 from millrace.engine.replayed import sinks_of
 from millrace.engine.run import Settings
 from millrace.engine.structured import writer_of
-from millrace.errors import InvalidReplay
+from millrace.errors import InvalidReplay, MillraceError
 from millrace.pipeline.model import Pipeline
 from millrace.pipeline.plan import make_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_NOTHING = ("UNABLE_TO_INFER_SCHEMA", "PATH_NOT_FOUND")
+"""What Spark says of a folder that has no files, or is not there."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ def comparisons(
             )
             yield replace(found, name=name)
         else:
-            yield _by_spark(name, old, new, settings, spark())
+            yield _explained(name, old, new, settings, spark())
 
 
 def _name(writer: Writer) -> str:
@@ -94,9 +99,18 @@ def _name(writer: Writer) -> str:
     return str(next((getattr(writer, one) for one in named), ""))
 
 
+def _explained(name: str, old: Writer, new: Writer, settings: Settings, spark: SparkSession) -> Compared:
+    try:
+        return _by_spark(name, old, new, settings, spark)
+    except MillraceError:
+        raise
+    except Exception as error:
+        raise explain(error) from error
+
+
 def _by_spark(name: str, old: Writer, new: Writer, settings: Settings, spark: SparkSession) -> Compared:
     if isinstance(old, FilesWriter) and isinstance(new, FilesWriter):
-        return _frames(name, _folder(spark, old), _folder(spark, new), ())
+        return _folders(name, _folder(spark, old), _folder(spark, new))
     if isinstance(old, CassandraWriter) and isinstance(new, CassandraWriter):
         from millrace.connectors.cql.table import require
 
@@ -107,9 +121,26 @@ def _by_spark(name: str, old: Writer, new: Writer, settings: Settings, spark: Sp
     raise InvalidReplay(f"{name} cannot be compared")
 
 
-def _folder(spark: SparkSession, writer: FilesWriter) -> DataFrame:
+def _folder(spark: SparkSession, writer: FilesWriter) -> DataFrame | None:
+    """What a folder holds; None where nothing was ever written."""
+    from pyspark.errors import AnalysisException
+
     reader = spark.read.format(writer.format).option("header", writer.header)
-    return reader.load(writer.path)
+    try:
+        return reader.load(writer.path)
+    except AnalysisException as error:
+        if error.getCondition() in _NOTHING:
+            return None
+        raise
+
+
+def _folders(name: str, old: DataFrame | None, new: DataFrame | None) -> Compared:
+    """A folder without files has no columns either; it is compared as one that has no rows."""
+    if old is None and new is None:
+        return Compared(name, "neither has a row", (0, 0), (0, 0))
+    some: Any = new if old is None else old
+    none = some.limit(0)
+    return _frames(name, none if old is None else old, none if new is None else new, ())
 
 
 def _frames(name: str, old: DataFrame, new: DataFrame, key: tuple[str, ...]) -> Compared:
