@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import millrace as mr
-from millrace.engine import generations
+from millrace.engine import generations, switching
 from millrace.engine.distance import Distance, Way
 from millrace.engine.generations import Generation, Generations, Output, choose, pipeline_of, state_of
 from millrace.engine.replay import Asked, require_possible
 from millrace.engine.replayed import written
-from millrace.engine.switching import Doors, drop, leading, removed, rollback
-from millrace.errors import InvalidOption, InvalidReplay, KafkaUnreachable, StateMismatch
+from millrace.engine.switching import Doors, drop, is_ours, leading, removed, rollback
+from millrace.errors import FileUnusable, InvalidOption, InvalidReplay, KafkaUnreachable, StateMismatch
 from millrace.pipeline.model import Pipeline
 from millrace.telemetry.progress import Progress, SourceProgress
 
@@ -141,6 +141,26 @@ def test_the_first_generation_is_gone_when_it_was_deleted(tmp_path: Path) -> Non
         choose(trending().model(), base, 1)
     with pytest.raises(InvalidReplay, match="nothing to go back to"):
         rollback(base, "trending", doors)
+
+
+def test_what_cannot_be_deleted_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base, doors = tmp_path / "trending", Doors(closed, closed)
+    here, away = (Output("files", f"{path}", f"{path}.g2") for path in (tmp_path / "out", "s3a://bucket/out"))
+    generations.change(base, lambda now: now.with_one(replace(made(2), outputs=(here, away), end={})))
+    assert [is_ours(one) for one in (here, away)] == [True, False]
+    (tmp_path / "out.g2").mkdir()
+
+    def refuse(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(switching.shutil, "rmtree", refuse)
+        with pytest.raises(FileUnusable, match="cannot be deleted"):
+            drop(base, "trending", 2, doors)
+    assert generations.load(base).get(2)
+    drop(base, "trending", 2, doors)
+    assert not (tmp_path / "out.g2").exists()
+    assert not generations.load(base).get(2)
 
 
 @pytest.mark.parametrize("start", ["yesterday-ish", "posts[0]", "posts@3"])

@@ -41,10 +41,14 @@ def drop(pipeline: Pipeline, base: Path, doors: Doors, number: int, *, yes: bool
 
     known = load(base)
     known.require(number, whole=False)
-    named = ", ".join(one.own for one in switching.removed(known, number))
-    if confirm(f"delete generation {number} for good, with {named}?", yes):
+    outputs = switching.removed(known, number)
+    named = ", ".join(one.own for one in outputs if switching.is_ours(one))
+    if confirm(f"delete generation {number} for good, with {named or 'its state'}?", yes):
         switching.drop(base, pipeline.name, number, doors)
-        say(f"deleted generation {number}: {named}")
+        say(f"deleted generation {number}: {named or 'its state'}")
+        for output in outputs:
+            if not switching.is_ours(output):
+                say(f"{output.own} is not on this machine and stays: delete it with the tools of its store")
 
 
 def show_list(base: Path, *, as_json: bool) -> None:

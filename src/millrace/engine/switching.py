@@ -88,7 +88,7 @@ def drop(base: Path, pipeline: str, number: int, doors: Doors) -> None:
         _remove(output, doors)
     if found is not None and found.end:
         _forget(f"{pipeline}@{number}", [dead_topic(f"{name}.g{number}") for name in found.end], doors.cluster())
-    shutil.rmtree(folder, ignore_errors=True)
+    _delete(folder)
     generations.change(base, lambda now: now.without(number))
 
 
@@ -156,8 +156,23 @@ def _remove(output: Output, doors: Doors) -> None:
         topics.delete(doors.cluster(), [output.own])
     if output.kind == "cassandra":
         doors.cassandra().execute(f"DROP TABLE IF EXISTS {quoted_table(output.own)}", doing=f"drop {output.own}")
-    if output.kind == "files":
-        shutil.rmtree(Path(output.own.removeprefix("file://")), ignore_errors=True)
+    if output.kind == "files" and is_ours(output):
+        _delete(Path(output.own.removeprefix("file://")))
+
+
+def is_ours(output: Output) -> bool:
+    """Whether it can be deleted from here: not so a folder in S3 or HDFS."""
+    return output.kind != "files" or "://" not in output.own.removeprefix("file://")
+
+
+def _delete(folder: Path) -> None:
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise FileUnusable(
+            f"{folder} cannot be deleted", why=error.strerror or str(error), hint="the same command goes on with it"
+        ) from None
 
 
 def _forget(name: str, dead: list[str], cluster: Cluster) -> None:
