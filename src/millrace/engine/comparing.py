@@ -15,12 +15,13 @@ from millrace.connectors.stream import Writer
 from millrace.engine.failures import explain
 from millrace.engine.generations import pipeline_of, state_of
 from millrace.engine.remembered import position
-from millrace.engine.replayed import sinks_of
+from millrace.engine.replayed import named, sinks_of
 from millrace.engine.run import Settings
 from millrace.engine.structured import writer_of
 from millrace.errors import InvalidReplay, MillraceError
 from millrace.pipeline.model import Pipeline
 from millrace.pipeline.plan import make_plan
+from millrace.telemetry.progress import offsets_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,10 +64,7 @@ def _read(state: Path, query: str) -> dict[str, int]:
     return {
         f"{topic}[{number}]": offset
         for source in (at.offsets if at else ())
-        if isinstance(source, dict)
-        for topic, numbers in source.items()
-        if isinstance(numbers, dict)
-        for number, offset in numbers.items()
+        for (topic, number), offset in offsets_in(source)
     }
 
 
@@ -83,7 +81,7 @@ def comparisons(
     one, other = (pipeline_of(plain, number) for number in numbers)
     for sink, before, after in zip(plain.sinks, one.sinks, other.sinks, strict=True):
         old, new = writer_of(before), writer_of(after)
-        name = f"{sink.connection.connector} {_name(writer_of(sink))}"
+        name = f"{sink.connection.connector} {named(sink)}"
         if isinstance(old, KafkaWriter) and isinstance(new, KafkaWriter):
             newest = sink.mode != "append" and bool(old.key)
             found = compare(
@@ -92,11 +90,6 @@ def comparisons(
             yield replace(found, name=name)
         else:
             yield _explained(name, old, new, settings, spark())
-
-
-def _name(writer: Writer) -> str:
-    named = writer.in_generation(2) or {}
-    return str(next((getattr(writer, one) for one in named), ""))
 
 
 def _explained(name: str, old: Writer, new: Writer, settings: Settings, spark: SparkSession) -> Compared:

@@ -17,6 +17,7 @@ from typing import Any
 
 from millrace.connectors.options import in_generation, make_writer
 from millrace.connectors.span import Offsets, Span
+from millrace.drafts import write_whole
 from millrace.errors import InvalidReplay, StateMismatch
 from millrace.pipeline.model import Pipeline, Sink
 
@@ -145,12 +146,7 @@ def change(base: Path, changed: Callable[[Generations], Generations]) -> Generat
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         after = changed(load(base))
-        fresh = path.with_suffix(f".{os.getpid()}")
-        with fresh.open("w", encoding="utf-8") as file:
-            json.dump({"version": _VERSION, **asdict(after)}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        write_whole(path, json.dumps({"version": _VERSION, **asdict(after)}, indent=1))
     finally:
         os.close(lock)
     return after

@@ -22,7 +22,7 @@ from millrace.engine.distance import Distance, Way
 from millrace.engine.following import follow
 from millrace.engine.generations import Generation, Generations, Output, pipeline_of, state_of
 from millrace.engine.remembered import checkpoint_of
-from millrace.engine.replayed import code_of, sinks_of, streams_of, written
+from millrace.engine.replayed import code_of, named, sinks_of, streams_of, written
 from millrace.engine.run import Settings, run
 from millrace.engine.state import State
 from millrace.engine.structured import reader_of, writer_of
@@ -261,20 +261,14 @@ def _outputs(pipeline: Pipeline, number: int, leave_out: Collection[str]) -> Ite
     for sink in sinks_of(pipeline, leave_out):
         moved = in_generation(sink.connection, number)
         if moved is not None:
-            yield Output(sink.connection.connector, _named(sink), _named(replace(sink, connection=moved)))
-
-
-def _named(sink: Sink) -> str:
-    """The topic, folder or table of a sink."""
-    changed = writer_of(sink).in_generation(2) or {}
-    return str(next(getattr(writer_of(sink), name) for name in changed))
+            yield Output(sink.connection.connector, named(sink), named(replace(sink, connection=moved)))
 
 
 def _require_free(model: Pipeline, settings: Settings) -> None:
     for sink in model.sinks:
         if writer_of(sink).is_there(_site(model, sink, settings)):
             raise InvalidReplay(
-                f"{_named(sink)} is there already, and no replay of this state folder has made it",
+                f"{named(sink)} is there already, and no replay of this state folder has made it",
                 place=sink.place,
                 hint="delete it, or use the --state that it belongs to",
             )
@@ -284,10 +278,10 @@ def _prepare(pipeline: Pipeline, model: Pipeline, made: Generation, current: int
     """Make the outputs as those are that count."""
     plain = replace(pipeline, sinks=tuple(sinks_of(pipeline, made.left_out)))
     counts = pipeline_of(plain, current)
-    for named, old, new in zip(plain.sinks, counts.sinks, model.sinks, strict=True):
+    for plainly, old, new in zip(plain.sinks, counts.sinks, model.sinks, strict=True):
         site = _site(model, new, settings)
         # What the file names may be deleted; what counts may not have it yet.
-        like = old if writer_of(old).is_there(site) else named
+        like = old if writer_of(old).is_there(site) else plainly
         writer_of(new).prepare_like(writer_of(like), site)
         writer_of(new).prepare(site)  # a replay has batches, also where a run of the pipeline has none
 

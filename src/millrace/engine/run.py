@@ -148,7 +148,14 @@ def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop
             ) as watch,
         ):
             settings.tell(f"starting {len(plan.queries)} quer{'y' if len(plan.queries) == 1 else 'ies'}")
-            queries = Running(workshop, board, watch.follow, settings.supervision, enough=settings.enough)
+            queries = Running(
+                workshop,
+                board,
+                watch.follow,
+                settings.supervision,
+                enough=settings.enough,
+                patience=settings.patience,
+            )
             _queries(queries, plan, settings, watch, stop)
     except MillraceError:
         raise
