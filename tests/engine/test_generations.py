@@ -11,6 +11,7 @@ import pytest
 
 import millrace as mr
 from millrace.engine import generations, switching
+from millrace.engine.comparing import unequal
 from millrace.engine.distance import Distance, Way
 from millrace.engine.generations import Generation, Generations, Output, choose, pipeline_of, state_of
 from millrace.engine.replay import Asked, require_possible
@@ -18,6 +19,7 @@ from millrace.engine.replayed import written
 from millrace.engine.switching import Doors, drop, is_ours, leading, removed, rollback
 from millrace.errors import FileUnusable, InvalidOption, InvalidReplay, KafkaUnreachable, StateMismatch
 from millrace.pipeline.model import Pipeline
+from millrace.pipeline.plan import make_plan
 from millrace.telemetry.progress import Progress, SourceProgress
 
 
@@ -93,6 +95,21 @@ def test_numbers_are_not_given_twice() -> None:
     assert known.without(3).last == 3
     with pytest.raises(InvalidReplay):
         known.without(3).require(3)
+
+
+def test_what_was_read_is_compared_also_of_queries_that_are_called_by_their_topic(tmp_path: Path) -> None:
+    pipeline = mr.Pipeline("quick")
+    pipeline.source("posts", mr.kafka("posts", format="text"))
+    pipeline.sink("posts", mr.kafka("popular"), trigger="realtime")
+    base, model = tmp_path / "quick", pipeline.model()
+    for number, offset in ((1, 30), (2, 20)):
+        (query,) = make_plan(pipeline_of(model, number)).queries
+        folder = state_of(base, number) / "checkpoints" / query.name
+        for name, content in (("offsets", f'v1\n{{}}\n{{"posts":{{"0":{offset}}}}}'), ("commits", "v1\n{}")):
+            (folder / name).mkdir(parents=True)
+            (folder / name / "0").write_text(content)
+    (found,) = unequal(model, base, (1, 2))
+    assert (found.place, found.old, found.new) == ("posts[0]", 30, 20)
 
 
 def test_aliases_lead_to_what_a_generation_has() -> None:

@@ -68,7 +68,7 @@ def plan(
         "state": str(folder),
         "generation": chosen.number,
         "generations": others,
-        "queries": [planned.query(pipeline, one, folder) for one in found],
+        "queries": [planned.query(pipeline, one, folder, chosen.span) for one in found],
         "unused": unused(folder, made),
         "kafka": kafka_told,
         "needs": _needs(made, kafka_told),

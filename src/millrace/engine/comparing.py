@@ -44,8 +44,12 @@ class Reach:
 def unequal(pipeline: Pipeline, base: Path, numbers: tuple[int, int], left_out: tuple[str, ...] = ()) -> list[Reach]:
     """Where two generations have not read equally much; then not all that differs comes from the code."""
     found = []
-    for query in make_plan(pipeline_of(_compared(pipeline, left_out), numbers[1])).queries:
-        read = [_read(state_of(base, number), query.name) for number in numbers]
+    plain = _compared(pipeline, left_out)
+    # The name of a query without batches has that of its topic in it, so it has another one in each generation.
+    old, new = (make_plan(pipeline_of(plain, number)).queries for number in numbers)
+    for before, query in zip(old, new, strict=True):
+        names = (before.name, query.name)
+        read = [_read(state_of(base, number), name) for number, name in zip(numbers, names, strict=True)]
         for place in sorted(read[0].keys() | read[1].keys()):
             at = [one.get(place, 0) for one in read]
             if at[0] != at[1]:
