@@ -11,7 +11,7 @@ from millrace.engine.closing import is_closed, reopen
 
 def checkpoint(folder: Path, *marks: tuple[int, int], begun: bool = False) -> Path:
     """One with batches of a watermark each, and of the one that was seen in it."""
-    for name in ("offsets", "commits"):
+    for name in ("offsets", "commits", "state"):
         (folder / name).mkdir()
     for number, (now, after) in enumerate(marks):
         (folder / "offsets" / str(number)).write_text("v1\n" + json.dumps({"batchWatermarkMs": now}) + "\n{}")
@@ -28,6 +28,13 @@ def test_the_last_batch_comes_again_where_its_watermark_had_no_effect_yet(tmp_pa
     reopen(folder)
     assert finished(folder) == 0
     assert not (folder / "commits" / ".1.crc").exists()
+
+
+def test_a_query_without_state_has_nothing_to_close(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, (0, 10))
+    assert not is_closed(folder)
+    (folder / "state").rmdir()
+    assert is_closed(folder)
 
 
 def test_what_is_closed_or_begun_stays(tmp_path: Path) -> None:

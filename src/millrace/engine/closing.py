@@ -9,9 +9,9 @@ from millrace.engine.checkpoint import finished, unfinished
 
 
 def is_closed(checkpoint: Path) -> bool:
-    """Whether the watermark of the last finished batch has had its effect, or there is none."""
+    """Whether the watermark of the last finished batch has had its effect, or there is nothing that it could close."""
     last = finished(checkpoint)
-    if last < 0:
+    if last < 0 or not (checkpoint / "state").is_dir():
         return True
     return _said(checkpoint / "commits" / str(last), "nextBatchWatermarkMs") <= _said(
         checkpoint / "offsets" / str(last), "batchWatermarkMs"

@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from millrace.clients import topics
-from millrace.clients.bounds import Places, begin_of, end_of, parse_bound
-from millrace.clients.cluster import Cluster
+from millrace.clients.bounds import parse_bound
 from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.options import in_generation
 from millrace.connectors.span import Offsets, Span
 from millrace.connectors.stream import Site
 from millrace.engine import generations
 from millrace.engine.closing import is_closed, reopen
+from millrace.engine.covered import covered
 from millrace.engine.distance import Distance, Way
 from millrace.engine.following import follow
 from millrace.engine.generations import Generation, Generations, Output, pipeline_of, state_of
@@ -70,16 +69,13 @@ def begin(pipeline: Pipeline, base: Path, asked: Asked, settings: Settings) -> G
         return resumed(pipeline, base)
     number = known.last + 1
     model = follow(written(pipeline, number, asked.leave_out), settings.cluster)
-    places = _places(streams_of(model), settings.cluster)
-    cluster = settings.cluster if places else _none
-    first, last = _bounds(cluster, places, asked)
-    last |= _ends(_left(follow(pipeline, settings.cluster), model), settings.cluster, last)
+    first, last = covered(follow(pipeline, settings.cluster), model, (asked.start, asked.end), settings.cluster)
     made = Generation(
         number,
         (asked.start, asked.end),
         code_of(written(pipeline, number, asked.leave_out)),
-        _by_topic(first),
-        _by_topic(last),
+        first,
+        last,
         tuple(_outputs(pipeline, number, asked.leave_out)),
         asked.leave_out,
         time.time(),
@@ -212,51 +208,6 @@ def _require_open(base: Path, made: Generation) -> None:
         raise InvalidReplay(f"generation {made.number} is finished already", hint="--list shows it")
 
 
-def _left(pipeline: Pipeline, model: Pipeline) -> list[KafkaReader]:
-    """The readers of streams that lead to no sink of the replay."""
-    read = {source.name for source in model.sources}
-    readers = [reader_of(one) for one in pipeline.sources if one.name not in read and not one.static]
-    return [one for one in readers if isinstance(one, KafkaReader)]
-
-
-def _ends(readers: Collection[KafkaReader], cluster: Callable[[], Cluster], known: Places) -> Places:
-    """Where a run of the generation begins with what the replay does without: not with the whole past."""
-    found = {place for one in readers for place in one.places_now(cluster())} - known.keys()
-    return end_of(cluster(), sorted(found), "latest", dict.fromkeys(found, 0)) if found else {}
-
-
-def _places(sources: Collection[Source], cluster: Callable[[], Cluster]) -> list[tuple[str, int]]:
-    """Every partition of Kafka that is read."""
-    found: dict[tuple[str, int], None] = {}
-    for source in sources:
-        reader = reader_of(source)
-        if isinstance(reader, KafkaReader):
-            for name in reader.topics_now(cluster()):
-                topics.require(cluster().connect(), name)
-            found |= dict.fromkeys(reader.places_now(cluster()))
-    return list(found)
-
-
-def _bounds(cluster: Callable[[], Cluster], places: list[tuple[str, int]], asked: Asked) -> tuple[Places, Places]:
-    start, end = parse_bound(asked.start), parse_bound(asked.end)
-    if not places:
-        if asked.start != "earliest" or end != "latest":
-            raise InvalidReplay(
-                "without a topic among its sources a replay reads the files that are there",
-                hint="--from earliest, without --to",
-            )
-        return {}, {}
-    first = begin_of(cluster(), places, start)
-    return first, end_of(cluster(), places, end, first)
-
-
-def _by_topic(found: Places) -> dict[str, dict[str, int]]:
-    made: dict[str, dict[str, int]] = {}
-    for (topic, number), offset in sorted(found.items()):
-        made.setdefault(topic, {})[str(number)] = offset
-    return made
-
-
 def _outputs(pipeline: Pipeline, number: int, leave_out: Collection[str]) -> Iterator[Output]:
     for sink in sinks_of(pipeline, leave_out):
         moved = in_generation(sink.connection, number)
@@ -327,7 +278,3 @@ def _flat(offsets: Offsets) -> dict[tuple[str, int], int]:
 
 def _at(offsets: Offsets, place: tuple[str, str]) -> int:
     return offsets[place[0]][place[1]]
-
-
-def _none() -> Cluster:
-    raise InvalidReplay("no Kafka is read")
