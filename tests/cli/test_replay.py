@@ -54,7 +54,8 @@ def test_generations_are_listed_and_shown_by_plan(offline_run: Run, tmp_path: Pa
     assert "one generation" in offline_run("replay", "trending.yaml", "--list").err
     base = Path(".millrace/pipelines/trending")
     outputs = (Output("kafka", "popular", "popular.g2"),)
-    made = Generation(2, ("earliest", "latest"), "", {}, {}, outputs, done=1.0)
+    end = {"posts": {"0": 12, "1": 7}}
+    made = Generation(2, ("earliest", "latest"), "", {"posts": {"0": 0, "1": 0}}, end, outputs, done=1.0)
     generations.change(base, lambda now: replace(now.with_one(made), current=2, before=1))
     listed = orjson.loads(offline_run("replay", "trending.yaml", "--list", "--json").out)
     assert [(one["number"], one["current"], one["outputs"]) for one in listed] == [
@@ -69,3 +70,4 @@ def test_generations_are_listed_and_shown_by_plan(offline_run: Run, tmp_path: Pa
     assert "generation 2, the current one: replayed, from earliest to latest; popular.g2" in planned
     assert "writes topic popular.g2" in planned
     assert "trending@2" in planned
+    assert "reads posts: topic posts, where the replay ended (posts 0:12 1:7)" in planned

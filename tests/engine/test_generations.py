@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import millrace as mr
-from millrace.engine import generations
+from millrace.engine import generations, switching
+from millrace.engine.comparing import unequal
 from millrace.engine.distance import Distance, Way
 from millrace.engine.generations import Generation, Generations, Output, choose, pipeline_of, state_of
 from millrace.engine.replay import Asked, require_possible
 from millrace.engine.replayed import written
-from millrace.engine.switching import leading, removed
-from millrace.errors import InvalidOption, InvalidReplay, StateMismatch
+from millrace.engine.switching import Doors, drop, is_ours, leading, removed, rollback
+from millrace.errors import FileUnusable, InvalidOption, InvalidReplay, KafkaUnreachable, StateMismatch
 from millrace.pipeline.model import Pipeline
+from millrace.pipeline.plan import make_plan
 from millrace.telemetry.progress import Progress, SourceProgress
 
 
@@ -71,6 +74,22 @@ def test_what_is_noted_is_read_again(tmp_path: Path) -> None:
         generations.load(base)
 
 
+def test_only_the_current_generation_gives_rows_to_sinks_that_have_one_generation(tmp_path: Path) -> None:
+    pipeline = trending()
+    pipeline.sink("posts", mr.foreach(print))
+    pipeline.sink("posts", mr.kafka(topic_column="value"))
+    base, model = tmp_path / "trending", pipeline.model()
+    generations.change(base, lambda now: now.with_one(made(2)))
+    assert choose(model, base).pipeline == model
+    beside = choose(model, base, 2)
+    assert [sink.connection.connector for sink in beside.without] == ["foreach", "kafka"]
+    kept = [sink.connection.connector for sink in beside.pipeline.sinks]
+    assert kept == ["kafka", "files", "cassandra", "console"]
+    generations.change(base, lambda now: replace(now, current=2, before=1))
+    assert len(choose(model, base).pipeline.sinks) == 6
+    assert len(choose(model, base, 1).pipeline.sinks) == 4
+
+
 def test_numbers_are_not_given_twice() -> None:
     known = Generations().with_one(made(2)).with_one(made(3))
     assert known.without(3).last == 3
@@ -78,11 +97,87 @@ def test_numbers_are_not_given_twice() -> None:
         known.without(3).require(3)
 
 
+def test_what_was_read_is_compared_also_of_queries_that_are_called_by_their_topic(tmp_path: Path) -> None:
+    pipeline = mr.Pipeline("quick")
+    pipeline.source("posts", mr.kafka("posts", format="text"))
+    pipeline.sink("posts", mr.kafka("popular"), trigger="realtime")
+    base, model = tmp_path / "quick", pipeline.model()
+    for number, offset in ((1, 30), (2, 20)):
+        (query,) = make_plan(pipeline_of(model, number)).queries
+        folder = state_of(base, number) / "checkpoints" / query.name
+        for name, content in (("offsets", f'v1\n{{}}\n{{"posts":{{"0":{offset}}}}}'), ("commits", "v1\n{}")):
+            (folder / name).mkdir(parents=True)
+            (folder / name / "0").write_text(content)
+    (found,) = unequal(model, base, (1, 2))
+    assert (found.place, found.old, found.new) == ("posts[0]", 30, 20)
+
+
 def test_aliases_lead_to_what_a_generation_has() -> None:
     known = Generations().with_one(made(2)).with_one(made(3))
     assert leading(known, 3) == [Output("kafka", "popular", "popular.g3")]
     assert leading(known, 1) == [Output("kafka", "popular", "popular")]
     assert removed(known, 2) == [Output("kafka", "popular", "popular.g2")]
+
+
+def test_a_replay_that_was_left_for_another_does_not_wait_to_go_on() -> None:
+    known = Generations().with_one(made(2, done=None))
+    assert known.waiting() == made(2, done=None)
+    assert known.with_one(made(3, done=None)).waiting() == made(3, done=None)
+    assert known.with_one(made(3)).waiting() is None
+    assert replace(known, dropping=(2,)).waiting() is None
+    assert Generations().waiting() is None
+
+
+def closed() -> Any:
+    raise KafkaUnreachable("no broker answers")
+
+
+def test_a_generation_that_is_half_deleted_cannot_count_and_is_deleted_by_the_same_command(tmp_path: Path) -> None:
+    base, doors = tmp_path / "trending", Doors(closed, closed)
+    generations.change(base, lambda now: replace(now.with_one(made(2)), current=2, before=1).with_one(made(3)))
+    generations.change(base, lambda now: now.with_one(replace(made(3), outputs=(), end={})))
+    for number in (1, 2):
+        with pytest.raises(KafkaUnreachable if number == 1 else InvalidReplay):
+            drop(base, "trending", number, doors)
+    with pytest.raises(InvalidReplay, match="being deleted"):
+        rollback(base, "trending", doors)
+    with pytest.raises(InvalidReplay, match="being deleted"):
+        choose(trending().model(), base, 1)
+    drop(base, "trending", 3, doors)
+    assert generations.load(base).dropping == (1,)
+    assert [one["number"] for one in generations.listed(base)] == [1, 2]
+
+
+def test_the_first_generation_is_gone_when_it_was_deleted(tmp_path: Path) -> None:
+    base, doors = tmp_path / "trending", Doors(closed, closed)
+    alone = replace(made(2), outputs=())
+    generations.change(base, lambda now: replace(now.with_one(alone), current=2, before=1))
+    drop(base, "trending", 1, doors)
+    assert [one["number"] for one in generations.listed(base)] == [2]
+    with pytest.raises(InvalidReplay, match="no generation 1"):
+        choose(trending().model(), base, 1)
+    with pytest.raises(InvalidReplay, match="nothing to go back to"):
+        rollback(base, "trending", doors)
+
+
+def test_what_cannot_be_deleted_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base, doors = tmp_path / "trending", Doors(closed, closed)
+    here, away = (Output("files", f"{path}", f"{path}.g2") for path in (tmp_path / "out", "s3a://bucket/out"))
+    generations.change(base, lambda now: now.with_one(replace(made(2), outputs=(here, away), end={})))
+    assert [is_ours(one) for one in (here, away)] == [True, False]
+    (tmp_path / "out.g2").mkdir()
+
+    def refuse(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(switching.shutil, "rmtree", refuse)
+        with pytest.raises(FileUnusable, match="cannot be deleted"):
+            drop(base, "trending", 2, doors)
+    assert generations.load(base).get(2)
+    drop(base, "trending", 2, doors)
+    assert not (tmp_path / "out.g2").exists()
+    assert not generations.load(base).get(2)
 
 
 @pytest.mark.parametrize("start", ["yesterday-ish", "posts[0]", "posts@3"])
@@ -149,6 +244,13 @@ def test_the_way_of_a_replay_ends_at_its_end_however_far_spark_reads() -> None:
     assert not distance.is_over("one")
     distance.take(progress("one", {"posts": {"0": 100, "1": 200}}))
     assert distance.stage().left is not None
+    assert not distance.is_over("one")  # a watermark has its effect in the next batch
+    distance.take(progress("one", {"posts": {"0": 100, "1": 200}}, 0))  # nothing was run
+    assert not distance.is_over("one")
+    distance.take(progress("one", {"posts": {"0": 110, "1": 200}}))
     assert distance.is_over("one")
     assert not distance.is_over("two")
-    assert not Distance({"files": Way({}, {}, certain=False)}).is_over("files")
+    files = Distance({"files": Way({}, {}, certain=False), "nothing": Way(end, end)})
+    assert not files.is_over("files")
+    assert [files.is_empty(name) for name in ("files", "nothing")] == [False, True]
+    assert not distance.is_empty("one")

@@ -24,7 +24,8 @@ from millrace.engine import generations, switching
 from millrace.engine.comparing import comparisons, unequal
 from millrace.engine.distance import Distance
 from millrace.engine.generations import Generation, choose, load
-from millrace.engine.replay import Asked, begin, carry_out, resumed
+from millrace.engine.replay import Asked, _prepare, begin, carry_out, resumed
+from millrace.engine.replayed import written
 from millrace.engine.run import Settings, run
 from millrace.engine.switching import Doors
 from millrace.errors import InvalidReplay, OffsetsGone, StateMismatch
@@ -45,7 +46,9 @@ def send(cluster: Cluster, topic: str, numbers: range, at: int = OLD) -> None:
 
 def copy(topic: str, sql: str = "SELECT value AS id, value FROM events", **source: Any) -> mr.Pipeline:
     pipeline = mr.Pipeline(f"copy-{topic}")
-    pipeline.source("events", mr.kafka(topic, format="text", max_per_batch=source.pop("max_per_batch", 100), **source))
+    waits = ("timestamp", "0 seconds") if source.pop("watermark", False) else None
+    most = source.pop("max_per_batch", 100)
+    pipeline.source("events", mr.kafka(topic, format="text", max_per_batch=most, **source), watermark=waits)
     pipeline.sql("copied", sql)
     pipeline.sink("copied", mr.kafka(f"{topic}-out", format="text", value="value", key="id"))
     return pipeline
@@ -167,6 +170,7 @@ def test_a_replay_to_a_time_goes_on_there_with_its_state(
     counting.source("events", mr.kafka(topic, format="text", max_per_batch=40))
     counting.sql("counts", "SELECT cast(value AS bigint) % 7 AS n, count(*) AS many FROM events GROUP BY 1")
     counting.sink("counts", mr.kafka(f"{topic}-out", key="n", value="many", format="text"), mode="update")
+    topics.create(cluster, f"{topic}-out", 2, configs={"retention.ms": "123456789000"})
     end = f"{OLD + HOUR}"
     made = replays(counting, tmp_path, "earliest", end)
     assert sum(sum(numbers.values()) for numbers in made.end.values()) == 90
@@ -174,6 +178,12 @@ def test_a_replay_to_a_time_goes_on_there_with_its_state(
     switching.switch(tmp_path, f"count-{topic}", 2, replays.doors)
     replays.run(counting, tmp_path)
     assert newest(cluster, f"{topic}-out.g2") == counted(range(150))
+
+    switching.drop(tmp_path, f"count-{topic}", 1, replays.doors)
+    third = begin(counting.model(), tmp_path, Asked("earliest"), replays.settings)
+    _prepare(counting.model(), written(counting.model(), 3, ()), third, 2, replays.settings)
+    (like,) = topics.describe(cluster, [f"{topic}-out.g3"])  # as the one that counts, where the first is gone
+    assert (len(like.partitions), like.configs) == (2, {"retention.ms": "123456789000"})
 
 
 def newest(cluster: Cluster, topic: str) -> dict[int, int]:
@@ -212,20 +222,34 @@ def test_a_comparison_finds_exactly_what_differs(
     cluster: Cluster, topic: str, replays: Replays, tmp_path: Path
 ) -> None:
     send(cluster, topic, range(50))
-    replays.run(copy(topic), tmp_path)
-    changed = copy(
-        topic, "SELECT value AS id, if(value IN ('7', '8'), 'x', value) AS value FROM events WHERE value <> '9'"
+    replays.run(windowed(topic, copy(topic, watermark=True)), tmp_path)
+    changed = windowed(
+        topic,
+        copy(
+            topic,
+            "SELECT value AS id, if(value IN ('7', '8'), 'x', value) AS value FROM events WHERE value <> '9'",
+            watermark=True,
+        ),
     )
     replays(changed, tmp_path)
-    (found,) = compared(changed, tmp_path, replays)
+    found, windows = compared(changed, tmp_path, replays)
+    assert windows.same  # closed by the batch after the last one that read something
+    assert values(cluster, f"{topic}-windows.g2") == Counter({10: 4})
     assert (found.old, found.new) == ((50, 50), (49, 49))
     assert {one.key for one in found.sample} == {"7", "8", "9"}
     assert not found.same
     assert not unequal(changed.model(), tmp_path, (1, 2))
     send(cluster, topic, range(50, 60))
-    replays.run(copy(topic), tmp_path)
-    reach = unequal(copy(topic).model(), tmp_path, (1, 2))
-    assert sum(one.old - one.new for one in reach) == 10
+    replays.run(windowed(topic, copy(topic, watermark=True)), tmp_path)
+    reach = unequal(changed.model(), tmp_path, (1, 2))
+    assert sum(one.old - one.new for one in reach) == 2 * 10
+
+
+def windowed(topic: str, pipeline: mr.Pipeline) -> mr.Pipeline:
+    """With windows of ten records each, written when they are closed."""
+    pipeline.sql("windows", "SELECT count(*) AS n FROM events GROUP BY window(timestamp, '10 milliseconds')")
+    pipeline.sink("windows", mr.kafka(f"{topic}-windows", format="text", value="n"))
+    return pipeline
 
 
 def compared(pipeline: mr.Pipeline, base: Path, replays: Replays) -> list[Any]:
@@ -271,6 +295,10 @@ def test_files_have_generations_and_a_link_to_the_one_that_counts(
     assert MEMORY.table("kept").num_rows == 11
     switching.rollback(base, "folders", replays.doors)
     assert rows("out.current") == list(range(20))
+    (tmp_path / "out.g3").mkdir()
+    for numbers, figures in (((1, 3), (20, 0)), ((4, 1), (0, 20)), ((3, 4), (0, 0))):  # an empty folder, and none
+        (found,) = comparisons(even.model(), numbers, (), replays.settings, lambda: spark)
+        assert (found.only_old, found.only_new) == figures
 
 
 @pytest.mark.chaos
@@ -306,8 +334,15 @@ def test_what_retention_has_removed_is_told(cluster: Cluster, topic: str, replay
         with pytest.raises(OffsetsGone, match=r"\[0\].*(offsets 5 to 7|begins at offset 8)"):
             replays(copy(topic), tmp_path, start)
     assert not generations.load(tmp_path).made
-    made = replays(copy(topic), tmp_path, f"{topic}[0]@10", f"{topic}[0]@15")
+    pipeline = copy(topic)
+    topics.create(cluster, f"{topic}-alarms", 1)
+    send(cluster, f"{topic}-alarms", range(3))
+    pipeline.source("alarms", mr.kafka(f"{topic}-alarms", format="text"))
+    pipeline.sink("alarms", mr.foreach(print))
+    made = replays(pipeline, tmp_path, f"{topic}[0]@10", f"{topic}[0]@15", leave_out=("foreach",))
     assert made.done
+    assert made.end[f"{topic}-alarms"] == {"0": 3}  # where a run gives it to foreach, not from the beginning
+    assert f"{topic}-alarms" not in made.begin
     assert values(cluster, f"{topic}-out.g2") == Counter(range(10, 15))
 
 

@@ -235,6 +235,16 @@ def test_a_query_that_is_stopped_in_the_middle_of_a_file_has_not_failed(tmp_path
     assert queries.board.query("copied").phase is Phase.STOPPED
 
 
+def test_one_that_has_done_enough_is_stopped_with_the_patience_that_was_asked_for(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    queries = running(shop)
+    queries.enough, queries.patience = lambda _: True, 0.0
+    queries.start(written())
+    shop.started[0].status = {"message": "Processing new data"}  # for ever
+    queries.stay(None, threading.Event())
+    assert queries.board.query("copied").phase is Phase.STOPPED
+
+
 def test_a_batch_that_takes_too_long_is_cut_off_and_told(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     queries = running(shop)

@@ -13,14 +13,21 @@ class _Query:
 
     def __init__(self) -> None:
         self.isActive = True
-        self.working = True
+        self.doing = "Processing new data"
 
     @property
     def status(self) -> dict[str, Any]:
-        return {"message": "Processing new data" if self.working else "Waiting for data to arrive"}
+        return {"message": self.doing}
 
     def stop(self) -> None:
         self.isActive = False
+
+
+def test_a_batch_that_only_closes_windows_is_waited_for_too() -> None:
+    query = _Query()
+    query.doing = "No new data but cleaning up state"
+    assert stop_all([query], 0.0) == [query]  # type: ignore[list-item, comparison-overlap]
+    assert not query.isActive
 
 
 def test_only_what_is_kept_is_waited_for() -> None:
@@ -30,6 +37,6 @@ def test_only_what_is_kept_is_waited_for() -> None:
         while drawing.isActive:
             assert not ending.done(), ending.exception()
         assert writing.isActive
-        writing.working = False
+        writing.doing = "Waiting for data to arrive"
         ending.result(30)
     assert not writing.isActive

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from millrace.settings import STATE
+
+if TYPE_CHECKING:
+    from millrace.pipeline.model import Pipeline
 
 PipelineFile = Annotated[str, typer.Argument(metavar="FILE", help="The pipeline's .py or .yaml file.")]
 State = Annotated[
@@ -27,3 +32,8 @@ Accept = Annotated[
         help="Go on with the state of a query though it was computed otherwise; may be given several times.",
     ),
 ]
+
+
+def state_folder(pipeline: Pipeline, state: Path | None) -> Path:
+    """Where a pipeline remembers; its first generation, if it has several."""
+    return state or STATE.value() / "pipelines" / pipeline.name

@@ -40,11 +40,15 @@ def drop(pipeline: Pipeline, base: Path, doors: Doors, number: int, *, yes: bool
     from millrace.engine.generations import load
 
     known = load(base)
-    known.require(number)
-    named = ", ".join(one.own for one in switching.removed(known, number))
-    if confirm(f"delete generation {number} for good, with {named}?", yes):
+    known.require(number, whole=False)
+    outputs = switching.removed(known, number)
+    named = ", ".join(one.own for one in outputs if switching.is_ours(one))
+    if confirm(f"delete generation {number} for good, with {named or 'its state'}?", yes):
         switching.drop(base, pipeline.name, number, doors)
-        say(f"deleted generation {number}: {named}")
+        say(f"deleted generation {number}: {named or 'its state'}")
+        for output in outputs:
+            if not switching.is_ours(output):
+                say(f"{output.own} is not on this machine and stays: delete it with the tools of its store")
 
 
 def show_list(base: Path, *, as_json: bool) -> None:

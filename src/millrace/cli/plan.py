@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.defined import Accept, Master, PipelineFile, SparkSettings, State
+from millrace.cli.defined import Accept, Master, PipelineFile, SparkSettings, State, state_folder
 from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, spark_settings
 from millrace.cli.output import out, say, show_error, show_json, show_table, status_line
 from millrace.errors import MillraceError, NoCluster, StateMismatch
-from millrace.settings import KAFKA_DATA, STATE
+from millrace.settings import KAFKA_DATA
 
 if TYPE_CHECKING:
     from millrace.engine.generations import Chosen
@@ -68,7 +68,7 @@ def plan(
         "state": str(folder),
         "generation": chosen.number,
         "generations": others,
-        "queries": [planned.query(pipeline, one, folder) for one in found],
+        "queries": [planned.query(pipeline, one, folder, chosen.span) for one in found],
         "unused": unused(folder, made),
         "kafka": kafka_told,
         "needs": _needs(made, kafka_told),
@@ -116,7 +116,7 @@ def _generations(pipeline: Pipeline, state: Path | None) -> tuple[Chosen, list[d
     """The generation that a run would go on with, and all that there are, if a replay has made one."""
     from millrace.engine.generations import choose, listed
 
-    base = state or STATE.value() / "pipelines" / pipeline.name
+    base = state_folder(pipeline, state)
     return choose(pipeline, base), listed(base)
 
 

@@ -71,11 +71,12 @@ def redrive(
         pipeline=aim.pipeline,
         source=source,
         containing=reason,
-        since=_milliseconds(since),
+        since=max(filter(None, (_milliseconds(since), aim.since)), default=None),
         until=_milliseconds(until),
         partition=partition,
         offset=offset,
         letter=letter,
+        replayed=aim.pipeline is None or letter is not None,
     )
     wanted = Redrive(selection, mend, to)
     found = Preview.of(aim, selection, mend, whole=dry_run)

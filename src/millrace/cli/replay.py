@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.cassandra import CassandraAddress, CassandraConfig, node
+from millrace.cli.defined import Master, PipelineFile, SparkSettings, State, state_folder
 from millrace.cli.generations import drop as delete
 from millrace.cli.generations import show_comparison, show_list, show_switch
 from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, Yes, spark_settings
 from millrace.cli.output import say
-from millrace.cli.run import cluster_for, state_folder
+from millrace.cli.run import cluster_for
 from millrace.cli.signals import until_stopped
 from millrace.cli.spark import prepare_spark
 from millrace.cli.supervised import Patience, Restarts, policy
@@ -30,7 +31,7 @@ _BEGIN, _AFTER = "Replay", "What comes of it"
 
 
 def replay(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The pipeline's .py or .yaml file.")],
+    file: PipelineFile,
     from_: Annotated[
         str | None,
         typer.Option(
@@ -84,17 +85,9 @@ def replay(
             "--generation", min=1, rich_help_panel=_AFTER, show_default="the newest", help="Which one is meant."
         ),
     ] = None,
-    state: Annotated[
-        Path | None,
-        typer.Option("--state", metavar="DIR", show_default=".millrace/pipelines/NAME", help="Where it remembers."),
-    ] = None,
-    master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", show_default="local[*]", help="The Spark master.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A Spark setting; may be given several times."),
-    ] = None,
+    state: State = None,
+    master: Master = None,
+    set_: SparkSettings = None,
     restarts: Restarts = None,
     patience: Patience = None,
     yes: Yes = False,
@@ -166,7 +159,7 @@ def _meant(base: Path, number: int | None) -> int:
         return number
     if known.switching is not None:
         return known.switching
-    found = [one.number for one in known.made if one.number > known.current]
+    found = [one.number for one in known.made if one.number > known.current and one.number not in known.dropping]
     if not found:
         raise InvalidReplay(
             f"there is no generation after {known.current}, which is the current one",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.cassandra import CassandraAddress, CassandraConfig, node
-from millrace.cli.defined import Accept, Master, PipelineFile, SparkSettings, State
+from millrace.cli.defined import Accept, Master, PipelineFile, SparkSettings, State, state_folder
 from millrace.cli.kafka import broker
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, spark_settings
 from millrace.cli.output import out, say
@@ -31,7 +31,7 @@ from millrace.cli.signals import until_stopped
 from millrace.cli.spark import prepare_spark
 from millrace.cli.supervised import AlertDead, AlertLag, AlertTo, Patience, Restarts, alerting, alerts_of, policy
 from millrace.errors import InvalidOption
-from millrace.settings import PATIENCE, STATE
+from millrace.settings import PATIENCE
 from millrace.units import parse_duration
 
 if TYPE_CHECKING:
@@ -167,12 +167,10 @@ def chosen_generation(pipeline: Pipeline, state: Path | None, number: int | None
         say(f"a switch to generation {known.switching} was not finished: millrace replay FILE --switch does it again")
     if chosen.number != FIRST or number is not None:
         say(f"generation {chosen.number}, in {chosen.state}")
+    for sink in chosen.without:
+        kind, current = sink.connection.connector, f"generation {known.current}, which is the current one"
+        say(f"the sink {kind} of {sink.table!r} is left out: it gets its rows from {current}")
     return chosen
-
-
-def state_folder(pipeline: Pipeline, state: Path | None) -> Path:
-    """Where a pipeline remembers; its first generation, if it has several."""
-    return state or STATE.value() / "pipelines" / pipeline.name
 
 
 @contextmanager

@@ -76,6 +76,9 @@ class Target:
     known: bool = True
     """Whether something of that name is there, even if it has no letters."""
     read: int = 0
+    since: int | None = None
+    """When the replay ended that made this generation of the pipeline, in milliseconds since 1970; its own letters are
+    older."""
 
     @classmethod
     def named(cls, text: str, state: Path, cluster: Cluster | None, missing: NoCluster | None) -> Target:
@@ -91,12 +94,12 @@ class Target:
             if (state / "pipelines" / text).is_dir():
                 say(f"{text} is taken for the topic; for the pipeline of that name give its file")
             return cls(text, [topic], [], cluster)
-        name = load_name(file) if is_file else text
+        name = _current(load_name(file), state) if is_file else text
         folders = dead_folders(state, name)
         if missing and not folders:
             raise missing
         known = is_file or (state / "pipelines" / name).is_dir() or (cluster is not None and _has_topic(cluster, name))
-        return cls(name, topics, folders, cluster, name, known)
+        return cls(name, topics, folders, cluster, name, known, since=_replayed(name, state))
 
     def letters(self, *, redriven: bool = False) -> Iterator[Found]:
         """The open letters, or all, counted in `read`; raises at the end when nothing has that name."""
@@ -126,6 +129,25 @@ class Target:
             if redriven or not one.redriven:
                 self.read += 1
                 yield one
+
+
+def _current(name: str, state: Path) -> str:
+    """The name under which a run of the pipeline goes on: that of the generation that counts."""
+    from millrace.engine.generations import load, name_of
+
+    now = name_of(name, load(state / "pipelines" / name).current)
+    if now != name:
+        say(f"{now} is meant, the current generation; letters of others: millrace dead show {name}")
+    return now
+
+
+def _replayed(name: str, state: Path) -> int | None:
+    """When the replay ended that made a generation."""
+    from millrace.engine.generations import load
+
+    base, _, number = name.partition("@")
+    found = load(state / "pipelines" / base).get(int(number)) if number.isdecimal() else None
+    return None if found is None or found.done is None else int(found.done * 1000)
 
 
 def _has_topic(cluster: Cluster, name: str) -> bool:

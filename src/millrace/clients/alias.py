@@ -6,7 +6,7 @@ topics of a pipeline change with one record.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
 import orjson
@@ -17,6 +17,7 @@ from millrace.clients import offsets, topics
 from millrace.clients.cluster import Cluster
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
+from millrace.clients.topics import Topic
 from millrace.errors import InvalidTopic, KafkaFailed
 
 TOPIC = "millrace.generations"
@@ -41,11 +42,25 @@ def publish(cluster: Cluster, alias: Alias) -> None:
         except InvalidTopic:
             if TOPIC not in cluster.connect().topics:  # else another was quicker
                 raise
+    (found,) = topics.describe(cluster, [TOPIC])
+    require_fit(found)
     producer = Producer(cluster, TOPIC)
     producer.send([Record(orjson.dumps(asdict(alias)), alias.pipeline.encode())])
     producer.close()
     if producer.failed:
         raise producer.failure()
+
+
+def require_fit(topic: Topic) -> None:
+    """Raise when a topic would lose aliases, or tell them in another order than they were given in."""
+    policy = topic.configs.get("cleanup.policy", "delete")
+    if len(topic.partitions) != 1 or policy != "compact":
+        raise InvalidTopic(
+            f"topic {topic.name!r} cannot keep which generation counts",
+            why=f"it has {len(topic.partitions)} partitions and cleanup.policy={policy}; it needs 1 and compact",
+            hint=f"delete it, and it is made as it must be; or make it: millrace kafka topics create {topic.name} "
+            "--partitions 1 --config cleanup.policy=compact",
+        )
 
 
 def aliases(cluster: Cluster) -> dict[str, Alias]:
@@ -68,15 +83,36 @@ def aliases(cluster: Cluster) -> dict[str, Alias]:
             if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
                 raise cluster.error(problem, f"read topic {TOPIC!r}")
             if problem is None:
-                told = Alias(**orjson.loads(message.value() or b"{}"))
-                found[told.pipeline] = told
+                told = read_alias(message.value())
+                if told is not None:
+                    found[told.pipeline] = told
+                elif message.value() is None:  # nobody may have to wait for compaction
+                    found.pop(_text(message.key()), None)
             if problem is not None and (message.offset() or 0) >= end:
                 return found
     finally:
         consumer.close()
 
 
+def _text(key: str | bytes | None) -> str:
+    return key.decode("utf-8", "replace") if isinstance(key, bytes) else key or ""
+
+
+def read_alias(content: bytes | None) -> Alias | None:
+    """An alias from a record; None of one that says none, whoever wrote it."""
+    try:
+        told = orjson.loads(content or b"")
+        led = {str(name): str(topic) for name, topic in told["topics"].items()}
+        return Alias(str(told["pipeline"]), int(told["generation"]), float(told["at"]), led)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def leading(known: Iterable[Alias]) -> dict[str, str]:
+    """The topic that counts by its name in a pipeline's file; of two pipelines with the same one, the later word."""
+    return {name: topic for alias in sorted(known, key=lambda one: one.at) for name, topic in alias.topics.items()}
+
+
 def current_topic(cluster: Cluster, name: str) -> str:
     """The topic that counts for a name that a pipeline's file has; the name itself where nobody says otherwise."""
-    told = [alias.topics[name] for alias in aliases(cluster).values() if name in alias.topics]
-    return told[-1] if told else name
+    return leading(aliases(cluster).values()).get(name, name)

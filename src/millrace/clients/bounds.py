@@ -83,8 +83,10 @@ def end_of(
 def _since(cluster: Cluster, wanted: list[TopicPartition], moment: datetime, first: Places, end: Places) -> Places:
     found = offsets.ask(cluster, wanted, OffsetSpec.for_timestamp(_milliseconds(moment)))
     begin = {place: end[place] if offset < 0 else min(offset, end[place]) for place, offset in found.items()}
-    # Everything that is left is of that time or later, and there was something before it.
-    gone = [place for place in begin if 0 < first[place] == begin[place] < end[place]]
+    # Everything that is left is of that time or later, and there was something before it. The first record may come
+    # after the first offset: that may be the end of a transaction, or of what compaction has removed.
+    there = offsets.ask(cluster, wanted, OffsetSpec.for_timestamp(0))
+    gone = [place for place in begin if first[place] > 0 and there[place] == begin[place] < end[place]]
     if gone:
         told = "; ".join(f"{_named(place)} begins at offset {first[place]}" for place in gone)
         raise OffsetsGone(

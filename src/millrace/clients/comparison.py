@@ -24,6 +24,7 @@ SHOWN = 10
 _KEPT = 200
 """Bytes of a value that are kept to be shown."""
 _NULL = b"\0"
+_OF_A_RECORD = ("digest", "value", "place", "at")
 
 
 @dataclass(frozen=True)
@@ -89,12 +90,15 @@ def _load(
 ) -> int:
     """Put a topic into a table: by key the digest of its newest value, or by key and value how often it is there."""
     base.execute(
-        f"CREATE TABLE {table} (key BLOB, mark BLOB, digest BLOB, n INT, value BLOB, PRIMARY KEY (key, mark))"
-        " WITHOUT ROWID"
+        f"CREATE TABLE {table} (key BLOB, mark BLOB, digest BLOB, n INT, value BLOB, place INT, at INT, "
+        "PRIMARY KEY (key, mark)) WITHOUT ROWID"
     )
+    # Partitions come in no order among each other: of two in which a key is, the later time counts.
+    newer = "excluded.place = place OR excluded.at >= at"
+    taken = (f"{one} = CASE WHEN {newer} THEN excluded.{one} ELSE {one} END" for one in _OF_A_RECORD)
     add = (
-        f"INSERT INTO {table} VALUES (?, ?, ?, 1, ?) ON CONFLICT (key, mark) DO UPDATE SET "  # noqa: S608 - a or b
-        "digest = excluded.digest, n = n + 1, value = excluded.value"
+        f"INSERT INTO {table} VALUES (?, ?, ?, 1, ?, ?, ?) ON CONFLICT (key, mark) DO UPDATE SET "  # noqa: S608 - a or b
+        f"n = n + 1, {', '.join(taken)}"
     )
     count = 0
     for batch in _records(cluster, topic):
@@ -104,12 +108,13 @@ def _load(
     return count
 
 
-def _row(message: Message, *, newest: bool, json: bool) -> tuple[bytes, bytes, bytes, bytes | None]:
+def _row(message: Message, *, newest: bool, json: bool) -> tuple[bytes, bytes, bytes, bytes | None, int, int]:
     key, value = message.key(), message.value()
     digest = blake2b(_NULL if value is None else _plain(value, json=json), digest_size=16).digest()
     shown = None if value is None else value[:_KEPT]
     own = b"" if key is None else b"=" + _bytes(key)  # no key is not an empty key
-    return (own, b"", digest, shown) if newest and key is not None else (own, digest, b"", shown)
+    when = (message.partition() or 0, message.timestamp()[1])
+    return (own, b"", digest, shown, *when) if newest and key is not None else (own, digest, b"", shown, *when)
 
 
 def _plain(value: bytes, *, json: bool) -> bytes:

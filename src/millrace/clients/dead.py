@@ -15,7 +15,7 @@ from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 from millrace.clients import offsets, topics
 from millrace.clients.cluster import Cluster
 from millrace.clients.journal import Journal, Tally
-from millrace.clients.letters import SUFFIX, Letter, from_line, from_record
+from millrace.clients.letters import SUFFIX, Letter, dead_topic, from_line, from_record
 from millrace.clients.marks import Marks, Span
 from millrace.clients.marks import from_record as spans_of
 from millrace.errors import FileUnusable, InvalidTopic, KafkaFailed, KafkaUnreachable, Place
@@ -48,6 +48,11 @@ class Found:
     """When it was put there, in milliseconds since 1970."""
     redriven: bool = False
     """Whether its record was sent again; known where somebody has looked."""
+
+    @property
+    def of_replay(self) -> bool:
+        """Whether a replay has buried it: apart from the letters of the topic that the record came from."""
+        return None not in (self.partition, self.letter.topic) and self.home != dead_topic(self.letter.topic or "")
 
     @property
     def place(self) -> str:

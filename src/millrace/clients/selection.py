@@ -31,6 +31,8 @@ class Selection:
     """Of the record in the source."""
     letter: str | None = None
     """One letter: where it lies, or where its record was, as they are shown."""
+    replayed: bool = True
+    """Whether those that a replay has buried are meant: their records were bad before, and may have been dealt with."""
 
     def fits(self, one: Found) -> bool:
         """Whether a letter is meant."""
@@ -42,6 +44,7 @@ class Selection:
             and self.partition in (None, letter.partition)
             and self.offset in (None, letter.offset)
             and self.letter in (None, one.place, letter.place)
+            and (self.replayed or not one.of_replay)
             and (self.since is None or one.buried >= self.since)
             and (self.until is None or one.buried < self.until)
             and self._is_reason(letter.reason)

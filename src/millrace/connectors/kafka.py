@@ -222,7 +222,7 @@ class KafkaReader(Decoded):
         return rf"(?!.*{re.escape(SUFFIX)}$)(?:{pattern})"
 
     def _beginning(self, site: Site, cluster: Cluster) -> dict[str, str]:
-        if site.span:
+        if site.span and site.span.knows(self.topics_now(cluster)):
             return {"startingOffsets": json.dumps(site.span.starting(self.places_now(cluster)))}
         if self.start == "earliest":
             return {"startingOffsets": "earliest"}

@@ -25,6 +25,10 @@ class Span:
     most: int | None = None
     """At most so many records in a batch."""
 
+    def knows(self, topics: Iterable[str]) -> bool:
+        """Whether it says anything of one of these topics."""
+        return any(topic in self.begin for topic in topics)
+
     def starting(self, places: Iterable[tuple[str, int]]) -> dict[str, dict[str, int]]:
         """Where to begin in each of these partitions; what was not there when it was decided, at its beginning."""
         found: dict[str, dict[str, int]] = {}

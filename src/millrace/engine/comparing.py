@@ -12,17 +12,23 @@ from millrace.connectors.cassandra import CassandraReader, CassandraWriter
 from millrace.connectors.files import FilesWriter
 from millrace.connectors.kafka import KafkaWriter
 from millrace.connectors.stream import Writer
+from millrace.engine.failures import explain
 from millrace.engine.generations import pipeline_of, state_of
 from millrace.engine.remembered import position
-from millrace.engine.replayed import sinks_of
+from millrace.engine.replayed import named, sinks_of
 from millrace.engine.run import Settings
 from millrace.engine.structured import writer_of
-from millrace.errors import InvalidReplay
+from millrace.errors import InvalidReplay, MillraceError
 from millrace.pipeline.model import Pipeline
 from millrace.pipeline.plan import make_plan
+from millrace.telemetry.progress import offsets_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_NOTHING = ("UNABLE_TO_INFER_SCHEMA", "PATH_NOT_FOUND")
+"""What Spark says of a folder that has no files, or is not there."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,12 @@ class Reach:
 def unequal(pipeline: Pipeline, base: Path, numbers: tuple[int, int], left_out: tuple[str, ...] = ()) -> list[Reach]:
     """Where two generations have not read equally much; then not all that differs comes from the code."""
     found = []
-    for query in make_plan(pipeline_of(_compared(pipeline, left_out), numbers[1])).queries:
-        read = [_read(state_of(base, number), query.name) for number in numbers]
+    plain = _compared(pipeline, left_out)
+    # The name of a query without batches has that of its topic in it, so it has another one in each generation.
+    old, new = (make_plan(pipeline_of(plain, number)).queries for number in numbers)
+    for before, query in zip(old, new, strict=True):
+        names = (before.name, query.name)
+        read = [_read(state_of(base, number), name) for number, name in zip(numbers, names, strict=True)]
         for place in sorted(read[0].keys() | read[1].keys()):
             at = [one.get(place, 0) for one in read]
             if at[0] != at[1]:
@@ -58,10 +68,7 @@ def _read(state: Path, query: str) -> dict[str, int]:
     return {
         f"{topic}[{number}]": offset
         for source in (at.offsets if at else ())
-        if isinstance(source, dict)
-        for topic, numbers in source.items()
-        if isinstance(numbers, dict)
-        for number, offset in numbers.items()
+        for (topic, number), offset in offsets_in(source)
     }
 
 
@@ -78,7 +85,7 @@ def comparisons(
     one, other = (pipeline_of(plain, number) for number in numbers)
     for sink, before, after in zip(plain.sinks, one.sinks, other.sinks, strict=True):
         old, new = writer_of(before), writer_of(after)
-        name = f"{sink.connection.connector} {_name(writer_of(sink))}"
+        name = f"{sink.connection.connector} {named(sink)}"
         if isinstance(old, KafkaWriter) and isinstance(new, KafkaWriter):
             newest = sink.mode != "append" and bool(old.key)
             found = compare(
@@ -86,17 +93,21 @@ def comparisons(
             )
             yield replace(found, name=name)
         else:
-            yield _by_spark(name, old, new, settings, spark())
+            yield _explained(name, old, new, settings, spark())
 
 
-def _name(writer: Writer) -> str:
-    named = writer.in_generation(2) or {}
-    return str(next((getattr(writer, one) for one in named), ""))
+def _explained(name: str, old: Writer, new: Writer, settings: Settings, spark: SparkSession) -> Compared:
+    try:
+        return _by_spark(name, old, new, settings, spark)
+    except MillraceError:
+        raise
+    except Exception as error:
+        raise explain(error) from error
 
 
 def _by_spark(name: str, old: Writer, new: Writer, settings: Settings, spark: SparkSession) -> Compared:
     if isinstance(old, FilesWriter) and isinstance(new, FilesWriter):
-        return _frames(name, _folder(spark, old), _folder(spark, new), ())
+        return _folders(name, _folder(spark, old), _folder(spark, new))
     if isinstance(old, CassandraWriter) and isinstance(new, CassandraWriter):
         from millrace.connectors.cql.table import require
 
@@ -107,9 +118,26 @@ def _by_spark(name: str, old: Writer, new: Writer, settings: Settings, spark: Sp
     raise InvalidReplay(f"{name} cannot be compared")
 
 
-def _folder(spark: SparkSession, writer: FilesWriter) -> DataFrame:
+def _folder(spark: SparkSession, writer: FilesWriter) -> DataFrame | None:
+    """What a folder holds; None where nothing was ever written."""
+    from pyspark.errors import AnalysisException
+
     reader = spark.read.format(writer.format).option("header", writer.header)
-    return reader.load(writer.path)
+    try:
+        return reader.load(writer.path)
+    except AnalysisException as error:
+        if error.getCondition() in _NOTHING:
+            return None
+        raise
+
+
+def _folders(name: str, old: DataFrame | None, new: DataFrame | None) -> Compared:
+    """A folder without files has no columns either; it is compared as one that has no rows."""
+    if old is None and new is None:
+        return Compared(name, "neither has a row", (0, 0), (0, 0))
+    some: Any = new if old is None else old
+    none = some.limit(0)
+    return _frames(name, none if old is None else old, none if new is None else new, ())
 
 
 def _frames(name: str, old: DataFrame, new: DataFrame, key: tuple[str, ...]) -> Compared:

@@ -23,6 +23,8 @@ class Way:
     read: dict[Place, int] = field(default_factory=dict)
     certain: bool = True
     """Whether offsets tell all of it; what files hold is known when they were read."""
+    settled: bool = False
+    """Whether a batch was run after the one that reached the end: it closes the windows of the last watermark."""
 
     @property
     def total(self) -> int:
@@ -70,6 +72,7 @@ class Distance:
             way = self._ways.get(progress.query)
             if way is None:
                 return
+            way.settled = way.settled or (progress.executed and way.done == way.total)
             way.read.update(progress.read)
             self._rows += progress.input_rows
             now = time.monotonic()
@@ -77,11 +80,19 @@ class Distance:
             while len(self._past) > 2 and self._past[1][0] < now - _WINDOW:
                 self._past.popleft()
 
+    def is_empty(self, query: str) -> bool:
+        """Whether there is nothing to read for a query."""
+        way = self._ways[query]
+        return way.certain and way.total == 0
+
     def is_over(self, query: str) -> bool:
-        """Whether a query has read everything that it shall, as far as offsets tell."""
+        """Whether a query has read everything that it shall, as far as offsets tell, and written what came of it.
+
+        Where there is nothing more to read, Spark runs such a batch without input, if there is a watermark, and ends.
+        """
         with self._lock:
             way = self._ways.get(query)
-            return way is not None and way.certain and 0 < way.total == way.done
+            return way is not None and way.certain and way.settled
 
     def stage(self) -> Stage:
         """How far it is now."""

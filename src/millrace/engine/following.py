@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from millrace.clients.alias import aliases
+from millrace.clients.alias import aliases, leading
 from millrace.clients.cluster import Cluster
 from millrace.connectors.files import CURRENT, FilesReader
 from millrace.connectors.kafka import KafkaReader
@@ -23,8 +23,7 @@ def follow(pipeline: Pipeline, cluster: Callable[[], Cluster]) -> Pipeline:
     """
     readers = {source.name: make_reader(source.connection)[0] for source in pipeline.sources}
     asked = any(isinstance(one, KafkaReader) and one.current for one in readers.values())
-    known = aliases(cluster()).values() if asked else ()
-    now = {name: topic for alias in known for name, topic in alias.topics.items()}
+    now = leading(aliases(cluster()).values()) if asked else {}
     sources = tuple(_led(source, readers[source.name], now) for source in pipeline.sources)
     return replace(pipeline, sources=sources)
 

@@ -15,10 +15,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from millrace.connectors.options import in_generation
+from millrace.connectors.options import in_generation, make_writer
 from millrace.connectors.span import Offsets, Span
+from millrace.drafts import write_whole
 from millrace.errors import InvalidReplay, StateMismatch
-from millrace.pipeline.model import Pipeline
+from millrace.pipeline.model import Pipeline, Sink
 
 FIRST = 1
 _VERSION = 1
@@ -73,19 +74,35 @@ class Generations:
     last: int = FIRST
     """The highest number that was ever given."""
     made: tuple[Generation, ...] = ()
+    dropping: tuple[int, ...] = ()
+    """Those that are being deleted, and of which something may be left."""
+    first_gone: bool = False
+    """Whether the first was deleted."""
 
     def get(self, number: int) -> Generation | None:
         """One that a replay made."""
         return next((one for one in self.made if one.number == number), None)
 
-    def require(self, number: int) -> Generation | None:
-        """One that there is; None for the first."""
+    def require(self, number: int, *, whole: bool = True) -> Generation | None:
+        """One that there is, and is not half deleted; None for the first."""
         found = self.get(number)
-        if found is None and number != FIRST:
-            numbers = ", ".join(str(one.number) for one in self.made)
-            hint = f"there are 1, {numbers}" if numbers else "millrace replay FILE --from earliest makes one"
+        if found is None and (number != FIRST or self.first_gone):
+            numbers = ", ".join(map(str, [*([] if self.first_gone else [FIRST]), *(one.number for one in self.made)]))
+            hint = f"there are {numbers}" if self.made else "millrace replay FILE --from earliest makes one"
             raise InvalidReplay(f"there is no generation {number}", hint=hint)
+        if whole and number in self.dropping:
+            raise InvalidReplay(
+                f"generation {number} is being deleted, and something of it may be gone",
+                hint=f"millrace replay FILE --drop {number} ends that",
+            )
         return found
+
+    def waiting(self) -> Generation | None:
+        """The one whose replay was stopped and may go on; none that a later one has taken the place of."""
+        finished = (one.number for one in self.made if one.done is not None)
+        since = max(self.current, *finished, FIRST)
+        open_ones = (one for one in self.made if one.done is None and one.number not in self.dropping)
+        return max((one for one in open_ones if one.number > since), key=lambda one: one.number, default=None)
 
     def with_one(self, one: Generation) -> Generations:
         """The same with one that is new or has changed."""
@@ -95,8 +112,13 @@ class Generations:
 
     def without(self, number: int) -> Generations:
         """The same without one; its number is not given again."""
-        gone = None if self.before == number else self.before
-        return replace(self, before=gone, made=tuple(one for one in self.made if one.number != number))
+        return replace(
+            self,
+            before=None if self.before == number else self.before,
+            made=tuple(one for one in self.made if one.number != number),
+            dropping=tuple(one for one in self.dropping if one != number),
+            first_gone=self.first_gone or number == FIRST,
+        )
 
 
 def load(base: Path) -> Generations:
@@ -106,7 +128,8 @@ def load(base: Path) -> Generations:
         told = json.loads(path.read_text("utf-8"))
         if told.pop("version") != _VERSION:
             raise ValueError("it was written by another version of Millrace")
-        return Generations(**{**told, "made": tuple(map(Generation.of, told["made"]))})
+        made, dropping = map(Generation.of, told["made"]), told.get("dropping", ())
+        return Generations(**{**told, "made": tuple(made), "dropping": tuple(dropping)})
     except FileNotFoundError:
         return Generations()
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -123,12 +146,7 @@ def change(base: Path, changed: Callable[[Generations], Generations]) -> Generat
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         after = changed(load(base))
-        fresh = path.with_suffix(f".{os.getpid()}")
-        with fresh.open("w", encoding="utf-8") as file:
-            json.dump({"version": _VERSION, **asdict(after)}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        write_whole(path, json.dumps({"version": _VERSION, **asdict(after)}, indent=1))
     finally:
         os.close(lock)
     return after
@@ -144,14 +162,21 @@ def listed(base: Path) -> list[dict[str, Any]]:
     made = [
         {
             "number": one.number,
-            "standing": f"{'replayed' if one.done else 'not finished'}, from {one.asked[0]} to {one.asked[1]}",
+            "standing": f"{_standing(known, one)}, from {one.asked[0]} to {one.asked[1]}",
             "outputs": [output.own for output in one.outputs],
             "begin": one.begin,
             "end": one.end,
         }
         for one in known.made
     ]
-    return [{**one, "current": one["number"] == known.current} for one in (first, *made)]
+    every = made if known.first_gone else [first, *made]
+    return [{**one, "current": one["number"] == known.current} for one in every]
+
+
+def _standing(known: Generations, one: Generation) -> str:
+    if one.number in known.dropping:
+        return "half deleted"
+    return "replayed" if one.done else "not finished"
 
 
 def _path(base: Path) -> Path:
@@ -163,6 +188,11 @@ def state_of(base: Path, number: int) -> Path:
     return base if number == FIRST else base.absolute().with_name(f"{base.absolute().name}@{number}")
 
 
+def name_of(pipeline: str, number: int) -> str:
+    """The name of the pipeline that writes a generation."""
+    return pipeline if number == FIRST else f"{pipeline}@{number}"
+
+
 def pipeline_of(pipeline: Pipeline, number: int) -> Pipeline:
     """The pipeline that writes a generation; sinks that can have only one stay as they are."""
     if number == FIRST:
@@ -170,7 +200,7 @@ def pipeline_of(pipeline: Pipeline, number: int) -> Pipeline:
     sinks = (
         replace(sink, connection=in_generation(sink.connection, number) or sink.connection) for sink in pipeline.sinks
     )
-    return replace(pipeline, name=f"{pipeline.name}@{number}", sinks=tuple(sinks))
+    return replace(pipeline, name=name_of(pipeline.name, number), sinks=tuple(sinks))
 
 
 @dataclass(frozen=True)
@@ -182,6 +212,8 @@ class Chosen:
     state: Path
     span: Span | None = None
     """Where its queries begin that have no checkpoint: where the replay ended."""
+    without: tuple[Sink, ...] = ()
+    """Sinks that it does not write to: they have one generation only, and get their rows from the current one."""
 
 
 def choose(pipeline: Pipeline, base: Path, number: int | None = None) -> Chosen:
@@ -194,4 +226,12 @@ def choose(pipeline: Pipeline, base: Path, number: int | None = None) -> Chosen:
             f"generation {wanted} is not finished", hint="millrace replay FILE --resume goes on with it"
         )
     span = None if found is None else Span(found.end)
-    return Chosen(wanted, pipeline_of(pipeline, wanted), state_of(base, wanted), span)
+    without = () if wanted == known.current else tuple(sink for sink in pipeline.sinks if _is_single(sink))
+    written = replace(pipeline, sinks=tuple(sink for sink in pipeline.sinks if sink not in without))
+    return Chosen(wanted, pipeline_of(written, wanted), state_of(base, wanted), span, without)
+
+
+def _is_single(sink: Sink) -> bool:
+    """Whether two generations would give a sink everything twice."""
+    writer, _ = make_writer(sink.connection)
+    return writer is not None and not writer.passing and in_generation(sink.connection, 2) is None

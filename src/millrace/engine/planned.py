@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from millrace.clients.letters import dead_topic
+from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.options import CONNECTORS, make_reader
-from millrace.connectors.stream import Messages
+from millrace.connectors.span import Span
+from millrace.connectors.stream import Messages, Reader
 from millrace.engine.remembered import Position
 from millrace.engine.resuming import ANEW, Outlook, choices
 from millrace.engine.run import state_store
@@ -23,8 +26,8 @@ Told = dict[str, Any]
 _TOPIC = "topic "
 
 
-def query(pipeline: Pipeline, outlook: Outlook, state: Path) -> Told:
-    """One query: what becomes of it and why, what it reads and writes."""
+def query(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span | None = None) -> Told:
+    """One query: what becomes of it and why, what it reads (from a span on, where it is new) and writes."""
     one, at = outlook.query, outlook.position
     names = pipeline.upstream(one.table)
     sources = [source for name in names if (source := pipeline.source(name))]
@@ -38,7 +41,7 @@ def query(pipeline: Pipeline, outlook: Outlook, state: Path) -> Told:
         "table": one.table,
         "mode": one.mode,
         "trigger": str(one.trigger),
-        "sources": [_source(source, at, sources, anew=outlook.verdict == ANEW) for source in sources],
+        "sources": [_source(source, at, sources, span, anew=outlook.verdict == ANEW) for source in sources],
         "sinks": [_sink(sink) for sink in one.sinks],
     }
     if outlook.error:
@@ -46,7 +49,7 @@ def query(pipeline: Pipeline, outlook: Outlook, state: Path) -> Told:
     return told
 
 
-def _source(source: Source, at: Position | None, among: list[Source], *, anew: bool) -> Told:
+def _source(source: Source, at: Position | None, among: list[Source], span: Span | None, *, anew: bool) -> Told:
     kind = source.connection.connector
     reads = ", ".join(CONNECTORS.source(source.connection, source.static).touches) or kind
     told: Told = {"name": source.name, "connector": kind, "reads": reads, "static": source.static}
@@ -55,10 +58,25 @@ def _source(source: Source, at: Position | None, among: list[Source], *, anew: b
         return told | {"start": "whole, in every batch"}
     if anew or at is None or at.batch < 0:
         reader, _ = make_reader(source.connection)
+        ended = _ended(reader, span)
+        if ended:
+            return told | {"start": "where the replay ended", "offsets": ended}
         return told | {"start": plain(getattr(reader, "start", "the beginning"))}
     # Only with one stream is it certain which of Spark's numbers it has.
     offsets = at.offsets[0] if len(streams) == 1 and at.offsets else None
     return told | {"start": "where it was", "offsets": offsets if kind == "kafka" else None}
+
+
+def _ended(reader: Reader | None, span: Span | None) -> dict[str, Mapping[str, int]]:
+    """Where a source begins in a run of a generation, which begins where its replay ended."""
+    if span is None or not isinstance(reader, KafkaReader):
+        return {}
+    names = (*reader.topic, *(reader.partitions or ()))
+    return {
+        topic: numbers
+        for topic, numbers in span.begin.items()
+        if topic in names or (reader.pattern and re.fullmatch(reader.pattern, topic))
+    }
 
 
 def _sink(sink: Sink) -> Told:

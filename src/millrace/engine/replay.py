@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from millrace.clients import topics
-from millrace.clients.bounds import Places, begin_of, end_of, parse_bound
-from millrace.clients.cluster import Cluster
+from millrace.clients.bounds import parse_bound
 from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.options import in_generation
 from millrace.connectors.span import Offsets, Span
 from millrace.connectors.stream import Site
 from millrace.engine import generations
+from millrace.engine.closing import is_closed, reopen
+from millrace.engine.covered import covered
 from millrace.engine.distance import Distance, Way
 from millrace.engine.following import follow
-from millrace.engine.generations import Generation, Generations, Output, state_of
+from millrace.engine.generations import Generation, Generations, Output, pipeline_of, state_of
 from millrace.engine.remembered import checkpoint_of
-from millrace.engine.replayed import code_of, sinks_of, streams_of, written
+from millrace.engine.replayed import code_of, named, sinks_of, streams_of, written
 from millrace.engine.run import Settings, run
 from millrace.engine.state import State
 from millrace.engine.structured import reader_of, writer_of
@@ -57,7 +57,7 @@ def require_possible(pipeline: Pipeline, asked: Asked) -> None:
 def begin(pipeline: Pipeline, base: Path, asked: Asked, settings: Settings) -> Generation:
     """The generation that a replay goes on with, or a new one; what it covers is fixed from here on."""
     known = generations.load(base)
-    open_one = next((one for one in reversed(known.made) if one.done is None), None)
+    open_one = known.waiting()
     if open_one is not None and not asked.anew:
         if (asked.start, asked.end) != open_one.asked:
             start, end = open_one.asked
@@ -69,15 +69,13 @@ def begin(pipeline: Pipeline, base: Path, asked: Asked, settings: Settings) -> G
         return resumed(pipeline, base)
     number = known.last + 1
     model = follow(written(pipeline, number, asked.leave_out), settings.cluster)
-    places = _places(model, settings.cluster)
-    cluster = settings.cluster if places else _none
-    first, last = _bounds(cluster, places, asked)
+    first, last = covered(follow(pipeline, settings.cluster), model, (asked.start, asked.end), settings.cluster)
     made = Generation(
         number,
         (asked.start, asked.end),
         code_of(written(pipeline, number, asked.leave_out)),
-        _by_topic(first),
-        _by_topic(last),
+        first,
+        last,
         tuple(_outputs(pipeline, number, asked.leave_out)),
         asked.leave_out,
         time.time(),
@@ -95,8 +93,7 @@ def begin(pipeline: Pipeline, base: Path, asked: Asked, settings: Settings) -> G
 
 def resumed(pipeline: Pipeline, base: Path) -> Generation:
     """The generation that was not finished; raises when there is none, or when its code has changed since."""
-    known = generations.load(base)
-    found = next((one for one in reversed(known.made) if one.done is None), None)
+    found = generations.load(base).waiting()
     if found is None:
         raise InvalidReplay("no replay waits to go on", hint="--from earliest begins one")
     if code_of(written(pipeline, found.number, found.left_out)) != found.code:
@@ -120,10 +117,11 @@ def carry_out(
 ) -> bool:
     """Run a replay until its end is reached or `stop` is set; tells whether it is finished."""
     model = follow(written(pipeline, made.number, made.left_out), settings.cluster)
-    streams_of(model)
+    _require_same(streams_of(model), made, settings)
     plan = make_plan(model, once=True)
     folder = state_of(base, made.number)
-    _prepare(pipeline, model, made, settings)
+    _go_on(model, plan, base, made, settings)
+    _prepare(pipeline, model, made, generations.load(base).current, settings)
     distance = Distance({query.name: _way(model, query, made, folder, settings) for query in plan.queries})
     shown(distance)
     chosen = replace(
@@ -133,8 +131,11 @@ def carry_out(
         mark=f".g{made.number}",
         told=distance.take,
         enough=distance.is_over,
+        holding=lambda: _require_open(base, made),
     )
-    run(plan, chosen, board, stop)
+    todo = replace(plan, queries=tuple(query for query in plan.queries if not distance.is_empty(query.name)))
+    if todo.queries:  # one that has nothing to read would read the rest of the log, and throw it away
+        run(todo, chosen, board, stop)
     return _finish(model, plan, base, made, settings, ended=not stop.is_set())
 
 
@@ -145,10 +146,37 @@ def missing(made: Generation) -> list[tuple[str, int, int]]:
     return [(topic, number, offset) for (topic, number), offset in _flat(made.begin).items() if offset > 0]
 
 
+def _require_same(sources: Collection[Source], made: Generation, settings: Settings) -> None:
+    """Raise when other topics are read than when the replay was begun: its offsets mean nothing in them."""
+    readers = [reader_of(source) for source in sources]
+    read = {name for one in readers if isinstance(one, KafkaReader) for name in one.topics_now(settings.cluster())}
+    lost = sorted(made.begin.keys() - read)
+    if lost:
+        raise InvalidReplay(
+            f"generation {made.number} was begun with {', '.join(lost)}, which the pipeline does not read any more",
+            why=f"it reads {', '.join(sorted(read)) or 'no topic'}: another generation of a source counts by now",
+            hint="--new begins another generation",
+        )
+
+
+def _go_on(model: Pipeline, plan: Plan, base: Path, made: Generation, settings: Settings) -> None:
+    """Let a query that has read everything do its last batch again, if that has not closed its windows."""
+    folder = state_of(base, made.number)
+    with State(folder, model):
+        _require_open(base, made)
+        for query in plan.queries:
+            begin, end = _within(model, query, made, settings)
+            at = reached(folder, query.name, begin, end)
+            if at and all(offset >= _at(end, place) for place, offset in at.items()):
+                reopen(checkpoint_of(folder, query.name))
+
+
 def _finish(model: Pipeline, plan: Plan, base: Path, made: Generation, settings: Settings, *, ended: bool) -> bool:
     """Cut the checkpoints back to the end, if all queries have got there, and note it."""
     folder = state_of(base, made.number)
     with State(folder, model):
+        if _is_done(base, made):  # by another process, and a run may have gone on from there
+            return True
         for query in plan.queries:
             begin, end = _within(model, query, made, settings)
             behind = [place for place, at in reached(folder, query.name, begin, end).items() if at < _at(end, place)]
@@ -160,73 +188,52 @@ def _finish(model: Pipeline, plan: Plan, base: Path, made: Generation, settings:
                     f"query {query.name!r} ended before the end of {topic}[{number}] was reached",
                     hint="the same command goes on with it",
                 )
-            if not ended and not _is_certain(model, query):
-                return False  # nothing but the end of the query tells that the files are done
+            if not ended and not (_is_certain(model, query) and is_closed(checkpoint_of(folder, query.name))):
+                return False  # nothing but the end of the query tells that files are done, and windows written
         for query in plan.queries:
             trim(checkpoint_of(folder, query.name), made.end)
-    generations.change(base, lambda now: now.with_one(replace(made, done=time.time())))
+        # Before the folder is anybody else's: who finds it not done would cut back what has gone on since.
+        generations.change(base, lambda now: now.with_one(replace(made, done=time.time())))
     return True
 
 
-def _places(model: Pipeline, cluster: Callable[[], Cluster]) -> list[tuple[str, int]]:
-    """Every partition of Kafka that is read."""
-    found: dict[tuple[str, int], None] = {}
-    for source in streams_of(model):
-        reader = reader_of(source)
-        if isinstance(reader, KafkaReader):
-            for name in reader.topics_now(cluster()):
-                topics.require(cluster().connect(), name)
-            found |= dict.fromkeys(reader.places_now(cluster()))
-    return list(found)
+def _is_done(base: Path, made: Generation) -> bool:
+    """Whether its end was reached; asked while the folder is ours. Raises when it was deleted meanwhile."""
+    found = generations.load(base).require(made.number)
+    return found is not None and found.done is not None
 
 
-def _bounds(cluster: Callable[[], Cluster], places: list[tuple[str, int]], asked: Asked) -> tuple[Places, Places]:
-    start, end = parse_bound(asked.start), parse_bound(asked.end)
-    if not places:
-        if asked.start != "earliest" or end != "latest":
-            raise InvalidReplay(
-                "without a topic among its sources a replay reads the files that are there",
-                hint="--from earliest, without --to",
-            )
-        return {}, {}
-    first = begin_of(cluster(), places, start)
-    return first, end_of(cluster(), places, end, first)
-
-
-def _by_topic(found: Places) -> dict[str, dict[str, int]]:
-    made: dict[str, dict[str, int]] = {}
-    for (topic, number), offset in sorted(found.items()):
-        made.setdefault(topic, {})[str(number)] = offset
-    return made
+def _require_open(base: Path, made: Generation) -> None:
+    if _is_done(base, made):
+        raise InvalidReplay(f"generation {made.number} is finished already", hint="--list shows it")
 
 
 def _outputs(pipeline: Pipeline, number: int, leave_out: Collection[str]) -> Iterator[Output]:
     for sink in sinks_of(pipeline, leave_out):
         moved = in_generation(sink.connection, number)
         if moved is not None:
-            yield Output(sink.connection.connector, _named(sink), _named(replace(sink, connection=moved)))
-
-
-def _named(sink: Sink) -> str:
-    """The topic, folder or table of a sink."""
-    changed = writer_of(sink).in_generation(2) or {}
-    return str(next(getattr(writer_of(sink), name) for name in changed))
+            yield Output(sink.connection.connector, named(sink), named(replace(sink, connection=moved)))
 
 
 def _require_free(model: Pipeline, settings: Settings) -> None:
     for sink in model.sinks:
         if writer_of(sink).is_there(_site(model, sink, settings)):
             raise InvalidReplay(
-                f"{_named(sink)} is there already, and no replay of this state folder has made it",
+                f"{named(sink)} is there already, and no replay of this state folder has made it",
                 place=sink.place,
                 hint="delete it, or use the --state that it belongs to",
             )
 
 
-def _prepare(pipeline: Pipeline, model: Pipeline, made: Generation, settings: Settings) -> None:
-    for old, new in zip(sinks_of(pipeline, made.left_out), model.sinks, strict=True):
+def _prepare(pipeline: Pipeline, model: Pipeline, made: Generation, current: int, settings: Settings) -> None:
+    """Make the outputs as those are that count."""
+    plain = replace(pipeline, sinks=tuple(sinks_of(pipeline, made.left_out)))
+    counts = pipeline_of(plain, current)
+    for plainly, old, new in zip(plain.sinks, counts.sinks, model.sinks, strict=True):
         site = _site(model, new, settings)
-        writer_of(new).prepare_like(writer_of(old), site)
+        # What the file names may be deleted; what counts may not have it yet.
+        like = old if writer_of(old).is_there(site) else plainly
+        writer_of(new).prepare_like(writer_of(like), site)
         writer_of(new).prepare(site)  # a replay has batches, also where a run of the pipeline has none
 
 
@@ -271,7 +278,3 @@ def _flat(offsets: Offsets) -> dict[tuple[str, int], int]:
 
 def _at(offsets: Offsets, place: tuple[str, str]) -> int:
     return offsets[place[0]][place[1]]
-
-
-def _none() -> Cluster:
-    raise InvalidReplay("no Kafka is read")

@@ -62,6 +62,12 @@ def _require_no_loop(sources: Collection[Source], sinks: Collection[Sink]) -> No
             )
 
 
+def named(sink: Sink) -> str:
+    """The topic, folder or table of a sink that can have generations."""
+    writer = writer_of(sink)
+    return str(next((getattr(writer, name) for name in writer.in_generation(2) or {}), ""))
+
+
 def streams_of(pipeline: Pipeline) -> list[Source]:
     """The streams that are read; raises when one cannot be read again."""
     found = [source for source in pipeline.sources if not source.static]

@@ -85,12 +85,15 @@ class Settings:
     """Told of every batch, instead of Kafka: a replay is no reader whose lag somebody wants to see."""
     enough: Callable[[str], bool] = lambda _: False
     """Whether a query has read all that it shall."""
+    holding: Callable[[], None] = lambda: None
+    """Called when the state folder is ours, before anything is begun; raises when nothing shall be."""
 
 
 def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
     """Run until every query has ended, the time is over or `stop` is set; one that is given up ends all and raises."""
     plan = replace(plan, pipeline=follow(plan.pipeline, settings.cluster))
     with State(settings.state, plan.pipeline) as state:
+        settings.holding()
         cluster_id = settings.cluster().connect().cluster_id if plan.pipeline.uses("kafka") else None
         require(outlooks(plan, state.folder, cluster_id, settings.accept), state.folder, settings.tell)
         state.claim(plan, cluster_id)
@@ -145,7 +148,14 @@ def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop
             ) as watch,
         ):
             settings.tell(f"starting {len(plan.queries)} quer{'y' if len(plan.queries) == 1 else 'ies'}")
-            queries = Running(workshop, board, watch.follow, settings.supervision, enough=settings.enough)
+            queries = Running(
+                workshop,
+                board,
+                watch.follow,
+                settings.supervision,
+                enough=settings.enough,
+                patience=settings.patience,
+            )
             _queries(queries, plan, settings, watch, stop)
     except MillraceError:
         raise

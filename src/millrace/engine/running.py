@@ -24,6 +24,7 @@ from millrace.engine.supervision import Course, GivenUp, Policy
 from millrace.engine.verdicts import Kind, Verdict, judge
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import Query
+from millrace.settings import PATIENCE
 from millrace.telemetry.board import Board, Restart
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class Running:
     queries: list[Ongoing] = field(default_factory=list)
     enough: Callable[[str], bool] = lambda _: False
     """Whether a query has read all that it shall, and is stopped."""
+    patience: float = PATIENCE.default
+    """Seconds that its batch in hand has then."""
 
     def start(self, query: Query) -> StreamingQuery | None:
         """Start one more; None when it could not be, and only panels miss it."""
@@ -133,7 +136,7 @@ class Running:
                 self._restart(one)
         elif one.running.isActive:
             if self.enough(one.query.name):
-                stop_all([one.running])
+                stop_all([one.running], self.patience)
                 one.over = True
                 self.board.ended(one.query.name)
             elif one.course.number and self._idle(one) and one.course.well(time.monotonic()):

@@ -14,7 +14,8 @@ from millrace.settings import PATIENCE
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-_WORKING = "Processing new data"
+_WORKING = ("Processing new data", "No new data but cleaning up state")
+"""What Spark says of a query while a batch runs; the second one closes windows, and writes them."""
 _LOOK = 0.005
 _CUT = re.compile(
     r"java\.lang\.InterruptedException|InterruptedIOException|ClosedByInterruptException"
@@ -52,7 +53,7 @@ def _stop(query: StreamingQuery, patience: float, cut: list[StreamingQuery]) -> 
     deadline = time.monotonic() + patience
     # Between batches, and while it looks for new data, nothing has been written that would be written again.
     with suppress(Exception):  # a JVM that is gone, or a query that does not stop in time: both end with the session
-        while query.isActive and _WORKING in query.status["message"]:
+        while query.isActive and query.status["message"].startswith(_WORKING):
             if time.monotonic() >= deadline:
                 cut.append(query)
                 break

@@ -49,7 +49,7 @@ def switch(base: Path, pipeline: str, number: int, doors: Doors) -> Generations:
     for output in outputs:
         if output.kind == "files":
             _require_link(output)
-    generations.change(base, lambda now: replace(now, switching=number))
+    generations.change(base, lambda now: _begun(now, number))
     _publish(outputs, pipeline, number, doors)
     return generations.change(base, lambda now: _switched(now, number))
 
@@ -75,25 +75,38 @@ def leading(known: Generations, number: int) -> list[Output]:
 
 
 def drop(base: Path, pipeline: str, number: int, doors: Doors) -> None:
-    """Delete a generation that does not count: its outputs, its dead letters of the replay, its state."""
-    known = generations.load(base)
-    found = known.require(number)
-    if number in (known.current, known.switching):
-        raise InvalidReplay(f"generation {number} is the current one", hint="--rollback first, or switch to another")
+    """Delete a generation that does not count: its outputs, its dead letters of the replay, its state.
+
+    That is noted first: one of which something is gone cannot be switched to, and the same again deletes the rest.
+    """
     folder = state_of(base, number)
     if in_use(folder):
         raise StateMismatch(f"generation {number} is at work, in {folder}", hint="stop it first")
+    known = generations.change(base, lambda now: _dropping(now, number))
+    found = known.get(number)
     for output in removed(known, number):
         _remove(output, doors)
     if found is not None and found.end:
         _forget(f"{pipeline}@{number}", [dead_topic(f"{name}.g{number}") for name in found.end], doors.cluster())
-    shutil.rmtree(folder, ignore_errors=True)
+    _delete(folder)
     generations.change(base, lambda now: now.without(number))
 
 
 def removed(known: Generations, number: int) -> list[Output]:
     """What goes with a generation."""
     return [one for one in leading(known, number) if number == FIRST or one.own != one.name]
+
+
+def _dropping(now: Generations, number: int) -> Generations:
+    now.require(number, whole=False)
+    if number in (now.current, now.switching):
+        raise InvalidReplay(f"generation {number} is the current one", hint="--rollback first, or switch to another")
+    return replace(now, dropping=tuple(sorted({*now.dropping, number})))
+
+
+def _begun(now: Generations, number: int) -> Generations:
+    now.require(number)  # nobody may have begun to delete it meanwhile
+    return replace(now, switching=number)
 
 
 def _switched(now: Generations, number: int) -> Generations:
@@ -143,8 +156,23 @@ def _remove(output: Output, doors: Doors) -> None:
         topics.delete(doors.cluster(), [output.own])
     if output.kind == "cassandra":
         doors.cassandra().execute(f"DROP TABLE IF EXISTS {quoted_table(output.own)}", doing=f"drop {output.own}")
-    if output.kind == "files":
-        shutil.rmtree(Path(output.own.removeprefix("file://")), ignore_errors=True)
+    if output.kind == "files" and is_ours(output):
+        _delete(Path(output.own.removeprefix("file://")))
+
+
+def is_ours(output: Output) -> bool:
+    """Whether it can be deleted from here: not so a folder in S3 or HDFS."""
+    return output.kind != "files" or "://" not in output.own.removeprefix("file://")
+
+
+def _delete(folder: Path) -> None:
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise FileUnusable(
+            f"{folder} cannot be deleted", why=error.strerror or str(error), hint="the same command goes on with it"
+        ) from None
 
 
 def _forget(name: str, dead: list[str], cluster: Cluster) -> None:

@@ -8,14 +8,13 @@ the log of offsets where its end was. State, sinks and offsets then agree: nothi
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from millrace.connectors.span import Offsets
+from millrace.drafts import write_whole
 from millrace.engine.remembered import position
 from millrace.errors import StateMismatch
+from millrace.telemetry.progress import offsets_in
 
 _FORM = "v1"
 
@@ -25,7 +24,8 @@ def reached(state: Path, query: str, begin: Offsets, end: Offsets) -> dict[tuple
     at = position(state, query)
     read: dict[tuple[str, str], int] = {}
     for source in at.offsets if at else ():
-        for place, offset in _offsets(source):
+        for (topic, partition), offset in offsets_in(source):
+            place = (topic, str(partition))
             read[place] = min(offset, read.get(place, offset))  # a topic may be read twice
     return {
         (topic, number): max(first, min(last, read.get((topic, number), first)))
@@ -51,13 +51,8 @@ def _trim(path: Path, end: Offsets) -> None:
     trimmed = "\n".join([form, metadata, *(_trimmed(one, end) for one in sources)])
     if trimmed == text:
         return
-    fresh = path.with_name(f".{path.name}.trimmed")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(trimmed)
-        file.flush()
-        os.fsync(file.fileno())
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # Hadoop's, of what was there before
-    fresh.replace(path)
+    write_whole(path, trimmed)
 
 
 def _trimmed(text: str, end: Offsets) -> str:
@@ -73,9 +68,3 @@ def _trimmed(text: str, end: Offsets) -> str:
         for topic, numbers in told.items()
     }
     return text if cut == told else json.dumps(cut, separators=(",", ":"))
-
-
-def _offsets(told: Any) -> Iterator[tuple[tuple[str, str], int]]:
-    for topic, numbers in told.items() if isinstance(told, Mapping) else ():
-        for number, offset in numbers.items() if isinstance(numbers, Mapping) else ():
-            yield (topic, number), offset

@@ -73,7 +73,7 @@ class Progress:
         """How far each partition of Kafka has been read."""
         read: dict[Place, int] = {}
         for source in self.sources:
-            for place, offset in _offsets(source.end):
+            for place, offset in offsets_in(source.end):
                 read[place] = min(offset, read.get(place, offset))  # a topic may be read twice
         return read
 
@@ -131,8 +131,8 @@ def _lag(end: Any, latest: Any) -> int | None:
     return behind
 
 
-def _offsets(told: Any) -> Iterator[tuple[Place, int]]:
-    """Kafka's offsets as Spark tells them; other sources tell other things."""
+def offsets_in(told: Any) -> Iterator[tuple[Place, int]]:
+    """Kafka's offsets as Spark tells them, by topic and partition; other sources tell other things."""
     for topic, partitions in told.items() if isinstance(told, dict) else ():
         for number, offset in partitions.items() if isinstance(partitions, dict) else ():
             if str(number).isdigit() and isinstance(offset, int):

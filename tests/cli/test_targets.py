@@ -1,0 +1,37 @@
+"""Which letters a redrive means where a replay has made generations; without Kafka."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from millrace.cli.targets import Target
+from millrace.clients.dead import Found
+from millrace.clients.letters import Letter
+from millrace.clients.selection import Selection
+from millrace.engine import generations
+from millrace.engine.generations import Generation
+
+
+def test_a_file_means_the_generation_that_counts_and_letters_since_its_replay(tmp_path: Path) -> None:
+    file = tmp_path / "trending.yaml"
+    file.write_text("name: trending")
+    before = Target.named(str(file), tmp_path, None, None)
+    assert (before.pipeline, before.since) == ("trending", None)
+    made = Generation(2, ("earliest", "latest"), "", {}, {}, (), done=7.5)
+    base = tmp_path / "pipelines" / "trending"
+    generations.change(base, lambda now: replace(now.with_one(made), current=2, before=1))
+    for text in (str(file), "trending@2"):
+        after = Target.named(text, tmp_path, None, None)
+        assert (after.pipeline, after.since) == ("trending@2", 7500)
+    assert Target.named("trending", tmp_path, None, None).pipeline == "trending"
+
+
+def test_what_a_replay_has_buried_is_not_sent_again_unless_its_topic_is_named() -> None:
+    letter = Letter(value=b"", topic="posts", partition=0, offset=1, reason="r", pipeline="trending@2")
+    live, replayed = (Found(letter, home, 0, 0, 0) for home in ("posts.dead", "posts.g2.dead"))
+    of_pipeline = Selection(pipeline="trending@2", replayed=False)
+    assert [of_pipeline.fits(one) for one in (live, replayed)] == [True, False]
+    assert Selection(home="posts.g2.dead").fits(replayed)
+    follower = replace(live, letter=replace(letter, topic="posts.g2"), home="posts.g2.dead")
+    assert of_pipeline.fits(follower)  # read from a generation of another pipeline

@@ -1,0 +1,34 @@
+"""Where a source of Kafka begins when a span is given, without Kafka."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from millrace.connectors.kafka import KafkaReader
+from millrace.connectors.span import Span
+from millrace.connectors.stream import Site
+
+SPAN = Span({"orders": {"0": 5}})
+
+
+def beginning(reader: KafkaReader) -> dict[str, str]:
+    existing = {name: SimpleNamespace(partitions={0: None, 1: None}) for name in ("orders", "alarms")}
+    cluster: Any = SimpleNamespace(connect=lambda: SimpleNamespace(topics=existing))
+    spark: Any = None
+    return reader._beginning(Site(spark, "shop", "source", Path(), lambda: cluster, span=SPAN), cluster)
+
+
+def test_a_span_says_where_its_topics_begin() -> None:
+    found = json.loads(beginning(KafkaReader(topic=("orders",), start="latest"))["startingOffsets"])
+    assert found == {"orders": {"0": 5, "1": -2}}  # the second partition came later
+
+
+def test_a_topic_that_a_span_does_not_know_begins_as_the_source_says() -> None:
+    assert beginning(KafkaReader(topic=("alarms",), start="1700000000000")) == {
+        "startingTimestamp": "1700000000000",
+        "startingOffsetsByTimestampStrategy": "latest",
+    }
+    assert beginning(KafkaReader(topic=("alarms",), start="earliest")) == {"startingOffsets": "earliest"}

@@ -1,0 +1,70 @@
+"""What a replay looks at before it touches anything, without Spark and without Kafka."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import millrace as mr
+from millrace.engine import generations
+from millrace.engine.generations import Generation
+from millrace.engine.replay import carry_out
+from millrace.engine.run import Settings, run
+from millrace.errors import InvalidReplay
+from millrace.pipeline.plan import make_plan
+from millrace.telemetry.board import Board
+
+
+def nowhere() -> Any:
+    raise AssertionError("nothing is asked")
+
+
+def folders(tmp_path: Path) -> mr.Pipeline:
+    pipeline = mr.Pipeline("folders")
+    pipeline.source("numbers", mr.files(str(tmp_path / "in"), schema="n bigint"))
+    pipeline.sink("numbers", mr.files(str(tmp_path / "out")))
+    return pipeline
+
+
+def made(done: float | None = None, **offsets: Any) -> Generation:
+    begin, end = offsets.get("begin", {}), offsets.get("end", {})
+    return Generation(2, ("earliest", "latest"), "code", begin, end, (), (), 0.5, done)
+
+
+def test_one_that_another_process_has_finished_or_deleted_is_left_alone(tmp_path: Path) -> None:
+    model, base = folders(tmp_path).model(), tmp_path / "state"
+    generations.change(base, lambda now: now.with_one(made(done=1.0)))
+    settings = Settings(base, nowhere)
+    with pytest.raises(InvalidReplay, match="finished already"):
+        carry_out(model, base, made(), settings, Board(), threading.Event())
+    generations.change(base, lambda now: now.without(2))
+    with pytest.raises(InvalidReplay, match="no generation 2"):
+        carry_out(model, base, made(), settings, Board(), threading.Event())
+
+
+def test_one_that_was_begun_with_another_generation_of_its_source_is_not_finished_with_nothing(tmp_path: Path) -> None:
+    pipeline = mr.Pipeline("copied")
+    pipeline.source("numbers", mr.kafka("numbers", format="text"))
+    pipeline.sink("numbers", mr.files(str(tmp_path / "out")))
+    begun = made(begin={"numbers.g2": {"0": 0}}, end={"numbers.g2": {"0": 9}})
+    cluster: Any = None  # the topics are named: nobody has to be asked
+    with pytest.raises(InvalidReplay, match=r"numbers\.g2") as raised:
+        carry_out(pipeline.model(), tmp_path, begun, Settings(tmp_path, lambda: cluster), Board(), threading.Event())
+    assert "--new" in (raised.value.hint or "")
+
+
+def test_a_run_begins_nothing_before_it_may(tmp_path: Path) -> None:
+    def no() -> None:
+        raise InvalidReplay("not now")
+
+    with pytest.raises(InvalidReplay, match="not now"):
+        run(
+            make_plan(folders(tmp_path).model()),
+            Settings(tmp_path / "state", nowhere, holding=no),
+            Board(),
+            threading.Event(),
+        )
+    assert not (tmp_path / "state" / "pipeline.json").exists()
