@@ -110,7 +110,8 @@ def test_kafka_wordcount(start: Start, cluster: Cluster, topic: str) -> None:
 def test_programs_that_read_a_socket(
     start: Start, words: int, name: str, more: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
-    running = start("exec", example(name), "127.0.0.1", str(words), *more)
+    quick = ("--set", "spark.sql.shuffle.partitions=1")
+    running = start("exec", *quick, example(name), "127.0.0.1", str(words), *more)
     until(running, *expected)
     ended(running, signal.SIGTERM)
 

@@ -106,13 +106,8 @@ def is_exact(cluster: Cluster, topic: str) -> bool:
     return found == Counter({*range(RECORDS)} - {*BAD})
 
 
-@pytest.mark.parametrize(
-    "lives",
-    [
-        pytest.param(True, id="the second still runs"),
-        pytest.param(False, id="the second has ended", marks=pytest.mark.chaos),
-    ],
-)
+@pytest.mark.chaos
+@pytest.mark.parametrize("lives", [True, False], ids=["the second still runs", "the second has ended"])
 def test_who_wakes_up_writes_nothing(
     start: Start,
     millrace: CommandLine,

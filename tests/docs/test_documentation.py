@@ -26,9 +26,8 @@ PAGES = (
     "docs/feeds.md",
     "docs/jars.md",
     "docs/extending.md",
-    "docs/replay.md",
 )
-LONG = ("docs/supervision.md", "docs/plan.md", "docs/dead-letters.md", "docs/cassandra.md")
+LONG = ("docs/replay.md", "docs/supervision.md", "docs/plan.md", "docs/dead-letters.md", "docs/cassandra.md")
 """Pages that `make chaos` follows: what they show has tests of its own."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

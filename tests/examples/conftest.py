@@ -1,4 +1,4 @@
-"""Examples run in both of their forms, on topics and folders of the test's own."""
+"""Examples run (in both of their forms), on topics and folders of the test's own."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def readme_rows(name: str) -> set[tuple[str, ...]]:
     return found
 
 
-@pytest.fixture(params=["py", "yaml"])
+@pytest.fixture(params=["py", pytest.param("yaml", marks=pytest.mark.chaos)])
 def stage(request: pytest.FixtureRequest, run_pipeline: RunPipeline, cluster: Cluster, tmp_path: Path) -> Stage:
-    """The stage for one form of an example; a test that uses it is run for both."""
+    """The stage for one form of an example; `make chaos` plays the other too."""
     return Stage(request.param, run_pipeline, cluster, tmp_path)

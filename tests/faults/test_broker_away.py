@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,14 +15,22 @@ from millrace.clients import topics
 from millrace.services.kafka import Kafka, Options
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Kafka]:
-    """A broker of the test's own, which may be frozen."""
-    service = Kafka(tmp_path / "kafka", Options(heap="320m"))
-    topics.create(service.start(), "t")
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """A broker of these tests' own, which may be frozen."""
+    service = Kafka(tmp_path_factory.mktemp("kafka"), Options(heap="320m"))
+    service.start()
     yield service
-    thaw(service)
     service.stop()
+
+
+@pytest.fixture
+def topic(broker: Kafka) -> Iterator[str]:
+    """A new topic; the broker goes on when the test is over."""
+    name = f"t-{uuid.uuid4().hex[:12]}"
+    topics.create(broker.cluster(), name)
+    yield name
+    thaw(broker)
 
 
 @pytest.fixture
@@ -49,9 +57,9 @@ def read_until(process: subprocess.Popen[bytes], words: bytes) -> None:
         assert told, f"it ended without {words!r}"
 
 
-def test_consume_does_not_take_silence_for_the_end(broker: Kafka, line: CommandLine) -> None:
-    line("kafka", "produce", "t", stdin="a\n")
-    with line.start("kafka", "consume", "t", "--from-beginning", "--timeout", "3s") as process:
+def test_consume_does_not_take_silence_for_the_end(broker: Kafka, line: CommandLine, topic: str) -> None:
+    line("kafka", "produce", topic, stdin="a\n")
+    with line.start("kafka", "consume", topic, "--from-beginning", "--timeout", "3s") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"a\n"
         freeze(broker)
@@ -60,9 +68,9 @@ def test_consume_does_not_take_silence_for_the_end(broker: Kafka, line: CommandL
     assert b"kafka.unreachable" in told
 
 
-def test_consume_without_end_says_what_it_waits_for(broker: Kafka, line: CommandLine) -> None:
-    line("kafka", "produce", "t", stdin="a\n")
-    with line.start("kafka", "consume", "t", "--from-beginning") as process:
+def test_consume_without_end_says_what_it_waits_for(broker: Kafka, line: CommandLine, topic: str) -> None:
+    line("kafka", "produce", topic, stdin="a\n")
+    with line.start("kafka", "consume", topic, "--from-beginning") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"a\n"
         freeze(broker)
@@ -72,9 +80,9 @@ def test_consume_without_end_says_what_it_waits_for(broker: Kafka, line: Command
     assert process.returncode == 0
 
 
-def test_a_feed_ends_on_the_second_ctrl_c_and_says_what_was_lost(broker: Kafka, line: CommandLine) -> None:
-    with line.start("feed", "ads", "--topic", "t", "--rate", "20000/s") as process:
-        line("kafka", "consume", "t", "--from-beginning", "--max", "1")
+def test_a_feed_ends_on_the_second_ctrl_c_and_says_what_was_lost(broker: Kafka, line: CommandLine, topic: str) -> None:
+    with line.start("feed", "ads", "--topic", topic, "--rate", "20000/s") as process:
+        line("kafka", "consume", topic, "--from-beginning", "--max", "1")
         freeze(broker)
         process.send_signal(signal.SIGINT)
         read_until(process, b"waiting for")
@@ -85,14 +93,14 @@ def test_a_feed_ends_on_the_second_ctrl_c_and_says_what_was_lost(broker: Kafka, 
     assert b"kafka.not-delivered" in told
 
 
-def test_produce_ends_on_ctrl_c_though_its_queue_is_full(broker: Kafka, line: CommandLine) -> None:
+def test_produce_ends_on_ctrl_c_though_its_queue_is_full(broker: Kafka, line: CommandLine, topic: str) -> None:
     (line.folder / "small.properties").write_text("queue.buffering.max.messages=1000\n")
-    arguments = ("kafka", "produce", "t", "--kafka-config", "small.properties")
+    arguments = ("kafka", "produce", topic, "--kafka-config", "small.properties")
     with line.start(*arguments) as process:
         assert process.stdin is not None
         process.stdin.write(b"first\n")
         process.stdin.flush()
-        line("kafka", "consume", "t", "--from-beginning", "--max", "1")
+        line("kafka", "consume", topic, "--from-beginning", "--max", "1")
         freeze(broker)
         process.stdin.write(b"line\n" * 5_000)
         process.stdin.flush()
@@ -104,12 +112,12 @@ def test_produce_ends_on_ctrl_c_though_its_queue_is_full(broker: Kafka, line: Co
     assert b"kafka.not-delivered" in told
 
 
-def test_a_pause_is_survived(broker: Kafka, line: CommandLine) -> None:
-    with line.start("kafka", "produce", "t") as process:
+def test_a_pause_is_survived(broker: Kafka, line: CommandLine, topic: str) -> None:
+    with line.start("kafka", "produce", topic) as process:
         assert process.stdin is not None
         process.stdin.write(b"first\n")
         process.stdin.flush()
-        line("kafka", "consume", "t", "--from-beginning", "--max", "1")
+        line("kafka", "consume", topic, "--from-beginning", "--max", "1")
         freeze(broker)
         process.stdin.write(b"line\n" * 1_000)
         process.stdin.close()
@@ -118,4 +126,4 @@ def test_a_pause_is_survived(broker: Kafka, line: CommandLine) -> None:
         thaw(broker)
         process.communicate(timeout=120)
     assert process.returncode == 0
-    assert topics.describe(broker.cluster(), ["t"])[0].records == 1_001
+    assert topics.describe(broker.cluster(), [topic])[0].records == 1_001
