@@ -38,6 +38,7 @@ def test_a_statement_that_is_wrong_is_one_message(offline_run: Run, named: None)
     assert offline_run("cassandra", "cql", "SELEKT", code=2).err.startswith("error[cassandra.cql-invalid]")
 
 
+@pytest.mark.chaos
 def test_interrupted_while_it_starts_leaves_nothing_running(offline_millrace: CommandLine) -> None:
     with offline_millrace.start("cassandra", "up", "--detach") as process:
         assert process.stderr is not None

@@ -187,6 +187,7 @@ def test_it_needs_no_spark(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
 
 
+@pytest.mark.chaos
 def test_spark_is_asked(millrace: CommandLine) -> None:
     (millrace.folder / "in").mkdir()
     (millrace.folder / "in" / "1.json").write_text('{"word": "a"}\n{"word": "b"}\n')

@@ -19,15 +19,17 @@ from millrace.services.jars import jar_sets
 from millrace.settings import SETTINGS
 
 ROOT = Path(__file__).parents[2]
-PAGES = (
-    "docs/kafka.md",
-    "README.md",
+PAGES = ("docs/kafka.md", "README.md", "docs/feeds.md")
+LONG = (
+    "docs/cassandra.md",
+    "docs/dead-letters.md",
     "docs/exec.md",
-    "docs/feeds.md",
-    "docs/jars.md",
     "docs/extending.md",
+    "docs/jars.md",
+    "docs/plan.md",
+    "docs/replay.md",
+    "docs/supervision.md",
 )
-LONG = ("docs/replay.md", "docs/supervision.md", "docs/plan.md", "docs/dead-letters.md", "docs/cassandra.md")
 """Pages that `make chaos` follows: what they show has tests of its own."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

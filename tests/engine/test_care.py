@@ -35,7 +35,9 @@ def copy(topic: str, folder: Path, sinks: str) -> mr.Pipeline:
     return pipeline
 
 
-@pytest.mark.parametrize("sinks", ["files", "kafka", "files and kafka"])
+@pytest.mark.parametrize(
+    "sinks", ["files and kafka", *(pytest.param(one, marks=pytest.mark.chaos) for one in ("files", "kafka"))]
+)
 def test_bad_records_are_buried_though_nobody_looked_at_first(
     cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, sinks: str
 ) -> None:

@@ -258,6 +258,7 @@ def compared(pipeline: mr.Pipeline, base: Path, replays: Replays) -> list[Any]:
     return list(comparisons(pipeline.model(), (1, 2), (), replays.settings, lambda: session))
 
 
+@pytest.mark.chaos
 def test_files_have_generations_and_a_link_to_the_one_that_counts(
     replays: Replays, tmp_path: Path, spark: SparkSession
 ) -> None:

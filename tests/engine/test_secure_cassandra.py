@@ -19,6 +19,8 @@ from millrace.connectors.memory import MEMORY
 from millrace.errors import CassandraDenied
 from millrace.services.cassandra import Options, Service
 
+pytestmark = pytest.mark.chaos  # another Cassandra is a long start
+
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:

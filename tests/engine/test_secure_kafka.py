@@ -47,7 +47,9 @@ def copied(topic: str) -> mr.Pipeline:
     return pipeline
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(
+    "mechanism", [pytest.param(one, marks=[pytest.mark.chaos] * (one == "SCRAM-SHA-256")) for one in MECHANISMS]
+)
 def test_every_client_is_let_in(
     safe: Secured, mechanism: str, run_on: Callable[[Cluster], RunPipeline], tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def in_cassandra(folder: Path, statement: str) -> list[Row]:
         cluster.shutdown()
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_kafka_to_kafka(follow: Follow) -> None:
     told = follow("kafka-to-kafka")
