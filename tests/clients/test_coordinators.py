@@ -14,14 +14,14 @@ from confluent_kafka.admin import AdminClient
 from gate import Gate
 from millrace.clients import groups
 from millrace.clients.cluster import Cluster
-from millrace.errors import KafkaUnreachable
+from millrace.errors import KafkaFailed, KafkaUnreachable
 
 NOBODY = "127.0.0.1:9"
 
 
 def ask(cluster: Cluster) -> bool:
     """Whether somebody answers."""
-    with suppress(KafkaUnreachable):
+    with suppress(KafkaUnreachable, KafkaFailed):  # or it has just come, and does not know its groups yet
         groups.members(cluster, "nobody")
         return True
     return False
