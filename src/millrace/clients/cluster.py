@@ -6,16 +6,19 @@ import logging
 import re
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from millrace.clients.access import for_java, is_access, sound
+from millrace.clients.coordinators import Coordinators, Question
 from millrace.clients.denials import denial
+from millrace.clients.kept import Kept
 from millrace.clients.properties import Tell, environment_properties, read_properties
 from millrace.errors import (
     AccessDenied,
@@ -26,6 +29,7 @@ from millrace.errors import (
 )
 from millrace.settings import KAFKA, KAFKA_TIMEOUT, VERBOSE
 
+T = TypeVar("T")
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):(\d{1,5})")
 _DENIED = {
     KafkaError._AUTHENTICATION,
@@ -50,6 +54,7 @@ _UNREACHABLE = {
 FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 REFUSED = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD}
 """What is said of a record that will never be taken, however often it is sent."""
+_STAYS = {"_link", "_sound", "_coordinators"}
 PREFIX = KAFKA.variable + "_"
 """MILLRACE_KAFKA_SASL_PASSWORD is the client property sasl.password."""
 _LONGEST_TIMEOUT = 3600.0
@@ -122,8 +127,23 @@ class Cluster:
         return sound(self.options)
 
     def admin(self) -> AdminClient:
-        """The client for administration, the same one each time; raises when a property is not one."""
+        """The client for administration, the same one each time; raises when a property is not one.
+
+        What the coordinators of groups know it must not be asked: `ask_coordinators` does that.
+        """
         return self._link[0]
+
+    def ask_coordinators(self, doing: str, question: Question[T]) -> dict[str, Future[T]]:
+        """The answers of groups' coordinators, by group; raises when they do not come."""
+        with self.speaking(doing), self._coordinators.lent("", self._open_coordinators) as coordinators:
+            return coordinators.ask(question, self.timeout)
+
+    @cached_property
+    def _coordinators(self) -> Kept[Coordinators]:
+        return Kept(2)
+
+    def _open_coordinators(self) -> Coordinators:
+        return Coordinators(self.config(reconnect_backoff_max_ms=500))
 
     @cached_property
     def _link(self) -> tuple[AdminClient, list[KafkaError]]:
@@ -133,8 +153,8 @@ class Cluster:
             return AdminClient(self.config(error_cb=seen.append, reconnect_backoff_max_ms=500)), seen
 
     def __getstate__(self) -> dict[str, Any]:
-        """It travels without its open connection, which cannot."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_link", "_sound")}
+        """It travels without its open connections, which cannot."""
+        return {name: value for name, value in self.__dict__.items() if name not in _STAYS}
 
     def connect(self) -> ClusterMetadata:
         """Who is in the cluster and which topics it has; raises when nobody answers or we are refused."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
+from confluent_kafka.admin import ConsumerGroupDescription, OffsetSpec
 
 from millrace.clients import offsets, topics
 from millrace.clients.cluster import Cluster
@@ -102,7 +102,7 @@ def members(cluster: Cluster, name: str) -> tuple[Member, ...]:
     """Who is in a group; nobody where there is none. Only its coordinator is asked: the other brokers may be away."""
     deadline = time.monotonic() + cluster.timeout
     while True:
-        asked = cluster.admin().describe_consumer_groups([name], request_timeout=cluster.timeout)[name]
+        asked = _asked(cluster, [name])[name]
         problem = asked.exception()
         moving = isinstance(problem, KafkaException) and problem.args[0].code() in _MOVING
         if not moving or time.monotonic() > deadline:
@@ -123,16 +123,19 @@ def plan_reset(
         raise InvalidOption("an offset needs a partition", hint=f"topic {topic!r} has several: add --partition P")
     numbers = sorted(metadata.topics[topic].partitions) if partition is None else [partition]
     places = [TopicPartition(topic, number) for number in numbers]
-    before = _committed(cluster, cluster.admin(), name)
+    before = _committed(cluster, name)
     after = offsets.resolve(cluster, places, to)
     return [Move(topic, number, before.get((topic, number)), after[topic, number]) for number in numbers]
 
 
 def apply_reset(cluster: Cluster, name: str, moves: Sequence[Move]) -> None:
     """Commit the offsets of a plan; refused while the group has members."""
-    admin = cluster.admin()
     places = [TopicPartition(move.topic, move.partition, move.after) for move in moves]
-    asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(name, places)])
+    wanted = [ConsumerGroupTopicPartitions(name, places)]
+    asked = cluster.ask_coordinators(
+        f"move the group {name!r}",
+        lambda admin, limit: admin.alter_consumer_group_offsets(wanted, request_timeout=limit),
+    )
     try:
         result = asked[name].result()
     except KafkaException as error:
@@ -145,9 +148,11 @@ def apply_reset(cluster: Cluster, name: str, moves: Sequence[Move]) -> None:
 def delete(cluster: Cluster, name: str) -> None:
     """Forget a group and its offsets; refused while it has members."""
     require(cluster, name)
-    admin = cluster.admin()
+    asked = cluster.ask_coordinators(
+        f"delete the group {name!r}", lambda admin, limit: admin.delete_consumer_groups([name], request_timeout=limit)
+    )
     try:
-        admin.delete_consumer_groups([name])[name].result()
+        asked[name].result()
     except KafkaException as error:
         raise _in_use(cluster, error.args[0], name, "delete") from None
 
@@ -180,11 +185,10 @@ def _described(cluster: Cluster, names: Sequence[str]) -> list[Group]:
     """The groups of these names, without those that have ended meanwhile."""
     if not names:
         return []
-    admin = cluster.admin()
-    asked = admin.describe_consumer_groups(list(names))
+    asked = _asked(cluster, names)
     found = [one for name in names if (one := _unless_ended(cluster, name, asked[name]))]
     members = {one.group_id: _members(one) for one in found}
-    committed = {name: _committed(cluster, admin, name) for name in members}
+    committed = {name: _committed(cluster, name) for name in members}
     held = {place for every in members.values() for member in every for place in member.partitions}
     ends = _ends(cluster, held.union(*committed.values()))
     return [
@@ -196,6 +200,13 @@ def _described(cluster: Cluster, names: Sequence[str]) -> list[Group]:
         )
         for one in found
     ]
+
+
+def _asked(cluster: Cluster, names: Sequence[str]) -> dict[str, Future[ConsumerGroupDescription]]:
+    doing = f"describe the group {names[0]!r}" if len(names) == 1 else "describe groups"
+    return cluster.ask_coordinators(
+        doing, lambda admin, limit: admin.describe_consumer_groups(list(names), request_timeout=limit)
+    )
 
 
 def _unless_ended(
@@ -222,9 +233,12 @@ def _members(found: ConsumerGroupDescription) -> tuple[Member, ...]:
     )
 
 
-def _committed(cluster: Cluster, admin: AdminClient, name: str) -> Offsets:
-    with cluster.speaking(f"read the offsets of the group {name!r}"):
-        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])
+def _committed(cluster: Cluster, name: str) -> Offsets:
+    doing, wanted = f"read the offsets of the group {name!r}", [ConsumerGroupTopicPartitions(name)]
+    asked = cluster.ask_coordinators(
+        doing, lambda admin, limit: admin.list_consumer_group_offsets(wanted, request_timeout=limit)
+    )
+    with cluster.speaking(doing):
         found = asked[name].result().topic_partitions
     return {(place.topic, place.partition): place.offset for place in found if place.offset >= 0}
 

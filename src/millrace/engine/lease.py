@@ -63,7 +63,6 @@ class Lease:
         self._topic = topic
         self._me = Holder(_now(), state, socket.gethostname(), str(os.getpid()))
         self._trouble: str | None = None
-        self._former: list[Cluster] = []
         self._let_in = False
         self._heard = time.clock_gettime(_CLOCK)
         """When we last looked whether we are still a member."""
@@ -131,9 +130,7 @@ class Lease:
     def _others(self) -> list[Holder]:
         try:
             found = groups.members(self._cluster, self._group)
-        except KafkaUnreachable:  # or a client that stays with a coordinator which is gone
-            self._former.append(self._cluster)  # open for as long as we are: a question of it may still be on its way
-            self._cluster = replace(self._cluster)
+        except KafkaUnreachable:  # or a client that stays with a coordinator which is gone: another one asks now
             found = groups.members(self._cluster, self._group)
         holders = [Holder.of(member.client) for member in found]
         dead = (self._me.state, self._me.host)  # of our own folder on this machine: its lock is ours
