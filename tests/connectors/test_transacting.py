@@ -12,14 +12,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import TopicPartition
 
 from conftest import committed
 from millrace.clients import topics
 from millrace.clients.cluster import Cluster
+from millrace.clients.records import Record
 from millrace.connectors.batches import Batches, Begun
 from millrace.connectors.carried import Carried, restored
 from millrace.connectors.cutting import lanes
-from millrace.connectors.outlet import Note, Outlet
+from millrace.connectors.outlet import LEDGER, Note, Outlet
 from millrace.connectors.transacting import Transacting, _require_alike
 from millrace.errors import StateMismatch, TakenOver
 
@@ -123,6 +125,19 @@ def test_who_was_overtaken_writes_nothing(outlet: Outlet) -> None:
     assert write(outlet, 0, "a", "b", anew=True) == 0
 
 
+def test_who_was_killed_between_its_note_and_its_commit_keeps_nobody_waiting(outlet: Outlet) -> None:
+    """Kafka tells nobody what is noted while that transaction is open, which may be for ten minutes."""
+    killed = outlet.open(0)
+    killed._client.begin_transaction()
+    killed.send(outlet.topic or "", Record(b"a"))
+    killed.settle()
+    with outlet._asking(0) as progress:
+        note = TopicPartition(LEDGER, 0, 1, f"{QUERY}/{killed.instance}/")
+        killed._client.send_offsets_to_transaction([note], progress.group)
+    assert write(outlet, 0, "a", anew=True) == 1
+    assert written(outlet) == ["a"]
+
+
 def test_keys_headers_partitions_and_topics(outlet: Outlet, cluster: Cluster) -> None:
     other = f"{outlet.topic}-other"
     given = rows(
@@ -214,13 +229,14 @@ def test_who_takes_over_from_one_that_is_ahead_gives_way(outlet: Outlet, monkeyp
     """Another run goes on between our look at the note and our taking the id over."""
     planned(outlet, 0, "both", "a", anew=False)
     before = outlet.noted(0)
-    planned(outlet, 1, "there", "b", anew=False)
+    planned(outlet, 1, "there", "b", anew=True)
     answers = [before]
     noted = Outlet.noted
     monkeypatch.setattr(Outlet, "noted", lambda self, number: answers.pop() if answers else noted(self, number))
     with pytest.raises(Carried) as raised:
-        planned(outlet, 1, "here", "c", anew=True)
+        planned(outlet, 1, "here", "c", anew=False)
     assert isinstance(restored(str(raised.value)), StateMismatch)
+    assert not answers
     assert sorted(written(outlet)) == ["a", "b"]
 
 
