@@ -351,7 +351,7 @@ class KafkaWriter(Writer):
         return rows.format("kafka").options(**self._options(site))
 
     def _outlet(self, site: Site) -> Outlet:
-        where = f"={self.topic_column}" if self.topic_column else self.topic
+        where = f"{self.topic}={self.topic_column}" if self.topic_column else self.topic
         name = "/".join((site.pipeline, site.query or site.name, where, *((str(site.twin),) if site.twin else ())))
         return Outlet(site.cluster(), name, self.topic or None, site.create_topics, in_our_names(self.config))
 
