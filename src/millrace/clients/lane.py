@@ -107,6 +107,7 @@ class Lane:
     def transaction(self, progress: TopicPartition | None = None, group: object = None) -> Iterator[None]:
         """A block whose records are there together, and with the progress of the group, or not at all."""
         self._failures.clear()
+        self._seen.clear()  # a refusal of long ago is no reason for what fails now
         self._client.begin_transaction()
         try:
             with _kafkas_errors():
