@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections import Counter
@@ -22,7 +23,8 @@ from millrace.connectors.batches import Batches, Begun
 from millrace.connectors.carried import Carried, restored
 from millrace.connectors.cutting import lanes
 from millrace.connectors.outlet import LEDGER, Note, Outlet
-from millrace.connectors.transacting import Transacting, _require_alike
+from millrace.connectors.stream import Site
+from millrace.connectors.transacting import Transacting, _planned, _require_alike, require_newest
 from millrace.errors import StateMismatch, TakenOver
 
 QUERY = "a-query"
@@ -125,7 +127,8 @@ def test_who_was_overtaken_writes_nothing(outlet: Outlet) -> None:
     assert write(outlet, 0, "a", "b", anew=True) == 0
 
 
-def test_who_was_killed_between_its_note_and_its_commit_keeps_nobody_waiting(outlet: Outlet) -> None:
+@pytest.mark.parametrize("anew", [True, False], ids=["the batch comes again", "another folder"])
+def test_who_was_killed_between_its_note_and_its_commit_keeps_nobody_waiting(outlet: Outlet, *, anew: bool) -> None:
     """Kafka tells nobody what is noted while that transaction is open, which may be for ten minutes."""
     killed = outlet.open(0)
     killed._client.begin_transaction()
@@ -134,7 +137,8 @@ def test_who_was_killed_between_its_note_and_its_commit_keeps_nobody_waiting(out
     with outlet._asking(0) as progress:
         note = TopicPartition(LEDGER, 0, 1, f"{QUERY}/{killed.instance}/")
         killed._client.send_offsets_to_transaction([note], progress.group)
-    assert write(outlet, 0, "a", anew=True) == 1
+    assert set(outlet.all_noted(1)) == {Note()}
+    assert write(outlet, 0, "a", anew=anew) == 1
     assert written(outlet) == ["a"]
 
 
@@ -238,6 +242,30 @@ def test_who_takes_over_from_one_that_is_ahead_gives_way(outlet: Outlet, monkeyp
     assert isinstance(restored(str(raised.value)), StateMismatch)
     assert not answers
     assert sorted(written(outlet)) == ["a", "b"]
+
+
+def test_a_query_does_not_go_on_from_a_checkpoint_that_is_older_than_any_note(outlet: Outlet, tmp_path: Path) -> None:
+    """Also when the task that has noted the batch would have no rows: others would write what is there by it."""
+    nothing: Any = None
+    site = Site(nothing, "p", "t", tmp_path, lambda: outlet.cluster, query="q", checkpoint=tmp_path)
+    require_newest(site, outlet)  # nothing has begun
+    (tmp_path / "metadata").write_text(json.dumps({"id": QUERY}))
+    (tmp_path / "offsets").mkdir()
+    for batch in (5, 6):
+        (tmp_path / "offsets" / str(batch)).write_text(f"v1 {batch}")
+    require_newest(site, outlet)
+    planned(outlet, 6, _planned(site, 6), "a", anew=False, task=3)
+    require_newest(site, outlet)
+    require_newest(replace(site, replayed=6), outlet)
+    (tmp_path / "offsets" / "6").write_text("planned otherwise")
+    require_newest(site, outlet)  # it is done, and a replay may have cut it back
+    with pytest.raises(StateMismatch, match="already"):
+        require_newest(replace(site, replayed=6), outlet)
+    (tmp_path / "offsets" / "6").unlink()
+    with pytest.raises(StateMismatch, match="already"):
+        require_newest(site, outlet)
+    (tmp_path / "metadata").write_text(json.dumps({"id": "another"}))
+    require_newest(site, outlet)
 
 
 def test_notes_of_older_versions_say_no_plan() -> None:

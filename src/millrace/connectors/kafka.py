@@ -294,6 +294,17 @@ class KafkaWriter(Writer):
         if self.exclusive and site.batches:
             self._outlet(site).prepare()
 
+    def require_newest(self, site: Site) -> None:
+        """What its transactions have noted is known to the checkpoint."""
+        if self.exclusive and site.batches:
+            from millrace.connectors.transacting import require_newest
+
+            outlet = self._outlet(site)
+            try:
+                require_newest(site, outlet)
+            except KafkaException as error:
+                raise outlet.problem(error) from error
+
     def in_generation(self, number: int) -> Mapping[str, Any] | None:
         """A topic beside it; not where rows name their topics themselves."""
         return None if self.topic_column else {"topic": f"{self.topic}.g{number}"}

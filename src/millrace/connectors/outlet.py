@@ -80,9 +80,14 @@ class Outlet:
         One that was kept is still ours if the last note went through it, since whoever opens another notes something.
         After an attempt that failed that is not so, and the lane is opened `anew`.
         """
-        key = (self.cluster.key, self._identity(number))
-        with _KEPT.lent(key, partial(self.open, number), lambda lane: not anew and note.lane == lane.instance) as lane:
+        with _KEPT.lent(
+            self._key(number), partial(self.open, number), lambda lane: not anew and note.lane == lane.instance
+        ) as lane:
             yield lane
+
+    def keeps(self, number: int) -> bool:
+        """Whether this process has a task's lane of an earlier batch."""
+        return self._key(number) in _KEPT
 
     def open(self, number: int) -> Lane:
         """Take a task's id over: whoever had it can write nothing any more."""
@@ -94,6 +99,14 @@ class Outlet:
         """What the last transaction of a task said; one that is about to end is waited for."""
         with self._asking(number) as progress:
             return Note.of(*progress.told(LEDGER, number % _PLACES))
+
+    def all_noted(self, tasks: int) -> list[Note]:
+        """What is noted of any task, and at least of so many; what is open, and may be noted yet, is not waited for."""
+        notes: list[Note] = []
+        for number in range(0, max(tasks, 1), _PLACES):
+            with self._asking(number, stable=False) as progress:
+                notes += [Note.of(*told) for told in progress.all_told(LEDGER, range(_PLACES))]
+        return notes
 
     @contextmanager
     def transaction(self, number: int, lane: Lane, note: Note) -> Iterator[None]:
@@ -151,8 +164,12 @@ class Outlet:
     def _identity(self, number: int) -> str:
         return f"millrace.sink/{self.name}/{number}"
 
+    def _key(self, number: int) -> tuple[object, ...]:
+        return (self.cluster.key, self._identity(number))
+
     @contextmanager
-    def _asking(self, number: int) -> Iterator[Progress]:
+    def _asking(self, number: int, *, stable: bool = True) -> Iterator[Progress]:
         group = f"millrace.sink/{self.name}" + (f"#{number // _PLACES}" if number >= _PLACES else "")
-        with _ASKING.lent((self.cluster.key, group), partial(Progress, self.cluster, group)) as progress:
+        make = partial(Progress, self.cluster, group, stable=stable)
+        with _ASKING.lent((self.cluster.key, group, stable), make) as progress:
             yield progress

@@ -213,6 +213,9 @@ class Writer(ABC):
     def require_new(self) -> None:  # noqa: B027 - most can take more at any time
         """Raise when it holds what a query that starts anew would not add to."""
 
+    def require_newest(self, site: Site) -> None:  # noqa: B027 - most cannot tell
+        """Raise when it holds what comes after the newest batch that its query knows: its checkpoint is an old one."""
+
     def in_generation(self, number: int) -> Mapping[str, Any] | None:
         """The options by which it writes to a generation of its output; None where there can only be one."""
         del number

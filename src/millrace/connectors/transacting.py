@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -62,12 +63,12 @@ class Transacting:
         rows = chain([first], batches)
         try:
             # Who was killed just before its commit has left a note that is neither there nor not: nobody is told of it
-            # before the id is taken over, so an attempt that comes after another asks only then.
-            note = Note() if anew else self.outlet.noted(number)
+            # before the id is taken over. So only those ask now who may have it already.
+            note = self.outlet.noted(number) if not anew and self.outlet.keeps(number) else Note()
             self._require_known(note, anew=anew)
             if not note.says(self.query, self.batch):
                 with self.outlet.owned(number, note, anew=anew) as lane:
-                    return self._written(number, lane, note, rows)
+                    return self._written(number, lane, note, rows, anew=anew)
         except KafkaException as error:
             raise carry(self.outlet.problem(error)) from error
         except Exception as error:
@@ -88,11 +89,11 @@ class Transacting:
                 hint="go on with the newest state folder; to begin anew, choose another folder with --state",
             )
 
-    def _written(self, number: int, lane: Lane, note: Note, batches: Iterable[pa.RecordBatch]) -> int:
+    def _written(self, number: int, lane: Lane, note: Note, batches: Iterable[pa.RecordBatch], *, anew: bool) -> int:
         if note.lane != lane.instance:
             # Asked while we own the id: whoever noted something before has ended, and nobody else can any more.
             note = self.outlet.noted(number)
-            self._require_known(note, anew=True)
+            self._require_known(note, anew=anew)
         if note.says(self.query, self.batch):
             with self.outlet.transaction(number, lane, note):
                 pass  # the same, but through our lane: others must see that theirs is not theirs any more
@@ -155,6 +156,24 @@ class _Shipping:
             )
 
 
+def require_newest(site: Site, outlet: Outlet) -> None:
+    """Raise, before a query goes on, when rows are noted that its checkpoint has never planned.
+
+    Each task asks for itself as well. But a batch that is planned anew has its rows in other tasks, and one whose own
+    note is old would write what is in Kafka by the task of another.
+    """
+    if site.checkpoint is None or not (site.checkpoint / "metadata").exists():
+        return
+    query = json.loads((site.checkpoint / "metadata").read_text("utf-8"))["id"]
+    planned = (site.checkpoint / "offsets").glob("*")
+    newest = max((int(path.name) for path in planned if path.name.isdecimal()), default=-1)
+    last = _batches(site, outlet).last(query)
+    plan = _planned(site, newest) if site.replayed == newest else ""  # of one that is done the number is enough
+    known = Transacting(outlet, query, newest, True, plan)
+    for note in outlet.all_noted(last.tasks if last else 1):
+        known._require_known(note, anew=True)
+
+
 def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> int:
     """Write a batch; how many rows were not there yet.
 
@@ -164,7 +183,7 @@ def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> int:
     if not query:
         raise RuntimeError("a batch of no query")
     site.require_alone()
-    batches = Batches(site.state / "sinks" / f"{site.query}-{sha256(outlet.name.encode()).hexdigest()[:12]}.json")
+    batches = _batches(site, outlet)
     last = batches.last(query)
     again = site.replayed == batch
     cut = Cut.of(frame, Transacting(outlet, query, batch, again, _planned(site, batch)), "rows bigint", site.pieces)
@@ -175,6 +194,10 @@ def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> int:
     batches.begin(last if again and last and last.is_cut_as(begun) else begun)
     written: int = sum(row.rows for row in cut.run())
     return written
+
+
+def _batches(site: Site, outlet: Outlet) -> Batches:
+    return Batches(site.state / "sinks" / f"{site.query}-{sha256(outlet.name.encode()).hexdigest()[:12]}.json")
 
 
 def _planned(site: Site, batch: int) -> str:
