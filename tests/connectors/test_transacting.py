@@ -205,6 +205,20 @@ def test_what_kafka_may_have_forgotten_is_not_written_again_without_a_word(outle
         _require_alike(replace(begun, at=begun.at - outlet.forgets_after() - 1), begun, outlet)
 
 
+def test_what_a_ledger_has_noted_goes_with_it(outlet: Outlet) -> None:
+    begun = Begun.of(QUERY, 3, ("a",), "one")
+    for alike in (begun, replace(begun, ledger=""), replace(begun, batch=4, ledger="another")):
+        _require_alike(begun, alike, outlet)
+    with pytest.raises(StateMismatch, match="nobody can tell"):
+        _require_alike(begun, replace(begun, ledger="another"), outlet)
+
+
+def test_a_ledger_is_known_by_kafkas_own_id(outlet: Outlet) -> None:
+    outlet.look()
+    assert outlet.ledger == topics.identity(outlet.cluster, LEDGER)
+    assert outlet.ledger not in ("", topics.identity(outlet.cluster, outlet.topic or ""))
+
+
 @pytest.mark.parametrize("batch", [6, 7])
 def test_a_state_folder_that_is_older_than_the_topic_is_refused(outlet: Outlet, batch: int) -> None:
     write(outlet, 7, "a")

@@ -8,7 +8,7 @@ docs/decisions/0016-exactly-once.md.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from millrace.clients import offsets, topics
 from millrace.clients.cluster import FENCED, REFUSED, Cluster
 from millrace.clients.kept import Kept
 from millrace.clients.lane import Lane, Progress, Undelivered
-from millrace.errors import MillraceError, RecordRefused, TakenOver, TopicGone
+from millrace.errors import KafkaFailed, MillraceError, RecordRefused, TakenOver, TopicGone
 
 LEDGER = "millrace.ledger"
 """One for a cluster; groups have their offsets in it."""
@@ -33,6 +33,8 @@ _GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError
 
 _KEPT: Kept[Lane] = Kept(64)
 _ASKING: Kept[Progress] = Kept(8)
+_LEDGERS: dict[tuple[object, ...], str] = {}
+"""By cluster; on the driver only."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,17 @@ class Outlet:
     def forgets_after(self) -> float:
         """Seconds after which Kafka may forget a note: it removes the offsets of groups that are silent for days."""
         return offsets.kept(self.cluster)
+
+    def look(self) -> None:
+        """See which ledger there is, before a query is started: `ledger` then tells."""
+        _LEDGERS.pop(self.cluster.key, None)
+        with suppress(KafkaFailed):  # a broker that has not heard of it yet, or is too old to tell
+            _LEDGERS[self.cluster.key] = topics.identity(self.cluster, LEDGER)
+
+    @property
+    def ledger(self) -> str:
+        """Kafka's id of the ledger: one that was deleted and made anew has another, and no notes."""
+        return _LEDGERS.get(self.cluster.key, "")
 
     def require(self, lane: Lane, topic: str) -> None:
         """Raise when a topic that a row names is not there and cannot be made."""

@@ -17,7 +17,7 @@ from millrace.clients.records import Record
 from millrace.connectors.batches import Batches, Begun
 from millrace.connectors.carried import carry
 from millrace.connectors.cutting import QUERY_ID, Cut, lane_of
-from millrace.connectors.outlet import Note, Outlet
+from millrace.connectors.outlet import LEDGER, Note, Outlet
 from millrace.connectors.stream import Site
 from millrace.errors import InvalidDefinition, StateMismatch
 
@@ -162,6 +162,7 @@ def require_newest(site: Site, outlet: Outlet) -> None:
     Each task asks for itself as well. But a batch that is planned anew has its rows in other tasks, and one whose own
     note is old would write what is in Kafka by the task of another.
     """
+    outlet.look()
     if site.checkpoint is None or not (site.checkpoint / "metadata").exists():
         return
     query = json.loads((site.checkpoint / "metadata").read_text("utf-8"))["id"]
@@ -187,7 +188,7 @@ def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> int:
     last = batches.last(query)
     again = site.replayed == batch
     cut = Cut.of(frame, Transacting(outlet, query, batch, again, _planned(site, batch)), "rows bigint", site.pieces)
-    begun = Begun.of(query, batch, cut.read)
+    begun = Begun.of(query, batch, cut.read, outlet.ledger)
     if again and last:
         _require_alike(last, begun, outlet)
     # A batch that is repeated keeps the time of its first attempt: what that noted may be as old.
@@ -214,6 +215,12 @@ def _require_alike(last: Begun, begun: Begun, outlet: Outlet) -> None:
         raise StateMismatch(
             f"batch {begun.batch} of {outlet.name!r} was begun too long ago to know what of it is written",
             why="Kafka removes the offsets of groups to which nobody commits for some days",
+            hint=f"look whether it is in the topic; guarantee: at-least-once would write batch {begun.batch} again",
+        )
+    if last.ledger and begun.ledger and last.ledger != begun.ledger:
+        raise StateMismatch(
+            f"nobody can tell what of batch {begun.batch} of {outlet.name!r} is written",
+            why=f"the topic {LEDGER} was deleted and made anew since it was begun, and the notes went with it",
             hint=f"look whether it is in the topic; guarantee: at-least-once would write batch {begun.batch} again",
         )
     if last.is_cut_as(begun):
