@@ -79,6 +79,12 @@ class Site:
     mark: str = ""
     """What a replay adds to the names of topics for dead letters."""
 
+    @property
+    def newest(self) -> int:
+        """The newest batch that the query has planned, as its checkpoint says; -1 before the first."""
+        planned = (self.checkpoint / "offsets").glob("*") if self.checkpoint else ()
+        return max((int(path.name) for path in planned if path.name.isdecimal()), default=-1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reader(ABC):

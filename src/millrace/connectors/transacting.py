@@ -166,8 +166,7 @@ def require_newest(site: Site, outlet: Outlet) -> None:
     if site.checkpoint is None or not (site.checkpoint / "metadata").exists():
         return
     query = json.loads((site.checkpoint / "metadata").read_text("utf-8"))["id"]
-    planned = (site.checkpoint / "offsets").glob("*")
-    newest = max((int(path.name) for path in planned if path.name.isdecimal()), default=-1)
+    newest = site.newest
     last = _batches(site, outlet).last(query)
     plan = _planned(site, newest) if site.replayed == newest else ""  # of one that is done the number is enough
     known = Transacting(outlet, query, newest, True, plan)
