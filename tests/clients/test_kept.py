@@ -13,6 +13,8 @@ def test_a_thing_is_made_once_and_lent_to_one_at_a_time() -> None:
     kept: Kept[object] = Kept(2)
     with kept.lent("a", object) as first, kept.lent("a", object) as second:
         assert first is not second
+        assert "a" not in kept, "they are lent"
+    assert "a" in kept
     with kept.lent("a", object) as third:
         assert third in (first, second)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millrace.connectors.cutting import _handed_on, _piece, lanes
+from millrace.connectors.cutting import _BY_TURNS, _handed_on, _piece, lanes
 
 
 class Java:
@@ -71,3 +71,18 @@ def test_executors_in_another_order_change_no_number() -> None:
     again = [_piece(kafka(number, 0, 9, f"executor_b_{number}"), 3 - number) for number in (3, 1, 0, 2)]
     first, second = lanes(tuple(planned)), lanes(tuple(again))
     assert dict(zip(planned, first, strict=True)) == dict(zip(again, second, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("plan", "turned"),
+    [
+        ("Repartition 4, true", True),
+        ("RepartitionByExpression [id#0L], 4", False),
+        ("RepartitionByExpression [id#0L ASC NULLS FIRST, at#1 DESC NULLS LAST], 4", True),
+        ("Project [id#0L]\n+- RepartitionByExpression [id#0L DESC NULLS LAST]", True),
+        ("Sort [id#0L ASC NULLS FIRST], true", True),
+        ("Sort [id#0L ASC NULLS FIRST], false", False),
+    ],
+)
+def test_a_range_is_told_by_a_sample_which_is_another_each_time(plan: str, turned: bool) -> None:
+    assert (_BY_TURNS.search(plan) is not None) == turned

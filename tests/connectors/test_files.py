@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millrace.clients.records import Record
 from millrace.connectors.base import Target
-from millrace.connectors.files import FileSink
-from millrace.errors import FileUnusable, InvalidOption, MillraceError
+from millrace.connectors.files import FileSink, FilesWriter
+from millrace.connectors.stream import Site
+from millrace.errors import FileUnusable, InvalidOption, MillraceError, StateMismatch
 
 
 def test_values_are_appended_a_line_each(tmp_path: Path) -> None:
@@ -39,3 +41,24 @@ def test_a_full_disk_is_a_failure() -> None:
         sink.write([Record(b"x" * 100_000)], lambda _: None)
     with pytest.raises(FileUnusable):
         sink.close()
+
+
+def test_a_folder_that_is_ahead_of_the_checkpoint_is_refused(tmp_path: Path) -> None:
+    """Spark would skip the batches of a restored state folder by their numbers, whatever is in them."""
+    nothing: Any = None
+    site = Site(nothing, "p", "t", tmp_path, nothing, checkpoint=tmp_path / "checkpoint")
+    sink, log, offsets = FilesWriter(path=str(tmp_path / "out")), tmp_path / "out/_spark_metadata", "checkpoint/offsets"
+    sink.require_new()
+    sink.require_newest(site)
+    log.mkdir(parents=True)
+    for name in ("8", "9.compact", "10", ".10.crc"):
+        (log / name).touch()
+    (tmp_path / offsets).mkdir(parents=True)
+    for batch in (9, 10):
+        (tmp_path / offsets / str(batch)).touch()
+    sink.require_newest(site)
+    (tmp_path / offsets / "10").unlink()
+    with pytest.raises(StateMismatch, match="holds batch 10, and the query has begun no more than 9"):
+        sink.require_newest(site)
+    with pytest.raises(StateMismatch):
+        sink.require_new()

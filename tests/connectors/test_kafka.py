@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,8 @@ from millrace.clients import topics
 from millrace.clients.cluster import Cluster
 from millrace.clients.records import Record
 from millrace.connectors.base import Target
-from millrace.connectors.kafka import KafkaSink
+from millrace.connectors.kafka import KafkaSink, KafkaWriter
+from millrace.connectors.stream import Site
 from millrace.errors import InvalidOption, MillraceError, RecordRefused
 
 
@@ -56,3 +59,11 @@ def test_a_missing_topic_is_made(cluster: Cluster, topic: str) -> None:
 def test_a_topic_is_needed() -> None:
     with pytest.raises(InvalidOption):
         KafkaSink(Target())
+
+
+def test_sinks_whose_rows_name_their_topics_are_told_apart() -> None:
+    """Of two with one name, the second would find its batch noted by the first, and write nothing."""
+    nothing: Any = None
+    site = Site(nothing, "p", "t", Path(), lambda: Cluster("127.0.0.1:9"), query="q")
+    sinks = [KafkaWriter(topic=topic, topic_column=column) for topic in ("a", "b", "") for column in ("x", "y")]
+    assert len({one._outlet(site).name for one in sinks}) == len(sinks)

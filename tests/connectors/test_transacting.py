@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections import Counter
@@ -12,15 +13,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import TopicPartition
 
 from conftest import committed
 from millrace.clients import topics
 from millrace.clients.cluster import Cluster
+from millrace.clients.records import Record
 from millrace.connectors.batches import Batches, Begun
 from millrace.connectors.carried import Carried, restored
 from millrace.connectors.cutting import lanes
-from millrace.connectors.outlet import Note, Outlet
-from millrace.connectors.transacting import Transacting, _require_alike
+from millrace.connectors.outlet import LEDGER, Note, Outlet
+from millrace.connectors.stream import Site
+from millrace.connectors.transacting import Transacting, _planned, _require_alike, require_newest
 from millrace.errors import StateMismatch, TakenOver
 
 QUERY = "a-query"
@@ -123,6 +127,21 @@ def test_who_was_overtaken_writes_nothing(outlet: Outlet) -> None:
     assert write(outlet, 0, "a", "b", anew=True) == 0
 
 
+@pytest.mark.parametrize("anew", [True, False], ids=["the batch comes again", "another folder"])
+def test_who_was_killed_between_its_note_and_its_commit_keeps_nobody_waiting(outlet: Outlet, *, anew: bool) -> None:
+    """Kafka tells nobody what is noted while that transaction is open, which may be for ten minutes."""
+    killed = outlet.open(0)
+    killed._client.begin_transaction()
+    killed.send(outlet.topic or "", Record(b"a"))
+    killed.settle()
+    with outlet._asking(0) as progress:
+        note = TopicPartition(LEDGER, 0, 1, f"{QUERY}/{killed.instance}/")
+        killed._client.send_offsets_to_transaction([note], progress.group)
+    assert set(outlet.all_noted(1)) == {Note()}
+    assert write(outlet, 0, "a", anew=anew) == 1
+    assert written(outlet) == ["a"]
+
+
 def test_keys_headers_partitions_and_topics(outlet: Outlet, cluster: Cluster) -> None:
     other = f"{outlet.topic}-other"
     given = rows(
@@ -186,6 +205,20 @@ def test_what_kafka_may_have_forgotten_is_not_written_again_without_a_word(outle
         _require_alike(replace(begun, at=begun.at - outlet.forgets_after() - 1), begun, outlet)
 
 
+def test_what_a_ledger_has_noted_goes_with_it(outlet: Outlet) -> None:
+    begun = Begun.of(QUERY, 3, ("a",), "one")
+    for alike in (begun, replace(begun, ledger=""), replace(begun, batch=4, ledger="another")):
+        _require_alike(begun, alike, outlet)
+    with pytest.raises(StateMismatch, match="nobody can tell"):
+        _require_alike(begun, replace(begun, ledger="another"), outlet)
+
+
+def test_a_ledger_is_known_by_kafkas_own_id(outlet: Outlet) -> None:
+    outlet.look()
+    assert outlet.ledger == topics.identity(outlet.cluster, LEDGER)
+    assert outlet.ledger not in ("", topics.identity(outlet.cluster, outlet.topic or ""))
+
+
 @pytest.mark.parametrize("batch", [6, 7])
 def test_a_state_folder_that_is_older_than_the_topic_is_refused(outlet: Outlet, batch: int) -> None:
     write(outlet, 7, "a")
@@ -214,14 +247,39 @@ def test_who_takes_over_from_one_that_is_ahead_gives_way(outlet: Outlet, monkeyp
     """Another run goes on between our look at the note and our taking the id over."""
     planned(outlet, 0, "both", "a", anew=False)
     before = outlet.noted(0)
-    planned(outlet, 1, "there", "b", anew=False)
+    planned(outlet, 1, "there", "b", anew=True)
     answers = [before]
     noted = Outlet.noted
     monkeypatch.setattr(Outlet, "noted", lambda self, number: answers.pop() if answers else noted(self, number))
     with pytest.raises(Carried) as raised:
-        planned(outlet, 1, "here", "c", anew=True)
+        planned(outlet, 1, "here", "c", anew=False)
     assert isinstance(restored(str(raised.value)), StateMismatch)
+    assert not answers
     assert sorted(written(outlet)) == ["a", "b"]
+
+
+def test_a_query_does_not_go_on_from_a_checkpoint_that_is_older_than_any_note(outlet: Outlet, tmp_path: Path) -> None:
+    """Also when the task that has noted the batch would have no rows: others would write what is there by it."""
+    nothing: Any = None
+    site = Site(nothing, "p", "t", tmp_path, lambda: outlet.cluster, query="q", checkpoint=tmp_path)
+    require_newest(site, outlet)  # nothing has begun
+    (tmp_path / "metadata").write_text(json.dumps({"id": QUERY}))
+    (tmp_path / "offsets").mkdir()
+    for batch in (5, 6):
+        (tmp_path / "offsets" / str(batch)).write_text(f"v1 {batch}")
+    require_newest(site, outlet)
+    planned(outlet, 6, _planned(site, 6), "a", anew=False, task=3)
+    require_newest(site, outlet)
+    require_newest(replace(site, replayed=6), outlet)
+    (tmp_path / "offsets" / "6").write_text("planned otherwise")
+    require_newest(site, outlet)  # it is done, and a replay may have cut it back
+    with pytest.raises(StateMismatch, match="already"):
+        require_newest(replace(site, replayed=6), outlet)
+    (tmp_path / "offsets" / "6").unlink()
+    with pytest.raises(StateMismatch, match="already"):
+        require_newest(site, outlet)
+    (tmp_path / "metadata").write_text(json.dumps({"id": "another"}))
+    require_newest(site, outlet)
 
 
 def test_notes_of_older_versions_say_no_plan() -> None:

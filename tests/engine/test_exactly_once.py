@@ -174,7 +174,7 @@ def test_rows_that_are_dealt_out_by_turns_are_dealt_out_anew_by_what_is_in_them(
     rows = spark.range(0, 100, 1, 3).selectExpr("id", "map(id, id) AS more")
     assert steady(rows) is rows
     assert steady(rows.repartition(4, "id")).schema == rows.schema
-    for turned in (rows.repartition(4), rows.coalesce(2), rows.orderBy("id")):
+    for turned in (rows.repartition(4), rows.coalesce(2), rows.orderBy("id"), rows.repartitionByRange(4, "id")):
         plan = steady(turned)._jdf.queryExecution().analyzed().toString()
         assert "RepartitionByExpression [id" in plan.splitlines()[0]
 

@@ -143,6 +143,16 @@ def test_whoever_has_slept_gives_way_to_who_came_meanwhile(asked: pytest.MonkeyP
         assert lease._me.since > since + 1
 
 
+def test_whoever_has_slept_gives_way_also_with_a_clock_that_is_slow(asked: pytest.MonkeyPatch) -> None:
+    say(asked, [])
+    with Alone() as lease:
+        lease.require()
+        say(asked, [other(since=10**15)])
+        lease.slept = True
+        with pytest.raises(StateMismatch, match="runs already"):
+            lease.require_held()
+
+
 def test_whoever_has_slept_alone_goes_on(asked: pytest.MonkeyPatch) -> None:
     say(asked, [])
     with Alone() as lease:

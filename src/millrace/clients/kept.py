@@ -36,6 +36,12 @@ class Kept(Generic[T]):
             gone = [self._idle.popitem(last=False) for _ in range(len(self._idle) - self._most)]
         del gone  # closes them, which may take a moment: not under the lock
 
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether something of a key is open in this process, and nobody has it."""
+        with self._lock:
+            self._leave_parents_behind()
+            return key in self._idle
+
     def __len__(self) -> int:
         return len(self._idle)
 

@@ -107,6 +107,7 @@ class Lane:
     def transaction(self, progress: TopicPartition | None = None, group: object = None) -> Iterator[None]:
         """A block whose records are there together, and with the progress of the group, or not at all."""
         self._failures.clear()
+        self._seen.clear()  # a refusal of long ago is no reason for what fails now
         self._client.begin_transaction()
         try:
             with _kafkas_errors():
@@ -183,10 +184,11 @@ class Lane:
 class Progress:
     """The committed progress of a group that has no members."""
 
-    def __init__(self, cluster: Cluster, group: str) -> None:
+    def __init__(self, cluster: Cluster, group: str, *, stable: bool = True) -> None:
+        """`stable`: while another's transaction is being ended, the answer waits for how it ends."""
         self._cluster = cluster
-        # Stable offsets only: while another's transaction is being ended, the answer waits for how it ends.
-        own = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
+        level = "read_committed" if stable else "read_uncommitted"
+        own = {"group.id": group, "enable.auto.commit": False, "isolation.level": level}
         self._client = Consumer({**cluster.config(), **own})
         self.group = self._client.consumer_group_metadata()
 
@@ -197,13 +199,19 @@ class Progress:
 
     def told(self, topic: str, partition: int) -> tuple[int, str]:
         """The same, as text; a coordinator that is being found or moved is waited for."""
+        return self.all_told(topic, [partition])[0]
+
+    def all_told(self, topic: str, partitions: Sequence[int]) -> list[tuple[int, str]]:
+        """The same for several partitions at once."""
+        places = [TopicPartition(topic, number) for number in partitions]
         deadline = time.monotonic() + _LONGEST
         while True:
             try:
-                found = self._client.committed([TopicPartition(topic, partition)], self._cluster.timeout)[0]
-                if found.error is not None:
-                    raise KafkaException(found.error)
-                return found.offset, found.metadata or ""
+                found = self._client.committed(places, self._cluster.timeout)
+                for one in found:
+                    if one.error is not None:
+                        raise KafkaException(one.error)
+                return [(one.offset, one.metadata or "") for one in found]
             except KafkaException as error:
                 if error.args[0].code() not in _MOVING or time.monotonic() > deadline:
                     raise

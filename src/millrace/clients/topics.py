@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AlterConfigOpType,
     ClusterMetadata,
@@ -178,6 +178,13 @@ def delete(cluster: Cluster, names: Sequence[str]) -> None:
         with cluster.speaking(f"delete the topic {name!r}"):
             result.result()
     _wait(cluster, lambda metadata: not metadata.topics.keys() & set(names), f"delete {', '.join(names)}")
+
+
+def identity(cluster: Cluster, name: str) -> str:
+    """Kafka's own id of a topic, which one that is deleted and made anew does not share."""
+    asked = cluster.admin().describe_topics(TopicCollection([name]), request_timeout=cluster.timeout)
+    with cluster.speaking(f"describe topic {name!r}"):
+        return str(asked[name].result().topic_id)
 
 
 def require(metadata: ClusterMetadata, name: str, partition: int | None = None) -> None:

@@ -20,16 +20,18 @@ class Begun:
     tasks: int
     read: str
     at: float = 0.0
+    ledger: str = ""
+    """Kafka's id of the topic that the notes of its tasks belong to; empty: not known."""
 
     @classmethod
-    def of(cls, query: str, batch: int, read: tuple[str, ...]) -> Begun:
+    def of(cls, query: str, batch: int, read: tuple[str, ...], ledger: str = "") -> Begun:
         """Now; as the tasks are, in whatever order."""
         told = sha256("\n".join(sorted(read)).encode()).hexdigest()[:16]
-        return cls(query, batch, len(read), told, time.time())
+        return cls(query, batch, len(read), told, time.time(), ledger)
 
     def is_cut_as(self, other: Begun) -> bool:
         """Whether both are the same batch, cut into the same tasks."""
-        return replace(self, at=0.0) == replace(other, at=0.0)
+        return replace(self, at=0.0, ledger="") == replace(other, at=0.0, ledger="")
 
 
 class Batches:

@@ -20,7 +20,9 @@ QUERY_ID = "sql.streaming.queryId"
 _NUMBERS = "millrace.lanes"
 """The property of a job that tells its tasks their numbers."""
 _BY_TURNS = re.compile(
-    r"^\W*(?:Repartition \d|RepartitionByExpression (?:\[\]|\d)|RebalancePartitions|Sort \[.*\], true)", re.MULTILINE
+    r"^\W*(?:Repartition \d|RepartitionByExpression (?:\[\]|\d|\[.* (?:ASC|DESC) NULLS )|RebalancePartitions"
+    r"|Sort \[.*\], true)",
+    re.MULTILINE,
 )
 """Operators that put a row into a task by its place or by a sample, not by what is in it."""
 

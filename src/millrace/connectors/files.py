@@ -261,13 +261,29 @@ class FilesWriter(Writer):
 
     def require_new(self) -> None:
         """Raise when another query has committed batches here: Spark would take ours of the same number for done."""
-        log = Path(self.path.removeprefix("file://")) / "_spark_metadata"
-        if log.is_dir() and any(log.iterdir()):
+        if self._committed() is not None:
             raise StateMismatch(
                 f"the folder {self.path} holds the output of another query, or of an earlier start of this one",
                 why="its log has batches and this query has no checkpoint: Spark would skip as many of ours",
                 hint="write to another folder, remove that one, or run with the --state that belongs to it",
             )
+
+    def require_newest(self, site: Site) -> None:
+        """Raise when batches are committed that the query does not know: Spark would skip its own of those numbers."""
+        written = self._committed()
+        if written is not None and written > site.newest:
+            raise StateMismatch(
+                f"the folder {self.path} holds batch {written}, and the query has begun no more than {site.newest}",
+                why="the state folder is older than what was written: another run has gone on with a copy of it, "
+                "or it was restored; Spark would skip what comes in batches of the same numbers",
+                hint="go on with the newest state folder; to begin anew, choose other folders for both",
+            )
+
+    def _committed(self) -> int | None:
+        """The newest batch in the folder's log; None where there is none, or where we cannot look."""
+        log = Path(self.path.removeprefix("file://")) / "_spark_metadata"
+        names = [one.name.removesuffix(".compact") for one in log.iterdir()] if log.is_dir() else []
+        return max((int(name) for name in names if name.isdecimal()), default=None)
 
     def in_generation(self, number: int) -> Mapping[str, Any]:
         """A folder beside it."""

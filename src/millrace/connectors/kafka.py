@@ -294,6 +294,17 @@ class KafkaWriter(Writer):
         if self.exclusive and site.batches:
             self._outlet(site).prepare()
 
+    def require_newest(self, site: Site) -> None:
+        """What its transactions have noted is known to the checkpoint."""
+        if self.exclusive and site.batches:
+            from millrace.connectors.transacting import require_newest
+
+            outlet = self._outlet(site)
+            try:
+                require_newest(site, outlet)
+            except KafkaException as error:
+                raise outlet.problem(error) from error
+
     def in_generation(self, number: int) -> Mapping[str, Any] | None:
         """A topic beside it; not where rows name their topics themselves."""
         return None if self.topic_column else {"topic": f"{self.topic}.g{number}"}
@@ -351,7 +362,7 @@ class KafkaWriter(Writer):
         return rows.format("kafka").options(**self._options(site))
 
     def _outlet(self, site: Site) -> Outlet:
-        where = f"={self.topic_column}" if self.topic_column else self.topic
+        where = f"{self.topic}={self.topic_column}" if self.topic_column else self.topic
         name = "/".join((site.pipeline, site.query or site.name, where, *((str(site.twin),) if site.twin else ())))
         return Outlet(site.cluster(), name, self.topic or None, site.create_topics, in_our_names(self.config))
 

@@ -8,7 +8,7 @@ docs/decisions/0016-exactly-once.md.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from millrace.clients import offsets, topics
 from millrace.clients.cluster import FENCED, REFUSED, Cluster
 from millrace.clients.kept import Kept
 from millrace.clients.lane import Lane, Progress, Undelivered
-from millrace.errors import MillraceError, RecordRefused, TakenOver, TopicGone
+from millrace.errors import KafkaFailed, MillraceError, RecordRefused, TakenOver, TopicGone
 
 LEDGER = "millrace.ledger"
 """One for a cluster; groups have their offsets in it."""
@@ -33,6 +33,8 @@ _GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError
 
 _KEPT: Kept[Lane] = Kept(64)
 _ASKING: Kept[Progress] = Kept(8)
+_LEDGERS: dict[tuple[object, ...], str] = {}
+"""By cluster; on the driver only."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,14 @@ class Outlet:
         One that was kept is still ours if the last note went through it, since whoever opens another notes something.
         After an attempt that failed that is not so, and the lane is opened `anew`.
         """
-        key = (self.cluster.key, self._identity(number))
-        with _KEPT.lent(key, partial(self.open, number), lambda lane: not anew and note.lane == lane.instance) as lane:
+        with _KEPT.lent(
+            self._key(number), partial(self.open, number), lambda lane: not anew and note.lane == lane.instance
+        ) as lane:
             yield lane
+
+    def keeps(self, number: int) -> bool:
+        """Whether this process has a task's lane of an earlier batch."""
+        return self._key(number) in _KEPT
 
     def open(self, number: int) -> Lane:
         """Take a task's id over: whoever had it can write nothing any more."""
@@ -94,6 +101,14 @@ class Outlet:
         """What the last transaction of a task said; one that is about to end is waited for."""
         with self._asking(number) as progress:
             return Note.of(*progress.told(LEDGER, number % _PLACES))
+
+    def all_noted(self, tasks: int) -> list[Note]:
+        """What is noted of any task, and at least of so many; what is open, and may be noted yet, is not waited for."""
+        notes: list[Note] = []
+        for number in range(0, max(tasks, 1), _PLACES):
+            with self._asking(number, stable=False) as progress:
+                notes += [Note.of(*told) for told in progress.all_told(LEDGER, range(_PLACES))]
+        return notes
 
     @contextmanager
     def transaction(self, number: int, lane: Lane, note: Note) -> Iterator[None]:
@@ -108,6 +123,17 @@ class Outlet:
     def forgets_after(self) -> float:
         """Seconds after which Kafka may forget a note: it removes the offsets of groups that are silent for days."""
         return offsets.kept(self.cluster)
+
+    def look(self) -> None:
+        """See which ledger there is, before a query is started: `ledger` then tells."""
+        _LEDGERS.pop(self.cluster.key, None)
+        with suppress(KafkaFailed):  # a broker that has not heard of it yet, or is too old to tell
+            _LEDGERS[self.cluster.key] = topics.identity(self.cluster, LEDGER)
+
+    @property
+    def ledger(self) -> str:
+        """Kafka's id of the ledger: one that was deleted and made anew has another, and no notes."""
+        return _LEDGERS.get(self.cluster.key, "")
 
     def require(self, lane: Lane, topic: str) -> None:
         """Raise when a topic that a row names is not there and cannot be made."""
@@ -151,8 +177,12 @@ class Outlet:
     def _identity(self, number: int) -> str:
         return f"millrace.sink/{self.name}/{number}"
 
+    def _key(self, number: int) -> tuple[object, ...]:
+        return (self.cluster.key, self._identity(number))
+
     @contextmanager
-    def _asking(self, number: int) -> Iterator[Progress]:
+    def _asking(self, number: int, *, stable: bool = True) -> Iterator[Progress]:
         group = f"millrace.sink/{self.name}" + (f"#{number // _PLACES}" if number >= _PLACES else "")
-        with _ASKING.lent((self.cluster.key, group), partial(Progress, self.cluster, group)) as progress:
+        make = partial(Progress, self.cluster, group, stable=stable)
+        with _ASKING.lent((self.cluster.key, group, stable), make) as progress:
             yield progress

@@ -79,6 +79,12 @@ class Site:
     mark: str = ""
     """What a replay adds to the names of topics for dead letters."""
 
+    @property
+    def newest(self) -> int:
+        """The newest batch that the query has planned, as its checkpoint says; -1 before the first."""
+        planned = (self.checkpoint / "offsets").glob("*") if self.checkpoint else ()
+        return max((int(path.name) for path in planned if path.name.isdecimal()), default=-1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reader(ABC):
@@ -212,6 +218,9 @@ class Writer(ABC):
 
     def require_new(self) -> None:  # noqa: B027 - most can take more at any time
         """Raise when it holds what a query that starts anew would not add to."""
+
+    def require_newest(self, site: Site) -> None:  # noqa: B027 - most cannot tell
+        """Raise when it holds what comes after the newest batch that its query knows: its checkpoint is an old one."""
 
     def in_generation(self, number: int) -> Mapping[str, Any] | None:
         """The options by which it writes to a generation of its output; None where there can only be one."""

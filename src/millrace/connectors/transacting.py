@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from millrace.clients.records import Record
 from millrace.connectors.batches import Batches, Begun
 from millrace.connectors.carried import carry
 from millrace.connectors.cutting import QUERY_ID, Cut, lane_of
-from millrace.connectors.outlet import Note, Outlet
+from millrace.connectors.outlet import LEDGER, Note, Outlet
 from millrace.connectors.stream import Site
 from millrace.errors import InvalidDefinition, StateMismatch
 
@@ -61,11 +62,13 @@ class Transacting:
             return 0
         rows = chain([first], batches)
         try:
-            note = self.outlet.noted(number)
+            # Who was killed just before its commit has left a note that is neither there nor not: nobody is told of it
+            # before the id is taken over. So only those ask now who may have it already.
+            note = self.outlet.noted(number) if not anew and self.outlet.keeps(number) else Note()
             self._require_known(note, anew=anew)
             if not note.says(self.query, self.batch):
                 with self.outlet.owned(number, note, anew=anew) as lane:
-                    return self._written(number, lane, note, rows)
+                    return self._written(number, lane, note, rows, anew=anew)
         except KafkaException as error:
             raise carry(self.outlet.problem(error)) from error
         except Exception as error:
@@ -86,11 +89,11 @@ class Transacting:
                 hint="go on with the newest state folder; to begin anew, choose another folder with --state",
             )
 
-    def _written(self, number: int, lane: Lane, note: Note, batches: Iterable[pa.RecordBatch]) -> int:
+    def _written(self, number: int, lane: Lane, note: Note, batches: Iterable[pa.RecordBatch], *, anew: bool) -> int:
         if note.lane != lane.instance:
             # Asked while we own the id: whoever noted something before has ended, and nobody else can any more.
             note = self.outlet.noted(number)
-            self._require_known(note, anew=True)
+            self._require_known(note, anew=anew)
         if note.says(self.query, self.batch):
             with self.outlet.transaction(number, lane, note):
                 pass  # the same, but through our lane: others must see that theirs is not theirs any more
@@ -153,6 +156,24 @@ class _Shipping:
             )
 
 
+def require_newest(site: Site, outlet: Outlet) -> None:
+    """Raise, before a query goes on, when rows are noted that its checkpoint has never planned.
+
+    Each task asks for itself as well. But a batch that is planned anew has its rows in other tasks, and one whose own
+    note is old would write what is in Kafka by the task of another.
+    """
+    outlet.look()
+    if site.checkpoint is None or not (site.checkpoint / "metadata").exists():
+        return
+    query = json.loads((site.checkpoint / "metadata").read_text("utf-8"))["id"]
+    newest = site.newest
+    last = _batches(site, outlet).last(query)
+    plan = _planned(site, newest) if site.replayed == newest else ""  # of one that is done the number is enough
+    known = Transacting(outlet, query, newest, True, plan)
+    for note in outlet.all_noted(last.tasks if last else 1):
+        known._require_known(note, anew=True)
+
+
 def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> int:
     """Write a batch; how many rows were not there yet.
 
@@ -162,17 +183,21 @@ def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> int:
     if not query:
         raise RuntimeError("a batch of no query")
     site.require_alone()
-    batches = Batches(site.state / "sinks" / f"{site.query}-{sha256(outlet.name.encode()).hexdigest()[:12]}.json")
+    batches = _batches(site, outlet)
     last = batches.last(query)
     again = site.replayed == batch
     cut = Cut.of(frame, Transacting(outlet, query, batch, again, _planned(site, batch)), "rows bigint", site.pieces)
-    begun = Begun.of(query, batch, cut.read)
+    begun = Begun.of(query, batch, cut.read, outlet.ledger)
     if again and last:
         _require_alike(last, begun, outlet)
     # A batch that is repeated keeps the time of its first attempt: what that noted may be as old.
     batches.begin(last if again and last and last.is_cut_as(begun) else begun)
     written: int = sum(row.rows for row in cut.run())
     return written
+
+
+def _batches(site: Site, outlet: Outlet) -> Batches:
+    return Batches(site.state / "sinks" / f"{site.query}-{sha256(outlet.name.encode()).hexdigest()[:12]}.json")
 
 
 def _planned(site: Site, batch: int) -> str:
@@ -189,6 +214,12 @@ def _require_alike(last: Begun, begun: Begun, outlet: Outlet) -> None:
         raise StateMismatch(
             f"batch {begun.batch} of {outlet.name!r} was begun too long ago to know what of it is written",
             why="Kafka removes the offsets of groups to which nobody commits for some days",
+            hint=f"look whether it is in the topic; guarantee: at-least-once would write batch {begun.batch} again",
+        )
+    if last.ledger and begun.ledger and last.ledger != begun.ledger:
+        raise StateMismatch(
+            f"nobody can tell what of batch {begun.batch} of {outlet.name!r} is written",
+            why=f"the topic {LEDGER} was deleted and made anew since it was begun, and the notes went with it",
             hint=f"look whether it is in the topic; guarantee: at-least-once would write batch {begun.batch} again",
         )
     if last.is_cut_as(begun):

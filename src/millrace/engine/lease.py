@@ -154,6 +154,7 @@ class Lease:
             self._be_member()
             self._joined.clear()
             self._me = replace(self._me, since=_now())
+            self._let_in = False  # whatever the clocks say: whoever came meanwhile, and stays, was let in before us
 
     def _lapsed(self) -> bool:
         """Whether we have slept, so that Kafka may have taken us for dead."""

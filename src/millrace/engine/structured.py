@@ -101,9 +101,12 @@ class Workshop:
         )
         if query.batches and any(writer.exclusive for writer in writers):
             frame = steady(frame)
+        sites = _twins(site, writers)
         if not (folder / "offsets").exists():
             for writer in writers:
                 writer.require_new()
+        for writer, own in zip(writers, sites, strict=True):
+            writer.require_newest(own)
         written = _shaped(writers[0], frame, query.sinks[0]) if len(writers) == 1 else frame
         if writers:
             resuming.require(table, written, sources)
@@ -112,9 +115,7 @@ class Workshop:
         elif len(writers) == 1:
             writer = writers[0].stream(written.writeStream, site)
         else:
-            writer = frame.writeStream.foreachBatch(
-                _Fan(list(zip(writers, _twins(site, writers), query.sinks, strict=True)))
-            )
+            writer = frame.writeStream.foreachBatch(_Fan(list(zip(writers, sites, query.sinks, strict=True))))
         writer = writer.outputMode(query.mode).queryName(query.name).option("checkpointLocation", str(folder))
         return _triggered(writer, query.trigger).start()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 
+import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThan, Not
 
 from millrace.connectors.cql.question import Question
@@ -65,6 +67,23 @@ def test_what_cassandra_cannot_serve_is_left_to_spark() -> None:
         [Not(EqualTo(("application",), "a")), EqualTo(("day",), 7)],
     ):
         assert len(ALL.narrowed(filters).selects(4)) == 4
+
+
+@pytest.mark.parametrize(("kind", "value"), [("decimal", Decimal("1.500")), ("double", 0.0)])
+def test_what_is_equal_to_spark_and_not_to_cassandra_is_not_asked_for(kind: str, value: object) -> None:
+    """1.5 and 1.500 are two partitions, and so are both zeros: all that Spark looks for would not be found."""
+    table = Table("shop.prices", {"price": parsed(kind)}, ("price",))
+    assert len(Question(table, ("price",)).narrowed([EqualTo(("price",), value)]).selects(4)) == 4
+
+
+@pytest.mark.parametrize("kind", ["uuid", "timeuuid"])
+def test_what_cassandra_has_in_another_order_is_asked_for_by_equality_alone(kind: str) -> None:
+    table = Table("shop.orders", {"shop": parsed("int"), "id": parsed(kind)}, ("shop",), ("id",))
+    key, order = EqualTo(("shop",), 1), "5e5a1bf0-0000-1000-8000-000000000000"
+    (ranged,) = Question(table, ("id",)).narrowed([key, GreaterThan(("id",), order)]).selects(4)
+    assert ranged.statement.endswith('WHERE "shop" = ?')
+    (one,) = Question(table, ("id",)).narrowed([key, EqualTo(("id",), order)]).selects(4)
+    assert one.statement.endswith('AND "id" = ?')
 
 
 def test_timestamps_are_asked_for_as_numbers() -> None:

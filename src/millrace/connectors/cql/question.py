@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from itertools import product
 from typing import Any
 from uuid import UUID
@@ -22,13 +21,15 @@ _TAKES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "varint"), (int,)),
     "boolean": (bool,),
     "double": (float,),
-    "decimal": (Decimal,),
     "date": (date,),
     "timestamp": (datetime,),
     "uuid": (str,),
     "timeuuid": (str,),
 }
-"""Types of key columns by which Cassandra is asked, and what Spark's filters have for them."""
+"""Types of key columns by which Cassandra is asked, and what Spark's filters have for them.
+Not decimal: to Cassandra 1.5 and 1.50 are two keys, and Spark asks for 1.500000000000000000."""
+_OTHER_ORDER = ("uuid", "timeuuid")
+"""Types that Cassandra has in another order than Spark has their text."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Question:
                 values = tuple(_bound(kind, value) for value in given)
                 if None not in values and name not in equal:
                     equal[name] = tuple(dict.fromkeys(values))
-            elif sort in _SIGNS and (value := _bound(kind, one.value)) is not None:
+            elif sort in _SIGNS and kind.name not in _OTHER_ORDER and (value := _bound(kind, one.value)) is not None:
                 ranges.setdefault(name, []).append((_sign(_SIGNS[sort], one.value), value))
         return Question(self.table, self.columns, equal, {name: tuple(found) for name, found in ranges.items()})
 
@@ -135,7 +136,9 @@ def _bound(kind: Cql, value: Any) -> Any:
     if isinstance(value, datetime):
         at = value if value.tzinfo else value.replace(tzinfo=UTC)
         return (at - _EPOCH) // timedelta(milliseconds=1) if kind.name == "timestamp" else None
-    if kind.name in ("uuid", "timeuuid"):
+    if isinstance(value, float) and value == 0:  # there are two, which only Spark takes for one
+        return None
+    if kind.name in _OTHER_ORDER:
         try:
             return UUID(str(value))
         except ValueError:

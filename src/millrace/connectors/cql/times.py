@@ -13,6 +13,8 @@ from millrace.errors import StateMismatch
 
 _KEPT = 200
 """So many batches are remembered; Spark itself keeps 100 to go back to."""
+_ROOM = 10**9
+"""Timestamps for a batch of which nobody knows how many it needs."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Times:
         later = [(int(number), begin) for number, (begin, _) in times.items() if int(number) > batch]
         if later:  # it is older than what is remembered: whatever it gets must be less than that
             number, begin = min(later)
-            return begin - (number - batch)
+            return begin - (number - batch) * _ROOM
         ended = max((begin + width for begin, width in known["batches"].values()), default=0)
         begin = max(time.time_ns() // 1000, ended + 1)
         self._save({**times, str(batch): [begin, 0]})
