@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition
 
 import millrace as mr
 from conftest import committed
+from millrace.clients import topics
 from millrace.clients.cluster import Cluster
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
@@ -67,6 +68,25 @@ def test_all_that_is_gone_is_told_and_the_rest_is_there_once(
 
 def numbers(cluster: Cluster, topic: str) -> Counter[int]:
     return Counter(int(one.value() or b"-1") for one in committed(cluster, f"{topic}-out"))
+
+
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
+    cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path
+) -> None:
+    send(cluster, topic, range(30))
+    run_pipeline(copy(topic, "fail"), tmp_path)
+    topics.delete(cluster, [topic])
+    topics.create(cluster, topic, 3)
+    send(cluster, topic, range(100, 160))  # as long as it was, and longer
+    for _ in range(2):  # who is refused is refused again
+        with pytest.raises(OffsetsGone, match="made anew since query 'numbers' read it"):
+            run_pipeline(copy(topic, "fail"), tmp_path)
+    assert numbers(cluster, topic) == Counter(range(30))
+    said: list[str] = []
+    run_pipeline(copy(topic, "go_on"), tmp_path, say=said.append)
+    assert any("goes on at the offsets that it knows" in line for line in said)
+    run_pipeline(copy(topic, "fail"), tmp_path)
+    assert numbers(cluster, topic) == Counter([*range(30), *range(130, 160)])
 
 
 def test_where_a_query_reads_next(tmp_path: Path) -> None:

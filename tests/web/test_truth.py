@@ -105,3 +105,4 @@ def test_the_page_says_what_spark_and_kafka_say(
         rows = page.get_by_role("grid", name="partitions").get_by_role("row")
         for part, end in ends.items():  # below the row of headings
             expect(rows.nth(part + 1)).to_contain_text(f"{end}")
+        tabs.close()  # before its server

@@ -130,8 +130,7 @@ class KafkaReader(Decoded):
 
     def prepare(self, site: Site) -> None:
         """Make the topics that are missing, and those of the dead letters."""
-        named = self.topic or tuple(self.partitions or ())
-        for name in named:
+        for name in self.topics():
             _ensure(site, name)
         if self.when_bad == "dead" and self.decoding != "whole":
             self._prepare_dead(site)
@@ -151,7 +150,11 @@ class KafkaReader(Decoded):
 
     def touches(self) -> tuple[str, ...]:
         """The topics that are named."""
-        return tuple(f"topic {name}" for name in (*self.topic, *(self.partitions or ())))
+        return tuple(f"topic {name}" for name in self.topics())
+
+    def topics(self) -> tuple[str, ...]:
+        """As the pipeline says."""
+        return self.topic or tuple(self.partitions or ())
 
     def load(self, site: Site) -> DataFrame:
         """The rows of Spark's Kafka source."""

@@ -121,6 +121,10 @@ class Reader(ABC):
         """What it reads, as a sink would call what it writes; see `Writer.touches`."""
         return ()
 
+    def topics(self) -> tuple[str, ...]:
+        """The topics of Kafka that it names."""
+        return ()
+
     def prepare(self, site: Site) -> None:  # noqa: B027 - most have nothing to do
         """Make what must be there before it is read; no Spark is needed."""
 

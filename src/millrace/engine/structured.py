@@ -18,10 +18,12 @@ from millrace.engine.checkpoint import unfinished
 from millrace.engine.decode import bad_of, forget_repeated, good_rows
 from millrace.engine.failures import explain
 from millrace.engine.gone import gone
+from millrace.engine.inhand import position
 from millrace.engine.onthejvm import decoded_on_the_jvm
 from millrace.engine.panels import hung
+from millrace.engine.remade import Identities
 from millrace.engine.resuming import Resuming
-from millrace.errors import InvalidDefinition, MillraceError
+from millrace.errors import InvalidDefinition, MillraceError, OffsetsGone
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark
 from millrace.pipeline.plan import WITHOUT_BATCHES, Query
 from millrace.telemetry.gallery import Gallery
@@ -90,6 +92,7 @@ class Workshop:
         if not self.resumes(query, writers):
             shutil.rmtree(folder, ignore_errors=True)
         self._tell_lost(query, folder)
+        self._require_same_topics(query, folder)
         site = self.site(
             query.table,
             mode=query.mode,
@@ -126,15 +129,39 @@ class Workshop:
 
     def rereads(self, query: Query) -> bool:
         """Whether what a query has read can be read again."""
-        needed = [self.pipeline.source(name) for name in self.pipeline.upstream(query.table)]
-        return all(reader_of(source).resumes for source in needed if source and not source.static)
+        return all(reader.resumes for reader in self._readers(query))
 
     def _tell_lost(self, query: Query, folder: Path) -> None:
         """Say what is gone from Kafka where a query goes on all the same: Spark would not."""
-        needed = [self.pipeline.source(name) for name in self.pipeline.upstream(query.table)]
-        if any(reader_of(source).goes_on for source in needed if source and not source.static):
+        if any(reader.goes_on for reader in self._readers(query)):
             for one in gone(folder, self.ground.cluster()):
                 self.tell(f"query {query.name!r} goes on without what is lost: {one}")
+
+    def _require_same_topics(self, query: Query, folder: Path) -> None:
+        """Raise where a topic was made anew: once it is as long as it was, Spark would take it for the old one."""
+        readers = self._readers(query)
+        named = {name for reader in readers for name in reader.topics()}
+        read = {topic for topic, _ in position(folder)}
+        if not named | read:
+            return
+        identities = Identities(self.ground.state, query.name, self.ground.cluster())
+        if read and (others := identities.others(read)):
+            what = f"topic {', '.join(map(repr, others))} was deleted and made anew since query {query.name!r} read it"
+            if not any(reader.goes_on for reader in readers):
+                raise OffsetsGone(
+                    what,
+                    place=query.place,
+                    why="what the checkpoint knows are offsets of other records",
+                    hint="start anew with another --state, or, to go on at those offsets all the same, set "
+                    "`lost: go_on` on the source",
+                )
+            self.tell(f"{what}: it goes on at the offsets that it knows")
+        identities.note(named | read)
+
+    def _readers(self, query: Query) -> list[Reader]:
+        """What a query follows."""
+        needed = [self.pipeline.source(name) for name in self.pipeline.upstream(query.table)]
+        return [reader_of(source) for source in needed if source and not source.static]
 
     def trusts(self, query: Query) -> bool:
         """Whether a query takes its records for good where Spark itself sees that one is not (text, CSV files).
