@@ -23,7 +23,7 @@ from millrace.connectors import transacting
 from millrace.connectors.cutting import pieces, steady
 from millrace.connectors.kafka import KafkaWriter
 from millrace.engine.lease import Lease
-from millrace.errors import MillraceError, StateMismatch
+from millrace.errors import InvalidOption, MillraceError, StateMismatch
 from millrace.telemetry.board import Board
 
 Run = Callable[..., Board]
@@ -177,6 +177,13 @@ def test_rows_that_are_dealt_out_by_turns_are_dealt_out_anew_by_what_is_in_them(
     for turned in (rows.repartition(4), rows.coalesce(2), rows.orderBy("id"), rows.repartitionByRange(4, "id")):
         plan = steady(turned)._jdf.queryExecution().analyzed().toString()
         assert "RepartitionByExpression [id" in plan.splitlines()[0]
+
+
+def test_tasks_that_are_cut_otherwise_each_time_are_refused(spark: SparkSession) -> None:
+    other = spark.newSession()
+    other.conf.set("spark.sql.adaptive.streaming.stateless.enabled", "true")
+    with pytest.raises(InvalidOption, match="cannot write each row once"):
+        steady(other.range(3))
 
 
 def test_sparks_own_sink_for_who_wants_it(cluster: Cluster, topic: str, run_pipeline: Run) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from millrace.errors import InvalidOption
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import TaskContext
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 QUERY_ID = "sql.streaming.queryId"
 """The property of a batch's jobs that names their query; it lives as long as the checkpoint."""
+_ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
 _NUMBERS = "millrace.lanes"
 """The property of a job that tells its tasks their numbers."""
 _BY_TURNS = re.compile(
@@ -31,6 +34,12 @@ def steady(frame: DataFrame) -> DataFrame:
     """The frame, whose rows are in the same tasks whenever it is computed again: by what is in them, where need be."""
     from pyspark.sql.types import MapType, VariantType
 
+    if frame.sparkSession.conf.get(_ADAPTIVE, "false") == "true":
+        raise InvalidOption(
+            f"with {_ADAPTIVE} a kafka sink cannot write each row once",
+            why="a batch that is repeated may be cut into other tasks than the first time",
+            hint="leave that setting out, or choose guarantee: at-least-once",
+        )
     if not _BY_TURNS.search(frame._jdf.queryExecution().analyzed().toString()):
         return frame
     unlike = (MapType, VariantType)  # which Spark cannot compare
