@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import ssl
 import threading
 import warnings
@@ -15,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from millrace.clients.addresses import points, tidy
 from millrace.clients.properties import Tell, environment_properties, read_properties
 from millrace.clients.refusals import explained
 from millrace.errors import FileUnusable, InvalidOption, did_you_mean
@@ -23,7 +23,6 @@ from millrace.settings import CASSANDRA, CASSANDRA_TIMEOUT
 PORT = 9042
 PREFIX = CASSANDRA.variable + "_"
 """MILLRACE_CASSANDRA_TLS_CA is the client property tls.ca."""
-_ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+)(?::(\d{1,5}))?")
 _OPTIONS = ("user", "password", "datacenter", "tls", "tls.ca", "tls.certificate", "tls.key", "tls.hostname")
 _NO = ("0", "no", "false", "off")
 _PROTOCOL = 4
@@ -55,23 +54,16 @@ class Cassandra:
 
         Those of the `environment` win over it. `tell` takes a sentence when others can read a secret.
         """
-        parts = [part.strip() for part in address.split(",")]
-        for part in parts:
-            found = _ADDRESS.fullmatch(part)
-            if not found or not 0 < int(found[2] or PORT) < 65536:
-                raise InvalidOption(
-                    f"{part!r} is not an address of Cassandra", hint="write HOST:PORT, several separated by commas"
-                )
         options = read_properties(config, tell) if config else {}
         if environment:
             options |= environment_properties(PREFIX, _OPTIONS.__contains__, tell)
-        return cls(",".join(parts), _sound(options), CASSANDRA_TIMEOUT.value() if timeout is None else timeout)
+        wait = CASSANDRA_TIMEOUT.value() if timeout is None else timeout
+        return cls(tidy(address, "Cassandra", PORT), _sound(options), wait)
 
     @property
     def points(self) -> list[tuple[str, int]]:
         """The hosts and ports to begin with."""
-        found = [_ADDRESS.fullmatch(part) for part in self.address.split(",")]
-        return [(one[1].strip("[]"), int(one[2] or PORT)) for one in found if one]
+        return points(self.address, "Cassandra", PORT)
 
     def session(self) -> Any:
         """The session of this process, opened once; one that a parent of this process opened is not used."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -16,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from millrace.clients.access import for_java, is_access, sound
+from millrace.clients.addresses import tidy
 from millrace.clients.coordinators import Coordinators, Question
 from millrace.clients.denials import denial
 from millrace.clients.kept import Kept
@@ -30,7 +30,6 @@ from millrace.errors import (
 from millrace.settings import KAFKA, KAFKA_TIMEOUT, VERBOSE
 
 T = TypeVar("T")
-_ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):(\d{1,5})")
 _DENIED = {
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -85,18 +84,11 @@ class Cluster:
 
         Those of the `environment` win over it. `tell` takes a sentence when others can read a secret.
         """
-        parts = [part.strip() for part in address.split(",")]
-        for part in parts:
-            found = _ADDRESS.fullmatch(part)
-            if not found or not 0 < int(found[2]) < 65536:
-                raise InvalidOption(
-                    f"{part!r} is not a Kafka address", hint="write HOST:PORT, several separated by commas"
-                )
         options = read_properties(config, tell) if config else {}
         if environment:
             options |= environment_properties(PREFIX, is_access, tell)
         wait = KAFKA_TIMEOUT.value() if timeout is None else timeout
-        return cls(",".join(parts), options, min(wait, _LONGEST_TIMEOUT))
+        return cls(tidy(address, "Kafka"), options, min(wait, _LONGEST_TIMEOUT))
 
     def config(self, **extra: Any) -> dict[str, Any]:
         """The configuration for a client of confluent-kafka; keys of `extra` use _ for the dot."""
