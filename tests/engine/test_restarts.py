@@ -32,9 +32,9 @@ def send(cluster: Cluster, topic: str, *values: bytes) -> None:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait for a condition, giving up after a minute."""
+    """Wait for a condition, giving up after some minutes."""
     pause = threading.Event()
-    for _ in range(6000):
+    for _ in range(15000):
         if holds():
             return
         pause.wait(0.01)
