@@ -48,7 +48,9 @@ def test_the_batch_in_hand_is_finished(offline_millrace: CommandLine) -> None:
         (offline_millrace.folder / "go").touch()
         _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
-    assert commits(offline_millrace.folder) == commits(offline_millrace.folder, "offsets") >= 1
+    assert b"cut off" not in said
+    # The next one may be planned by then, of which nothing is written.
+    assert commits(offline_millrace.folder) >= max(1, commits(offline_millrace.folder, "offsets") - 1)
 
 
 def test_a_second_ctrl_c_does_not_wait(offline_millrace: CommandLine) -> None:
