@@ -123,7 +123,20 @@ def test_another_source_and_what_is_not_used(offline_run: Run, tmp_path: Path) -
     (tmp_path / "p.yaml").write_text(COUNTED.replace("mode: update", "mode: complete"))
     shown = offline_run("plan", "p.yaml").out
     assert "counts-complete  starts anew" in shown
+    assert "new: topic counts has the output of query 'counts-update', which is not in the file any more" in shown
     assert "the checkpoint of query 'counts-update' is not used any more" in shown
+
+
+def test_a_table_with_another_name_would_write_to_its_topic_what_is_there(offline_run: Run, tmp_path: Path) -> None:
+    ran(tmp_path, COUNTED)
+    renamed = COUNTED.replace("  counts:", "  totals:").replace("from: counts", "from: totals")
+    (tmp_path / "p.yaml").write_text(renamed)
+    shown = offline_run("plan", "p.yaml", code=2).out
+    assert "totals-update  cannot start" in shown
+    assert "topic counts has the output of query 'counts-update', which is not in the file any more" in shown
+    assert "totals-update  starts anew" in offline_run("plan", "p.yaml", "--accept", "totals-update").out
+    (tmp_path / "p.yaml").write_text(renamed.replace("kafka: counts", "kafka: totals"))
+    assert "totals-update  starts anew" in offline_run("plan", "p.yaml").out
 
 
 def test_a_kafka_that_would_be_new_has_none_of_the_records(offline_run: Run, tmp_path: Path) -> None:

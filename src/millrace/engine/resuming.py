@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from millrace.connectors.options import CONNECTORS, make_writer
 from millrace.engine.fingerprint import fingerprint, keeps_state, wholly
 from millrace.engine.remembered import Position, checkpoint_of, last_batch, position, ran, remember
-from millrace.engine.state import known_of, origins, told
+from millrace.engine.state import known_of, origins, told, unused
 from millrace.errors import CheckpointIncompatible, MillraceError, StateMismatch, UnknownName
 from millrace.pipeline.changes import ASKS, BREAKS, MIXES, NEW, Change, changes
 from millrace.pipeline.kept import Fingerprint, differences
 from millrace.pipeline.model import Pipeline
 from millrace.pipeline.plan import Plan, Query
-from millrace.pipeline.ran import as_said
+from millrace.pipeline.ran import Said, as_said
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,8 +63,9 @@ def outlooks(
         if one not in names:
             raise UnknownName.among("query", one, names)
     known = known_of(state, plan.pipeline).get("queries", {})
+    former = {name: before.said for name in unused(state, plan) if (before := ran(state, name))}
     return [
-        _outlook(plan.pipeline, query, state, known, cluster_id, accept, (found or {}).get(query.name))
+        _outlook(plan.pipeline, query, state, known, former, cluster_id, accept, (found or {}).get(query.name))
         for query in plan.queries
         if query.sinks
     ]
@@ -75,6 +76,7 @@ def _outlook(
     query: Query,
     state: Path,
     known: Mapping[str, Any],
+    former: Mapping[str, Said],
     cluster_id: str | None,
     accept: Collection[str],
     found: Fingerprint | None,
@@ -82,7 +84,9 @@ def _outlook(
     forgets = _forgets(pipeline, query)
     if forgets or not (checkpoint_of(state, query.name) / "offsets").exists():
         full = _full(query)
-        return Outlook(query, BLOCKED if full else ANEW, forgets or "it has no checkpoint yet", error=full)
+        judged = _judged(query, [] if forgets else _followed(query, former), accept, None)
+        why = forgets or "it has no checkpoint yet"
+        return replace(judged, verdict=BLOCKED if full or judged.obstacles else ANEW, why=why, error=full)
     made = [*_other_origins(pipeline, query, known, cluster_id), *_changes(pipeline, query, state, found)]
     return _judged(query, made, accept, position(state, query.name))
 
@@ -93,6 +97,21 @@ def _judged(query: Query, made: list[Change], accept: Collection[str], at: Posit
     effects = {one.effect for one in made}
     verdict = REFUSED if effects & {BREAKS, MIXES} else ASKED if ASKS in effects else RESUMES
     return Outlook(query, verdict, "", tuple(made), at)
+
+
+def _followed(query: Query, former: Mapping[str, Said]) -> list[Change]:
+    """What queries that the file no longer has left in the topics that a new one writes to."""
+    made = []
+    for name, said in former.items():
+        theirs = {sink["to"] for sink in said["sinks"] if sink["connector"] == "kafka"}
+        for sink in query.sinks:
+            for to in theirs.intersection(CONNECTORS.sink(sink.connection, sink.table).touches):
+                what = f"{to} has the output of query {name!r}, which is not in the file any more"
+                if said["mode"] == query.mode:  # with a name or a trigger of its own, the same once more
+                    made.append(Change(MIXES, "sink", f"{what}: what it has read would be read and written again"))
+                else:
+                    made.append(Change(NEW, "sink", what))
+    return made
 
 
 def _changes(pipeline: Pipeline, query: Query, state: Path, found: Fingerprint | None) -> list[Change]:
@@ -150,16 +169,18 @@ def require(found: list[Outlook], state: Path, tell: Callable[[str], None]) -> N
         if one.error:
             raise one.error
         if not one.starts:
-            raise _refusal(one.query, one.obstacles, state)
+            raise _refusal(one.query, one.obstacles, state, one.verdict)
     for one in found:
         for change in one.changes:
             tell(f"query {one.query.name!r}: {change.what}")
 
 
-def _refusal(query: Query, obstacles: list[Change], state: Path) -> StateMismatch | CheckpointIncompatible:
-    kind = StateMismatch if obstacles[0].part == "source" else CheckpointIncompatible
+def _refusal(
+    query: Query, obstacles: list[Change], state: Path, verdict: str = REFUSED
+) -> StateMismatch | CheckpointIncompatible:
+    kind = CheckpointIncompatible if verdict == REFUSED and obstacles[0].part != "source" else StateMismatch
     return kind(
-        f"query {query.name!r} cannot resume",
+        f"query {query.name!r} {verdict}",
         place=query.place,
         why="; ".join(one.what for one in obstacles),
         hint=choices(query, obstacles, state),
@@ -168,6 +189,8 @@ def _refusal(query: Query, obstacles: list[Change], state: Path) -> StateMismatc
 
 def choices(query: Query, obstacles: list[Change], state: Path) -> str:
     """What the user can do about a query that cannot go on."""
+    if not checkpoint_of(state, query.name).exists():
+        return f"undo the change, write to another topic, or --accept {query.name} to have it written again"
     begin = f"run with another --state, or remove {checkpoint_of(state, query.name)} to begin anew"
     if any(one.effect == BREAKS for one in obstacles):
         return f"undo the change, {begin}"
