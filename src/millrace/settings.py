@@ -117,7 +117,7 @@ IVY_SETTINGS = Setting[Path | None](
     "ivy_settings", _path, None, "An Ivy settings file, to fetch jars from a company mirror.", "Maven Central"
 )
 JAVA = Setting[Path | None]("java", _path, None, "The java program to use.", "JAVA_HOME's, else the first on the PATH")
-STATE = Setting("state", _path, Path(".millrace"), "Where feeds remember how far they have read.", ".millrace")
+STATE = Setting("state", _path, Path(".millrace"), "Where runs and feeds remember how far they are.", ".millrace")
 RESTARTS = Setting(
     "restarts", _count, 5, "How often in a row a query that fails is started again before it is given up."
 )

@@ -83,6 +83,8 @@ def test_nobody_is_asked_where_nobody_is(run: Run, topic: str, pipeline: str) ->
 def test_some_then_the_rest_then_none(run: Run, cluster: Cluster, topic: str, pipeline: str) -> None:
     assert "1 sent again" in run("dead", "redrive", topic, "--partition", "1", "--offset", "2", "--yes").err
     assert numbers(run, topic) == (3, 1)
+    again = run("dead", "redrive", topic, "--letter", f"{topic}[1]@2", "--yes")
+    assert f"{topic}[1]@2 was sent again before" in again.err
     told = json.loads(run("dead", "redrive", pipeline, "--yes", "--json", "--fix-sql", "value || '}'").out)
     assert (told["sent"], told["failed"]) == (3, 0)
     assert numbers(run, topic) == (0, 4)
@@ -108,6 +110,7 @@ def test_a_fix_that_fails_leaves_its_letter(run: Run, tmp_path: Path, topic: str
     )
     dry = run("dead", "redrive", pipeline, "--dry-run", "--fix", "mend.py:mend", code=1)
     assert f"{topic}[1]@2 stays: ValueError: no two (mend.py:3)" in dry.err
+    assert f"4 letters, 1 stay, 3 to {topic}" in dry.err
     ran = run("dead", "redrive", pipeline, "--yes", "--fix", "mend.py:mend", code=1)
     assert f"{topic}[1]@2 stays: ValueError: no two (mend.py:3)" in ran.err
     assert "3 sent again, 1 failed and stay" in ran.err
@@ -121,6 +124,7 @@ def test_what_cannot_be_asked_for(run: Run, topic: str, pipeline: str) -> None:
         ("--fix", "a.py:b", "--fix-sql", "value"),
         ("--fix-sql", "valu"),
         ("--since", "soon"),
+        ("--letter", "rubbish"),
     ):
         run("dead", "redrive", pipeline, "--yes", *arguments, code=2)
     run("dead", "redrive", f"{topic}-none", "--yes", code=2)

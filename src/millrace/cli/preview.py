@@ -95,7 +95,7 @@ def show_preview(found: Preview, wanted: Redrive, cluster: Cluster | None, *, as
     for one, fixed in found.few:
         out().print("\n".join(_mended(one, fixed, wanted.fix)), markup=False, soft_wrap=True)
     tell_failures(found.outcome)
-    say(f"{found.letters:,} letters, {_where(found, wanted)}")
+    say(f"{found.letters:,} letters, {_stay(found.outcome, found.letters)}{_where(found, wanted)}")
     if cluster and not wanted.to:
         _tell_readers(cluster, found.sources)
 
@@ -107,6 +107,15 @@ def _mended(one: Found, fixed: Any, fix: Fix) -> list[str]:
     if fixed is None:
         return [*lines, "  the fix leaves it"]
     return [*lines, f"  the fix:  {safe(fixed)}" if isinstance(fixed, str) else f"  mended:   {preview(fixed.value)}"]
+
+
+def _stay(would: Outcome, letters: int) -> str:
+    """How many of them would not go, where the fix was tried on all."""
+    if would.sent == letters or would.sent + would.left + would.failed < letters:
+        return ""
+    left = [f"{would.left:,} left by the fix"] if would.left else []
+    failed = [f"{would.failed:,} stay"] if would.failed else []
+    return f"{', '.join([*left, *failed])}, {would.sent:,} "
 
 
 def _where(found: Preview, wanted: Redrive) -> str:

@@ -20,6 +20,7 @@ from millrace.settings import STATE
 if TYPE_CHECKING:
     from millrace.clients.fixes import Fix
     from millrace.clients.redrive import Redrive
+    from millrace.clients.selection import Selection
 
 
 def redrive(
@@ -84,11 +85,24 @@ def redrive(
         show_preview(found, wanted, aim.cluster, as_json=as_json)
         raise typer.Exit(1 if found.outcome.failed else 0)
     if not found.letters:
-        say("no dead letters to send again")
+        _tell_none(aim, selection)
     elif not yes:
         show_preview(found, wanted, aim.cluster)
     if not found.letters or confirm(f"send {found.letters:,} letters again?", yes):
         _finish(_run(aim, wanted, found), as_json=as_json)
+
+
+def _tell_none(aim: Target, selection: Selection) -> None:
+    """Say why there is nothing to do; raises when a letter was named that is none."""
+    if selection.letter is not None:
+        if not any(selection.fits(one) for one in aim.letters(redriven=True)):
+            hint = "millrace dead show tells the places of letters, with --all also of those that were sent again"
+            raise InvalidOption(f"--letter: there is no dead letter {selection.letter!r}", hint=hint)
+        say(f"{selection.letter} was sent again before")
+    elif aim.read and "@" in aim.name:
+        say(f"{aim.read:,} open letters of a replay: send those again by their topic, as millrace dead list has it")
+    else:
+        say("no dead letters to send again")
 
 
 def _fix(function: str | None, expression: str | None) -> Fix:

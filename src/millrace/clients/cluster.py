@@ -198,7 +198,7 @@ class Cluster:
             return KafkaUnreachable(
                 f"no broker answers at {self.bootstrap}: could not {doing}",
                 why=_reason(text),
-                hint="check the address, that a broker runs there, and whether it wants TLS (--kafka-config)",
+                hint="check the address, that a broker runs there, whether it wants TLS or a password (--kafka-config)",
             )
         if code in (KafkaError._INVALID_ARG, KafkaError._CONFLICT):
             return InvalidOption(

@@ -76,11 +76,17 @@ def _no_tls(seen: Seen, where: str, options: Mapping[str, str], doing: str) -> A
     says, hint = _WORDS[seen.trouble]
     protocol = options.get("security.protocol", "PLAINTEXT").upper()
     trusted = options.get("ssl.ca.location", "the authorities of this system")
-    other = {"SSL": "PLAINTEXT", "SASL_SSL": "SASL_PLAINTEXT"}.get(protocol, f"{protocol.removesuffix('PLAINTEXT')}SSL")
+    other = _OTHER.get(protocol, protocol)
     filled = hint.format(trusted=trusted, protocol=protocol, other=other, where=_WHERE)
     return AccessDenied(f"{says.format(where=where)}: could not {doing}", why=seen.why, hint=filled)
 
 
+_OTHER = {
+    "SSL": "PLAINTEXT",
+    "SASL_SSL": "SASL_PLAINTEXT",
+    "PLAINTEXT": "SSL (SASL_SSL where it wants a password as well)",
+    "SASL_PLAINTEXT": "SASL_SSL",
+}
 _WORDS = {
     Trouble.EXPIRED: (
         "the certificate of the broker at {where} is not valid now",

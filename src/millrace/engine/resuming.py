@@ -191,7 +191,10 @@ def choices(query: Query, obstacles: list[Change], state: Path) -> str:
     """What the user can do about a query that cannot go on."""
     if not checkpoint_of(state, query.name).exists():
         return f"undo the change, write to another topic, or --accept {query.name} to have it written again"
-    begin = f"run with another --state, or remove {checkpoint_of(state, query.name)} to begin anew"
+    begin = (
+        "have it computed anew beside this one (millrace replay), run with another --state, "
+        f"or remove {checkpoint_of(state, query.name)} to begin anew"
+    )
     if any(one.effect == BREAKS for one in obstacles):
         return f"undo the change, {begin}"
     return f"undo the change, {begin}; --accept {query.name} goes on all the same, and mixes what was with what is"
