@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -84,6 +85,7 @@ def test_a_feed_ends_on_the_second_ctrl_c_and_says_what_was_lost(broker: Kafka, 
     with line.start("feed", "ads", "--topic", topic, "--rate", "20000/s") as process:
         line("kafka", "consume", topic, "--from-beginning", "--max", "1")
         freeze(broker)
+        time.sleep(0.5)  # so that there is something on its way, which nobody else can see
         process.send_signal(signal.SIGINT)
         read_until(process, b"waiting for")
         process.send_signal(signal.SIGINT)
