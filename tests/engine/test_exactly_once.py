@@ -37,7 +37,8 @@ def send(cluster: Cluster, topic: str, numbers: range) -> None:
 
 def copy(topic: str, *, name: str = "copy", **sink: Any) -> mr.Pipeline:
     pipeline = mr.Pipeline(name)
-    pipeline.source("events", mr.kafka(topic, format="text", max_per_batch=100))
+    # A little more than a hundred: Spark divides the number among partitions and rounds down.
+    pipeline.source("events", mr.kafka(topic, format="text", max_per_batch=120))
     pipeline.sql("copied", "SELECT value, value AS id FROM events")
     pipeline.sink("copied", mr.kafka(f"{topic}-out", format="text", value="value", key="id", **sink))
     return pipeline
