@@ -51,9 +51,9 @@ def stop_all(
 
 def _stop(query: StreamingQuery, patience: float, cut: list[StreamingQuery]) -> None:
     deadline = time.monotonic() + patience
-    # Between batches, and while it looks for new data, nothing has been written that would be written again. A batch that
-    # begins between the last look and the stop is cut off untold: it is repeated, which a sink that writes at least once
-    # may show as rows that are there twice.
+    # Between batches, and while it looks for new data, nothing has been written that would be written again.
+    # A batch that begins between the last look and the stop is cut off untold: it is repeated, and a sink that
+    # writes at least once may then have rows twice.
     with suppress(Exception):  # a JVM that is gone, or a query that does not stop in time: both end with the session
         while query.isActive and query.status["message"].startswith(_WORKING):
             if time.monotonic() >= deadline:
