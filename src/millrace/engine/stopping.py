@@ -7,15 +7,20 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pyspark import SparkContext
 
 from millrace.settings import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-_WORKING = ("Processing new data", "No new data but cleaning up state")
-"""What Spark says of a query while a batch runs; the second one closes windows, and writes them."""
+_IN_HAND = ("Writing offsets to log", "Processing new data", "No new data but cleaning up state")
+"""What Spark says of a query from the moment that a batch is planned; the last one closes windows, and writes them."""
+_TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
+_ASKING = 2000
+"""Milliseconds for a query to find out where its sources end, which may be out of reach."""
 _LOOK = 0.005
 _CUT = re.compile(
     r"java\.lang\.InterruptedException|InterruptedIOException|ClosedByInterruptException"
@@ -26,7 +31,7 @@ _CUT = re.compile(
 def interrupted(failure: BaseException) -> bool:
     """Whether a query ended because it was stopped in the middle of something, which Spark may take for a failure.
 
-    A batch may begin at the very moment of the stop. Nothing is lost: it is run again at the next start.
+    Nothing is lost: its batch is run again at the next start.
     """
     return _CUT.search(str(failure)) is not None
 
@@ -50,14 +55,40 @@ def stop_all(
 
 
 def _stop(query: StreamingQuery, patience: float, cut: list[StreamingQuery]) -> None:
-    deadline = time.monotonic() + patience
-    # Between batches, and while it looks for new data, nothing has been written that would be written again.
-    # A batch that begins between the last look and the stop is cut off untold: it is repeated, and a sink that
-    # writes at least once may then have rows twice.
     with suppress(Exception):  # a JVM that is gone, or a query that does not stop in time: both end with the session
-        while query.isActive and query.status["message"].startswith(_WORKING):
-            if time.monotonic() >= deadline:
-                cut.append(query)
-                break
-            time.sleep(_LOOK)
+        if patience and not _ended_between_batches(query, time.monotonic() + patience):
+            cut.append(query)
         query.stop()
+
+
+def _ended_between_batches(query: StreamingQuery, deadline: float) -> bool:
+    """End a query when its batch is done; whether that was in time.
+
+    Spark plans each batch, and notes that it is done, under a lock of the query: no other one begins while we have it.
+    A source that does not say where it ends keeps the lock: then nothing of a batch has been written either.
+    """
+    jvm: Any = SparkContext._jvm
+    execution: Any = query._jsq.streamingQuery()
+    lock = execution.awaitProgressLock()
+    while lock.tryLock(_ASKING, jvm.java.util.concurrent.TimeUnit.MILLISECONDS):
+        try:
+            while _in_hand(query):
+                if time.monotonic() >= deadline:
+                    return False
+                if lock.hasQueuedThreads():
+                    break  # it has come to the end, and waits to note that
+                time.sleep(_LOOK)
+            else:
+                # As `query.stop()` does; but that waits for the end of the query, which needs the lock.
+                execution.state().set(getattr(getattr(jvm, _TERMINATED), "MODULE$"))
+                execution.queryExecutionThread().interrupt()
+                return True
+        finally:
+            lock.unlock()
+        time.sleep(_LOOK)
+    return True
+
+
+def _in_hand(query: StreamingQuery) -> bool:
+    status = query.status
+    return bool(status["isTriggerActive"]) and status["message"].startswith(_IN_HAND)
