@@ -18,8 +18,9 @@ from millrace.services.kafka import Kafka, Options
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """A broker of these tests' own, which may be frozen."""
-    service = Kafka(tmp_path_factory.mktemp("kafka"), Options(heap="320m"))
+    """A broker of these tests' own, which may be frozen; and then does not shut itself out for having been away."""
+    patient = {"broker.session.timeout.ms": "600000"}
+    service = Kafka(tmp_path_factory.mktemp("kafka"), Options(heap="320m", properties=patient))
     service.start()
     yield service
     service.stop()
