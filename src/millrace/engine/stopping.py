@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pyspark import SparkContext
-
 from millrace.settings import PATIENCE
 
 if TYPE_CHECKING:
@@ -45,7 +43,7 @@ def stop_all(
     the process.
     """
     cut: list[StreamingQuery] = []
-    waits = [*((query, patience) for query in queries), *((query, 0.0) for query in at_once)]
+    waits = [*((query, patience) for query in queries), *((query, None) for query in at_once)]
     threads = [threading.Thread(target=_stop, args=(*one, cut), daemon=True) for one in waits]
     for thread in threads:
         thread.start()
@@ -54,11 +52,14 @@ def stop_all(
     return cut
 
 
-def _stop(query: StreamingQuery, patience: float, cut: list[StreamingQuery]) -> None:
+def _stop(query: StreamingQuery, patience: float | None, cut: list[StreamingQuery]) -> None:
+    deadline = None if patience is None else time.monotonic() + patience
     with suppress(Exception):  # a JVM that is gone, or a query that does not stop in time: both end with the session
-        if patience and not _ended_between_batches(query, time.monotonic() + patience):
-            cut.append(query)
-        query.stop()
+        try:
+            if deadline is not None and not _ended_between_batches(query, deadline):
+                cut.append(query)
+        finally:
+            query.stop()
 
 
 def _ended_between_batches(query: StreamingQuery, deadline: float) -> bool:
@@ -67,6 +68,8 @@ def _ended_between_batches(query: StreamingQuery, deadline: float) -> bool:
     Spark plans each batch, and notes that it is done, under a lock of the query: no other one begins while we have it.
     A source that does not say where it ends keeps the lock: then nothing of a batch has been written either.
     """
+    from pyspark import SparkContext
+
     jvm: Any = SparkContext._jvm
     execution: Any = query._jsq.streamingQuery()
     lock = execution.awaitProgressLock()
