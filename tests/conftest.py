@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from millrace.telemetry.board import Board
     from millrace.telemetry.channels import Channels
 
+_PROCESSES = {"broker", "cassandra", "quick_starts", "chromium"}
 MILLRACE = Path(sys.executable).parent / "millrace"
 
 # Every JVM of the tests lives shortly: code that is compiled quickly, not well, takes half of the time.
@@ -68,6 +69,21 @@ def _lane(file: str) -> str:
     path = Path(__file__).parents[1] / file
     asks = re.search(r"\b(?:spark|run_pipeline|cassandra|keyspace)\b\s*:", path.read_text("utf-8"))
     return "spark" if asks or path.parent.name == "examples" else file
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test of other processes that fails is run once more, and the summary names it (see CONTRIBUTING.md)."""
+    for item in items:
+        asks = set(getattr(item, "fixturenames", ()))
+        if asks & _PROCESSES and not item.get_closest_marker("chaos"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show why a test was run once more."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"RERUN {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
