@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,15 +33,17 @@ def test_a_run_says_which_generation_it_writes_and_which_there_are(tabs: Tabs, t
         rows = page.get_by_role("grid", name="generations").get_by_role("row")
         expect(rows).to_have_count(4)  # with the headings
         expect(rows.nth(1)).to_contain_text("as the file names it")
-        for words in ("current", "this run", "replayed, from earliest to latest", "posts[0] 0 to 10", "popular.g2"):
+        for words in ("current, this run", "replayed, from earliest to latest", "posts[0] 0 to 10", "popular.g2"):
             expect(rows.nth(2)).to_contain_text(words)
         expect(rows.nth(3)).to_contain_text("not finished")
         guarantees = page.get_by_role("grid", name="guarantees")
-        for words in ("topic popular.g2", "out/popular.g2", "table town.popular_g2"):
+        for words in ("kafka popular.g2", "files out/popular.g2", "cassandra town.popular_g2"):
             expect(guarantees).to_contain_text(words)
+        page.goto(f"{watching.address}#/")
+        page.get_by_role("button", name=re.compile("^sink popular.g2")).click()
+        expect(page.get_by_role("complementary")).to_contain_text("topic popular.g2")
 
         generations.change(base, lambda now: replace(now, current=1, before=2))  # as a rollback does
-        page.goto(f"{watching.address}#/topics")
         page.goto(f"{watching.address}#/about")
         expect(rows.nth(1)).to_contain_text("current")
         expect(rows.nth(2)).not_to_contain_text("current")
@@ -51,7 +54,7 @@ def test_of_the_first_generation_there_is_nothing_to_say(tabs: Tabs, tmp_path: P
     plan = make_plan(trending().model())
     with page_of_pipeline(plan, Board(), Options(port=0), state=tmp_path / "trending") as watching:
         page = tabs.open(f"{watching.address}#/about")
-        expect(page.get_by_role("grid", name="guarantees")).to_contain_text("topic popular")
+        expect(page.get_by_role("grid", name="guarantees")).to_contain_text("kafka popular")
         expect(page.get_by_role("grid", name="generations")).to_have_count(0)
         expect(page.locator("header.topline .tag")).to_have_count(0)
         tabs.close()

@@ -34,9 +34,9 @@ export function cut(text: string, most = CELL): string {
   return `${visible(text.slice(0, most))}… (${bytes(text.length)})`;
 }
 
-/** What a sink writes to. */
+/** What a sink writes to, in a few words. */
 export function destination(sink: Sink): string {
-  return visible(sink.to ?? `${sink.connector} ${sink.detail ?? ""}`.trim());
+  return visible(sink.detail ? `${sink.connector} ${sink.detail}` : (sink.to ?? sink.connector));
 }
 
 /** JSON with indentation where the text is JSON; the text as it is otherwise. */

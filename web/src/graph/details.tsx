@@ -36,7 +36,7 @@ function written(node: Node, pipeline: Pipeline, state: State | null): [string, 
     const sink = pipeline.sinks[Number(node.id.split(":")[1])]!;
     return [
       ["of table", sink.table],
-      ["goes to", destination(sink)],
+      ["goes to", sink.to ? visible(sink.to) : destination(sink)],
       ["mode", sink.mode ?? "–"],
       ["guarantee", sink.guarantee ?? "not stated"],
       ...place(sink.file, sink.line),

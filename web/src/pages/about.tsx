@@ -17,25 +17,16 @@ const SETTINGS: Column<Setting>[] = [
 ];
 
 const GENERATIONS: Column<Generation>[] = [
-  {
-    name: "generation",
-    value: (one) => one.number,
-    show: (one) => (
-      <>
-        {one.number}
-        {one.current && <span class="tag">current</span>}
-        {one.number === pipeline.value?.generation && <span class="tag">this run</span>}
-      </>
-    ),
-  },
+  { name: "generation", value: (one) => one.number },
+  { name: "now", value: standsNow },
   { name: "how it was made", wide: true, value: (one) => one.standing, show: (one) => visible(one.standing) },
-  { name: "of offsets", wide: true, mono: true, value: spans, show: (one) => cut(spans(one)) },
+  { name: "of the log", wide: true, mono: true, value: spans, show: (one) => cut(spans(one)) },
   { name: "outputs", wide: true, mono: true, value: (one) => visible(one.outputs.join(", ")) },
 ];
 
 const GUARANTEES: Column<Sink>[] = [
   { name: "table", value: (sink) => sink.table, show: (sink) => visible(sink.table) },
-  { name: "goes to", wide: true, value: destination },
+  { name: "goes to", value: destination },
   { name: "mode", value: (sink) => sink.mode, show: (sink) => sink.mode ?? "–" },
   { name: "guarantee", wide: true, value: (sink) => sink.guarantee, show: (sink) => sink.guarantee ?? "not stated" },
 ];
@@ -111,6 +102,11 @@ export function About(): JSX.Element {
       </section>
     </div>
   );
+}
+
+function standsNow(one: Generation): string {
+  const own = one.number === pipeline.value?.generation;
+  return [one.current && "current", own && "this run"].filter(Boolean).join(", ") || "–";
 }
 
 /** What a replay has read, partition by partition: the first offset and the one after the last. */
