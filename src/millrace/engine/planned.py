@@ -64,7 +64,7 @@ def _source(source: Source, at: Position | None, among: list[Source], span: Span
         return told | {"start": plain(getattr(reader, "start", "the beginning"))}
     # Only with one stream is it certain which of Spark's numbers it has.
     offsets = at.offsets[0] if len(streams) == 1 and at.offsets else None
-    return told | {"start": "where it was", "offsets": offsets if kind == "kafka" else None}
+    return told | {"start": "where it was", "offsets": offsets if source.connection.system == "kafka" else None}
 
 
 def _ended(reader: Reader | None, span: Span | None) -> dict[str, Mapping[str, int]]:
