@@ -147,7 +147,6 @@ def test_a_sink_that_never_says_is_not_waited_for_after_the_stop(monkeypatch: py
         frame(1, b"nonsense"),
         frame(1, hello({"protocol": "Other", "types": [], "messages": {}})),
         frame(1, hello() + batch([])[:-1]),
-        frame(1, hello() + b"\0\x08oops"),
         b"\x78\x9c and no zlib",
         b"\x16\x03\x01\x02\x00\x01\x00\x01",
     ],

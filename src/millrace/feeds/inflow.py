@@ -21,6 +21,7 @@ SLOW_SECONDS = 60.0
 FREE = 65_536
 """Bytes of a message that every connection may hold without asking; longer ones share a budget."""
 _CHUNK = 65_536
+_TLS = 0x1603
 _HEAD = struct.Struct(">ii")
 _LENGTH = struct.Struct(">i")
 
@@ -124,8 +125,10 @@ class Inflow:
             raise Garbled(f"it cannot be decompressed: {error}") from None
 
     def _look(self) -> None:
-        """Serials begin with 1 and never get so high that one looks like the beginning of a zlib stream."""
+        """Serials begin with 1; none gets so high that it looks like the beginning of a zlib stream, or of TLS."""
         first = int.from_bytes(self._buffer[:2], "big")
+        if first == _TLS:
+            raise Garbled("it speaks TLS; leave ssl out of the agent's sink")
         if first >> 8 == 0x78 and first % 31 == 0:
             self._inflate, self._deflate = zlib.decompressobj(), zlib.compressobj()
             compressed = bytes(self._buffer)
