@@ -1,4 +1,4 @@
-"""A real agent of Apache Flume, from Maven's artifacts; they are pinned in tests/jars.toml, and no user fetches them."""
+"""A real agent of Apache Flume, from artifacts that are pinned in tests/jars.toml: no user fetches them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PINNED = Path(__file__).with_name("jars.toml")
 
 @contextmanager
 def flume_agent(configuration: str, folder: Path, changes: Mapping[str, str] | None = None) -> Iterator[Path]:
-    """An agent for the time of a block; gives its log. `changes` are made in the configuration, and must be possible."""
+    """An agent for the time of a block; gives its log. `changes` are made in the configuration."""
     flume = jars.sets_in(PINNED.read_text("utf-8"))["flume"]
     if not flume.present():
         jars.fetch(flume)

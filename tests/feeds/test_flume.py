@@ -7,7 +7,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ipaddress import ip_network
 from queue import Queue
 from typing import Any
@@ -111,18 +111,22 @@ def test_a_sink_that_lets_go_of_a_batch_has_failed() -> None:
 
 
 def test_what_the_sink_has_when_it_stops_is_answered_and_nothing_else_is_taken() -> None:
-    with listening(confirm=False) as there, Client(there.port) as agent, Client(there.port) as idle:
-        with ThreadPoolExecutor(1) as beside:
-            answer = beside.submit(agent.append, EVENTS)
-            taken = there.held.get(timeout=5)
-            there.stop()
-            assert idle.is_closed()
-            with pytest.raises(OSError, match=r".*"):
-                Client(there.port, timeout=1).append(EVENTS)
-            assert taken.done
-            taken.done(None)
-            assert answer.result(5) == "OK"
-            assert agent.is_closed()
+    with (
+        listening(confirm=False) as there,
+        Client(there.port) as agent,
+        Client(there.port) as idle,
+        ThreadPoolExecutor(1) as beside,
+    ):
+        answer = beside.submit(agent.append, EVENTS)
+        taken = there.held.get(timeout=5)
+        there.stop()
+        assert idle.is_closed()
+        with pytest.raises(OSError, match="refused"):
+            Client(there.port, timeout=1)
+        assert taken.done
+        taken.done(None)
+        assert answer.result(5) == "OK"
+        assert agent.is_closed()
 
 
 def test_a_sink_that_never_says_is_not_waited_for_after_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,10 +168,8 @@ def test_whoever_speaks_otherwise_is_told_of_and_disturbs_nobody(content: bytes)
 def test_a_compressed_bomb_is_stopped_at_the_largest_batch() -> None:
     with listening(max_bytes=1_000_000) as there, Client(there.port, compressed=True) as agent:
         bomb = struct.pack(">ii", 1, 50) + (struct.pack(">i", 900_000) + bytes(900_000)) * 50
-        try:
+        with suppress(ConnectionError):
             agent.raw(bomb)
-        except ConnectionError:
-            pass
         assert agent.is_closed()
         assert "1.0 MB" in there.said.get(timeout=5)
 
@@ -243,7 +245,13 @@ def test_only_those_who_are_allowed_may_send() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"host": "0.0.0.0"}, {"allow": "10.0.0.1/8"}, {"port": 70_000}, {"max_bytes": 0}, {"host": "no such host"}],
+    [
+        {"host": "0.0.0.0"},  # noqa: S104
+        {"host": "no such host"},
+        {"allow": "10.0.0.1/8"},
+        {"port": 70_000},
+        {"max_bytes": 0},
+    ],
 )
 def test_options_that_cannot_be(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption):
