@@ -17,6 +17,8 @@ from millrace.clients.cluster import Cluster
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 from millrace.dashboard.described import topics_touched
+from millrace.engine import planned
+from millrace.engine.resuming import outlooks
 from millrace.engine.state import origins
 from millrace.errors import PortInUse
 from millrace.pipeline.model import Pipeline
@@ -110,6 +112,8 @@ def test_the_page_and_the_checkpoint_know_it_as_its_topic(tmp_path: Path) -> Non
     assert made.uses("kafka")
     assert topics_touched(made) == ["logs"]
     assert outline_of(plan).read_by("kept") == ("logs",)
+    (told,) = planned.query(made, outlooks(plan, tmp_path, "id")[0], tmp_path)["sources"]
+    assert (told["reads"], told["listens"], told["start"]) == ("topic logs", "127.0.0.1:4141", "earliest")
     plain = mr.Pipeline("agents")
     plain.source("events", mr.kafka("logs", schema="n int"))
     plain.sql("kept", "SELECT n FROM events")

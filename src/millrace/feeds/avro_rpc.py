@@ -125,7 +125,7 @@ class Conversation:
     def _event(self, reading: Reading) -> Record:
         headers = reading.pairs()
         key = next((value for name, value in headers if name == self._key), None)
-        return Record(reading.bytes(), key, headers=headers)
+        return Record(reading.blob(), key, headers=headers)
 
 
 class Reading:
@@ -158,14 +158,14 @@ class Reading:
         self._at = end
         return found
 
-    def bytes(self) -> bytes:
+    def blob(self) -> bytes:
         """Bytes, or the bytes of a text, after their length."""
         return self.take(self.number())
 
     def text(self) -> str:
         """A text."""
         try:
-            return self.bytes().decode()
+            return self.blob().decode()
         except UnicodeDecodeError:
             raise Garbled("a text that is not UTF-8") from None
 
@@ -178,7 +178,7 @@ class Reading:
 
     def perhaps(self) -> bytes | None:
         """Bytes, or nothing."""
-        return self.bytes() if self.union() else None
+        return self.blob() if self.union() else None
 
     def block(self) -> int:
         """How many elements come next in an array or a map; 0 at its end."""
@@ -195,7 +195,7 @@ class Reading:
         """A map of texts (or bytes, which look the same)."""
         found: list[tuple[str, bytes]] = []
         while count := self.block():
-            found.extend((self.text(), self.bytes()) for _ in range(count))
+            found.extend((self.text(), self.blob()) for _ in range(count))
         return tuple(found)
 
     def end(self) -> None:
@@ -236,7 +236,7 @@ def _fits(kind: Any, wanted: Any, named: Mapping[str, Any]) -> bool:
 
 
 def _bytes(content: bytes) -> bytes:
-    """Bytes after their length, as `Reading.bytes` reads them."""
+    """Bytes after their length, as `Reading.blob` reads them."""
     left, made = len(content) << 1, bytearray()
     while left > 0x7F:
         made.append(left & 0x7F | 0x80)
