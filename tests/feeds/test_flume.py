@@ -77,14 +77,14 @@ def test_events_become_records_and_are_answered(compressed: bool) -> None:
         assert agent.append(EVENTS) == "OK"
         assert agent.status(agent.ask(one(({"key": "x"}, b"alone")))) == "OK"
         assert agent.append([]) == "OK"
-        assert agent.append([({"n": "1"}, b"z" * 300_000)] * 3) == "OK"
+        assert agent.append([({"n": "1"}, b"z" * 3_000_000)] * 3) == "OK"
     assert there.records[:4] == [
         Record(b"first", b"k", headers=(("host", b"a"), ("key", b"k"))),
         Record(b""),
         Record(b"\xff\0", headers=(("ü", "ö".encode()),)),
         Record(b"alone", b"x", headers=(("key", b"x"),)),
     ]
-    assert [len(record.value or b"") for record in there.records[4:]] == [300_000] * 3
+    assert [len(record.value or b"") for record in there.records[4:]] == [3_000_000] * 3
 
 
 def test_the_answer_comes_when_the_sink_has_it_and_not_before() -> None:

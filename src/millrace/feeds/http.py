@@ -90,6 +90,7 @@ class Http(Feed):
             server.should_exit = True
             raise FeedFailed("the HTTP endpoint did not start")
         run.say(f"listening at http://{there}/")
+        run.ready()
         return server
 
     def _listening(self) -> socket.socket:

@@ -15,7 +15,7 @@ from millrace.feeds.avro_rpc import Garbled
 from millrace.feeds.holding import Budget
 from millrace.units import format_bytes
 
-MOST_BUFFERS = 1_000_000
+MOST_BUFFERS = 250_000
 SLOW_SECONDS = 60.0
 """A message that takes longer to come, or an answer to go, is given up with its connection."""
 FREE = 65_536
@@ -61,6 +61,8 @@ class Inflow:
         self._inflate: zlib._Decompress | None = None
         self._deflate: zlib._Compress | None = None
         self._begun = False
+        self._full = False
+        """Whether there may be more in what was compressed than was taken out of it."""
 
     async def message(self, held: Held) -> tuple[int, bytes]:
         """The next message and its serial: waits for its first bytes as long as it takes, for the rest not."""
@@ -103,15 +105,15 @@ class Inflow:
     async def _fill(self, length: int) -> None:
         """Have so many bytes; raises IncompleteReadError when there are no more."""
         while len(self._buffer) < length:
-            self._buffer += await self._more(length - len(self._buffer))
+            self._buffer += await self._more()
             if not self._begun and len(self._buffer) >= 2:
                 self._begun = True
                 self._look()
 
-    async def _more(self, wanted: int) -> bytes:
-        if self._inflate and self._inflate.unconsumed_tail:
+    async def _more(self) -> bytes:
+        if self._inflate and self._full and not self._inflate.eof:
             return self._inflated(self._inflate.unconsumed_tail)
-        chunk = await self._reader.read(max(wanted, 2) if wanted < _CHUNK else _CHUNK)
+        chunk = await self._reader.read(_CHUNK)
         if not chunk:
             raise asyncio.IncompleteReadError(bytes(self._buffer[:_CHUNK]), None)
         return self._inflated(chunk) if self._inflate else chunk
@@ -120,9 +122,11 @@ class Inflow:
         if self._inflate is None or self._inflate.eof:
             raise Garbled("bytes after the end of what is compressed")
         try:
-            return self._inflate.decompress(chunk, _CHUNK)
+            found = self._inflate.decompress(chunk, _CHUNK)
         except zlib.error as error:
             raise Garbled(f"it cannot be decompressed: {error}") from None
+        self._full = len(found) == _CHUNK
+        return found
 
     def _look(self) -> None:
         """Serials begin with 1; none gets so high that it looks like the beginning of a zlib stream, or of TLS."""
