@@ -22,7 +22,7 @@ def test_every_option_is_documented(room: Room[object], name: str) -> None:
     kind = room.load(name)
     assert section
     for option in dataclasses.fields(kind):  # type: ignore[arg-type]
-        if not option.metadata.get("rest"):
+        if option.init and not option.metadata.get("rest"):
             told = f"| `{option.name}`"
             assert told in section or (issubclass(kind, Decoded) and told in common), f"{name}: {option.name}"
             assert option.metadata["help"]

@@ -215,7 +215,8 @@ def _show_query(one: dict[str, Any]) -> None:
         _line(f"  not asked: whether its sinks hold more than this state folder knows ({one['unasked']})")
     for source in one["sources"]:
         start = f"{source['start']}{_offsets(source.get('offsets'))}"
-        _line(f"  reads {source['name']}: {source['reads']}, {_from(start)}")
+        listens = f" (listens at {source['listens']})" if "listens" in source else ""
+        _line(f"  reads {source['name']}: {source['reads']}{listens}, {_from(start)}")
     for sink in one["sinks"]:
         _line(f"  writes {sink['to']}: {sink['guarantee']}")
     _line(f"  trigger {one['trigger']}, mode {one['mode']}")

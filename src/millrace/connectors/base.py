@@ -29,6 +29,8 @@ class Target:
     """Tells the user one line about what is being waited for."""
     stop: threading.Event = field(default_factory=threading.Event)
     """Set when the run is over: a sink that waits for room must not wait any longer. Set by it when it fails."""
+    patience: float | None = None
+    """Seconds after which records that have not arrived have failed; None is the sink's own choice."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException
 from millrace.clients import topics
 from millrace.clients.access import is_access
 from millrace.clients.cluster import Cluster
+from millrace.clients.delivery import Delivery
 from millrace.clients.letters import SUFFIX, dead_topic
 from millrace.clients.producer import Producer
 from millrace.clients.records import Done, Record
@@ -47,7 +48,8 @@ class KafkaSink(Sink):
         topics.ensure(cluster, target.topic)
         self.place = f"{target.topic}@{cluster.connect().cluster_id}"
         self._say = target.say
-        self._producer = Producer(cluster, target.topic, stop=target.stop)
+        delivery = Delivery() if target.patience is None else Delivery(timeout=target.patience)
+        self._producer = Producer(cluster, target.topic, delivery, target.stop)
 
     def write(self, records: Sequence[Record], done: Done | None = None) -> None:
         """Queue records; waits while too many are on their way."""

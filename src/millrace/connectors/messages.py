@@ -138,7 +138,7 @@ class Decoded(Messages):
 
     def _of_source(self, mistake: Mistake, kind: type[Format]) -> Mistake:
         """An option that neither the format nor the source has: it may have been meant for either."""
-        own = [one.name for one in dataclasses.fields(self) if not one.metadata.get("rest")]
+        own = [one.name for one in dataclasses.fields(self) if one.init and not one.metadata.get("rest")]
         known = [*own, *(one.name for one in dataclasses.fields(kind) if one.init)]  # type: ignore[arg-type]
         return dataclasses.replace(mistake, hint=did_you_mean(mistake.option or "", known))
 

@@ -26,7 +26,7 @@ def _part(room: Room[Any], name: str, title: str) -> Iterator[str]:
     yield f"{title}: {(kind.__doc__ or '').strip()}"
     for option in dataclasses.fields(kind):
         about = option.metadata
-        if about.get("rest"):
+        if about.get("rest") or not option.init:
             continue
         default = "" if option.default in (dataclasses.MISSING, None, ()) else f" [{option.default}]"
         place = " (first)" if about.get("argument") else ""

@@ -86,6 +86,17 @@ class Site:
         return max((int(path.name) for path in planned if path.name.isdecimal()), default=-1)
 
 
+@dataclass(frozen=True)
+class Filling:
+    """A feed that fills the topic which a source reads, for as long as the pipeline runs."""
+
+    feed: str
+    topic: str
+    options: Mapping[str, Any]
+    where: str
+    """Where others send to, in words."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reader(ABC):
     """A source on Spark. The docstring's first line is its help."""
@@ -124,6 +135,10 @@ class Reader(ABC):
     def topics(self) -> tuple[str, ...]:
         """The topics of Kafka that it names."""
         return ()
+
+    def filling(self) -> Filling | None:
+        """The feed that must run while it is read, if one must."""
+        return None
 
     def prepare(self, site: Site) -> None:  # noqa: B027 - most have nothing to do
         """Make what must be there before it is read; no Spark is needed."""

@@ -66,7 +66,7 @@ def undescribed(
 
 def topics_touched(pipeline: Pipeline) -> list[str]:
     """The topics that a pipeline reads and writes, as far as it names them."""
-    read = [topic for one in pipeline.sources if one.connection.connector == "kafka" for topic in topics_of(one)]
+    read = [topic for one in pipeline.sources if one.connection.system == "kafka" for topic in topics_of(one)]
     kafka = [one.connection.argument for one in pipeline.sinks if one.connection.connector == "kafka"]
     return list(dict.fromkeys([*read, *(one for one in kafka if isinstance(one, str))]))
 

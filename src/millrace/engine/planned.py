@@ -55,18 +55,20 @@ def _source(source: Source, at: Position | None, among: list[Source], span: Span
     kind = source.connection.connector
     reads = ", ".join(CONNECTORS.source(source.connection, source.static).touches) or kind
     told: Told = {"name": source.name, "connector": kind, "reads": reads, "static": source.static}
+    reader, _ = make_reader(source.connection)
+    filling = reader.filling() if reader else None
+    told |= {"listens": filling.where} if filling else {}
     streams = [one for one in among if not one.static]
     if source.static:
         return told | {"start": "whole, in every batch"}
     if anew or at is None or at.batch < 0:
-        reader, _ = make_reader(source.connection)
         ended = _ended(reader, span)
         if ended:
             return told | {"start": "where the replay ended", "offsets": ended}
         return told | {"start": plain(getattr(reader, "start", "the beginning"))}
     # Only with one stream is it certain which of Spark's numbers it has.
     offsets = at.offsets[0] if len(streams) == 1 and at.offsets else None
-    return told | {"start": "where it was", "offsets": offsets if kind == "kafka" else None}
+    return told | {"start": "where it was", "offsets": offsets if source.connection.system == "kafka" else None}
 
 
 def _ended(reader: Reader | None, span: Span | None) -> dict[str, Mapping[str, int]]:

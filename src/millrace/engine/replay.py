@@ -130,6 +130,7 @@ def carry_out(
         span=Span(made.begin, made.end, _MOST),
         mark=f".g{made.number}",
         told=distance.take,
+        listen=False,
         enough=distance.is_over,
         holding=lambda: _require_open(base, made),
     )
@@ -264,7 +265,7 @@ def _way(model: Pipeline, query: Query, made: Generation, folder: Path, settings
 
 def _is_certain(model: Pipeline, query: Query) -> bool:
     """Whether offsets tell all that a query reads."""
-    return all(source.connection.connector == "kafka" for source in _streams(model, query))
+    return all(source.connection.system == "kafka" for source in _streams(model, query))
 
 
 def _streams(model: Pipeline, query: Query) -> list[Source]:

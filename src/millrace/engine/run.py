@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from millrace.connectors.span import Span
 from millrace.connectors.stream import Site, no_cassandra
 from millrace.engine.answering import Answering
 from millrace.engine.failures import explain
+from millrace.engine.filling import filled
 from millrace.engine.following import follow
 from millrace.engine.lease import Lease
 from millrace.engine.positions import Positions
@@ -85,6 +86,8 @@ class Settings:
     """Told of every batch, instead of Kafka: a replay is no reader whose lag somebody wants to see."""
     enough: Callable[[str], bool] = lambda _: False
     """Whether a query has read all that it shall."""
+    listen: bool = True
+    """Whether sources that others send to listen; a replay reads what has come."""
     holding: Callable[[], None] = lambda: None
     """Called when the state folder is ours, before anything is begun; raises when nothing shall be."""
 
@@ -118,7 +121,7 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
             gallery = None if settings.panels is None else Gallery(settings.panels)
             if gallery:
                 gallery.expect(plan)
-            with _lease(plan, settings, state) as lease:
+            with _lease(plan, settings, state) as lease, _filled(plan, settings, stop):
                 workshop = Workshop(
                     plan.pipeline,
                     replace(ground, spark=opening.result()),
@@ -169,12 +172,19 @@ def _positions(plan: Plan, settings: Settings) -> Iterator[Callable[[Progress], 
     if settings.told is not None:
         yield settings.told
         return
-    if not any(source.connection.connector == "kafka" for source in plan.pipeline.sources):
+    if not any(source.connection.system == "kafka" for source in plan.pipeline.sources):
         yield lambda _: None
         return
     writing = [query.name for query in plan.queries if query.sinks]
     with Positions(settings.cluster, plan.pipeline.name, writing) as positions:
         yield positions.take
+
+
+@contextmanager
+def _filled(plan: Plan, settings: Settings, stop: threading.Event) -> Iterator[None]:
+    """A time in which the sources that others send to listen."""
+    with filled(plan, settings.cluster, settings.tell, stop) if settings.listen else nullcontext():
+        yield
 
 
 @contextmanager

@@ -121,18 +121,18 @@ def unused(folder: Path, plan: Plan) -> list[str]:
 
 
 def origins(pipeline: Pipeline, query: Query, cluster_id: str | None) -> dict[str, list[str]]:
-    """What each stream of a query reads, by its name: the connector and the rest."""
+    """What each stream of a query reads, by its name: the system and the rest."""
     found = [
         source for name in pipeline.upstream(query.table) if (source := pipeline.source(name)) and not source.static
     ]
-    return {source.name: [source.connection.connector, _what(source, cluster_id)] for source in found}
+    return {source.name: [source.connection.system, _what(source, cluster_id)] for source in found}
 
 
 def _what(source: Source, cluster_id: str | None) -> str:
     """What a source reads; offsets of one cluster mean nothing in another."""
     chosen = [(name, value) for name, value in source.connection.options if name in ("pattern", "partitions")]
     told = " ".join([repr(source.connection.argument), *(f"{name} {value!r}" for name, value in chosen)])
-    return f"{told} of cluster {cluster_id}" if source.connection.connector == "kafka" else told
+    return f"{told} of cluster {cluster_id}" if source.connection.system == "kafka" else told
 
 
 def told(found: dict[str, list[str]]) -> str:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from millrace.clients.records import Done, Record
 from millrace.drafts import write_whole
@@ -78,10 +78,15 @@ class Run:
     cursor: Cursor = field(default_factory=lambda: Cursor(None))
     say: Callable[[str], None] = lambda _: None
     """Tells the user one line: connected, reconnecting, listening at …"""
+    ready: Callable[[], None] = lambda: None
+    """Called by a feed that others send to, when they may."""
 
 
 class Feed(ABC):
     """A source of records."""
+
+    patience: ClassVar[float | None] = None
+    """Seconds after which records that have not arrived have failed; None leaves it to the sink."""
 
     @abstractmethod
     def batches(self, run: Run) -> Iterator[Batch]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import ipaddress
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,9 +10,10 @@ from queue import Empty
 
 import uvicorn
 
-from millrace.errors import FeedFailed, InvalidOption, PortInUse
+from millrace.errors import FeedFailed, InvalidOption
 from millrace.feeds.base import Batch, Feed, Run
 from millrace.feeds.intake import Intake, Terms
+from millrace.feeds.listening import address_of, is_loopback, listening, shown
 from millrace.plugins import option
 
 MOST_CONNECTIONS = 1000
@@ -71,7 +70,7 @@ class Http(Feed):
 
     def _serve(self, intake: Intake, run: Run) -> uvicorn.Server:
         with self._listening() as listener:
-            host, port = listener.getsockname()[:2]
+            there = shown(listener)
             config = uvicorn.Config(
                 intake.app,
                 log_config=None,
@@ -85,41 +84,20 @@ class Http(Feed):
             server = uvicorn.Server(config)
             # The server closes the socket that it is given, so it is given one of its own.
             sockets = [listener.dup()]
-        threading.Thread(target=server.run, args=(sockets,), name=f"millrace-feed-http-{port}").start()
+        name = f"millrace-feed-http-{there.rpartition(':')[2]}"
+        threading.Thread(target=server.run, args=(sockets,), name=name).start()
         if not intake.ready.wait(_START_SECONDS):
             server.should_exit = True
             raise FeedFailed("the HTTP endpoint did not start")
-        run.say(f"listening at http://{f'[{host}]' if ':' in host else host}:{port}/")
+        run.say(f"listening at http://{there}/")
+        run.ready()
         return server
 
     def _listening(self) -> socket.socket:
-        family, address = self._address()
-        # Named as TCP, because asyncio sends small answers at once only on sockets that say they are.
-        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen()
-        except OSError as error:
-            listener.close()
-            if error.errno == errno.EADDRINUSE:
-                raise PortInUse(
-                    f"port {self.port} is in use", hint="choose another with --port, or 0 for a free one"
-                ) from None
-            raise InvalidOption(f"cannot listen at {self.host} port {self.port}", why=error.strerror) from None
-        return listener
-
-    def _address(self) -> tuple[socket.AddressFamily, tuple[str, int]]:
-        if not 0 <= self.port <= 65535:
-            raise InvalidOption(f"--port: {self.port} is not a port", hint="a port is a number from 0 to 65535")
-        try:
-            family, *_, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
-        except OSError as error:
-            raise InvalidOption(f"--host: {self.host!r} is not an address", why=error.strerror) from None
-        host = str(address[0])
-        if not self.token and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+        _, address = address_of(self.host, self.port)
+        if not self.token and not is_loopback(address):
             raise InvalidOption(
                 f"{self.host} can be reached from other machines, so a token is needed",
                 hint="set one in MILLRACE_HTTP_TOKEN, or listen at 127.0.0.1",
             )
-        return family, (host, self.port)
+        return listening(address, self.port)

@@ -17,8 +17,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from millrace.clients.records import Record
-from millrace.errors import FeedFailed, MillraceError, RecordRefused
+from millrace.errors import FeedFailed, RecordRefused
 from millrace.feeds.base import Batch
+from millrace.feeds.holding import Budget, Receipt, Verdict, settle
 from millrace.feeds.payloads import Malformed, from_json, from_ndjson
 from millrace.units import format_bytes
 
@@ -50,55 +51,6 @@ class Refused(Exception):
             self.response.headers["www-authenticate"] = "Bearer"
 
 
-class Receipt:
-    """Brings the sink's verdict to the request that waits for it, from whichever thread has it.
-
-    A receipt that is let go without a verdict (the sink raised instead) is one that can never come: the request is
-    told so rather than left waiting.
-    """
-
-    def __init__(self, verdict: asyncio.Future[MillraceError | None]) -> None:
-        self._verdict: asyncio.Future[MillraceError | None] | None = verdict
-
-    def __call__(self, error: MillraceError | None) -> None:
-        verdict, self._verdict = self._verdict, None
-        if verdict is not None:
-            # A loop that is closed has no request left to answer.
-            with suppress(RuntimeError):
-                verdict.get_loop().call_soon_threadsafe(_settle, verdict, error)
-
-    def __del__(self) -> None:
-        if self._verdict is not None:
-            self(FeedFailed("the records were not delivered", why="the run ended while they were being sent"))
-
-
-def _settle(verdict: asyncio.Future[MillraceError | None], error: MillraceError | None) -> None:
-    if not verdict.done():
-        verdict.set_result(error)
-
-
-class Budget:
-    """The bytes that requests may hold at once; who wants more than is left waits, and is served in turn."""
-
-    def __init__(self, size: int) -> None:
-        self._left = size
-        self._turn = asyncio.Lock()
-        self._freed = asyncio.Event()
-
-    async def take(self, amount: int) -> None:
-        """Have this much, until it is given back."""
-        async with self._turn:
-            while self._left < amount:
-                self._freed.clear()
-                await self._freed.wait()
-            self._left -= amount
-
-    def give(self, amount: int) -> None:
-        """Leave it to the others."""
-        self._left += amount
-        self._freed.set()
-
-
 @dataclass(frozen=True)
 class Terms:
     """What a request must keep to."""
@@ -122,7 +74,7 @@ class Intake:
         self._terms = terms
         self._budget = Budget(max(HELD, 2 * terms.largest))
         self._pending: set[asyncio.Timeout] = set()
-        self._verdicts: set[asyncio.Future[MillraceError | None]] = set()
+        self._verdicts: set[Verdict] = set()
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -145,7 +97,7 @@ class Intake:
 
     def _give_up(self) -> None:
         for verdict in self._verdicts:
-            _settle(verdict, FeedFailed("it is not known whether the records were delivered", why="the feed stopped"))
+            settle(verdict, FeedFailed("it is not known whether the records were delivered", why="the feed stopped"))
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -211,7 +163,7 @@ class Intake:
     async def _deliver(self, records: list[Record]) -> Response:
         self._check_open()
         if records:
-            verdict: asyncio.Future[MillraceError | None] = asyncio.get_running_loop().create_future()
+            verdict: Verdict = asyncio.get_running_loop().create_future()
             self._verdicts.add(verdict)
             verdict.add_done_callback(self._verdicts.discard)
             self.batches.put(Batch(records, Receipt(verdict)))

@@ -96,8 +96,12 @@ class JarSet:
 
 def jar_sets() -> dict[str, JarSet]:
     """Every set by name."""
-    pinned = tomllib.loads(resources.files("millrace.services").joinpath("jars.toml").read_text("utf-8"))
-    return {name: _jar_set(name, described) for name, described in pinned.items()}
+    return sets_in(resources.files("millrace.services").joinpath("jars.toml").read_text("utf-8"))
+
+
+def sets_in(pinned: str) -> dict[str, JarSet]:
+    """The sets of a file in the form of jars.toml."""
+    return {name: _jar_set(name, described) for name, described in tomllib.loads(pinned).items()}
 
 
 def jar_set(name: str) -> JarSet:

@@ -68,7 +68,7 @@ def outline_of(plan: Plan) -> Outline:
     return Outline(
         tuple(_expected(query, pipeline) for query in plan.queries),
         tuple(_edges(plan)),
-        {source.name: topics_of(source) for source in pipeline.sources if source.connection.connector == "kafka"},
+        {source.name: topics_of(source) for source in pipeline.sources if source.connection.system == "kafka"},
     )
 
 
