@@ -131,8 +131,7 @@ def _in_our_words(running: Course | None, call: Any, ssc: Any, *arguments: Any, 
 
 
 def _told(info: Any) -> Told:
-    outputs = info.outputOperationInfos().values().toArray()
-    failed = any(output.failureReason() for output in outputs)
+    failed = any(output.failureReason() for output in info.outputOperationInfos().values())
     return Told(
         int(info.batchTime().milliseconds()),
         not failed,

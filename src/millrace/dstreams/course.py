@@ -70,21 +70,14 @@ class Course:
 
     def rdd(self, inflow: Inflow, time: int, context: SparkContext) -> RDD[Any]:
         """The records of a batch; the batch is decided if it was not before."""
-        from millrace.dstreams.inflow import Batch
-
         with self._lock:
             if self.failure:
                 raise self.failure
-            flow = self._flow(inflow)
-            self._settle()
-            batch = Batch(time, self._interval / 1000, context, self._pace.rate if self._pace else None)
-            note = flow.notes.at(time)
-            if note is None:
-                note = self._decided(flow, batch)
-                flow.notes.write(time, note)
-            self._lows.setdefault(time, min([time, *pending(self._java)]))
-            self._report(flow, time, note)
-            return flow.inflow.read(note, batch, flow.opened)
+            try:
+                return self._made(self._flow(inflow), time, context)
+            except MillraceError as error:
+                self.fail(error)
+                raise
 
     def note(self, inflow: Inflow, time: int) -> Note | None:
         """What a batch reads, if that is decided."""
@@ -95,8 +88,7 @@ class Course:
         """A batch has ended, in whatever order; one that failed is not done, and nothing after it is settled."""
         with self._lock:
             if self._pace and told.succeeded:
-                records = sum(flow.inflow.count(note) for flow in self._flows.values() if (note := flow.notes.at(told.time)))
-                self._pace.learn(told, records)
+                self._pace.learn(told, self._records(told.time))
             if told.succeeded:
                 self._done.add(told.time)
                 self._settle()
@@ -128,6 +120,19 @@ class Course:
             self._flows[inflow.stream] = Flow(inflow, self._checkpoint)
         return self._flows[inflow.stream]
 
+    def _made(self, flow: Flow, time: int, context: SparkContext) -> RDD[Any]:
+        from millrace.dstreams.inflow import Batch
+
+        self._settle()
+        batch = Batch(time, self._interval / 1000, context, self._pace.rate if self._pace else None)
+        note = flow.notes.at(time)
+        if note is None:
+            note = self._decided(flow, batch)
+            flow.notes.write(time, note)
+        self._lows.setdefault(time, min([time, *pending(self._java)]))
+        self._report(flow, time, note)
+        return flow.inflow.read(note, batch, flow.opened)
+
     def _decided(self, flow: Flow, batch: Any) -> Note:
         last = flow.notes.last()
         if last and last[0] > batch.time:
@@ -145,6 +150,10 @@ class Course:
             if self._line >= 0:
                 flow.settle(self._line)
         self._forget()
+
+    def _records(self, time: int) -> int:
+        found = ((flow.inflow, flow.notes.at(time)) for flow in self._flows.values())
+        return sum(inflow.count(note) for inflow, note in found if note is not None)
 
     def _forget(self) -> None:
         """Remove the notes that no checkpoint needs any more."""

@@ -30,8 +30,6 @@ class Batch:
     context: SparkContext
     rate: float | None = None
     """Records a second that backpressure allows, of all partitions; None without a limit."""
-    backlog: bool = False
-    """Whether it is made late, after a restart: others like it follow at once."""
 
     def session(self) -> SparkSession:
         """The session of a program that has one, else a new one on its context."""
