@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from millrace.dstreams.attention import Told, attend_to, listener_of
 from millrace.dstreams.folder import Folder, folder_at
 from millrace.dstreams.inside import await_failure, last_done, pending, report_input
-from millrace.dstreams.notes import Note, Notes, oldest_checkpoint, require_own
+from millrace.dstreams.notes import Note, Notes, forget_others, oldest_checkpoint, require_own
 from millrace.dstreams.pace import Pace
 from millrace.errors import MillraceError
 
@@ -71,6 +71,7 @@ class Course:
         self._done: set[int] = set()
         self._line = -1
         """The newest batch that is done, and with it all before it."""
+        self._swept = False
         self._reported: set[tuple[str, int]] = set()
         self._conf = ssc.sparkContext.getConf()
         ssc.addStreamingListener(listener_of(self))
@@ -169,6 +170,9 @@ class Course:
         before = min(low, self._line) - self._remembered() - _MARGIN * self._interval
         for flow in self._flows.values():
             flow.notes.forget(before)
+        if self._checkpoint and not self._swept:  # every checkpoint that is there is of this start
+            self._swept = True
+            forget_others(self._checkpoint, [one.stream for one in self._inflows])
 
     def _remembered(self) -> int:
         """For how long any stream of the graph may ask for batches of the past."""
