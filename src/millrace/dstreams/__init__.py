@@ -1,0 +1,1 @@
+"""The RDD-era API on today's Spark: streams from outside into DStreams."""
