@@ -92,6 +92,12 @@ class Tail:
         """How far it has been taken."""
         return self._reach
 
+    @property
+    def listed(self) -> dict[str, Shard]:
+        """The shards as they were listed last."""
+        with self._changed:
+            return {one.id: one for one in self._listed}
+
     def take(self, most: int | None = None) -> Reach:
         """Move on over what is there, at most so many records, each shard its part."""
         with self._changed:
@@ -294,6 +300,12 @@ class Tail:
         """Come again later, a little later each time; raises when that has no sense or goes on for too long."""
         doing = f"read {lane.shard} of stream {self._stream.name!r}"
         code, now = code_of(error), time.monotonic()
+        if code == "ResourceNotFoundException" and lane.shard not in self.listed:
+            self._lost(lane)  # it was deleted with all that was in it
+            with self._changed:
+                lane.closed = True
+                self._changed.notify_all()
+            return
         if code == "ExpiredIteratorException":
             lane.iterator = None
             pause = 0.0
@@ -348,4 +360,5 @@ def read_again(door: Kinesis, stream: str, span: Span, *, go_on: bool = False) -
 
 
 def _hint(other: str) -> str:
-    return f"to go on with what is there set `lost: go_on` on the source; or {other}"
+    go_on = "set `lost: go_on` on the source (in a DStream program spark.millrace.kinesis.lost=go_on)"
+    return f"to go on with what is there {go_on}; or {other}"
