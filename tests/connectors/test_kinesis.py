@@ -58,7 +58,7 @@ def test_shards_are_followed_through_splits_merges_restarts_and_bad_records(
     emulator: Emulator, stream: str, run_pipeline: RunPipeline, spark: SparkSession, tmp_path: Path
 ) -> None:
     state, out = tmp_path / "state", tmp_path / "out"
-    pipeline = _pipeline(emulator.endpoint, stream, out, max_per_batch=40, include=["key", "shard", "sequence"])
+    pipeline = _pipeline(emulator.endpoint, stream, out, max_per_batch=70, include=["key", "shard", "sequence"])
     emulator.put(stream, [*_lines(*range(100)), "no json"])
     run_pipeline(pipeline, state)
     assert _rows(spark, out) == list(range(100))
@@ -76,7 +76,7 @@ def test_shards_are_followed_through_splits_merges_restarts_and_bad_records(
     rows = spark.read.json(str(out)).collect()
     assert {row.key for row in rows if row.id >= 200} == {f"user{n}" for n in range(9)}
     assert {row.shard for row in rows} == {f"shardId-{n:012}" for n in range(5)}
-    (letter,) = [from_line(line) for file in (state / "dead").rglob("*.jsonl") for line in file.open("rb")]
+    (letter,) = [from_line(one) for file in (state / "dead").rglob("*.jsonl") for one in file.read_bytes().splitlines()]
     assert letter.value == b"no json"
     assert letter.place.startswith(f"kinesis://{stream}/shardId-")
 
@@ -91,17 +91,15 @@ def test_a_batch_that_comes_again_is_the_same(
     def write(frame: Any, batch: int) -> None:
         seen.append((batch, sorted(row.value for row in frame.collect())))
         if len(seen) == 1:
-            raise RuntimeError("the first time")
+            emulator.put(stream, _lines(*range(30, 50)))
+            raise ConnectionError("the first time")
 
     pipeline = Pipeline("again")
     options = {"format": "text", "region": REGION, "endpoint": emulator.endpoint, **KEYS}
     pipeline.source("words", mr.kinesis(stream, include=[], **options))
     pipeline.sink("words", mr.foreach(write, batch=True))
     emulator.put(stream, _lines(*range(30)))
-    with pytest.raises(Exception, match="the first time"):
-        run_pipeline(pipeline, tmp_path / "state")
-    emulator.put(stream, _lines(*range(30, 50)))
-    run_pipeline(pipeline, tmp_path / "state")
+    run_pipeline(pipeline, tmp_path / "state")  # the query is begun anew within the run
     assert seen[0] == seen[1]
     assert sorted(value for _, values in seen[1:] for value in values) == sorted(_lines(*range(50)))
 
@@ -155,7 +153,7 @@ def test_a_stream_that_was_made_anew_is_not_taken_for_the_old_one(
     pipeline = _pipeline(emulator.endpoint, stream, tmp_path / "out")
     emulator.put(stream, _lines(1, 2))
     run_pipeline(pipeline, state)
-    path = max((state / "checkpoints").glob("*/offsets/*"), key=lambda one: int(one.name))
+    path = max((state / "checkpoints").glob("*/offsets/[0-9]*"), key=lambda one: int(one.name))
     told = path.read_text().splitlines()
     offset = json.loads(told[-1])
     told[-1] = json.dumps(offset | {"created": offset["created"] - 5000})

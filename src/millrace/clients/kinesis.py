@@ -120,7 +120,9 @@ class Kinesis:
         )
         try:
             session = self._session(boto3, asked)
-            return session.client(service, endpoint_url=endpoint, config=asked)
+            made = session.client(service, endpoint_url=endpoint, config=asked)
+            made.meta.events.register("after-call", _require_whole)
+            return made
         except NoRegionError:
             hint = "say region: eu-central-1, or set AWS_REGION"
             raise InvalidOption("there is no region to look for Kinesis in", hint=hint) from None
@@ -237,9 +239,9 @@ def passes(error: BaseException) -> bool:
     if code:
         status = getattr(error, "response", {}).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         return code in _BUSY or code in _AWAY or status >= 500
-    from botocore.exceptions import HTTPClientError, ResponseParserError
+    from botocore.exceptions import HTTPClientError
+    from botocore.parsers import ResponseParserError
 
-    # An answer that breaks off cannot be parsed.
     return isinstance(error, HTTPClientError | ResponseParserError | ConnectionError | TimeoutError)
 
 
@@ -253,6 +255,13 @@ def _said(error: BaseException) -> str:
     told = response.get("Error", {}).get("Message") if isinstance(response, dict) else None
     code = code_of(error)
     return f"{code}: {told}" if told and code else (code or str(error).splitlines()[0] if str(error) else code)
+
+
+def _require_whole(http_response: Any, **_: Any) -> None:
+    """An answer that breaks off is none; boto3 would take it for one that says nothing."""
+    told = http_response.headers.get("Content-Length")
+    if told and not http_response.headers.get("Content-Encoding") and int(told) != len(http_response.content):
+        raise ConnectionError("the answer broke off")
 
 
 def _boto3() -> tuple[Any, Any]:

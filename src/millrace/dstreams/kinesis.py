@@ -23,7 +23,7 @@ from millrace.clients.shards import Reach, Span, between
 from millrace.clients.tail import Tail, read_again
 from millrace.dstreams.inflow import Batch, Inflow, stream_of
 from millrace.dstreams.notes import Note
-from millrace.errors import InvalidOption, MillraceError, UnknownStream
+from millrace.errors import InvalidOption, UnknownStream
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -132,7 +132,7 @@ class KinesisInflow(Inflow):
         ]
         if not parts:
             return batch.context.emptyRDD()
-        return batch.context.parallelize(parts, len(parts)).flatMap(_records)
+        return batch.context.parallelize(parts, len(parts)).flatMap(_Part.records)
 
     def count(self, note: Note) -> int:
         """Records of Kinesis."""
@@ -184,15 +184,6 @@ class KinesisInflow(Inflow):
     def _at_hand(opened: _Open, span: Span) -> list[bytes] | None:
         records = opened.tail.taken(span) if opened.tail else None
         return [one["Data"] for one in records] if records else None
-
-
-def _records(part: _Part) -> Iterator[bytes]:
-    try:
-        yield from part.records()
-    except MillraceError as error:
-        from millrace.connectors.carried import carry
-
-        raise carry(error) from None
 
 
 class KinesisUtils:
