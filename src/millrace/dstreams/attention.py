@@ -115,7 +115,7 @@ def _runs_output(function: Any) -> bool:
 
 
 def _in_our_words(running: Course | None, call: Any, ssc: Any, *arguments: Any, **named: Any) -> Any:
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     from millrace.dstreams.spoken import in_our_words
 

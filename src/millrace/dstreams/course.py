@@ -30,11 +30,18 @@ _MARGIN = 2
 class Flow:
     """One inflow in this process: its connections, and what its batches read."""
 
-    def __init__(self, inflow: Inflow, checkpoint: Folder | None) -> None:
+    def __init__(self, inflow: Inflow, checkpoint: Folder | None, pace: Pace | None) -> None:
         self.inflow = inflow
+        self.pace = pace
         self.notes = Notes(checkpoint, inflow.stream)
         self.opened = inflow.open()
         self._settled = -1
+
+    def learn(self, told: Told) -> None:
+        """Take the time that a batch took into account."""
+        note = self.notes.at(told.time)
+        if self.pace and note is not None:
+            self.pace.learn(told, self.inflow.count(note))
 
     def settle(self, line: int) -> None:
         """Say so when everything up to a time is done."""
@@ -65,7 +72,7 @@ class Course:
         self._line = -1
         """The newest batch that is done, and with it all before it."""
         self._reported: set[tuple[str, int]] = set()
-        self._pace = Pace.of(ssc.sparkContext.getConf(), self._interval / 1000)
+        self._conf = ssc.sparkContext.getConf()
         ssc.addStreamingListener(listener_of(self))
 
     def rdd(self, inflow: Inflow, time: int, context: SparkContext) -> RDD[Any]:
@@ -80,16 +87,16 @@ class Course:
                 raise
 
     def note(self, inflow: Inflow, time: int) -> Note | None:
-        """What a batch reads, if that is decided."""
-        with self._lock:
-            return self._flow(inflow).notes.at(time)
+        """What a batch reads, if that is decided. Without the lock: an output must not wait for a broker."""
+        flow = self._flows.get(inflow.stream)
+        return flow.notes.at(time) if flow else None
 
     def completed(self, told: Told) -> None:
         """A batch has ended, in whatever order; one that failed is not done, and nothing after it is settled."""
         with self._lock:
-            if self._pace and told.succeeded:
-                self._pace.learn(told, self._records(told.time))
             if told.succeeded:
+                for flow in self._flows.values():
+                    flow.learn(told)
                 self._done.add(told.time)
                 self._settle()
 
@@ -117,14 +124,15 @@ class Course:
 
     def _flow(self, inflow: Inflow) -> Flow:
         if inflow.stream not in self._flows:
-            self._flows[inflow.stream] = Flow(inflow, self._checkpoint)
+            pace = Pace.of(self._conf, self._interval / 1000)
+            self._flows[inflow.stream] = Flow(inflow, self._checkpoint, pace)
         return self._flows[inflow.stream]
 
     def _made(self, flow: Flow, time: int, context: SparkContext) -> RDD[Any]:
         from millrace.dstreams.inflow import Batch
 
         self._settle()
-        batch = Batch(time, self._interval / 1000, context, self._pace.rate if self._pace else None)
+        batch = Batch(time, self._interval / 1000, context, flow.pace.rate if flow.pace else None)
         note = flow.notes.at(time)
         if note is None:
             note = self._decided(flow, batch)
@@ -150,10 +158,6 @@ class Course:
             if self._line >= 0:
                 flow.settle(self._line)
         self._forget()
-
-    def _records(self, time: int) -> int:
-        found = ((flow.inflow, flow.notes.at(time)) for flow in self._flows.values())
-        return sum(inflow.count(note) for inflow, note in found if note is not None)
 
     def _forget(self) -> None:
         """Remove the notes that no checkpoint needs any more."""
@@ -191,13 +195,13 @@ class Course:
         self.end()
 
 
-_arrived: list[Inflow] = []
+_arrived: list[tuple[Inflow, StreamingContext | None]] = []
 _courses: list[Course] = []
 
 
-def arrived(inflow: Inflow) -> None:
-    """An inflow that the next context to start may have."""
-    _arrived.append(inflow)
+def arrived(inflow: Inflow, ssc: StreamingContext | None) -> None:
+    """An inflow of a context that is not started yet; of a recovered one nobody knows which."""
+    _arrived.append((inflow, ssc))
 
 
 def attend() -> None:
@@ -207,12 +211,12 @@ def attend() -> None:
 
 def started(ssc: StreamingContext) -> Course | None:
     """A context is about to start."""
-    if not _arrived:
-        return None
-    inflows = list({one.stream: one for one in _arrived}.values())
-    _arrived.clear()
-    _courses[:] = [Course(ssc, inflows)]
-    return _courses[0]
+    _courses.clear()
+    inflows = {one.stream: one for one, its in _arrived if its is None or its is ssc}
+    _arrived[:] = [one for one in _arrived if one[0].stream not in inflows]
+    if inflows:
+        _courses.append(Course(ssc, list(inflows.values())))
+    return current()
 
 
 def current() -> Course | None:
@@ -228,6 +232,11 @@ def failure() -> MillraceError | None:
 def rdd_of(inflow: Inflow, time: datetime, context: SparkContext) -> RDD[Any]:
     """The records of the batch of a time."""
     return _courses[0].rdd(inflow, milliseconds(time), context)
+
+
+def note_of(inflow: Inflow, time: datetime) -> Note | None:
+    """What the batch of a time reads."""
+    return _courses[0].note(inflow, milliseconds(time))
 
 
 def milliseconds(time: datetime) -> int:

@@ -89,6 +89,7 @@ class Inflow(ABC):
 
     def close(self, opened: Any) -> None:
         """The program's StreamingContext has ended."""
+        del opened
 
     def __getstate__(self) -> dict[str, Any]:
         """Refuses when a batch could not be made: no checkpoint may pass it, and none can without this."""
@@ -99,7 +100,7 @@ class Inflow(ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         course.attend()
-        course.arrived(self)
+        course.arrived(self, None)
 
 
 def stream_of(ssc: StreamingContext, inflow: Inflow) -> DStream[Any]:
@@ -119,7 +120,7 @@ def stream_of(ssc: StreamingContext, inflow: Inflow) -> DStream[Any]:
         return course.rdd_of(inflow, time, tick.context)
 
     inflow.input = int(tick.id())
-    course.arrived(inflow)
+    course.arrived(inflow, ssc)
     made = TransformedDStream(ticks, records)
     # A plain DStream: PySpark would fold a transformed one into each of its followers, and read once for each.
     return DStream(made._jdstream, ssc, made._jrdd_deserializer)

@@ -36,12 +36,13 @@ def report_input(java: Any, stream: int, batch: int, records: int) -> None:
 
 def await_failure(jssc: Any) -> None:
     """Wait until Spark knows that something failed, or has stopped."""
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     deadline = time.monotonic() + _PATIENCE
     with suppress(Py4JError):  # this is how it says so
         while time.monotonic() < deadline and not jssc.awaitTerminationOrTimeout(int(_LOOK * 1000)):
-            pass
+            if str(jssc.getState()) == "STOPPED":  # it could not even start
+                break
 
 
 def _field(owner: Any, name: str) -> Any:

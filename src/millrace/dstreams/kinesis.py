@@ -23,6 +23,7 @@ from millrace.clients.shards import Reach, Span, between
 from millrace.clients.tail import Tail, read_again
 from millrace.dstreams.inflow import Batch, Inflow, stream_of
 from millrace.dstreams.notes import Note
+from millrace.dstreams.offsets import utf8_decoder
 from millrace.errors import InvalidOption, UnknownStream
 
 if TYPE_CHECKING:
@@ -45,11 +46,6 @@ class MetricsLevel:
     """What the receiver of old sent to CloudWatch; nothing is sent now."""
 
     DETAILED, SUMMARY, NONE = (0, 1, 2)
-
-
-def utf8_decoder(s: bytes | None) -> str | None:
-    """Bytes as text."""
-    return None if s is None else s.decode("utf-8")
 
 
 class _Open:

@@ -24,11 +24,14 @@ class Notes:
         self._known: dict[int, Note] = {}
         self._forgotten = -1
         """The newest batch whose note was removed."""
-        for name in self._folder.names() if self._folder else ():
+        if self._folder:
+            self._load(self._folder)
+
+    def _load(self, folder: Folder) -> None:
+        for name in folder.names():
             if name.endswith(_ENDING) and name.removesuffix(_ENDING).isdigit():
-                self._known[int(name.removesuffix(_ENDING))] = _parsed(self._folder, name)
-        if self._folder and (told := self._folder.read(_FORGOTTEN)):
-            self._forgotten = int(told)
+                self._known[int(name.removesuffix(_ENDING))] = json.loads(folder.read(name) or b"{}")
+        self._forgotten = int(folder.read(_FORGOTTEN) or -1)
 
     def at(self, time: int) -> Note | None:
         """What the batch of a time reads; None when that is not decided yet."""
@@ -92,8 +95,3 @@ def oldest_checkpoint(checkpoint: Folder) -> int | None:
     """The time of the oldest of Spark's checkpoints that is still there."""
     times = [name.removeprefix("checkpoint-").removesuffix(".bk") for name in checkpoint.names()]
     return min((int(time) for time in times if time.isdigit()), default=None)
-
-
-def _parsed(folder: Folder, name: str) -> Note:
-    found: Note = json.loads(folder.read(name) or b"{}")
-    return found

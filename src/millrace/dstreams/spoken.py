@@ -3,35 +3,44 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 from millrace import errors
-from millrace.errors import FunctionFailed, MillraceError, Place, RunError
+from millrace.errors import FunctionFailed, MillraceError, OffsetsGone, Place, RunError
 
+E = TypeVar("E", bound=MillraceError)
+
+_ANEW = "start anew with another checkpoint folder, and let Kafka keep records for longer (retention.ms)"
 _FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
 _LIBRARIES = re.compile(r"[/\\](?:site-packages|pyspark|py4j|millrace[/\\]dstreams)[/\\]|pyspark\.zip")
 _RAISED = re.compile(r"^(?:([\w.]+)\.)?(\w+)(?:: (.*))?$", re.MULTILINE)
+_WHY, _TRY = " | why: ", " | try: "
+_GONE = re.compile(
+    r"failOnDataLoss|may have been (?:lost|missed|aged out)|some data may|OffsetOutOfRange", re.IGNORECASE
+)
 _OURS = re.compile(r"^millrace\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 
-class Carried:
-    """An error of ours that has to cross from a worker to the driver as text; its parts stand in its lines."""
-
-    @staticmethod
-    def pack(error: MillraceError) -> str:
-        """The message, and the rest in marked parts."""
-        return "".join((error.message, f" | why: {error.why}" * bool(error.why), f" | try: {error.hint}" * bool(error.hint)))
+def carried(error: E) -> E:
+    """The error with all its parts in its message: only that crosses from a worker to the driver."""
+    why = f"{_WHY}{_on_one_line(error.why)}" if error.why else ""
+    hint = f"{_TRY}{_on_one_line(error.hint)}" if error.hint else ""
+    return type(error)(f"{_on_one_line(error.message)}{why}{hint}")
 
 
 def raised_by(trace: str, milliseconds: int) -> MillraceError:
     """The error of a batch that could not be made, from Python's traceback."""
-    return _carried(trace) or _function(trace) or RunError(f"the batch of {milliseconds} could not be made", why=_last(trace))
+    return (
+        _carried(trace)
+        or _function(trace)
+        or RunError(f"the batch of {milliseconds} could not be made", why=_last(trace))
+    )
 
 
 def in_our_words(error: Any) -> MillraceError | None:
     """The error of a batch that failed; None when it says nothing of Python."""
     text = f"{error.java_exception.toString()}\n{_causes(error.java_exception)}"
-    return _carried(text) or _function(text)
+    return _carried(text) or _gone(text) or _function(text)
 
 
 def _causes(thrown: Any) -> str:
@@ -48,10 +57,17 @@ def _carried(text: str) -> MillraceError | None:
         return None
     name, said = found[-1]
     kind = getattr(errors, name, RunError)
-    message, _, rest = said.partition(" | why: ")
-    why, _, hint = rest.partition(" | try: ")
+    rest, _, hint = said.partition(_TRY)
+    message, _, why = rest.partition(_WHY)
     made: MillraceError = kind(message, why=why or None, hint=hint or None)
     return made
+
+
+def _gone(text: str) -> MillraceError | None:
+    if not _GONE.search(text):
+        return None
+    why = next((line for line in text.splitlines() if _GONE.search(line)), None)
+    return OffsetsGone("records of a batch were no longer in Kafka when it was read", why=why, hint=_ANEW)
 
 
 def _function(text: str) -> MillraceError | None:
@@ -71,3 +87,7 @@ def _last(text: str) -> str:
         if line and not line[0].isspace() and (found := _RAISED.match(line)):
             return line if found else ""
     return ""
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
