@@ -161,3 +161,32 @@ def test_a_stream_that_was_made_anew_is_not_taken_for_the_old_one(
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     with pytest.raises(RecordsGone, match="made anew"):
         run_pipeline(pipeline, state)
+
+
+@pytest.mark.chaos
+def test_shards_that_come_and_go_under_a_failing_service_lose_nothing(
+    emulator: Emulator, stream: str, run_pipeline: RunPipeline, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Ten rounds: records, a split or a merge of open shards, and a run that ends when it has caught up."""
+    kinds = [(400, "ProvisionedThroughputExceededException"), (500, "InternalFailure"), "drop", "break"]
+    faults = Faults(lambda _, number: kinds[number // 7 % 4] if number % 7 == 0 else None)
+    with failing(emulator.port, faults) as endpoint:
+        pipeline = _pipeline(endpoint, stream, tmp_path / "out", max_per_batch=150)
+        for number in range(10):
+            emulator.put(stream, _lines(*range(200 * number, 200 * number + 100)))
+            _reshard(emulator, stream, merge=number % 3 == 2)
+            emulator.put(stream, _lines(*range(200 * number + 100, 200 * number + 200)))
+            run_pipeline(pipeline, tmp_path / "state")
+    assert _rows(spark, tmp_path / "out") == list(range(2000))
+    assert faults.failed.total() > 10
+
+
+def _reshard(emulator: Emulator, stream: str, *, merge: bool) -> None:
+    """Split the first open shard, or merge the first two."""
+    shards = emulator.client.describe_stream(StreamName=stream)["StreamDescription"]["Shards"]
+    opened = [one for one in shards if "EndingSequenceNumber" not in one["SequenceNumberRange"]]
+    ordered = sorted(opened, key=lambda one: int(one["HashKeyRange"]["StartingHashKey"]))
+    if merge:
+        emulator.merge(stream, ordered[0]["ShardId"], ordered[1]["ShardId"])
+    else:
+        emulator.split(stream, ordered[0]["ShardId"])
