@@ -91,7 +91,8 @@ class Kinesis:
     """How long the service may be away, or refuse for want of capacity, before that is an error."""
 
     def __post_init__(self) -> None:
-        for secret in (self.access_key, self.secret_key, self.session_token, self.role_external_id):
+        found = [os.environ.get(name) for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")]
+        for secret in (self.access_key, self.secret_key, self.session_token, self.role_external_id, *found):
             if secret:
                 remember(secret)
 
