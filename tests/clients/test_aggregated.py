@@ -31,9 +31,7 @@ def test_a_message_that_is_none_is_a_plain_record(message: bytes) -> None:
 def test_the_form_is_that_of_the_library() -> None:
     """Two records under two keys, the second with a hash key and a tag: by hand, after the message's definition."""
     message = (
-        b"\x0a\x01a\x0a\x01b\x12\x015"
-         b"\x1a\x07\x08\x00\x1a\x03one"
-         b"\x1a\x0d\x08\x01\x10\x00\x1a\x03two\x22\x02\x0a\x00"
+        b"\x0a\x01a\x0a\x01b\x12\x015\x1a\x07\x08\x00\x1a\x03one\x1a\x0d\x08\x01\x10\x00\x1a\x03two\x22\x02\x0a\x00"
     )
     data = MAGIC + message + md5(message, usedforsecurity=False).digest()
     assert unpacked(data) == [("a", b"one"), ("b", b"two")]

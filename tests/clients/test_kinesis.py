@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -70,6 +74,44 @@ def test_no_region_and_no_boto3_are_told(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_nothing_shows_the_keys() -> None:
     assert KEYS["secret_key"] not in repr(Kinesis("eu-west-1", **KEYS))
     assert KEYS["secret_key"] not in str(UnknownStream(f"with {KEYS['secret_key']}"))
+
+
+def test_a_role_is_taken_on(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    with _sts(asked) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", address)
+        door = Kinesis(
+            REGION, emulator.endpoint, **KEYS, role="arn:aws:iam::123456789012:role/reader", role_session="me"
+        )
+        assert door.stream("here").name == "here"
+        assert door.stream("here").name == "here"
+    assert len(asked) == 1
+    assert "RoleSessionName=me" in asked[0]
+
+
+@contextmanager
+def _sts(asked: list[str]) -> Iterator[str]:
+    """A service that gives roles."""
+    until = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    given = "<AccessKeyId>ASIAROLE</AccessKeyId><SecretAccessKey>of+it</SecretAccessKey><SessionToken>t</SessionToken>"
+    told = f"<Credentials>{given}<Expiration>{until}</Expiration></Credentials>"
+    answer = f"<AssumeRoleResponse><AssumeRoleResult>{told}</AssumeRoleResult></AssumeRoleResponse>".encode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
 
 
 def test_of_records_that_were_refused_only_they_are_sent_again(

@@ -120,7 +120,7 @@ class Kinesis:
             read_timeout=30,
         )
         try:
-            session = self._session(boto3, asked)
+            session = self._session(boto3)
             made = session.client(service, endpoint_url=endpoint, config=asked)
             made.meta.events.register("after-call", _require_whole)
             return made
@@ -130,7 +130,7 @@ class Kinesis:
         except (BotoCoreError, ValueError) as error:  # a profile that is not there, an address that is none
             raise InvalidOption(f"{self.where} cannot be used", why=str(error)) from None
 
-    def _session(self, boto3: Any, config: Any) -> Any:
+    def _session(self, boto3: Any) -> Any:
         session = boto3.Session(
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,
@@ -140,19 +140,17 @@ class Kinesis:
         )
         if not self.role:
             return session
-        wanted = {"RoleArn": self.role, "RoleSessionName": self.role_session}
-        if self.role_external_id:
-            wanted["ExternalId"] = self.role_external_id
-        doing = f"take on the role {self.role}"
-        given = self.insist(session.client("sts", config=config).assume_role, doing, **wanted)["Credentials"]
-        for name in ("SecretAccessKey", "SessionToken"):
-            remember(given[name])
-        return boto3.Session(
-            aws_access_key_id=given["AccessKeyId"],
-            aws_secret_access_key=given["SecretAccessKey"],
-            aws_session_token=given["SessionToken"],
-            region_name=self.region or session.region_name,
-        )
+        from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+        from botocore.session import get_session
+
+        named = {"RoleSessionName": self.role_session}
+        external = {"ExternalId": self.role_external_id} if self.role_external_id else {}
+        sts = session._session.create_client
+        fetcher = AssumeRoleCredentialFetcher(sts, session.get_credentials(), self.role, extra_args=named | external)
+        # Taken on again before it ends: a stream is read for longer than a role is given.
+        core = get_session()
+        core._credentials = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+        return boto3.Session(botocore_session=core, region_name=self.region or session.region_name)
 
     def insist(self, ask: Callable[..., Any], doing: str, **asked: Any) -> Any:
         """What a call gives, asked again with growing pauses while the service is away or refuses for now."""
