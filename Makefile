@@ -70,8 +70,9 @@ bench: setup
 	$(BIN)/python bench/exactly_once.py
 	$(BIN)/python bench/cassandra_sink.py
 	$(BIN)/python bench/dstreams.py
+	$(BIN)/python bench/kinesis.py
 	$(BIN)/python bench/page.py
 	$(BIN)/python bench/dashboard.py
 
 clean:
-	rm -rf $(VENV) web/node_modules src/millrace/dashboard/static .mypy_cache .ruff_cache .pytest_cache build dist
+	rm -rf $(VENV) web/node_modules tests/kinesis/node_modules src/millrace/dashboard/static .mypy_cache .ruff_cache .pytest_cache build dist

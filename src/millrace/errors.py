@@ -30,7 +30,10 @@
     │   ├── CassandraMismatch           2  cassandra.data-mismatch
     │   ├── UnknownTable                2  cassandra.table-unknown
     │   ├── InvalidTable                2  cassandra.table-invalid
-    │   └── InvalidCql                  2  cassandra.cql-invalid
+    │   ├── InvalidCql                  2  cassandra.cql-invalid
+    │   ├── MissingExtra                2  extra.missing
+    │   ├── KinesisDenied               2  kinesis.access-denied
+    │   └── UnknownStream               2  kinesis.stream-unknown
     └── RunError                        1  it was asked for rightly and did not work
         ├── JavaUnusable                1  java.unusable
         ├── FetchFailed                 1  jars.fetch-failed
@@ -57,6 +60,9 @@
         ├── CassandraUnreachable        1  cassandra.unreachable
         ├── CassandraFailed             1  cassandra.failed
         ├── RowRefused                  1  cassandra.row-refused
+        ├── KinesisUnreachable          1  kinesis.unreachable
+        ├── KinesisFailed               1  kinesis.failed
+        ├── RecordsGone                 1  kinesis.records-gone
         └── FeedFailed                  1  feed.failed
 
 A message says what is wrong; `why` gives the cause, `hint` what to do, `place` where (`file:line`).
@@ -340,6 +346,24 @@ class InvalidCql(InputError):
     condition = "cassandra.cql-invalid"
 
 
+class MissingExtra(InputError):
+    """A package that Millrace does not bring by itself is needed and not installed."""
+
+    condition = "extra.missing"
+
+
+class KinesisDenied(InputError):
+    """AWS refuses the keys, or what they are used for."""
+
+    condition = "kinesis.access-denied"
+
+
+class UnknownStream(InputError):
+    """A stream of Kinesis that does not exist."""
+
+    condition = "kinesis.stream-unknown"
+
+
 class RunError(MillraceError):
     """What was asked for is right and did not work; it may work another time."""
 
@@ -494,6 +518,24 @@ class RowRefused(RunError):
     """A row that a table of Cassandra will never take, however often it is sent."""
 
     condition = "cassandra.row-refused"
+
+
+class KinesisUnreachable(RunError):
+    """Kinesis does not answer at the address."""
+
+    condition = "kinesis.unreachable"
+
+
+class KinesisFailed(RunError):
+    """Kinesis failed a request for a reason of its own, or has had no capacity for too long."""
+
+    condition = "kinesis.failed"
+
+
+class RecordsGone(RunError):
+    """Records that were not read yet are no longer in the stream of Kinesis."""
+
+    condition = "kinesis.records-gone"
 
 
 class FeedFailed(RunError):

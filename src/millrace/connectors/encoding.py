@@ -15,16 +15,18 @@ if TYPE_CHECKING:
 
 def encoded(frame: DataFrame, columns: Sequence[str], writer: KafkaWriter) -> Column:
     """The value of each record."""
+    return _avro(frame, columns, writer) if writer.format == "avro" else plain(columns, writer.format)
+
+
+def plain(columns: Sequence[str], form: str) -> Column:
+    """The value of each record, in a format that Spark writes itself."""
     from pyspark.sql import functions as F
 
-    if writer.format == "json":
+    if form == "json":
         return F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
-    if writer.format == "csv":
+    if form == "csv":
         return F.to_csv(F.struct(*columns))
-    if writer.format == "avro":
-        return _avro(frame, columns, writer)
-    wanted = "string" if writer.format == "text" else "binary"
-    return F.col(_single(columns, writer.format)).cast(wanted)
+    return F.col(_single(columns, form)).cast("string" if form == "text" else "binary")
 
 
 def key_text(frame: DataFrame, names: Sequence[str]) -> Column:

@@ -175,6 +175,8 @@ class Sifting:
 
     def _letter(self, told: dict[str, Any]) -> Letter:
         value, key = told.pop("value", None), told.pop("key", None)
+        shard = [told.pop(name, None) for name in ("stream", "shard", "sequence")]
+        told |= {"file": _in_shard(*shard)} if shard[2] else {}
         return Letter(
             value=None if value is None else b64decode(value),
             key=None if key is None else b64decode(key),
@@ -268,13 +270,18 @@ def _letters(rows: pa.RecordBatch, reasons: Sequence[str], bad: Bad) -> list[Let
             partition=column("partition")[at],
             offset=column("offset")[at],
             timestamp=_milliseconds(column("timestamp")[at]),
-            file=column("file")[at],
+            file=_in_shard(*(column(name)[at] for name in ("stream", "shard", "sequence"))) or column("file")[at],
             reason=reasons[at],
             pipeline=bad.pipeline,
             source=bad.source,
         )
         for at in range(rows.num_rows)
     ]
+
+
+def _in_shard(stream: str | None, shard: str | None, sequence: str | None) -> str | None:
+    """The place of a record of Kinesis, in the form of an address; None of any other."""
+    return f"kinesis://{stream}/{shard}/{sequence}" if sequence else None
 
 
 def _headers(told: str | None) -> Headers:

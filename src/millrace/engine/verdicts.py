@@ -52,9 +52,10 @@ _LIKE_AWAY = re.compile(
 _CONDITIONS: tuple[_Row, ...] = (
     _Row(_T, "Kafka does not answer", conditions=r"kafka\.(?:unreachable|not-delivered|commit-unknown)"),
     _Row(_T, "Cassandra does not answer", conditions=r"cassandra\.(?:unreachable|timeout|away)"),
+    _Row(_T, "Kinesis does not answer, or has no capacity", conditions=r"kinesis\.(?:unreachable|failed)"),
     _Row(_T, "the schema registry does not answer", conditions=r"registry\.unreachable"),
     _Row(_T, "no space is left on the disk", conditions=r"disk\.full"),
-    _Row(_X, "records that were not read yet are gone", conditions=r"kafka\.offsets-gone"),
+    _Row(_X, "records that were not read yet are gone", conditions=r"kafka\.offsets-gone|kinesis\.records-gone"),
     _Row(_X, "a record cannot be decoded, and the source says on_bad: fail", conditions=r"record\.bad"),
     _Row(
         _X, "a record is refused, however often it is sent", conditions=r".*\.(?:record|row)-refused|registry\.refused"

@@ -1,0 +1,275 @@
+"""Kinesis as a client sees it: where it is, who we are there, what is asked again, and its errors in our words."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from millrace.errors import (
+    InvalidOption,
+    KinesisDenied,
+    KinesisFailed,
+    KinesisUnreachable,
+    MillraceError,
+    MissingExtra,
+    UnknownStream,
+)
+from millrace.masking import remember
+
+CONNECTIONS = 16
+"""At most so many requests of a process at once."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+_BUSY = {
+    "ProvisionedThroughputExceededException",
+    "LimitExceededException",
+    "ThrottlingException",
+    "Throttling",
+    "RequestLimitExceeded",
+    "KMSThrottlingException",
+    "ResourceInUseException",
+}
+_AWAY = {"InternalFailure", "InternalServerError", "InternalServerException", "ServiceUnavailable", "RequestTimeout"}
+_DENIED = {
+    "AccessDenied",
+    "AccessDeniedException",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "IncompleteSignature",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "MissingAuthenticationToken",
+    "MissingAuthenticationTokenException",
+    "OptInRequired",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+}
+_OPEN: dict[tuple[object, ...], Any] = {}
+_OPENING = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A shard as the stream lists it."""
+
+    id: str
+    parents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What is told about a stream."""
+
+    name: str
+    created: int
+    """When it was made, in milliseconds: one that is made anew has the same names of shards."""
+    retention: int
+    """How long records are kept, in milliseconds."""
+
+
+@dataclass(frozen=True)
+class Kinesis:
+    """A region or an address of the service, and what lets us in; without keys, what the tools of AWS would find."""
+
+    region: str | None = None
+    endpoint: str | None = None
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    profile: str | None = None
+    role: str | None = None
+    """The ARN of a role that is taken on with those keys."""
+    role_session: str = "millrace"
+    role_external_id: str | None = field(default=None, repr=False)
+    patience: float = 120.0
+    """How long the service may be away, or refuse for want of capacity, before that is an error."""
+
+    def __post_init__(self) -> None:
+        found = [os.environ.get(name) for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")]
+        for secret in (self.access_key, self.secret_key, self.session_token, self.role_external_id, *found):
+            if secret:
+                remember(secret)
+
+    @property
+    def where(self) -> str:
+        """The place, for people."""
+        return self.endpoint or f"Kinesis in {self.region or 'the usual region'}"
+
+    def client(self, service: str = "kinesis", endpoint: str | None = None) -> Any:
+        """The client of this process, made once; one that a parent of this process made is not used."""
+        key = (os.getpid(), service, endpoint, self)
+        with _OPENING:
+            if key not in _OPEN:
+                _OPEN[key] = self._made(service, endpoint or (self.endpoint if service == "kinesis" else None))
+            return _OPEN[key]
+
+    def _made(self, service: str, endpoint: str | None) -> Any:
+        boto3, config = _boto3()
+        from botocore.exceptions import BotoCoreError, NoRegionError
+
+        asked = config(
+            retries={"total_max_attempts": 1},  # who asks decides what is asked again
+            max_pool_connections=CONNECTIONS,
+            connect_timeout=10,
+            read_timeout=30,
+        )
+        try:
+            session = self._session(boto3)
+            made = session.client(service, endpoint_url=endpoint, config=asked)
+            made.meta.events.register("after-call", _require_whole)
+            return made
+        except NoRegionError:
+            hint = "say region: eu-central-1, or set AWS_REGION"
+            raise InvalidOption("there is no region to look for Kinesis in", hint=hint) from None
+        except (BotoCoreError, ValueError) as error:  # a profile that is not there, an address that is none
+            raise InvalidOption(f"{self.where} cannot be used", why=str(error)) from None
+
+    def _session(self, boto3: Any) -> Any:
+        session = boto3.Session(
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+            aws_session_token=self.session_token,
+            region_name=self.region,
+            profile_name=self.profile,
+        )
+        if not self.role:
+            return session
+        from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+        from botocore.session import get_session
+
+        named = {"RoleSessionName": self.role_session}
+        external = {"ExternalId": self.role_external_id} if self.role_external_id else {}
+        sts = session._session.create_client
+        fetcher = AssumeRoleCredentialFetcher(sts, session.get_credentials(), self.role, extra_args=named | external)
+        # Taken on again before it ends: a stream is read for longer than a role is given.
+        core = get_session()
+        core._credentials = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+        return boto3.Session(botocore_session=core, region_name=self.region or session.region_name)
+
+    def insist(self, ask: Callable[..., Any], doing: str, **asked: Any) -> Any:
+        """What a call gives, asked again with growing pauses while the service is away or refuses for now."""
+        began, pause = time.monotonic(), _FIRST_PAUSE
+        while True:
+            try:
+                return ask(**asked)
+            except Exception as error:
+                waited = time.monotonic() - began
+                if not passes(error) or waited + pause > self.patience:
+                    raise self.explained(error, doing, waited) from error
+            time.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def stream(self, name: str) -> Stream:
+        """What there is to know about a stream."""
+        told = self.insist(self.client().describe_stream_summary, f"find stream {name!r}", StreamName=name)
+        about = told["StreamDescriptionSummary"]
+        made = about.get("StreamCreationTimestamp")
+        created = round(made.timestamp() * 1000) if made else 0
+        return Stream(name, created, about.get("RetentionPeriodHours", 24) * 3_600_000)
+
+    def shards(self, name: str) -> list[Shard]:
+        """Every shard of a stream that is listed, open and closed."""
+        return [
+            Shard(one["ShardId"], tuple(one[key] for key in ("ParentShardId", "AdjacentParentShardId") if one.get(key)))
+            for page in self._pages(name)
+            for one in page["Shards"]
+        ]
+
+    def _pages(self, name: str) -> Iterator[Any]:
+        asked: dict[str, str] = {"StreamName": name}
+        while True:
+            page = self.insist(self.client().list_shards, f"list the shards of {name!r}", **asked)
+            yield page
+            if not page.get("NextToken"):
+                return
+            asked = {"NextToken": page["NextToken"]}
+
+    def now(self, name: str) -> int:
+        """The time of the service, in milliseconds: it tells seconds, and our own clock the rest where it agrees."""
+        told = self.insist(self.client().describe_stream_summary, f"find stream {name!r}", StreamName=name)
+        ours = int(time.time() * 1000)
+        said = told["ResponseMetadata"]["HTTPHeaders"].get("date")
+        if not said:
+            return ours
+        theirs = int(parsedate_to_datetime(said).timestamp() * 1000)
+        return min(max(ours, theirs), theirs + 999)
+
+    def explained(self, error: BaseException, doing: str, waited: float = 0.0) -> MillraceError:
+        """An exception of boto3's as one of ours; `doing` completes the words 'could not …'."""
+        if isinstance(error, MillraceError):
+            return error
+        code, said = code_of(error), _said(error)
+        if code == "ResourceNotFoundException":
+            hint = "check its name and the region; aws kinesis list-streams shows what there is"
+            return UnknownStream(f"{self.where}: could not {doing}: it is not there", why=said, hint=hint)
+        if code in _DENIED or type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
+            hint = "check the keys, the profile or the role, and what it may do"
+            return KinesisDenied(f"{self.where} does not let us {doing}", why=said, hint=hint)
+        if code in _BUSY:
+            after = f" for {waited:.0f} s" if waited >= 1 else ""
+            hint = "more shards, fewer readers of the stream, or a longer patience"
+            return KinesisFailed(f"{self.where} has had no capacity{after}: could not {doing}", why=said, hint=hint)
+        if passes(error):
+            hint = "check the address, the region and the network"
+            return KinesisUnreachable(f"{self.where} does not answer: could not {doing}", why=said, hint=hint)
+        return KinesisFailed(f"{self.where}: could not {doing}", why=said)
+
+
+def code_of(error: BaseException) -> str:
+    """The service's name for what went wrong; empty where it was never reached."""
+    response = getattr(error, "response", None)
+    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether the service refuses for want of capacity."""
+    return code_of(error) in _BUSY
+
+
+def passes(error: BaseException) -> bool:
+    """Whether the same call may work a moment later."""
+    code = code_of(error)
+    if code:
+        status = getattr(error, "response", {}).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        return code in _BUSY or code in _AWAY or status >= 500
+    from botocore.exceptions import HTTPClientError
+    from botocore.parsers import ResponseParserError
+
+    return isinstance(error, HTTPClientError | ResponseParserError | ConnectionError | TimeoutError)
+
+
+def moment(milliseconds: int) -> datetime:
+    """A time as boto3 takes it."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def _said(error: BaseException) -> str:
+    response = getattr(error, "response", None)
+    told = response.get("Error", {}).get("Message") if isinstance(response, dict) else None
+    code = code_of(error)
+    return f"{code}: {told}" if told and code else (code or str(error).splitlines()[0] if str(error) else code)
+
+
+def _require_whole(http_response: Any, **_: Any) -> None:
+    """An answer that breaks off is none; boto3 would take it for one that says nothing."""
+    told = http_response.headers.get("Content-Length")
+    if told and not http_response.headers.get("Content-Encoding") and int(told) != len(http_response.content):
+        raise ConnectionError("the answer broke off")
+
+
+def _boto3() -> tuple[Any, Any]:
+    try:
+        import boto3
+        from botocore.config import Config
+    except ModuleNotFoundError as error:
+        hint = "pip install 'millrace[kinesis]'"
+        raise MissingExtra(
+            "Kinesis needs the package boto3, which is not installed", why=str(error), hint=hint
+        ) from None
+    return boto3, Config

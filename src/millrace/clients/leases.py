@@ -1,0 +1,172 @@
+"""How far an application has read a stream, kept as the Kinesis Client Library keeps it: a lease for each shard.
+
+In DynamoDB it is a table of the application's name, so that the tools of others find what they know; or it is a file.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millrace.clients.kinesis import Kinesis, Shard, Stream, code_of
+from millrace.clients.shards import Position, Reach
+from millrace.drafts import write_whole
+from millrace.errors import FileUnusable, MillraceError, TakenOver
+
+_END, _OLDEST, _AT_TIME, _NEWEST = "SHARD_END", "TRIM_HORIZON", "AT_TIMESTAMP", "LATEST"
+
+
+class Leases(ABC):
+    """Where an application's leases are."""
+
+    @abstractmethod
+    def load(self, stream: Stream) -> Reach | None:
+        """How far the application is; None when it has never been."""
+
+    @abstractmethod
+    def save(self, reach: Reach, listed: Mapping[str, Shard]) -> None:
+        """Everything up to here is done."""
+
+
+@dataclass(frozen=True)
+class FileLeases(Leases):
+    """A file, written whole."""
+
+    path: Path
+
+    def load(self, stream: Stream) -> Reach | None:
+        """What the file says."""
+        try:
+            return Reach.of(json.loads(self.path.read_text("utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FileUnusable(f"{self.path} does not say how far {stream.name!r} is read", why=str(error)) from None
+
+    def save(self, reach: Reach, listed: Mapping[str, Shard]) -> None:
+        """All of it at once."""
+        del listed
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self.path, json.dumps(reach.told()))
+        except OSError as error:
+            raise FileUnusable(f"{self.path} cannot be written", why=str(error)) from None
+
+
+class TableLeases(Leases):
+    """A table of DynamoDB, made if it is not there."""
+
+    def __init__(self, door: Kinesis, table: str, owner: str, endpoint: str | None = None) -> None:
+        self._door, self._table, self._owner, self._endpoint = door, table, owner, endpoint
+        self._written: dict[str, Position] = {}
+        self._counters: dict[str, int] = {}
+
+    def load(self, stream: Stream) -> Reach | None:
+        """The leases of all shards; from now on they are ours."""
+        found = list(self._items())
+        if not found:
+            return None
+        self._counters = {one["leaseKey"]["S"]: _number(one, "leaseCounter") for one in found}
+        shards = {one["leaseKey"]["S"]: _position(one) for one in found}
+        created = next((_number(one, "millraceCreated") for one in found if "millraceCreated" in one), stream.created)
+        return Reach(stream.name, created, shards=shards)
+
+    def save(self, reach: Reach, listed: Mapping[str, Shard]) -> None:
+        """One item a shard; what another has taken over is not touched."""
+        for name, position in sorted(reach.shards.items()):
+            if self._written.get(name) == position:
+                continue
+            parents = listed[name].parents if name in listed else ()
+            self._put(self._item(name, position, reach.created, parents), first=name not in self._written)
+            self._written[name] = position
+
+    def _items(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        asked: dict[str, Any] = {"TableName": self._table, "ConsistentRead": True}
+        while True:
+            try:
+                page = self._ask("scan", **asked)
+            except MillraceError as error:
+                if error.__cause__ is None or code_of(error.__cause__) != "ResourceNotFoundException":
+                    raise
+                self._make()
+                return []
+            found += page["Items"]
+            if "LastEvaluatedKey" not in page:
+                return found
+            asked["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+    def _make(self) -> None:
+        self._ask(
+            "create_table",
+            TableName=self._table,
+            AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        self._client.get_waiter("table_exists").wait(
+            TableName=self._table, WaiterConfig={"Delay": 0.25, "MaxAttempts": 480}
+        )
+
+    def _item(self, name: str, position: Position, created: int, parents: tuple[str, ...]) -> dict[str, Any]:
+        self._counters[name] = self._counters.get(name, -1) + 1
+        numbers = {
+            "leaseCounter": self._counters[name],
+            "checkpointSubSequenceNumber": 0,
+            "ownerSwitchesSinceCheckpoint": 0,
+            "millraceCreated": created,
+            "millraceSeen": position.seen,
+            **({} if position.since is None else {"millraceSince": position.since}),
+        }
+        return {
+            "leaseKey": {"S": name},
+            "leaseOwner": {"S": self._owner},
+            "checkpoint": {"S": _checkpoint(position)},
+            **({"millraceAfter": {"S": position.after}} if position.after else {}),
+            **({"parentShardId": {"SS": list(parents)}} if parents else {}),
+            **{key: {"N": str(value)} for key, value in numbers.items()},
+        }
+
+    def _put(self, item: dict[str, Any], *, first: bool) -> None:
+        ours = {
+            "ConditionExpression": "attribute_not_exists(leaseKey) OR leaseOwner = :me",
+            "ExpressionAttributeValues": {":me": {"S": self._owner}},
+        }
+        try:
+            self._ask("put_item", TableName=self._table, Item=item, **({} if first else ours))
+        except MillraceError as error:
+            if error.__cause__ is None or code_of(error.__cause__) != "ConditionalCheckFailedException":
+                raise
+            what = f"another program has taken over {item['leaseKey']['S']} of application {self._table!r}"
+            raise TakenOver(what, hint="let one program run for each application's name") from None
+
+    def _ask(self, call: str, **asked: Any) -> Any:
+        return self._door.insist(getattr(self._client, call), f"use the table {self._table!r} of DynamoDB", **asked)
+
+    @property
+    def _client(self) -> Any:
+        return self._door.client("dynamodb", self._endpoint)
+
+
+def _checkpoint(position: Position) -> str:
+    if position.ended:
+        return _END
+    return position.after or (_OLDEST if position.since is None else _AT_TIME)
+
+
+def _position(item: Mapping[str, Any]) -> Position:
+    said, seen = item["checkpoint"]["S"], _number(item, "millraceSeen")
+    if said == _END:
+        return Position(item.get("millraceAfter", {}).get("S"), seen=seen, ended=True)
+    if said.isdigit():
+        return Position(said, seen=seen)
+    # LATEST, which another program has left, says nothing of what came since: all that is there is read.
+    return Position(since=_number(item, "millraceSince") if "millraceSince" in item else None, seen=seen)
+
+
+def _number(item: Mapping[str, Any], name: str) -> int:
+    return int(item.get(name, {}).get("N", 0))

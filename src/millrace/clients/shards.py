@@ -1,0 +1,102 @@
+"""How far the shards of a stream are read: told as JSON, and moved on as shards are split and merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from millrace.clients.kinesis import Shard, Stream
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where the reading of one shard is."""
+
+    after: str | None = None
+    """The last sequence number that was read; None before the first."""
+    first: str | None = None
+    """The first one of the batch that `after` ends: with both, the batch is found again."""
+    since: int | None = None
+    """Before the first record: begin with those that came at this time, in milliseconds; None for the oldest."""
+    seen: int = 0
+    """What came before this time is read, or was not asked for; what is trimmed after it is lost."""
+    ended: bool = False
+    """Whether the shard was closed by a split or a merge, and is read to its end."""
+
+    def told(self) -> dict[str, Any]:
+        """For JSON, without what says nothing."""
+        return {name: value for name, value in vars(self).items() if value not in (None, False)}
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a stream is read."""
+
+    stream: str
+    created: int
+    """When the stream was made: positions in another one of its name mean nothing."""
+    since: int | None = None
+    """Where its reading began; None at the oldest records."""
+    shards: Mapping[str, Position] = field(default_factory=dict)
+    """None before the first look at them."""
+
+    def told(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "stream": self.stream,
+            "created": self.created,
+            **({} if self.since is None else {"since": self.since}),
+            "shards": {name: one.told() for name, one in sorted(self.shards.items())},
+        }
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Reach:
+        """From JSON."""
+        shards = {name: Position(**one) for name, one in told["shards"].items()}
+        return cls(told["stream"], told["created"], told.get("since"), shards)
+
+    def is_of(self, stream: Stream) -> bool:
+        """Whether the stream is still the one that was read."""
+        return abs(self.created - stream.created) < 1000  # some tell it to the second only
+
+    def grown(self, listed: Sequence[Shard], now: int) -> Reach:
+        """With shards that are listed for the first time; without those that are read to their end and listed no more.
+
+        The first look takes all shards from where the reading begins. What appears later are the children of shards
+        that were there, and they are read from their oldest record.
+        """
+        since = None if self.shards else self.since
+        known = {one.id for one in listed}
+        kept = {name: one for name, one in self.shards.items() if not one.ended or name in known}
+        new = {one.id: Position(since=since, seen=now) for one in listed if one.id not in self.shards}
+        return replace(self, shards={**kept, **new})
+
+    def waiting(self, listed: Sequence[Shard]) -> set[str]:
+        """The shards whose parents are not read to their end: their records come after those."""
+        unread = {name for name, one in self.shards.items() if not one.ended}
+        return {one.id for one in listed if unread.intersection(one.parents)}
+
+    def childless(self, listed: Sequence[Shard]) -> set[str]:
+        """Shards that have ended and whose children are not listed yet: there are some, for nobody closes the last."""
+        parents = {parent for one in listed for parent in one.parents}
+        return {name for name, one in self.shards.items() if one.ended and name not in parents}
+
+
+@dataclass(frozen=True)
+class Span:
+    """Records of one shard, from one sequence number to another, both included."""
+
+    shard: str
+    first: str
+    last: str
+
+
+def between(start: Reach, end: Reach) -> list[Span]:
+    """The records that were read on the way from one reach to another, in an order that is always the same."""
+    found = []
+    for name, position in sorted(end.shards.items()):
+        before = start.shards.get(name, Position()).after
+        if position.after is not None and position.first is not None and position.after != before:
+            found.append(Span(name, position.first, position.after))
+    return found

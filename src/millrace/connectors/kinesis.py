@@ -1,0 +1,194 @@
+"""Kinesis: streams of AWS as a source and as a sink on Spark."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from millrace.clients.kinesis import Kinesis
+from millrace.connectors.burying import Burial, FolderBurial
+from millrace.connectors.carried import carry
+from millrace.connectors.messages import Decoded
+from millrace.connectors.stream import Site, Writer
+from millrace.drafts import write_whole
+from millrace.errors import InvalidOption, MillraceError
+from millrace.pipeline.facts import Mistake
+from millrace.plugins import option
+from millrace.units import parse_duration, parse_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_CARRIED = {
+    "key": "binary",
+    "stream": "string",
+    "shard": "string",
+    "sequence": "string",
+    "timestamp": "timestamp",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KinesisReader(Decoded):
+    """A stream of Kinesis: its shards, with those that splits and merges make of them."""
+
+    carried: ClassVar[dict[str, str]] = _CARRIED
+
+    stream: str = option(help="The stream.", argument=True)
+    region: str | None = option(None, "The region of AWS.", shown_default="that of the AWS settings")
+    endpoint: str | None = option(None, "Another address of the service, as http://127.0.0.1:4567.")
+    start: str = option("earliest", "Where to begin: earliest, latest, a time, or 1h ago.")
+    max_per_batch: int | None = option(None, "At most so many records of Kinesis in a batch.", least=1)
+    poll: float = option(
+        0.25, "How often a shard is asked that had nothing new.", parse=parse_duration, shown_default="250ms"
+    )
+    lost: str = option("fail", "When records are gone before they were read.", choices=("fail", "go_on"))
+    patience: float = option(
+        120.0, "How long the service may be away, or have no capacity.", parse=parse_duration, shown_default="2m"
+    )
+    profile: str | None = option(None, "A profile of the AWS settings.")
+    access_key: str | None = option(None, "The id of a key.", secret=True, shown_default="as AWS finds it")
+    secret_key: str | None = option(None, "The key.", secret=True)
+    session_token: str | None = option(None, "The token of a temporary key.", secret=True)
+    role: str | None = option(None, "The ARN of a role to take on.")
+
+    @property
+    def not_replayed(self) -> str | None:
+        """A replay reads a part of topics: nobody says yet which part of a stream that would be."""
+        return "replay knows the offsets of Kafka and files, not those of Kinesis"
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """No such name of a stream, a start that cannot be read, half of a key."""
+        yield from super().mistakes()
+        yield from _bad(self.stream, self.access_key, self.secret_key)
+        if self.start not in ("earliest", "latest"):
+            try:
+                parse_time(self.start)
+            except InvalidOption:
+                hint = "write earliest, latest, 2026-05-01T12:00:00Z, or 1h ago"
+                yield Mistake("option.invalid", f"kinesis cannot start at {self.start!r}", "start", hint)
+
+    def touches(self) -> tuple[str, ...]:
+        """The stream."""
+        return (f"stream {self.stream}",)
+
+    def prepare(self, site: Site) -> None:
+        """The stream must be there."""
+        del site
+        self.door.stream(self.stream)
+
+    def load(self, site: Site) -> DataFrame:
+        """Its records, as they come."""
+        from millrace.connectors.shards.reading import Following, source
+
+        following = Following(
+            self.door, self.stream, self._since(site), self.max_per_batch, self.poll, self.lost == "go_on"
+        )
+        kind = source(following)
+        site.spark.dataSource.register(kind)
+        return site.spark.readStream.format(kind.name()).load()
+
+    def burial(self, site: Site) -> Burial:
+        """A folder of the run."""
+        return FolderBurial(site.state / "dead" / site.name, site.pipeline, site.name)
+
+    @property
+    def door(self) -> Kinesis:
+        """How the service is reached."""
+        return _door(self)
+
+    def _since(self, site: Site) -> int | None:
+        """When reading begins, kept so that every query of the pipeline begins at the same records."""
+        if self.start == "earliest":
+            return None
+        path = site.state / "starts" / f"{site.name}.json"
+        if not path.exists():
+            at = self.door.now(self.stream) if self.start == "latest" else _milliseconds(self.start)
+            write_whole(path, json.dumps({"start": self.start, "at": at}))
+        return int(json.loads(path.read_text("utf-8"))["at"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class KinesisWriter(Writer):
+    """A stream of Kinesis; it must be there. Records that are refused for want of capacity are sent again."""
+
+    promise: ClassVar[str] = "at least once: a batch that is run again, and a request without an answer, are sent again"
+
+    name: str = option(help="The stream.", argument=True)
+    region: str | None = option(None, "The region of AWS.", shown_default="that of the AWS settings")
+    endpoint: str | None = option(None, "Another address of the service, as http://127.0.0.1:4567.")
+    key: tuple[str, ...] = option((), "The column that is the partition key, or several.", shown_default="by chance")
+    format: str = option("json", "How the record is written.", choices=("json", "csv", "text", "raw"))
+    value: tuple[str, ...] = option((), "The columns that make the record.", shown_default="all")
+    largest: int = option(1024 * 1024, "Bytes that the stream takes in a record, with its key.", least=1)
+    patience: float = option(
+        120.0, "How long the service may be away, or have no capacity.", parse=parse_duration, shown_default="2m"
+    )
+    profile: str | None = option(None, "A profile of the AWS settings.")
+    access_key: str | None = option(None, "The id of a key.", secret=True, shown_default="as AWS finds it")
+    secret_key: str | None = option(None, "The key.", secret=True)
+    session_token: str | None = option(None, "The token of a temporary key.", secret=True)
+    role: str | None = option(None, "The ARN of a role to take on.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """No such name of a stream, half of a key."""
+        yield from _bad(self.name, self.access_key, self.secret_key)
+
+    def touches(self, table: str) -> tuple[str, ...]:
+        """The stream."""
+        del table
+        return (f"stream {self.name}",)
+
+    def prepare(self, site: Site) -> None:
+        """The stream must be there."""
+        del site
+        _door(self).stream(self.name)
+
+    def shape(self, frame: DataFrame) -> DataFrame:
+        """The record and its partition key."""
+        from pyspark.sql import functions as F
+
+        from millrace.connectors.encoding import key_text, plain
+
+        value = plain(list(self.value) or frame.columns, self.format).cast("binary").alias("value")
+        key = key_text(frame, self.key) if self.key else F.lit(None)
+        return frame.select(value, key.cast("string").alias("key"))
+
+    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+        """Write a batch; returns when the stream has every record."""
+        from millrace.connectors.shards.putting import RESULT, Putting
+
+        del batch, site
+        try:
+            frame.mapInArrow(Putting(_door(self), self.name, self.largest), RESULT).collect()
+        except MillraceError as error:
+            raise carry(error) from None
+
+
+def _door(of: KinesisReader | KinesisWriter) -> Kinesis:
+    return Kinesis(
+        region=of.region,
+        endpoint=of.endpoint,
+        access_key=of.access_key,
+        secret_key=of.secret_key,
+        session_token=of.session_token,
+        profile=of.profile,
+        role=of.role,
+        patience=of.patience,
+    )
+
+
+def _bad(stream: str, access_key: str | None, secret_key: str | None) -> Iterator[Mistake]:
+    if not _NAME.fullmatch(stream):
+        hint = "a stream's name has letters, digits, '.', '_' and '-', at most 128 of them"
+        yield Mistake("option.invalid", f"there can be no stream named {stream!r}", None, hint)
+    if (access_key is None) != (secret_key is None):
+        yield Mistake("option.missing", "access_key and secret_key go together", "access_key")
+
+
+def _milliseconds(moment: str) -> int:
+    return int(parse_time(moment).timestamp() * 1000)

@@ -1,0 +1,157 @@
+"""A stream of Kinesis as Spark's Python Data Source API reads it: shards are partitions, sequence numbers offsets.
+
+Kinesis tells nobody how far a shard goes, so that the end of a batch is found only by reading. What was read for that
+goes to the tasks with their partitions, and is not asked for twice; only a batch that comes again is read again, by
+the tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from millrace.clients.kinesis import Kinesis
+from millrace.clients.shards import Reach, Span, between
+from millrace.clients.tail import MOST, Tail, read_again
+from millrace.connectors.carried import carry
+from millrace.connectors.shards.rows import DDL, blocks, kept, table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_WAIT = 0.2
+"""Seconds that Spark is kept waiting for a first record, before it asks again."""
+
+
+@dataclass(frozen=True)
+class Following:
+    """All that is to be known to follow a stream."""
+
+    door: Kinesis
+    stream: str
+    since: int | None = None
+    """Where a new query begins, in milliseconds since 1970; None at the oldest record."""
+    most: int | None = None
+    poll: float = 0.25
+    go_on: bool = False
+
+
+class Part(InputPartition):  # type: ignore[misc]  # pyspark's types are not read
+    """A span of one shard, with its records where they are at hand."""
+
+    def __init__(self, span: Span, records: bytes | None) -> None:
+        self.span = span
+        self.records = records
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Lives in a process beside the driver; only `read` is called in tasks."""
+
+    def __init__(self, following: Following) -> None:
+        self._following = following
+        self._tail: Tail | None = None
+        self._until: float | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a new query begins. Shards are looked up later: this is asked twice, and must be told the same."""
+        try:
+            about = self._following.door.stream(self._following.stream)
+            return Reach(about.name, about.created, self._following.since).told()
+        except Exception as error:
+            raise carry(error) from None
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """As the pipeline says."""
+        return ReadMaxRows(self._following.most) if self._following.most else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What comes from now on is left for another time."""
+        self._until = time.time()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The end of the next batch: what was read ahead. With nothing there it is the start."""
+        try:
+            return self._moved(Reach.of(start), getattr(limit, "max_rows", None)).told()
+        except Exception as error:
+            raise carry(error) from None
+
+    def _moved(self, start: Reach, most: int | None) -> Reach:
+        tail = self._at(start)
+        while not tail.wait(_WAIT):
+            if self._until is None or tail.is_caught_up(self._until):
+                return start
+        return tail.take(most)
+
+    def _at(self, start: Reach) -> Tail:
+        """What follows the stream from a reach on; begun anew where Spark starts from another than it was given."""
+        if self._tail is None or (self._tail.reach.told() != start.told() and start.shards):
+            self.stop()
+            own = self._following
+            most = min(own.most or MOST, MOST)
+            self._tail = Tail(own.door, start, poll=own.poll, most=most, go_on=own.go_on)
+        return self._tail
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """One for each shard that has records in the batch."""
+        spans = between(Reach.of(start), Reach.of(end))
+        return [Part(span, self._at_hand(span)) for span in spans]
+
+    def _at_hand(self, span: Span) -> bytes | None:
+        records = self._tail.taken(span) if self._tail else None
+        return kept(records) if records else None
+
+    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
+        """The records of one shard, in a task."""
+        own, span = self._following, partition.span
+        try:
+            held = partition.records or kept(read_again(own.door, own.stream, span, go_on=own.go_on))
+            yield from blocks(table(held), own.stream, span.shard)
+        except Exception as error:
+            raise carry(error) from None
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: Spark's checkpoint is what counts."""
+
+    def stop(self) -> None:
+        """Read no more."""
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to tasks: no threads and no records."""
+        return {"_following": self._following, "_tail": None, "_until": None}
+
+
+def source(following: Following) -> type[DataSource]:
+    """A data source for one stream. It is a class of its own: options would be shown in Spark's plans and logs."""
+    told = repr((following.door.where, following))
+    own = "kinesis_" + sha256(told.encode()).hexdigest()[:12]
+
+    class KinesisStream(DataSource):  # type: ignore[misc]
+        """One stream of Kinesis."""
+
+        @classmethod
+        def name(cls) -> str:
+            """A name that only this stream has."""
+            return own
+
+        def schema(self) -> str:
+            """The record and where it was."""
+            return DDL
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+            """Who follows it."""
+            del schema
+            logging.getLogger("botocore").setLevel(logging.ERROR)
+            return StreamReader(following)
+
+    return KinesisStream

@@ -1,0 +1,238 @@
+"""KinesisUtils as it was in PySpark, on boto3: the driver reads ahead and decides what a batch has; tasks decode it.
+
+What completed batches have read is noted every checkpointInterval in a DynamoDB table of the application's name, as the
+Kinesis Client Library does, or in a file (`spark.millrace.kinesis.leases`).
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from pyspark.storagelevel import StorageLevel
+
+from millrace.clients.aggregated import unpacked
+from millrace.clients.kinesis import Kinesis
+from millrace.clients.leases import FileLeases, Leases, TableLeases
+from millrace.clients.shards import Reach, Span, between
+from millrace.clients.tail import Tail, read_again
+from millrace.dstreams.inflow import Batch, Inflow, stream_of
+from millrace.dstreams.notes import Note
+from millrace.dstreams.offsets import utf8_decoder
+from millrace.errors import InvalidOption, UnknownStream
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.streaming import DStream, StreamingContext
+
+LEASES = "spark.millrace.kinesis.leases"
+"""Where leases are kept: `dynamodb`, the address of one (http://…), or a folder (file:///…)."""
+LOST = "spark.millrace.kinesis.lost"
+_MAX_RATE = "spark.streaming.receiver.maxRate"
+
+
+class InitialPositionInStream:
+    """Where an application begins that has read nothing yet."""
+
+    LATEST, TRIM_HORIZON = (0, 1)
+
+
+class MetricsLevel:
+    """What the receiver of old sent to CloudWatch; nothing is sent now."""
+
+    DETAILED, SUMMARY, NONE = (0, 1, 2)
+
+
+class _Open:
+    """What a program has open of one stream."""
+
+    def __init__(self) -> None:
+        self.tail: Tail | None = None
+        self.leases: Leases | None = None
+        self.done: Reach | None = None
+        """What is done and not noted yet."""
+        self.noted = 0.0
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A span of one shard, with its records where they are at hand."""
+
+    door: Kinesis
+    stream: str
+    span: Span
+    data: list[bytes] | None
+    go_on: bool
+
+    def records(self) -> Iterator[bytes]:
+        """In a task; those that the Kinesis Producer Library has packed are taken apart."""
+        data = self.data
+        if data is None:
+            data = [one["Data"] for one in read_again(self.door, self.stream, self.span, go_on=self.go_on)]
+        for one in data:
+            inside = unpacked(one)
+            yield from (one,) if inside is None else (record for _, record in inside)
+
+
+class KinesisInflow(Inflow):
+    """A stream of Kinesis, read by an application of a name."""
+
+    def __init__(self, door: Kinesis, application: str, name: str, *, latest: bool, interval: float) -> None:
+        super().__init__()
+        self._door, self._application, self._name = door, application, name
+        self._latest, self._interval = latest, interval
+        self._owner = uuid.uuid4().hex
+
+    def described(self) -> str:
+        """The stream."""
+        return f"Kinesis stream {self._name} as {self._application}"
+
+    def open(self) -> _Open:
+        """Nothing before the first batch: settings are known then."""
+        return _Open()
+
+    def decide(self, before: Note | None, batch: Batch, opened: _Open) -> Note:
+        """What was read ahead, as far as the limits of the program allow."""
+        start = Reach.of(before["end"]) if before else None
+        go_on = batch.setting(LOST) == "go_on"
+        if opened.tail is None:
+            opened.leases = opened.leases or self._leases(batch)
+            opened.tail = Tail(self._door, start or self._begun(opened.leases), go_on=go_on)
+            opened.tail.wait(min(2.0, batch.seconds / 2))  # else the first batch would always be empty
+            if start is None:
+                # Where it begins is noted before anything is read: who crashes now begins there again.
+                opened.leases.save(opened.tail.reach, opened.tail.listed)
+        began = opened.tail.reach
+        end = opened.tail.take(self._most(batch))
+        spans = between(began, end)
+        count = sum(len(opened.tail.taken(span) or ()) for span in spans)
+        return {"start": began.told(), "end": end.told(), "count": count}
+
+    def nothing(self, before: Note | None) -> Note:
+        """As far as the batch before."""
+        if before is None:
+            return {"start": None, "end": Reach(self._name, 0).told(), "count": 0}
+        return {"start": before["end"], "end": before["end"], "count": 0}
+
+    def read(self, note: Note, batch: Batch, opened: _Open) -> RDD[Any]:
+        """The records of each shard, in a partition of its own."""
+        start = Reach.of(note["start"]) if note["start"] else Reach(self._name, 0)
+        parts = [
+            _Part(self._door, self._name, span, self._at_hand(opened, span), batch.setting(LOST) == "go_on")
+            for span in between(start, Reach.of(note["end"]))
+        ]
+        if not parts:
+            return batch.context.emptyRDD()
+        return batch.context.parallelize(parts, len(parts)).flatMap(_Part.records)
+
+    def count(self, note: Note) -> int:
+        """Records of Kinesis."""
+        return int(note["count"])
+
+    def settle(self, note: Note, opened: _Open) -> bool:
+        """Noted when the interval has passed; until then it is asked again."""
+        opened.done = Reach.of(note["end"])
+        if time.monotonic() - opened.noted < self._interval:
+            return False
+        self._note(opened)
+        return True
+
+    def close(self, opened: _Open) -> None:
+        """What is done is noted, however long the interval has still to go."""
+        if opened.tail:
+            opened.tail.close()
+        self._note(opened)
+
+    def _note(self, opened: _Open) -> None:
+        if opened.done and opened.leases and opened.tail:
+            opened.leases.save(opened.done, opened.tail.listed)
+            opened.done, opened.noted = None, time.monotonic()
+
+    def _begun(self, leases: Leases) -> Reach:
+        """Where the application was, or where one begins that never was."""
+        stream = self._door.stream(self._name)
+        known = leases.load(stream)
+        if known is not None:
+            return known
+        return Reach(self._name, stream.created, self._door.now(self._name) if self._latest else None)
+
+    def _leases(self, batch: Batch) -> Leases:
+        chosen = batch.setting(LEASES, "dynamodb")
+        if chosen.startswith("file:"):
+            return FileLeases(Path(unquote(urlsplit(chosen).path)) / f"{self._application}.json")
+        if chosen != "dynamodb" and not chosen.startswith(("http://", "https://")):
+            hint = "write dynamodb, the address of one as http://127.0.0.1:8000, or a folder as file:///var/leases"
+            raise InvalidOption(f"{LEASES} cannot be {chosen!r}", hint=hint)
+        return TableLeases(self._door, self._application, self._owner, None if chosen == "dynamodb" else chosen)
+
+    def _most(self, batch: Batch) -> int | None:
+        limits = [batch.rate] if batch.rate else []
+        if most := batch.setting(_MAX_RATE):
+            limits.append(float(most))
+        return max(1, round(min(limits) * batch.seconds)) if limits else None
+
+    @staticmethod
+    def _at_hand(opened: _Open, span: Span) -> list[bytes] | None:
+        records = opened.tail.taken(span) if opened.tail else None
+        return [one["Data"] for one in records] if records else None
+
+
+class KinesisUtils:
+    """Streams of Kinesis for a StreamingContext."""
+
+    @staticmethod
+    def createStream(  # noqa: N802 - as it was in PySpark
+        ssc: StreamingContext,
+        kinesisAppName: str,  # noqa: N803
+        streamName: str,  # noqa: N803
+        endpointUrl: str | None,  # noqa: N803
+        regionName: str,  # noqa: N803
+        initialPositionInStream: int,  # noqa: N803
+        checkpointInterval: float,  # noqa: N803
+        metricsLevel: Any = MetricsLevel.DETAILED,  # noqa: N803
+        storageLevel: Any = StorageLevel.MEMORY_AND_DISK_2,  # noqa: N803
+        awsAccessKeyId: Any = None,  # noqa: N803
+        awsSecretKey: Any = None,  # noqa: N803
+        decoder: Callable[[bytes | None], Any] = utf8_decoder,
+        stsAssumeRoleArn: str | None = None,  # noqa: N803
+        stsSessionName: str | None = None,  # noqa: N803
+        stsExternalId: str | None = None,  # noqa: N803
+    ) -> DStream[Any]:
+        """A DStream of the records of a stream, decoded, at least once each; exactly once in state with a checkpoint.
+
+        Before Spark 3 there was no `metricsLevel`: a storage level in its place is understood, and the keys after it.
+        Neither is used: nothing is sent to CloudWatch, and what is read ahead is held by the driver.
+        The keys are in the context's checkpoint, as they always were; without them AWS's usual ways find some.
+        """
+        keys = awsAccessKeyId, awsSecretKey
+        if isinstance(metricsLevel, StorageLevel) and not isinstance(storageLevel, StorageLevel):
+            decoder = awsSecretKey if callable(awsSecretKey) else decoder
+            keys = storageLevel, awsAccessKeyId
+        if initialPositionInStream not in (InitialPositionInStream.LATEST, InitialPositionInStream.TRIM_HORIZON):
+            hint = "InitialPositionInStream.LATEST, or InitialPositionInStream.TRIM_HORIZON"
+            raise InvalidOption(f"a stream cannot be begun at {initialPositionInStream!r}", hint=hint)
+        door = Kinesis(
+            region=regionName,
+            endpoint=endpointUrl,
+            access_key=keys[0],
+            secret_key=keys[1],
+            role=stsAssumeRoleArn,
+            role_session=stsSessionName or kinesisAppName,
+            role_external_id=stsExternalId,
+        )
+        _require(door, streamName)
+        latest = initialPositionInStream == InitialPositionInStream.LATEST
+        inflow = KinesisInflow(door, kinesisAppName, streamName, latest=latest, interval=float(checkpointInterval))
+        return stream_of(ssc, inflow).map(decoder)
+
+
+def _require(door: Kinesis, name: str) -> None:
+    """The stream is there, and we are let in: told before anything starts."""
+    if not name:
+        raise UnknownStream("a stream must have a name")
+    door.stream(name)

@@ -1,0 +1,58 @@
+"""How far shards are read, through splits and merges."""
+
+from __future__ import annotations
+
+from millrace.clients.kinesis import Shard, Stream
+from millrace.clients.shards import Position, Reach, Span, between
+
+A, B = Shard("a"), Shard("b")
+CHILD, OTHER, MERGED = Shard("a1", ("a",)), Shard("a2", ("a",)), Shard("m", ("a2", "b"))
+
+
+def _ended(reach: Reach, *names: str) -> Reach:
+    return Reach(
+        reach.stream,
+        reach.created,
+        reach.since,
+        {name: Position(ended=True) if name in names else one for name, one in reach.shards.items()},
+    )
+
+
+def test_the_first_look_takes_all_shards_from_the_start_and_later_ones_from_their_oldest_record() -> None:
+    first = Reach("s", 1, since=50).grown([A, B], now=100)
+    assert first.shards == {"a": Position(since=50, seen=100), "b": Position(since=50, seen=100)}
+    later = _ended(first, "a").grown([A, B, CHILD, OTHER], now=200)
+    assert later.shards["a1"] == Position(seen=200)
+
+
+def test_children_wait_for_all_of_their_parents() -> None:
+    listed = [A, B, CHILD, OTHER, MERGED]
+    reach = Reach("s", 1).grown(listed, now=1)
+    assert reach.waiting(listed) == {"a1", "a2", "m"}
+    assert _ended(reach, "a").waiting(listed) == {"m"}
+    assert _ended(reach, "a", "a2").waiting(listed) == {"m"}
+    assert _ended(reach, "a", "a2", "b").waiting(listed) == set()
+
+
+def test_a_closed_shard_is_kept_until_its_children_are_listed_and_it_is_not() -> None:
+    reach = _ended(Reach("s", 1).grown([A, B], now=1), "a")
+    assert reach.childless([A, B]) == {"a"}
+    grown = reach.grown([A, B, CHILD, OTHER], now=2)
+    assert grown.childless([A, B, CHILD, OTHER]) == set()
+    assert "a" in grown.shards
+    assert set(grown.grown([B, CHILD, OTHER], now=3).shards) == {"b", "a1", "a2"}
+
+
+def test_a_reach_survives_json_and_tells_what_lies_between() -> None:
+    start = Reach("s", 1, 5, {"a": Position("10", "7", seen=3), "b": Position("4", "2", seen=3)})
+    end = Reach(
+        "s", 1, 5, {"a": Position("12", "11", seen=9), "b": Position("4", "2", seen=9), "c": Position("9", "1")}
+    )
+    assert Reach.of(end.told()) == end
+    assert between(start, end) == [Span("a", "11", "12"), Span("c", "1", "9")]
+    assert between(end, end) == []
+
+
+def test_a_stream_of_the_same_name_is_told_by_when_it_was_made() -> None:
+    assert Reach("s", 1_000_400).is_of(Stream("s", 1_000_000, 1))
+    assert not Reach("s", 1_005_000).is_of(Stream("s", 1_000_000, 1))

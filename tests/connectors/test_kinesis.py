@@ -1,0 +1,192 @@
+"""Kinesis as a source and as a sink, against a service that speaks as it does, and one that fails as it does."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from emulator import KEYS, REGION, Emulator, Faults, failing
+from millrace.clients.aggregated import packed
+from millrace.clients.letters import from_line
+from millrace.errors import KinesisDenied, RecordsGone, UnknownStream
+from millrace.pipeline.python import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from conftest import RunPipeline
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    """Kinesis, started once."""
+    service = Emulator()
+    yield service
+    service.stop()
+
+
+@pytest.fixture
+def stream(emulator: Emulator) -> str:
+    """A new stream of two shards."""
+    return emulator.create(f"s{uuid.uuid4().hex[:12]}", 2)
+
+
+def _pipeline(endpoint: str, stream: str, out: Path, **options: Any) -> Pipeline:
+    import millrace as mr
+
+    made = Pipeline("shards")
+    chosen = {"schema": "id int, word string", "region": REGION, "endpoint": endpoint, **KEYS} | options
+    made.source("words", mr.kinesis(stream, **chosen))
+    made.sink("words", mr.files(str(out), format="json"))
+    return made
+
+
+def _lines(*numbers: int) -> list[str]:
+    return [json.dumps({"id": one, "word": f"w{one}"}) for one in numbers]
+
+
+def _rows(spark: SparkSession, out: Path) -> list[int]:
+    return sorted(row.id for row in spark.read.json(str(out)).collect())
+
+
+def test_shards_are_followed_through_splits_merges_restarts_and_bad_records(
+    emulator: Emulator, stream: str, run_pipeline: RunPipeline, spark: SparkSession, tmp_path: Path
+) -> None:
+    state, out = tmp_path / "state", tmp_path / "out"
+    pipeline = _pipeline(emulator.endpoint, stream, out, max_per_batch=70, include=["key", "shard", "sequence"])
+    emulator.put(stream, [*_lines(*range(100)), "no json"])
+    run_pipeline(pipeline, state)
+    assert _rows(spark, out) == list(range(100))
+
+    emulator.split(stream, "shardId-000000000000")
+    emulator.put(stream, _lines(*range(100, 160)))
+    emulator.merge(stream, "shardId-000000000003", "shardId-000000000001")
+    emulator.put(stream, _lines(*range(160, 200)))
+    emulator.client.put_record(
+        StreamName=stream, PartitionKey="x", Data=packed([(f"user{n}", _lines(200 + n)[0].encode()) for n in range(9)])
+    )
+    run_pipeline(pipeline, state)
+    assert _rows(spark, out) == list(range(209))
+
+    rows = spark.read.json(str(out)).collect()
+    assert {row.key for row in rows if row.id >= 200} == {f"user{n}" for n in range(9)}
+    assert {row.shard for row in rows} == {f"shardId-{n:012}" for n in range(5)}
+    (letter,) = [from_line(one) for file in (state / "dead").rglob("*.jsonl") for one in file.read_bytes().splitlines()]
+    assert letter.value == b"no json"
+    assert letter.place.startswith(f"kinesis://{stream}/shardId-")
+
+
+def test_a_batch_that_comes_again_is_the_same(
+    emulator: Emulator, stream: str, run_pipeline: RunPipeline, spark: SparkSession, tmp_path: Path
+) -> None:
+    import millrace as mr
+
+    seen: list[tuple[int, list[str]]] = []
+
+    def write(frame: Any, batch: int) -> None:
+        seen.append((batch, sorted(row.value for row in frame.collect())))
+        if len(seen) == 1:
+            emulator.put(stream, _lines(*range(30, 50)))
+            raise ConnectionError("the first time")
+
+    pipeline = Pipeline("again")
+    options = {"format": "text", "region": REGION, "endpoint": emulator.endpoint, **KEYS}
+    pipeline.source("words", mr.kinesis(stream, include=[], **options))
+    pipeline.sink("words", mr.foreach(write, batch=True))
+    emulator.put(stream, _lines(*range(30)))
+    run_pipeline(pipeline, tmp_path / "state")  # the query is begun anew within the run
+    assert seen[0] == seen[1]
+    assert sorted(value for _, values in seen[1:] for value in values) == sorted(_lines(*range(50)))
+
+
+def test_a_service_that_throttles_and_breaks_off_loses_nothing(
+    emulator: Emulator, stream: str, run_pipeline: RunPipeline, spark: SparkSession, tmp_path: Path
+) -> None:
+    kinds = [(400, "ProvisionedThroughputExceededException"), (500, "InternalFailure"), "drop", "break"]
+    faults = Faults(lambda _, number: kinds[number // 3 % 4] if number % 3 == 0 or number == 1 else None)
+    emulator.put(stream, _lines(*range(1000)))
+    with failing(emulator.port, faults) as endpoint:
+        run_pipeline(_pipeline(endpoint, stream, tmp_path / "out", max_per_batch=300), tmp_path / "state")
+    assert _rows(spark, tmp_path / "out") == list(range(1000))
+    assert faults.failed["GetRecords"] > 0
+
+
+def test_rows_are_written_by_their_key_and_what_is_refused_is_sent_again(
+    emulator: Emulator, stream: str, run_pipeline: RunPipeline, tmp_path: Path
+) -> None:
+    import millrace as mr
+
+    target = emulator.create(f"t{uuid.uuid4().hex[:12]}", 2)
+    emulator.put(stream, _lines(*range(1200)))
+    pipeline = Pipeline("onward")
+    where = {"region": REGION, "endpoint": emulator.endpoint, **KEYS}
+    pipeline.source("words", mr.kinesis(stream, schema="id int, word string", **where))
+    faults = Faults(lambda _, number: (400, "ProvisionedThroughputExceededException") if number == 1 else None)
+    with failing(emulator.port, faults) as endpoint:
+        pipeline.sink("words", mr.kinesis(target, key="word", **(where | {"endpoint": endpoint})))
+        run_pipeline(pipeline, tmp_path / "state")
+    found = sorted(json.loads(one)["id"] for one in emulator.values(target))
+    assert found == list(range(1200))
+    assert faults.failed["PutRecords"] == 1
+
+
+def test_what_is_wrong_is_one_sentence(
+    emulator: Emulator, stream: str, run_pipeline: RunPipeline, tmp_path: Path
+) -> None:
+    with pytest.raises(UnknownStream, match="could not find stream 'nowhere'"):
+        run_pipeline(_pipeline(emulator.endpoint, "nowhere", tmp_path / "a"))
+    faults = Faults(lambda *_: (400, "UnrecognizedClientException"))
+    with failing(emulator.port, faults) as endpoint, pytest.raises(KinesisDenied) as denied:
+        run_pipeline(_pipeline(endpoint, stream, tmp_path / "b"))
+    assert KEYS["secret_key"] not in "".join(denied.value.lines())
+
+
+def test_a_stream_that_was_made_anew_is_not_taken_for_the_old_one(
+    emulator: Emulator, stream: str, run_pipeline: RunPipeline, tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+    pipeline = _pipeline(emulator.endpoint, stream, tmp_path / "out")
+    emulator.put(stream, _lines(1, 2))
+    run_pipeline(pipeline, state)
+    path = max((state / "checkpoints").glob("*/offsets/[0-9]*"), key=lambda one: int(one.name))
+    told = path.read_text().splitlines()
+    offset = json.loads(told[-1])
+    told[-1] = json.dumps(offset | {"created": offset["created"] - 5000})
+    path.write_text("\n".join(told))
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    with pytest.raises(RecordsGone, match="made anew"):
+        run_pipeline(pipeline, state)
+
+
+@pytest.mark.chaos
+def test_shards_that_come_and_go_under_a_failing_service_lose_nothing(
+    emulator: Emulator, stream: str, run_pipeline: RunPipeline, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Ten rounds: records, a split or a merge of open shards, and a run that ends when it has caught up."""
+    kinds = [(400, "ProvisionedThroughputExceededException"), (500, "InternalFailure"), "drop", "break"]
+    faults = Faults(lambda _, number: kinds[number // 7 % 4] if number % 7 == 0 else None)
+    with failing(emulator.port, faults) as endpoint:
+        pipeline = _pipeline(endpoint, stream, tmp_path / "out", max_per_batch=150)
+        for number in range(10):
+            emulator.put(stream, _lines(*range(200 * number, 200 * number + 100)))
+            _reshard(emulator, stream, merge=number % 3 == 2)
+            emulator.put(stream, _lines(*range(200 * number + 100, 200 * number + 200)))
+            run_pipeline(pipeline, tmp_path / "state")
+    assert _rows(spark, tmp_path / "out") == list(range(2000))
+    assert faults.failed.total() > 10
+
+
+def _reshard(emulator: Emulator, stream: str, *, merge: bool) -> None:
+    """Split the first open shard, or merge the first two."""
+    shards = emulator.client.describe_stream(StreamName=stream)["StreamDescription"]["Shards"]
+    opened = [one for one in shards if "EndingSequenceNumber" not in one["SequenceNumberRange"]]
+    ordered = sorted(opened, key=lambda one: int(one["HashKeyRange"]["StartingHashKey"]))
+    if merge:
+        emulator.merge(stream, ordered[0]["ShardId"], ordered[1]["ShardId"])
+    else:
+        emulator.split(stream, ordered[0]["ShardId"])
