@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,6 +35,13 @@ class Stage:
     def queue(self, *batches: list[Any]) -> DStream[Any]:
         """A stream of these batches, one after the other."""
         return self.ssc.queueStream([self.sc.parallelize(batch, 2) for batch in batches])
+
+    def keep_state(self, folder: Path) -> None:
+        """Where state is kept, without which Spark refuses to have any.
+
+        With `ssc.checkpoint` the whole program would be kept too, and a queue cannot be.
+        """
+        self.sc.setCheckpointDir(str(folder))
 
     def collect(self, **streams: DStream[Any]) -> None:
         """Keep what each of these streams gives, batch by batch."""

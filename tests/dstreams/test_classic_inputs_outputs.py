@@ -36,17 +36,23 @@ def test_files(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     folder.mkdir()
     aside.mkdir()
     (folder / "before.txt").write_text("from before\n")
-    lines, records = stage.ssc.textFileStream(str(folder)), stage.ssc.binaryRecordsStream(str(folder), 4)
-    stage.collect(lines=lines, records=records.map(bytes))
+    other = tmp_path / "records"
+    other.mkdir()
+    stage.collect(
+        lines=stage.ssc.textFileStream(str(folder)),
+        records=stage.ssc.binaryRecordsStream(str(other), 4).map(bytes),
+    )
     stage.ssc.start()
     stage.until(lambda: len(stage.found["lines"]) > 0)
     for name, text in (("1.txt", "one\nöne\n"), (".hidden", "no\n"), ("2.txt", "two\n")):
         (aside / name).write_text(text, "utf-8")
         (aside / name).rename(folder / name)
-    stage.until(lambda: {"one", "öne", "two"} <= set(stage.all("lines")))
+    (aside / "binary").write_bytes(b"abcd\x00\x01\x02\xff")
+    (aside / "binary").rename(other / "binary")
+    stage.until(lambda: len(stage.all("lines")) == 3 and len(stage.all("records")) == 2)
     stage.stop(gracefully=True)
-    assert sorted(set(stage.all("lines")) - {"from before"}) == ["one", "two", "öne"]
-    assert b"two\n" in stage.all("records")
+    assert sorted(stage.all("lines")) == ["one", "two", "öne"]
+    assert sorted(stage.all("records")) == [b"\x00\x01\x02\xff", b"abcd"]
 
 
 def test_queues(spark: SparkSession, stage: Stage) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.engine.failures import explain
 from millrace.engine.stopping import interrupted
+from millrace.errors import MillraceError
 from millrace.telemetry.board import Board, Phase
 from millrace.telemetry.progress import Progress, SourceProgress
 
@@ -37,7 +38,9 @@ class Batches:
         self._events: _Events = queue.SimpleQueue()
         self._done = 0
         self._waiting = 0
-        self._failure: tuple[str, Exception] | None = None
+        self._failure: MillraceError | None = None
+        self._known = ""
+        """The failure in Spark's words."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
 
@@ -87,8 +90,8 @@ class Batches:
         except Exception as error:
             # Spark was stopped, or has died.
             gone = self._context._sc._jsc is None or self._stop.is_set()
-            self._failure = self._failure or (None if gone else ("", error))
-        self._board.ended(self._name, explain(self._failure[1]) if self._failure else None)
+            self._failure = self._failure or (None if gone else explain(error))
+        self._board.ended(self._name, self._failure)
 
     def _tell(self) -> None:
         """What the listener has heard; waits a moment for it."""
@@ -112,10 +115,10 @@ class Batches:
         return over
 
     def _stumble(self, words: str, error: Exception) -> None:
-        if interrupted(error) or (self._failure and self._failure[0] == words):
+        if words == self._known or interrupted(error):
             return
-        self._failure = (words, error)
-        self._board.stumbled(self._name, explain(error))
+        self._known, self._failure = words, explain(error)
+        self._board.stumbled(self._name, self._failure)
 
 
 def stop_context(patience: float) -> None:
