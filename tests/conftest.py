@@ -67,7 +67,7 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]
 @cache
 def _lane(file: str) -> str:
     path = Path(__file__).parents[1] / file
-    asks = re.search(r"\b(?:spark|run_pipeline|cassandra|keyspace)\b\s*:", path.read_text("utf-8"))
+    asks = re.search(r"\b(?:spark|ssc|run_pipeline|cassandra|keyspace)\b\s*:", path.read_text("utf-8"))
     return "spark" if asks or path.parent.name == "examples" else file
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dstreams.conftest import Stage
+from dstreams.stages import Stage
 from talking import Talker
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dstreams.conftest import Stage
+from dstreams.stages import Stage
 
 if TYPE_CHECKING:
     from datetime import datetime

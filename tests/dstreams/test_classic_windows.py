@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dstreams.conftest import BATCH, Stage
+from dstreams.stages import BATCH, Stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -123,7 +123,7 @@ def plan_reset(
         raise InvalidOption("an offset needs a partition", hint=f"topic {topic!r} has several: add --partition P")
     numbers = sorted(metadata.topics[topic].partitions) if partition is None else [partition]
     places = [TopicPartition(topic, number) for number in numbers]
-    before = _committed(cluster, name)
+    before = committed(cluster, name)
     after = offsets.resolve(cluster, places, to)
     return [Move(topic, number, before.get((topic, number)), after[topic, number]) for number in numbers]
 
@@ -188,15 +188,15 @@ def _described(cluster: Cluster, names: Sequence[str]) -> list[Group]:
     asked = _asked(cluster, names)
     found = [one for name in names if (one := _unless_ended(cluster, name, asked[name]))]
     members = {one.group_id: _members(one) for one in found}
-    committed = {name: _committed(cluster, name) for name in members}
+    offsets_of = {name: committed(cluster, name) for name in members}
     held = {place for every in members.values() for member in every for place in member.partitions}
-    ends = _ends(cluster, held.union(*committed.values()))
+    ends = _ends(cluster, held.union(*offsets_of.values()))
     return [
         Group(
             one.group_id,
             one.state.name.lower(),
             members[one.group_id],
-            _positions(members[one.group_id], committed[one.group_id], ends),
+            _positions(members[one.group_id], offsets_of[one.group_id], ends),
         )
         for one in found
     ]
@@ -233,7 +233,8 @@ def _members(found: ConsumerGroupDescription) -> tuple[Member, ...]:
     )
 
 
-def _committed(cluster: Cluster, name: str) -> Offsets:
+def committed(cluster: Cluster, name: str) -> Offsets:
+    """The offsets that a group has committed; none where there is no such group."""
     doing, wanted = f"read the offsets of the group {name!r}", [ConsumerGroupTopicPartitions(name)]
     asked = cluster.ask_coordinators(
         doing, lambda admin, limit: admin.list_consumer_group_offsets(wanted, request_timeout=limit)

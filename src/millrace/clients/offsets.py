@@ -35,9 +35,11 @@ def ask(
         return {place: result.result().offset for place, result in asked.items()}
 
 
-def known(cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+def known(
+    cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec, *, committed: bool = False
+) -> dict[tuple[str, int], int]:
     """The same without the partitions whose leader does not answer: a view of a cluster in trouble."""
-    asked = _request(cluster, wanted, spec)
+    asked = _request(cluster, wanted, spec, committed=committed)
     return {place: result.result().offset for place, result in asked.items() if result.exception() is None}
 
 

@@ -1,0 +1,251 @@
+"""The course of a StreamingContext: which batches were made, which are done, and what went wrong."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millrace.dstreams.attention import Told, attend_to, listener_of
+from millrace.dstreams.folder import Folder, folder_at
+from millrace.dstreams.inside import await_failure, last_done, pending, report_input
+from millrace.dstreams.notes import Note, Notes, oldest_checkpoint, require_own
+from millrace.dstreams.pace import Pace
+from millrace.errors import MillraceError
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+    from pyspark.streaming import StreamingContext
+
+    from millrace.dstreams.inflow import Inflow
+
+log = logging.getLogger("millrace.dstreams")
+_MARGIN = 2
+"""Batches for which notes are kept beyond what Spark says that it remembers."""
+
+
+class Flow:
+    """One inflow in this process: its connections, and what its batches read."""
+
+    def __init__(self, inflow: Inflow, checkpoint: Folder | None, pace: Pace | None) -> None:
+        self.inflow = inflow
+        self.pace = pace
+        self.notes = Notes(checkpoint, inflow.stream)
+        self.opened = inflow.open()
+        self._settled = -1
+
+    def learn(self, told: Told) -> None:
+        """Take the time that a batch took into account."""
+        note = self.notes.at(told.time)
+        if self.pace and note is not None:
+            self.pace.learn(told, self.inflow.count(note))
+
+    def settle(self, line: int) -> None:
+        """Say so when everything up to a time is done."""
+        note = self.notes.before(line + 1)
+        if note is None or line <= self._settled:
+            return
+        if self.inflow.settle(note, self.opened):
+            self._settled = line
+
+
+class Course:
+    """From a context's start to its end; PySpark has at most one that runs."""
+
+    def __init__(self, ssc: StreamingContext, inflows: list[Inflow]) -> None:
+        self.failure: MillraceError | None = None
+        self._lock = threading.RLock()
+        self._jssc: Any = ssc._jssc
+        self._java: Any = self._jssc.ssc()
+        self._interval = int(self._java.graph().batchDuration().milliseconds())
+        self._checkpoint = self._checkpoint_of(ssc)
+        if self._checkpoint:
+            require_own(self._checkpoint, _program(), [one.described() for one in inflows])
+        self._inflows = inflows
+        self._flows: dict[str, Flow] = {}
+        self._lows: dict[int, int] = {}
+        """For each batch made here the oldest that was not done when it was made."""
+        self._done: set[int] = set()
+        self._line = -1
+        """The newest batch that is done, and with it all before it."""
+        self._reported: set[tuple[str, int]] = set()
+        self._conf = ssc.sparkContext.getConf()
+        ssc.addStreamingListener(listener_of(self))
+
+    def rdd(self, inflow: Inflow, time: int, context: SparkContext) -> RDD[Any]:
+        """The records of a batch; the batch is decided if it was not before."""
+        with self._lock:
+            if self.failure:
+                raise self.failure
+            try:
+                return self._made(self._flow(inflow), time, context)
+            except MillraceError as error:
+                self.fail(error)
+                raise
+
+    def note(self, inflow: Inflow, time: int) -> Note | None:
+        """What a batch reads, if that is decided. Without the lock: an output must not wait for a broker."""
+        flow = self._flows.get(inflow.stream)
+        return flow.notes.at(time) if flow else None
+
+    def completed(self, told: Told) -> None:
+        """A batch has ended, in whatever order; one that failed is not done, and nothing after it is settled."""
+        with self._lock:
+            if told.succeeded:
+                for flow in self._flows.values():
+                    flow.learn(told)
+                self._done.add(told.time)
+                self._settle()
+
+    def fail(self, failure: MillraceError) -> None:
+        """A batch could not be made: it stays undone, the context ends, and its program is told why."""
+        if self.failure is None:
+            self.failure = failure
+            threading.Thread(target=self._stop, name="millrace-stopping", daemon=True).start()
+
+    def belongs_to(self, ssc: StreamingContext) -> bool:
+        """Whether this is the course of a context."""
+        return bool(self._jssc.equals(ssc._jssc))
+
+    def end(self) -> None:
+        """The context has been stopped."""
+        with self._lock:
+            try:
+                if self.failure is None:
+                    self._done |= last_done(self._java)
+                    self._settle()
+            finally:
+                for flow in self._flows.values():
+                    flow.inflow.close(flow.opened)
+                self._flows.clear()
+
+    def _flow(self, inflow: Inflow) -> Flow:
+        if inflow.stream not in self._flows:
+            pace = Pace.of(self._conf, self._interval / 1000)
+            self._flows[inflow.stream] = Flow(inflow, self._checkpoint, pace)
+        return self._flows[inflow.stream]
+
+    def _made(self, flow: Flow, time: int, context: SparkContext) -> RDD[Any]:
+        from millrace.dstreams.inflow import Batch
+
+        self._settle()
+        batch = Batch(time, self._interval / 1000, context, flow.pace.rate if flow.pace else None)
+        note = flow.notes.at(time)
+        if note is None:
+            note = self._decided(flow, batch)
+            flow.notes.write(time, note)
+        self._lows.setdefault(time, min([time, *pending(self._java)]))
+        self._report(flow, time, note)
+        return flow.inflow.read(note, batch, flow.opened)
+
+    def _decided(self, flow: Flow, batch: Any) -> Note:
+        last = flow.notes.last()
+        if last and last[0] > batch.time:
+            # Spark passed this one by when it could not be made, and a later one has its records.
+            return flow.inflow.nothing(flow.notes.before(batch.time))
+        return flow.inflow.decide(last[1] if last else None, batch, flow.opened)
+
+    def _settle(self) -> None:
+        undone = min((time for time in pending(self._java) if time not in self._done), default=None)
+        line = max((time for time in self._done if undone is None or time < undone), default=-1)
+        if line > self._line:
+            self._line = line
+            self._done = {time for time in self._done if time >= line}
+        for flow in self._flows.values():
+            if self._line >= 0:
+                flow.settle(self._line)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Remove the notes that no checkpoint needs any more."""
+        since = oldest_checkpoint(self._checkpoint) if self._checkpoint else self._line
+        low = self._lows.get(since) if since is not None and self._checkpoint else since
+        if low is None or low < 0:
+            return
+        self._lows = {time: one for time, one in self._lows.items() if since is None or time >= since}
+        before = min(low, self._line) - self._remembered() - _MARGIN * self._interval
+        for flow in self._flows.values():
+            flow.notes.forget(before)
+
+    def _remembered(self) -> int:
+        """For how long any stream of the graph may ask for batches of the past."""
+        streams = self._java.graph().getInputStreams()
+        spans = [streams[at].rememberDuration() for at in range(len(streams))]
+        return max((int(span.milliseconds()) for span in spans if span is not None), default=0)
+
+    def _report(self, flow: Flow, time: int, note: Note) -> None:
+        """Tell Spark how many records the batch has: its own pages, listeners and ours show it."""
+        if (flow.inflow.stream, time) in self._reported:
+            return
+        self._reported = {one for one in self._reported if one[1] > time - 10 * self._interval}
+        self._reported.add((flow.inflow.stream, time))
+        report_input(self._java, flow.inflow.input, time, flow.inflow.count(note))
+
+    def _checkpoint_of(self, ssc: StreamingContext) -> Folder | None:
+        place = self._java.checkpointDir()
+        return folder_at(place, ssc._jvm, ssc._sc._jsc.hadoopConfiguration()) if place else None
+
+    def _stop(self) -> None:
+        """End the context when Spark has noticed the failure: a stop before that would pass for a good end."""
+        await_failure(self._jssc)
+        self._jssc.stop(False, False)
+        self.end()
+
+
+_arrived: list[tuple[Inflow, StreamingContext | None]] = []
+_courses: list[Course] = []
+
+
+def arrived(inflow: Inflow, ssc: StreamingContext | None) -> None:
+    """An inflow of a context that is not started yet; of a recovered one nobody knows which."""
+    _arrived.append((inflow, ssc))
+
+
+def attend() -> None:
+    """From now on, know of every StreamingContext that starts."""
+    attend_to(sys.modules[__name__])
+
+
+def started(ssc: StreamingContext) -> Course | None:
+    """A context is about to start."""
+    _courses.clear()
+    inflows = {one.stream: one for one, its in _arrived if its is None or its is ssc}
+    _arrived[:] = [one for one in _arrived if one[0].stream not in inflows]
+    if inflows:
+        _courses.append(Course(ssc, list(inflows.values())))
+    return current()
+
+
+def current() -> Course | None:
+    """The course of the context that runs, or ran last."""
+    return _courses[0] if _courses else None
+
+
+def failure() -> MillraceError | None:
+    """Why no further batch is made, if so."""
+    return _courses[0].failure if _courses else None
+
+
+def rdd_of(inflow: Inflow, time: datetime, context: SparkContext) -> RDD[Any]:
+    """The records of the batch of a time."""
+    return _courses[0].rdd(inflow, milliseconds(time), context)
+
+
+def note_of(inflow: Inflow, time: datetime) -> Note | None:
+    """What the batch of a time reads."""
+    return _courses[0].note(inflow, milliseconds(time))
+
+
+def milliseconds(time: datetime) -> int:
+    """A batch's time as Spark counts it."""
+    return round(time.timestamp() * 1000)
+
+
+def _program() -> str:
+    """What the user calls the program that runs."""
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    return spec.name if spec else Path(sys.argv[0] or "-").name

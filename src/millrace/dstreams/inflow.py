@@ -1,0 +1,126 @@
+"""What an outside system is to a DStream: it says what a batch reads, and reads it."""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millrace.dstreams import course
+from millrace.dstreams.notes import Note
+from millrace.errors import RunError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark import RDD, SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.streaming import DStream, StreamingContext
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What the driver knows when it makes a batch."""
+
+    time: int
+    """Milliseconds."""
+    seconds: float
+    """The batch interval."""
+    context: SparkContext
+    rate: float | None = None
+    """Records a second that backpressure allows, of all partitions; None without a limit."""
+
+    def session(self) -> SparkSession:
+        """The session of a program that has one, else a new one on its context."""
+        from pyspark.sql import SparkSession
+
+        found: SparkSession | None = SparkSession._instantiatedSession
+        if found is None or found.sparkContext is not self.context:
+            found = SparkSession(self.context)
+        return found
+
+    def setting(self, name: str, otherwise: str = "") -> str:
+        """A setting of Spark's."""
+        return str(self.context.getConf().get(name, otherwise))
+
+
+class Inflow(ABC):
+    """A stream from outside. It is pickled into the checkpoint: connections go into what `open` gives, not in here."""
+
+    def __init__(self) -> None:
+        self.stream = uuid.uuid4().hex
+        """Its id; a recovered program has the same one."""
+        self.input = -1
+        """The number by which Spark knows it."""
+        course.attend()
+
+    @abstractmethod
+    def described(self) -> str:
+        """What it reads, as one says it: `Kafka topics a, b`."""
+
+    def open(self) -> Any:
+        """Connections and what else cannot be pickled; made once in a process, kept by the course."""
+        return None
+
+    @abstractmethod
+    def decide(self, before: Note | None, batch: Batch, opened: Any) -> Note:
+        """What a new batch reads, after what the batch before it read; called once a batch, in order of time.
+
+        What raises here ends the program: nothing later is made, checkpointed or settled.
+        """
+
+    @abstractmethod
+    def nothing(self, before: Note | None) -> Note:
+        """The note of a batch that reads nothing."""
+
+    @abstractmethod
+    def read(self, note: Note, batch: Batch, opened: Any) -> RDD[Any]:
+        """The records of a note, the same ones each time."""
+
+    @abstractmethod
+    def count(self, note: Note) -> int:
+        """About how many records a note has."""
+
+    def settle(self, note: Note, opened: Any) -> bool:
+        """Everything up to the end of this note is done and needs not be read again; False to be asked once more."""
+        del note, opened
+        return True
+
+    def close(self, opened: Any) -> None:
+        """The program's StreamingContext has ended."""
+        del opened
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Refuses when a batch could not be made: no checkpoint may pass it, and none can without this."""
+        if failure := course.failure():
+            raise RunError("no checkpoint is written after a batch that could not be made", why=failure.message)
+        return self.__dict__.copy()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        course.attend()
+        course.arrived(self, None)
+
+
+def stream_of(ssc: StreamingContext, inflow: Inflow) -> DStream[Any]:
+    """The DStream of an inflow."""
+    from pyspark.serializers import NoOpSerializer
+    from pyspark.streaming import DStream
+    from pyspark.streaming.dstream import TransformedDStream
+
+    jvm: Any = ssc._jvm
+    # An input that needs nothing outside: it gives the same empty RDD for each batch, and so a tick.
+    tag = getattr(jvm.scala.reflect, "ClassTag$").__getattr__("MODULE$").Any()
+    empty = ssc._sc._jsc.sc().emptyRDD(tag)
+    tick = jvm.org.apache.spark.streaming.dstream.ConstantInputDStream(ssc._jssc.ssc(), empty, tag)
+    ticks: DStream[Any] = DStream(jvm.JavaDStream(tick, tag), ssc, NoOpSerializer())
+
+    def records(time: datetime, tick: RDD[Any]) -> RDD[Any]:
+        return course.rdd_of(inflow, time, tick.context)
+
+    inflow.input = int(tick.id())
+    course.arrived(inflow, ssc)
+    made = TransformedDStream(ticks, records)
+    # A plain DStream: PySpark would fold a transformed one into each of its followers, and read once for each.
+    return DStream(made._jdstream, ssc, made._jrdd_deserializer)

@@ -1,0 +1,93 @@
+"""What went wrong in a DStream program, in our words: from the tracebacks and stack traces that Spark hands on."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+from millrace import errors
+from millrace.errors import FunctionFailed, MillraceError, OffsetsGone, Place, RunError
+
+E = TypeVar("E", bound=MillraceError)
+
+_ANEW = "start anew with another checkpoint folder, and let Kafka keep records for longer (retention.ms)"
+_FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
+_LIBRARIES = re.compile(r"[/\\](?:site-packages|pyspark|py4j|millrace[/\\]dstreams)[/\\]|pyspark\.zip")
+_RAISED = re.compile(r"^(?:([\w.]+)\.)?(\w+)(?:: (.*))?$", re.MULTILINE)
+_WHY, _TRY = " | why: ", " | try: "
+_GONE = re.compile(
+    r"failOnDataLoss|may have been (?:lost|missed|aged out)|some data may|OffsetOutOfRange", re.IGNORECASE
+)
+_OURS = re.compile(r"^millrace\.errors\.(\w+): (.*)$", re.MULTILINE)
+
+
+def carried(error: E) -> E:
+    """The error with all its parts in its message: only that crosses from a worker to the driver."""
+    why = f"{_WHY}{_on_one_line(error.why)}" if error.why else ""
+    hint = f"{_TRY}{_on_one_line(error.hint)}" if error.hint else ""
+    return type(error)(f"{_on_one_line(error.message)}{why}{hint}")
+
+
+def raised_by(trace: str, milliseconds: int) -> MillraceError:
+    """The error of a batch that could not be made, from Python's traceback."""
+    return (
+        _carried(trace)
+        or _function(trace)
+        or RunError(f"the batch of {milliseconds} could not be made", why=_last(trace))
+    )
+
+
+def in_our_words(error: Any) -> MillraceError | None:
+    """The error of a batch that failed; None when it says nothing of Python."""
+    text = f"{error.java_exception.toString()}\n{_causes(error.java_exception)}"
+    return _carried(text) or _gone(text) or _function(text)
+
+
+def _causes(thrown: Any) -> str:
+    said = []
+    while thrown is not None:
+        said.append(str(thrown.getMessage()))
+        thrown = thrown.getCause()
+    return "\n".join(said)
+
+
+def _carried(text: str) -> MillraceError | None:
+    found = _OURS.findall(text)
+    if not found:
+        return None
+    name, said = found[-1]
+    kind = getattr(errors, name, RunError)
+    rest, _, hint = said.partition(_TRY)
+    message, _, why = rest.partition(_WHY)
+    made: MillraceError = kind(message, why=why or None, hint=hint or None)
+    return made
+
+
+def _gone(text: str) -> MillraceError | None:
+    if not _GONE.search(text):
+        return None
+    why = next((line for line in text.splitlines() if _GONE.search(line)), None)
+    return OffsetsGone("records of a batch were no longer in Kafka when it was read", why=why, hint=_ANEW)
+
+
+def _function(text: str) -> MillraceError | None:
+    """A function of the program's that raised, with its place."""
+    if "Traceback (most recent call last)" not in text:
+        return None
+    own = [frame for frame in _FRAME.findall(text) if not _LIBRARIES.search(frame[0])]
+    place = Place(own[-1][0], int(own[-1][1])) if own else None
+    named = f"the function {own[-1][2]} raised" if own else "a function raised"
+    return FunctionFailed(named, why=_last(text), place=place, hint="mend it and start again: the batch is repeated")
+
+
+def _last(text: str) -> str:
+    """The last line of a traceback, which has the exception."""
+    trace = text[text.rfind("Traceback (most recent call last)") :]
+    for line in trace.splitlines()[1:]:
+        if line and not line[0].isspace() and (found := _RAISED.match(line)):
+            return line if found else ""
+    return ""
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
