@@ -68,7 +68,7 @@ def test_the_classic_calls_work_together(
 
     sc = spark.sparkContext
     ssc = StreamingContext(sc, 1)
-    ssc.checkpoint(str(tmp_path / "checkpoint"))
+    sc.setCheckpointDir(str(tmp_path / "checkpoint"))
     (tmp_path / "in").mkdir()
     waiting = tmp_path / "lines.txt"
     waiting.write_text("".join(f"{line}\n" for line in LINES))
@@ -108,7 +108,7 @@ def topic_of_lines(cluster: Cluster) -> Callable[[], str]:
         name = f"migrated-{uuid.uuid4().hex[:8]}"
         topics.create(cluster, name, 1)
         producer = Producer(cluster, name)
-        producer.send(Record(line.encode()) for line in LINES)
+        producer.send([Record(line.encode()) for line in LINES])
         producer.close()
         return name
 
@@ -132,7 +132,7 @@ def test_the_pipelines_give_what_the_page_says(
         printed[name] = "\n".join(run_pipeline.printed)
     assert re.search(r"\|be *\|2 *\|", printed["counts.yaml"])
     assert re.search(r"\|be *\|2 *\|", printed["running.yaml"])
-    assert len(re.findall(r"\|be *\|2 *\|", printed["windowed.yaml"])) == 3
+    assert len(re.findall(r"\|be *\|2 *\|", printed["windowed.yaml"])) == 5
     assert "TO BE OR NOT TO BE" in printed["kinds.yaml"]
     assert re.search(r"\|question *\|noun *\|", printed["kinds.yaml"])
     assert "0 be 2\n" in (tmp_path / "saved.txt").read_text()
@@ -143,8 +143,9 @@ def test_the_pipelines_give_what_the_page_says(
 def test_a_direct_stream_as_shown(
     spark: SparkSession, cluster: Cluster, topic_of_lines: Callable[[], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from millrace.dstreams import KafkaUtils
     from pyspark.streaming import StreamingContext
+
+    from millrace.dstreams import KafkaUtils
 
     ssc = StreamingContext(spark.sparkContext, 1)
     topic = topic_of_lines()

@@ -48,11 +48,14 @@ class Stage:
     def _keep(self, name: str) -> Callable[[Any], None]:
         return lambda rdd: self.found[name].append(sorted(rdd.collect(), key=repr))
 
-    def run(self, batches: int, *, gracefully: bool = True) -> Collected:
-        """Run until each stream has given so many batches; gives these."""
+    def run(self, batches: int) -> Collected:
+        """Run until each stream has given so many batches; gives these.
+
+        What is due after them is not waited for: where the machine is busy that is much.
+        """
         self.ssc.start()
         self.until(lambda: all(len(one) >= batches for one in self.found.values()))
-        self.stop(gracefully=gracefully)
+        self.stop()
         return {name: given[:batches] for name, given in self.found.items()}
 
     def all(self, name: str) -> Rows:

@@ -107,14 +107,14 @@ def test_what_is_kept_and_what_can_be_asked_for_again(spark: SparkSession, stage
     stage.collect(first=squares, second=squares.cache())
 
     def look(time: datetime, rdd: RDD[int]) -> None:
-        seen.append((rdd.is_cached, time.timestamp()))
+        seen.append((rdd.getStorageLevel().useMemory, time.timestamp()))
 
     squares.foreachRDD(look)
     stage.ssc.start()
     stage.until(lambda: len(seen) >= 2)
     again = squares.slice(seen[0][1], seen[1][1])  # type: ignore[arg-type] # PySpark cuts a datetime to seconds
     assert [sorted(rdd.collect()) for rdd in again] == [[1, 4, 9], [16]]
-    stage.stop(gracefully=True)
+    stage.stop()
     assert stage.found["first"][:2] == stage.found["second"][:2] == [[1, 4, 9], [16]]
     assert ran.value == 4  # each was worked on once, though three outputs and a slice wanted it
     assert seen[0][0]
