@@ -189,3 +189,32 @@ def test_our_own_kafka_is_named_to_the_program(
     assert offline_millrace("exec", "--data", str(broker.folder), script).stdout == f"{cluster.bootstrap}\n"
     assert offline_millrace("exec", script, MILLRACE_KAFKA="mine:1").stdout == "mine:1\n"
     assert offline_millrace("exec", script).stdout == "None\n"
+
+
+@pytest.mark.chaos
+def test_a_program_without_a_session_ends_without_a_trace(offline_millrace: CommandLine, program: Program) -> None:
+    script = program("from pyspark import SparkContext\nsc = SparkContext()\nprint(sc.parallelize(range(5)).sum())\n")
+    ran = offline_millrace("exec", "--no-dashboard", str(script))
+    assert (ran.stdout, ran.stderr) == ("10\n", "")
+
+
+@pytest.mark.chaos
+def test_a_batch_of_dstreams_that_fails_ends_the_program(offline_millrace: CommandLine, program: Program) -> None:
+    script = program(
+        """
+from pyspark import SparkContext
+from pyspark.streaming import StreamingContext
+sc = SparkContext()
+ssc = StreamingContext(sc, 1)
+ssc.queueStream([sc.parallelize([1, 0])]).map(lambda number: 1 / number).pprint()
+ssc.start()
+ssc.awaitTermination()
+"""
+    )
+    with offline_millrace.start("exec", "--no-dashboard", str(script)) as running:
+        err = running.communicate(timeout=170)[1].decode()
+    assert running.returncode == 1
+    assert f'File "{script}", line 8, in <module>' in err
+    assert "ZeroDivisionError" in err
+    assert "\tat " not in err
+    assert re.search(r"^dstreams: (?:a batch failed|failed after .*): .*ZeroDivisionError", err, re.MULTILINE)

@@ -220,3 +220,22 @@ def test_on_a_terminal_rows_stay_whole_and_results_go_where_they_are_sent(piped:
     assert re.findall(rb"^row \d$", plain, re.MULTILINE) == [b"row 0", b"row 1", b"row 2"]
     assert b"popular" in screen
     assert not piped or b"row" not in screen.replace(b"rows/s", b"").replace(b"state rows", b"")
+
+
+def test_delays_are_shown_where_there_are_dstreams(said: list[str]) -> None:
+    board = Board()
+    board.started("dstreams")
+    board.told("dstreams", Phase.RUNNING)
+    assert "delay" not in shown(board, measured({"name": "dstreams", "batch_ms": 345}))
+    delayed = measured({"name": "dstreams", "batch_ms": 345, "delay_ms": 1678})
+    assert "delay ms" in shown(board, delayed)
+    assert "1,678" in shown(board, delayed)
+    teller = Teller(board, delayed, every=5)
+    teller.tell(0)
+    board.stumbled("dstreams", QueryFailed("no"))
+    teller.tell(6)
+    teller.tell(7)
+    assert said[1:] == [
+        "dstreams: a batch failed: no",
+        "dstreams: running, 0 rows in 0 batches, batch ms 345, delay ms 1,678",
+    ]

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dstreams.stages import Stage
+from talking import Talker
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.streaming import StreamingContext
@@ -38,3 +41,18 @@ def running(ssc: StreamingContext) -> Callable[[Callable[[], object]], None]:
             ssc.awaitTerminationOrTimeout(0.1)
 
     return run
+
+
+@pytest.fixture
+def stage(spark: SparkSession) -> Iterator[Stage]:
+    """A context for one test."""
+    made = Stage(spark)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def talker() -> Iterator[Talker]:
+    """A server on a socket."""
+    with Talker() as found:
+        yield found

@@ -19,7 +19,7 @@ from millrace.cli.main import app
 
 from .conftest import EXAMPLES, commands
 
-NAMES = sorted(folder.name for folder in EXAMPLES.iterdir() if (folder / "README.md").exists())
+NAMES = sorted(folder.name for folder in EXAMPLES.iterdir() if (folder / "pipeline.py").exists())
 _CHECK_ALL = """
 import sys
 from millrace.connectors.options import CONNECTORS
@@ -51,7 +51,7 @@ def test_a_readme_says_what_it_teaches_how_to_run_it_and_what_one_sees(name: str
     assert any(line.startswith(f"millrace run examples/{name}/pipeline.") for line in commands(page))
 
 
-@pytest.mark.parametrize("name", [".", *NAMES])
+@pytest.mark.parametrize("name", [".", "dstreams", *NAMES])
 def test_the_commands_of_a_readme_exist_with_their_options_and_files(name: str) -> None:
     for line in commands(EXAMPLES / name / "README.md"):
         for arguments in millrace_calls(line):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millrace.errors import QueryFailed
 from millrace.telemetry.board import Phase
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.diary import Diary
@@ -28,3 +29,13 @@ def test_a_restart_from_failure_to_recovery() -> None:
         ("info", "started again"),
         ("info", "works again (restart 1 of 5)"),
     ]
+
+
+def test_a_batch_that_fails_while_the_others_go_on() -> None:
+    channels = Channels()
+    diary, board = Diary(channels), running(batch(0))
+    board.stumbled("popular", QueryFailed("no"))
+    for _ in range(2):
+        diary.look(board)
+    told = [(row["level"], row["text"]) for row in channels.ring("events", 1, ()).newest()]
+    assert told.count(("error", "a batch failed, the next ones go on: no")) == 1

@@ -58,3 +58,9 @@ def test_figures() -> None:
 def test_what_is_not_known_is_left_out() -> None:
     found = parsed(text({}, Health(False, False)))
     assert found == {("millrace_healthy", ""): 0, ("millrace_ready", ""): 0}
+
+
+def test_delays_of_dstreams() -> None:
+    found = parsed(text(state(running(batch(waited=250)), Samples(), OUTLINE, NOW), Health(True, True)))
+    assert found["millrace_query_scheduling_delay_seconds", 'query="popular"'] == 0.25
+    assert found["millrace_query_total_delay_seconds", 'query="popular"'] == 0.75

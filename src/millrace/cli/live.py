@@ -32,7 +32,9 @@ _COLOURS = {
     Phase.FAILED: "bold red",
 }
 _LEFT = ("query", "state", "watermark")
-_COLUMNS = ("rows/s", "batch ms", "lag", "behind", "watermark", "state rows", "late")
+_COLUMNS = ("rows/s", "batch ms", "delay ms", "lag", "behind", "watermark", "state rows", "late")
+_CLASSIC = "delay ms"
+"""Only DStreams have one."""
 _UNKNOWN = "–"
 _NOTHING = (_UNKNOWN, "0", "0 ms")
 
@@ -103,11 +105,14 @@ def _table(queries: tuple[Standing, ...], figures: Mapping[str, Mapping[str, Any
     from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in ("query", "state", *_COLUMNS):
+    delayed = any(one.get("delay_ms") is not None for one in figures.values())
+    columns = [column for column in _COLUMNS if delayed or column != _CLASSIC]
+    for column in ("query", "state", *columns):
         table.add_column(column, justify="left" if column in _LEFT else "right", no_wrap=True)
     for one in queries:
         cells = (Text(one.query), Text(one.phase, style=_COLOURS.get(one.phase, "")))
-        table.add_row(*cells, *map(Text, _texts(figures.get(one.query, {})).values()))
+        texts = _texts(figures.get(one.query, {}))
+        table.add_row(*cells, *(Text(texts[column]) for column in columns))
     return table
 
 
@@ -122,6 +127,7 @@ def _texts(known: Mapping[str, Any]) -> dict[str, str]:
     return {
         "rows/s": _UNKNOWN if rate is None else f"{rate:,.1f}" if 0 < rate < 10 else f"{rate:,.0f}",
         "batch ms": _count(known.get("batch_ms")),
+        "delay ms": _count(known.get("delay_ms")),
         "lag": _count(known.get("lag")),
         "behind": _UNKNOWN if seconds is None else format_duration(seconds),
         "watermark": f"{moment:%Y-%m-%d %H:%M:%S}" if moment else _UNKNOWN,
@@ -178,6 +184,8 @@ class Teller:
             yield f"{one.query}: {one.restart.sentence(datetime.now(UTC))}"
         if before and before.restart and not one.restart and not one.phase.ended:
             yield f"{one.query}: works again"
+        if one.error and not one.phase.idle and not (before and one.error is before.error):
+            yield f"{one.query}: a batch failed: {one.error.message}"
         if one.phase.ended and (anew or (before and not before.phase.ended)):
             yield _ending(one)
         when, last = self._told[one.query]

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from millrace.engine.classic import NAME, Batches, stop_context
 from millrace.engine.jvm import Jvm, Voice, environment
 from millrace.engine.session import signals_kept, with_connectors
 from millrace.engine.stopping import stop_all
@@ -18,7 +19,9 @@ from millrace.engine.watch import Watch
 from millrace.telemetry.board import Board
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
+    from pyspark.streaming import StreamingContext
 
 _LOOK = 0.1
 _BATCH_PATIENCE = 10.0
@@ -26,7 +29,7 @@ _PATIENCE = 20.0
 
 
 class Guest:
-    """While this is open, a SparkSession that any code makes is started our way, and its queries are on the board.
+    """While this is open, Spark is started our way whoever starts it; its queries and DStreams are on the board.
 
     What the program sets itself wins over `settings`, as it does with spark-submit, and those win over our choices.
     """
@@ -39,6 +42,7 @@ class Guest:
         self._voice = voice
         self._opened = ExitStack()
         self._jvms: list[Jvm] = []
+        self._batches: list[Batches] = []
         self.launching: Callable[[], None] = lambda: None
         """Called when the program is about to start Spark for the first time."""
         self._stop = threading.Event()
@@ -46,12 +50,14 @@ class Guest:
 
     def __enter__(self) -> Guest:
         from pyspark.core import context
+        from pyspark.streaming import StreamingContext
 
         # The one place where PySpark starts a JVM. Variables for spark-submit could not send its output elsewhere.
         self._instead(context, "launch_gateway", self._launch)
         # PySpark's handler of Ctrl-C calls the JVM in the middle of another call, which fails with pages of text.
         start: Callable[..., None] = context.SparkContext._do_init
         self._instead(context.SparkContext, "_do_init", signals_kept()(start))
+        self._instead(StreamingContext, "start", self._listened(StreamingContext.start))
         self._watching.start()
         return self
 
@@ -93,6 +99,19 @@ class Guest:
         self._jvms.append(jvm)
         return jvm.gateway
 
+    def _listened(self, start: Callable[[StreamingContext], None]) -> Callable[[StreamingContext], None]:
+        """How a StreamingContext is started: with a listener of ours, also one that comes from a checkpoint."""
+
+        def listened(context: StreamingContext) -> None:
+            if str(context._jssc.getState().toString()) != "INITIALIZED":
+                start(context)  # which says what is wrong
+                return
+            name = f"{NAME} {len(self._batches) + 1}" if self._batches else NAME
+            self._batches.append(Batches(context, name, self._board).start())
+            start(context)
+
+        return listened
+
     def _watch(self) -> None:
         """Watch each session that appears, until the end."""
         while not self._stop.wait(_LOOK):
@@ -108,7 +127,9 @@ class Guest:
         self.stop_queries()
         self._stop.set()
         self._watching.join()
-        spark = _session()
+        for batches in self._batches:
+            batches.close()
+        spark = _session() or _context()
         if spark is not None:
             with suppress(Exception):
                 spark.stop()
@@ -117,6 +138,7 @@ class Guest:
 
 
 def _stop_queries() -> None:
+    stop_context(_BATCH_PATIENCE)
     spark = _session()
     if spark is not None:
         with suppress(Exception):  # the JVM may have died, which has been told
@@ -129,3 +151,10 @@ def _session() -> SparkSession | None:
 
     spark: SparkSession | None = SparkSession._instantiatedSession
     return spark if spark is not None and spark.sparkContext._jsc is not None else None
+
+
+def _context() -> SparkContext | None:
+    """The same without a session, as programs with DStreams have it."""
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context

@@ -74,6 +74,7 @@ class Standing:
     last: Progress | None = None
     """The newest batch that did something, or the newest word at all."""
     error: MillraceError | None = None
+    """Why it has failed; of one that goes on: what became of the newest batch that failed."""
     restart: Restart | None = None
     """While it does not work: which restart is due, or has been made."""
     restarts: int = 0
@@ -139,6 +140,11 @@ class Board:
         """A query that was started again works, as far as can be known."""
         with self._lock:
             self._standings[query] = replace(self._standings[query], restart=None)
+
+    def stumbled(self, query: str, error: MillraceError) -> None:
+        """A batch has failed, and the next ones are run all the same, as DStreams do."""
+        with self._lock:
+            self._standings[query] = replace(self._standings[query], error=error)
 
     def ended(self, query: str, error: MillraceError | None = None) -> None:
         """A query has stopped, or failed."""

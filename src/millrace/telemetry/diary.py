@@ -48,6 +48,8 @@ def _news(one: Standing, before: Standing | None) -> Iterator[tuple[str, str]]:
         yield "info", f"works again (restart {before.restart.number} of {before.restart.most})"
     if before is not None and not before.batches and one.batches:
         yield "info", "the first batch is done"
+    if one.error and not one.phase.idle and not (before and one.error is before.error):
+        yield "error", f"a batch failed, the next ones go on: {one.error.message}"
     if one.late_rows and not (before and before.late_rows):
         yield "warning", f"the first late rows were dropped ({one.late_rows:,})"
     if one.phase.ended and (anew or not (before and before.phase.ended)):

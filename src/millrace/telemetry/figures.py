@@ -19,6 +19,16 @@ from millrace.telemetry.samples import Lag, Samples
 from millrace.telemetry.silence import Case, silence
 from millrace.telemetry.trouble import told
 
+_CLASSIC = {
+    "lag": "DStreams do not tell how far the end of their input is away",
+    "lag_seconds": "DStreams do not tell how far the end of their input is away; their delay is shown instead",
+    "watermark": "DStreams know no event time",
+    "watermark_gap_ms": "DStreams know no event time",
+    "state_rows": "DStreams do not count their state",
+    "state_bytes": "DStreams do not count their state",
+}
+"""What is not known of DStreams, and why."""
+
 
 def state(board: Board, samples: Samples, outline: Outline, now: datetime | None = None) -> dict[str, Any]:
     """Everything about now."""
@@ -87,6 +97,8 @@ def _query(
         "late": one.late_rows,
         **_rates(one, done, samples, outline, at=now),
         "batch_ms": batch.milliseconds if batch else None,
+        "waited_ms": batch.waited if batch else None,
+        "delay_ms": batch.delay if batch else None,
         "busy": _busy(one, done, now) if expected.batches else None,
         "lag": lag.records,
         "lag_seconds": lag.seconds,
@@ -101,6 +113,7 @@ def _query(
         "error": told(one.error),
         "restart": one.restart.sentence(now) if one.restart else None,
         "restarts": one.restarts,
+        "why": _CLASSIC if batch and batch.waited is not None else {},
     }
 
 

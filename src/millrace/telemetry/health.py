@@ -33,6 +33,11 @@ def health(board: Board, samples: Samples, outline: Outline, now: float | None =
     ]
     moment = datetime.now(UTC)
     ill += [f"query {one.query}: {one.restart.sentence(moment)}" for one in standings.values() if one.restart]
+    ill += [
+        f"a batch of {one.query} failed: {one.error.message}"
+        for one in standings.values()
+        if one.error and not one.phase.idle and not one.restart
+    ]
     ill += [samples.failure] if samples.failure and not ill else []
     if not samples.over:
         ended = [one.query for one in standings.values() if one.phase is Phase.STOPPED]

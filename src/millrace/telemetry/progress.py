@@ -48,19 +48,27 @@ class Progress:
     milliseconds: int = 0
     """Of the whole batch."""
     watermark: datetime | None = None
-    state_rows: int = 0
-    state_bytes: int = 0
+    state_rows: int | None = 0
+    state_bytes: int | None = 0
+    """Both are None where nobody counts them."""
     late_rows: int = 0
     """Rows that came after the watermark and were dropped; Spark counts them after grouping those of one task."""
     sources: tuple[SourceProgress, ...] = ()
     sink: str = ""
     sink_rows: int | None = None
     """None where the sink does not count."""
+    waited: int | None = None
+    """Milliseconds from when it was due until it began; None where a batch begins when the one before has ended."""
 
     @property
     def executed(self) -> bool:
         """Whether there was a batch; Spark also tells now and then that there is nothing to do."""
-        return "addBatch" in self.durations or self.input_rows > 0
+        return self.waited is not None or "addBatch" in self.durations or self.input_rows > 0
+
+    @property
+    def delay(self) -> int | None:
+        """Milliseconds from when it was due until it was done."""
+        return None if self.waited is None else self.waited + self.milliseconds
 
     @property
     def lag(self) -> int | None:

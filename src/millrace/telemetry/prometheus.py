@@ -28,6 +28,12 @@ _QUERY = (
     _Metric("processed_rows_per_second", "gauge", "Rows a second that were worked on.", "rate"),
     _Metric("output_rows_per_second", "gauge", "Rows a second that came out.", "out_rate"),
     _Metric("batch_seconds", "gauge", "How long the newest batch took.", "batch_ms", 0.001),
+    _Metric(
+        "scheduling_delay_seconds", "gauge", "How long the newest batch waited to begin (DStreams).", "waited_ms", 0.001
+    ),
+    _Metric(
+        "total_delay_seconds", "gauge", "From when the newest batch was due to its end (DStreams).", "delay_ms", 0.001
+    ),
     _Metric("busy_ratio", "gauge", "Share of the last ten seconds in which batches were at work.", "busy"),
     _Metric("lag_records", "gauge", "Records that wait in Kafka.", "lag"),
     _Metric("lag_seconds", "gauge", "Age of the oldest record that waits in Kafka.", "lag_seconds"),

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { crosshairTime } from "../charts/chart";
 import { SPANS, span } from "../choices";
-import { bytes, count, duration, percent, rate, short } from "../format";
+import { bytes, count, duration, isNumber, percent, rate, short } from "../format";
 import { Badge } from "../parts/badge";
 import { Choose } from "../parts/choose";
 import { Figure } from "../parts/figure";
@@ -91,6 +91,16 @@ function QueryFigures({ query }: { query: QueryState }): JSX.Element {
         why={why("batch_ms")}
         note={`${count(query.batches)} so far`}
       />
+      {isNumber(query.delay_ms) && (
+        <Figure
+          name="Delay"
+          value={query.delay_ms}
+          format={duration}
+          why={why("delay_ms")}
+          tone="brass"
+          note={`${duration(query.waited_ms ?? 0)} of it waiting to begin`}
+        />
+      )}
       <Figure
         name="Busy"
         value={query.busy}

@@ -42,6 +42,9 @@ export interface QueryState {
   rate: number | null;
   out_rate?: number | null;
   batch_ms: number | null;
+  /** Of DStreams: how long the newest batch waited, and from when it was due to its end. */
+  waited_ms?: number | null;
+  delay_ms?: number | null;
   busy: number | null;
   lag: number | null;
   lag_seconds: number | null;

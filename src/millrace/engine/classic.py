@@ -1,0 +1,182 @@
+"""Watches a StreamingContext, the RDD-era kind of stream, by a listener and now and then a question; tells a board."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from millrace.engine.failures import explain
+from millrace.engine.stopping import interrupted
+from millrace.errors import MillraceError
+from millrace.telemetry.board import Board, Phase
+from millrace.telemetry.progress import Progress, SourceProgress
+
+if TYPE_CHECKING:
+    from pyspark.streaming import StreamingContext, StreamingListener
+
+NAME = "dstreams"
+"""How the streams of a program are called; those of a second context get a number."""
+EVERY = 0.2
+"""Seconds between two questions whether the context has failed or stopped."""
+
+_Events = queue.SimpleQueue[Callable[[], None]]
+
+
+class Batches:
+    """Tells a board of the batches of one StreamingContext, from before its start until it has stopped."""
+
+    def __init__(self, context: StreamingContext, name: str, board: Board) -> None:
+        self._context = context
+        self._name = name
+        self._board = board
+        self._events: _Events = queue.SimpleQueue()
+        self._done = 0
+        self._waiting = 0
+        self._failure: MillraceError | None = None
+        self._known = ""
+        """The failure in Spark's words."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
+
+    def start(self) -> Batches:
+        """Listen, and begin to tell."""
+        self._seconds = self._context._jssc.ssc().graph().batchDuration().milliseconds() / 1000
+        self._context.addStreamingListener(_listener(self._events, self))
+        self._board.started(self._name)
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Tell what has happened until now, and end."""
+        self._stop.set()
+        self._thread.join()
+
+    def submitted(self, _: Any) -> None:
+        """A batch is due."""
+        self._waiting += 1
+
+    def began(self, event: Any) -> None:
+        """A batch is at work."""
+        of = _moment(event.batchInfo().batchTime().milliseconds())
+        more = f"; {self._waiting - 1:,} more are due" if self._waiting > 1 else ""
+        self._board.told(self._name, Phase.RUNNING, f"Processing the batch of {of:%H:%M:%S}{more}")
+
+    def completed(self, event: Any) -> None:
+        """A batch is done, or has failed."""
+        self._waiting = max(0, self._waiting - 1)
+        self._board.progressed(_progress(event.batchInfo(), self._name, self._done, self._seconds))
+        self._done += 1
+        self._board.told(self._name, Phase.WAITING, "Waiting for the next batch")
+
+    def receiver_failed(self, event: Any) -> None:
+        """A receiver could not go on; Spark starts it again."""
+        info = event.receiverInfo()
+        self._board.told(self._name, Phase.RUNNING, f"{info.name()}: {info.lastErrorMessage()}")
+
+    def _run(self) -> None:
+        over = False
+        try:
+            while not over:
+                over = self._stop.is_set()
+                self._tell()
+                over = self._look() or over
+            self._tell()
+        except Exception as error:
+            # Spark was stopped, or has died.
+            gone = self._context._sc._jsc is None or self._stop.is_set()
+            self._failure = self._failure or (None if gone else explain(error))
+        self._board.ended(self._name, self._failure)
+
+    def _tell(self) -> None:
+        """What the listener has heard; waits a moment for it."""
+        with suppress(queue.Empty):
+            self._events.get(timeout=EVERY)()
+            while True:
+                self._events.get_nowait()()
+
+    def _look(self) -> bool:
+        """Whether the context has stopped; what it has failed with, which Spark keeps for whoever waits for it."""
+        asked: Any = self._context._jssc
+        over = str(asked.getState().toString()) == "STOPPED"
+        try:
+            asked.awaitTerminationOrTimeout(0)
+        except Exception as error:
+            behind = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+            if behind is None:
+                raise  # Spark is gone
+            self._stumble(str(behind.toString()), error)
+        self._board.seen()
+        return over
+
+    def _stumble(self, words: str, error: Exception) -> None:
+        if words == self._known or interrupted(error):
+            return
+        self._known, self._failure = words, explain(error)
+        self._board.stumbled(self._name, self._failure)
+
+
+def stop_context(patience: float) -> None:
+    """Stop the StreamingContext of this process, if one is at work, when all that it has received is done."""
+    from pyspark.streaming import StreamingContext
+
+    context = StreamingContext._activeContext
+    if context is None:
+        return
+    stopping = threading.Thread(target=_stop, args=(context, True), name="stopping", daemon=True)
+    stopping.start()
+    stopping.join(patience)
+
+
+def _stop(context: StreamingContext, graceful: bool) -> None:
+    with suppress(Exception):  # the JVM may have died, which has been told
+        context.stop(stopSparkContext=False, stopGraceFully=graceful)
+
+
+def _listener(events: _Events, told: Batches) -> StreamingListener:
+    """It only hands on what it is given: Spark's events wait while it is called."""
+    from pyspark.streaming import StreamingListener
+
+    def hand_to(tell: Callable[[Any], None]) -> Callable[[Any, Any], None]:
+        return lambda _, event: events.put(partial(tell, event))
+
+    heard = {
+        "onBatchSubmitted": told.submitted,
+        "onBatchStarted": told.began,
+        "onBatchCompleted": told.completed,
+        "onReceiverError": told.receiver_failed,
+    }
+    return type("Listener", (StreamingListener,), {name: hand_to(tell) for name, tell in heard.items()})()
+
+
+def _progress(info: Any, name: str, number: int, seconds: float) -> Progress:
+    """A batch in the words of structured queries; its steps are the waiting and the work, together the whole delay."""
+    rows, waited, spent = int(info.numRecords()), max(0, info.schedulingDelay()), max(0, info.processingDelay())
+    sources = [
+        SourceProgress(one.metadataDescription() or f"input stream {one.inputStreamId()}", int(one.numRecords()))
+        for one in info.streamIdToInputInfo().values()
+    ]
+    return Progress(
+        query=name,
+        run="",
+        batch=number,
+        at=_moment(info.processingStartTime()),
+        input_rows=rows,
+        input_rate=rows / seconds,
+        rate=rows / max(spent, 1) * 1000,
+        durations=MappingProxyType({"schedulingDelay": waited, "processing": spent}),
+        milliseconds=spent,
+        state_rows=None,
+        state_bytes=None,
+        sources=tuple(sources),
+        waited=waited,
+    )
+
+
+def _moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

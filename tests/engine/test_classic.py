@@ -1,0 +1,99 @@
+"""DStreams are seen from their start to their end: batches, delays, records, and what failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from millrace.engine.classic import Batches
+from millrace.telemetry.board import Board, Phase, Standing
+from millrace.telemetry.figures import state
+from millrace.telemetry.health import health
+from millrace.telemetry.outline import UNPLANNED
+from millrace.telemetry.samples import Samples
+from talking import Talker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.streaming import StreamingContext
+
+pytestmark = pytest.mark.filterwarnings("ignore:DStream is deprecated:FutureWarning")
+
+
+def until(board: Board, holds: Callable[[Standing], Any]) -> Standing:
+    """The standing of the streams once something holds."""
+    deadline = time.monotonic() + 60
+    while not holds(board.query("dstreams")):
+        assert time.monotonic() < deadline, board.queries()
+        time.sleep(0.02)
+    return board.query("dstreams")
+
+
+@pytest.fixture
+def context(spark: SparkSession) -> Iterator[StreamingContext]:
+    """A context with batches of a tenth of a second."""
+    from pyspark.streaming import StreamingContext
+
+    made = StreamingContext(spark.sparkContext, 0.1)  # type: ignore[arg-type]
+    yield made
+    made.stop(stopSparkContext=False)
+
+
+@pytest.fixture
+def talker() -> Iterator[Talker]:
+    """Somebody to listen to."""
+    with Talker() as found:
+        yield found
+
+
+def test_batches_and_delays_of_dstreams(context: StreamingContext, talker: Talker) -> None:
+    board, seen = Board(), list[str]()
+    lines = context.socketTextStream("127.0.0.1", talker.port)
+    lines.foreachRDD(lambda rdd: seen.extend(rdd.collect()))
+    batches = Batches(context, "dstreams", board).start()
+    context.start()
+    talker.say(*["apache spark", "apache kafka"] * 2)
+    told = until(board, lambda one: one.rows == 4)
+    last = told.last
+    assert last
+    assert last.waited is not None
+    assert last.delay == last.waited + last.milliseconds
+    assert dict(last.durations) == {"schedulingDelay": last.waited, "processing": last.milliseconds}
+    (query,) = state(board, Samples(), UNPLANNED)["queries"]
+    assert (query["rows"], query["error"]) == (4, None)
+    assert (query["state_rows"], query["watermark"]) == (None, None)
+    assert query["why"]["state_rows"]
+    assert query["delay_ms"] >= query["waited_ms"] >= 0
+    context.stop(stopSparkContext=False, stopGraceFully=True)
+    assert until(board, lambda one: one.phase.ended).phase is Phase.STOPPED
+    batches.close()
+    done = board.history("dstreams")
+    assert [one.batch for one in done] == list(range(len(done)))
+    assert sum(one.input_rows for one in done) == len(seen) == 4
+
+
+def test_a_batch_that_fails_is_told_and_the_next_ones_go_on(context: StreamingContext, spark: SparkSession) -> None:
+    def refuse(number: int) -> int:
+        if number == 2:
+            raise ValueError("two is too much")
+        return number
+
+    board = Board()
+    numbers = context.queueStream([spark.sparkContext.parallelize([one], 1) for one in range(4)])
+    numbers.map(refuse).foreachRDD(lambda rdd: rdd.collect())
+    batches = Batches(context, "dstreams", board).start()
+    context.start()
+    failed = until(board, lambda one: one.error is not None and one.batches > 4)
+    assert failed.error
+    assert failed.error.condition == "function.failed", failed.error.lines()
+    assert "ValueError: two is too much" in failed.error.message
+    assert failed.error.place
+    assert failed.error.place.file == __file__
+    assert not failed.phase.ended
+    assert not health(board, Samples(), UNPLANNED).healthy
+    context.stop(stopSparkContext=False)
+    assert until(board, lambda one: one.phase.ended).phase is Phase.FAILED
+    batches.close()
