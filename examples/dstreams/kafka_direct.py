@@ -5,9 +5,10 @@ Usage: kafka_direct.py BROKERS TOPIC
 
 import sys
 
-from millrace.dstreams import KafkaUtils
 from pyspark import SparkContext
 from pyspark.streaming import StreamingContext
+
+from millrace.dstreams import KafkaUtils
 
 brokers, topic = sys.argv[1:]
 sc = SparkContext(appName="KafkaDirect")

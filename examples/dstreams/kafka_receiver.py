@@ -5,9 +5,10 @@ Usage: kafka_receiver.py BROKERS GROUP TOPIC
 
 import sys
 
-from millrace.dstreams import KafkaUtils
 from pyspark import SparkContext
 from pyspark.streaming import StreamingContext
+
+from millrace.dstreams import KafkaUtils
 
 brokers, group, topic = sys.argv[1:]
 sc = SparkContext(appName="KafkaReceiver")
