@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import ClusterMetadata
 
 from millrace.clients.cluster import Cluster
 from millrace.clients.properties import read_properties
@@ -147,6 +148,27 @@ def test_nobody_at_the_address_is_unreachable() -> None:
         Cluster(f"127.0.0.1:{free_port()}", timeout=0.5).connect()
     assert raised.value.condition == "kafka.unreachable"
     assert raised.value.exit_code == 1
+
+
+def test_a_cluster_that_names_no_broker_is_unreachable() -> None:
+    class Empty:
+        """An admin client whose cluster has nobody in it."""
+
+        asked = 0
+
+        def list_topics(self, timeout: float) -> ClusterMetadata:
+            self.asked += 1
+            return ClusterMetadata()
+
+        def poll(self, timeout: float) -> int:
+            return 0
+
+    cluster, empty = Cluster("127.0.0.1:1", timeout=0.1), Empty()
+    cluster.__dict__["_link"] = (empty, [])
+    with pytest.raises(KafkaUnreachable) as raised:
+        cluster.connect()
+    assert raised.value.hint
+    assert empty.asked > 1
 
 
 def test_a_name_that_does_not_resolve_is_unreachable() -> None:

@@ -6,6 +6,7 @@ import orjson
 
 import millrace as mr
 from millrace.dashboard.described import described, masked, undescribed
+from millrace.engine.generations import pipeline_of
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.outline import Edge, outline_of
 
@@ -39,6 +40,7 @@ def test_all_of_it() -> None:
     assert (tags["watermark"], popular["reads"]) == ("at, 10.0 s", ["tags"])
     assert popular["sql"].startswith("SELECT")
     kafka, memory = told["sinks"]
+    assert (told["generation"], kafka["to"], memory["to"]) == (1, "topic popular", "the memory table popular")
     assert kafka["guarantee"].startswith("exactly once")
     assert kafka["query"] == memory["query"] == "popular-update"
     assert told["queries"][0]["sinks"] == [0, 1]
@@ -62,8 +64,16 @@ def test_secrets_are_masked_wherever_they_are() -> None:
 def test_a_program_that_is_not_ours() -> None:
     told = undescribed("job.py", "jobs/job.py", master="local[2]", spark={}, kafka=None)
     assert (told["name"], told["queries"], told["settings"][0]["value"]) == ("job.py", [], "local[2]")
+    assert (told["generation"], told["generations"]) == (None, [])
     plan = make_plan(trending().model())
     assert told.keys() == described(plan, master=None, spark={}, kafka=None).keys()
+
+
+def test_a_generation_is_told_by_the_names_that_it_writes() -> None:
+    plan = make_plan(pipeline_of(trending().model(), 2))
+    told = described(plan, master=None, spark={}, kafka=None, generation=2)
+    assert (told["name"], told["generation"], told["topics"]) == ("trending@2", 2, ["posts", "popular.g2"])
+    assert [one["to"] for one in told["sinks"]] == ["topic popular.g2", "the memory table popular"]
 
 
 def test_its_outline() -> None:

@@ -13,14 +13,30 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import millrace as mr
+from conftest import CommandLine
 from millrace.clients.cluster import Cluster
-from millrace.engine.resuming import ASKED, REFUSED, RESUMES, outlooks
+from millrace.connectors.stream import Site
+from millrace.engine.newest import asked
+from millrace.engine.resuming import ASKED, REFUSED, RESUMES, Outlook, outlooks
 from millrace.errors import MillraceError
+from millrace.pipeline.load import load
 from millrace.pipeline.plan import make_plan
+from millrace.services.process import free_port
 from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels
 
 Run = Callable[..., Board]
+COPIED = """\
+name: {topic}
+sources:
+  words: {{files: {folder}/in, schema: "word string"}}
+tables:
+  sent: SELECT word FROM words
+  kept: SELECT word FROM words
+sinks:
+  - {{from: sent, kafka: {topic}}}
+  - {{from: kept, files: {folder}/out, format: json}}
+"""
 COUNTS = "SELECT word, count(*) AS n, sum(weight) AS weight FROM words GROUP BY word"
 
 
@@ -188,3 +204,36 @@ def test_who_knows_better_may_go_on(words: Words, run_pipeline: Run, monkeypatch
     monkeypatch.setattr(running, "Settings", lambda *given, **more: plain(*given, **more, accept=("counts-update",)))
     words.run(words.pipeline(COUNTS.replace("sum(weight)", "max(weight)")))
     assert words.given["a"] == (3, 20)
+
+
+def test_a_state_folder_that_a_copy_of_it_has_left_behind(
+    words: Words, run_pipeline: Run, topic: str, cluster: Cluster, millrace: CommandLine
+) -> None:
+    file, old = words.folder / "copied.yaml", words.folder / "old"
+    file.write_text(COPIED.format(topic=topic, folder=words.folder))
+    run_pipeline(file, words.state)
+    shutil.copytree(words.state, old)
+    assert [one.verdict for one in outlooks_of(file, old, cluster)] == [RESUMES, RESUMES]
+    words.put("c")
+    run_pipeline(file, words.state)
+    assert [one.verdict for one in outlooks_of(file, words.state, cluster)] == [RESUMES, RESUMES]
+
+    with pytest.raises(MillraceError) as raised:
+        run_pipeline(file, old)
+    sent, kept = outlooks_of(file, old, cluster)
+    assert sent.error is not None
+    assert (sent.verdict, sent.error.message, kept.verdict) == (REFUSED, raised.value.message, REFUSED)
+    shown = millrace("plan", file.name, "--state", str(old), code=2).stdout
+    assert f"sent  cannot resume: {raised.value.message}; the state folder is older than what was written" in shown
+    assert f"kept  cannot resume: the folder {words.folder}/out holds batch 1" in shown
+    assert "  try: go on with the newest state folder" in shown
+
+    sent, kept = outlooks_of(file, old, Cluster(f"127.0.0.1:{free_port()}", timeout=1.0))
+    assert (sent.verdict, sent.unasked.startswith("no broker answers"), kept.verdict) == (RESUMES, True, REFUSED)
+
+
+def outlooks_of(file: Path, state: Path, cluster: Cluster) -> list[Outlook]:
+    """What is said without Spark, when the sinks were asked."""
+    plan = make_plan(load(str(file)))
+    ground = Site(None, plan.pipeline.name, "", state, lambda: cluster)
+    return [asked(one, ground) for one in outlooks(plan, state, None)]

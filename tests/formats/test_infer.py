@@ -35,7 +35,7 @@ def test_types_are_wide_enough_for_all(samples: list[bytes], ddl: str) -> None:
     assert infer_schema(samples) == parse_schema(ddl)
 
 
-@pytest.mark.parametrize("samples", [[], [b"no", b"17"], [b"{}"]])
+@pytest.mark.parametrize("samples", [[], [b"no", b"17"], [b"{}"], [b'{"":0}']])
 def test_nothing_to_see_is_an_error(samples: list[bytes]) -> None:
     with pytest.raises(InputError):
         infer_schema(samples)

@@ -205,7 +205,8 @@ class Site:
             "name": "river",
             "file": "pipeline.py",
             "version": "0",
-            "generation": None,
+            "generation": 1,
+            "generations": [],
             "sources": [{"name": "posts", "connector": "kafka", "detail": "posts", "watermark": "at 10s", **AT}],
             "tables": [{"name": "popular", "reads": ["posts"], "sql": "SELECT 1", "watermark": None, **AT}],
             "sinks": [
@@ -213,6 +214,7 @@ class Site:
                     "table": "popular",
                     "connector": "memory",
                     "detail": "popular",
+                    "to": "the memory table popular",
                     "mode": "update",
                     "guarantee": "none beyond the run",
                     "query": "popular",

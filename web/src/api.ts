@@ -17,6 +17,7 @@ const NOTHING: Pipeline = {
   file: null,
   version: "",
   generation: null,
+  generations: [],
   sources: [],
   tables: [],
   sinks: [],

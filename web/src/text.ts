@@ -1,6 +1,6 @@
 // Text from records made safe to look at: control characters become visible, and long text is cut.
 import { bytes } from "./format";
-import type { Cell } from "./wire/types";
+import type { Cell, Sink } from "./wire/types";
 
 /** Characters of a value that a cell of a table holds; a click shows more. */
 export const CELL = 300;
@@ -32,6 +32,11 @@ export function plain(value: Cell): string {
 export function cut(text: string, most = CELL): string {
   if (text.length <= most) return visible(text);
   return `${visible(text.slice(0, most))}… (${bytes(text.length)})`;
+}
+
+/** What a sink writes to, in a few words. */
+export function destination(sink: Sink): string {
+  return visible(sink.detail ? `${sink.connector} ${sink.detail}` : (sink.to ?? sink.connector));
 }
 
 /** JSON with indentation where the text is JSON; the text as it is otherwise. */

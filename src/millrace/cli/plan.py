@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,8 @@ from millrace.errors import MillraceError, NoCluster, StateMismatch
 from millrace.settings import KAFKA_DATA
 
 if TYPE_CHECKING:
+    from millrace.clients.cluster import Cluster
+    from millrace.connectors.stream import Site
     from millrace.engine.generations import Chosen
     from millrace.pipeline.kept import Fingerprint
     from millrace.pipeline.model import Pipeline
@@ -46,6 +49,7 @@ def plan(
     from millrace.cli.check import load_sound
     from millrace.engine import planned
     from millrace.engine.following import follow
+    from millrace.engine.newest import asked
     from millrace.engine.resuming import outlooks
     from millrace.engine.state import unused
     from millrace.pipeline.plan import make_plan
@@ -59,7 +63,11 @@ def plan(
     found = outlooks(made, folder, cluster_id, accept or ())
     if deep:
         found = outlooks(made, folder, cluster_id, accept or (), _asked(made, folder))
-    problem = _in_use(folder) or problem
+    in_use = _in_use(folder)
+    if in_use is None:  # else its run goes on while we look, and would seem to be ahead of it
+        ground = _ground(pipeline.name, folder, lambda: _answering(problem, kafka, kafka_config, data))
+        found = [asked(one, ground) for one in found]
+    problem = in_use or problem
     refused = not all(one.starts for one in found)
     told = {
         "starts": not refused and problem is None,
@@ -110,6 +118,20 @@ def _kafka(
     except MillraceError as error:
         return told, None, error
     return told | {"missing": [one for one in wanted if one not in metadata.topics]}, metadata.cluster_id, None
+
+
+def _answering(problem: MillraceError | None, kafka: str | None, config: str | None, data: str | None) -> Cluster:
+    """The cluster, unless it has not answered already."""
+    if problem:
+        raise problem
+    return chosen_cluster(kafka, config, data)
+
+
+def _ground(pipeline: str, folder: Path, cluster: Callable[[], Cluster]) -> Site:
+    """What sinks may know of a run that is not begun; none of what they are asked needs Spark."""
+    from millrace.connectors.stream import Site
+
+    return Site(None, pipeline, "", folder, cluster, create_topics=False)
 
 
 def _generations(pipeline: Pipeline, state: Path | None) -> tuple[Chosen, list[dict[str, Any]]]:
@@ -189,6 +211,8 @@ def _show_query(one: dict[str, Any]) -> None:
         _line(f"  {_LABELS[change['effect']]}: {change['what']}")
     if one["choices"]:
         _line(f"  try: {one['choices']}")
+    if one["unasked"]:
+        _line(f"  not asked: whether its sinks hold more than this state folder knows ({one['unasked']})")
     for source in one["sources"]:
         start = f"{source['start']}{_offsets(source.get('offsets'))}"
         _line(f"  reads {source['name']}: {source['reads']}, {_from(start)}")

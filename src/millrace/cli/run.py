@@ -101,7 +101,7 @@ def run(
     spark = spark_settings(set_)
     board = Board()
     prepare_spark()
-    page = _page(plan, board, folder, master, spark, host, port, read_only=read_only) if dashboard else None
+    page = _page(plan, board, chosen, master, spark, host, port, read_only=read_only) if dashboard else None
     with (
         until_stopped() as stop,
         served(page, open_=open_) as watching,
@@ -120,7 +120,7 @@ def run(
 def _page(
     plan: Plan,
     board: Board,
-    folder: Path,
+    chosen: Chosen,
     master: str | None,
     spark: dict[str, str],
     host: str,
@@ -131,7 +131,16 @@ def _page(
     from millrace.dashboard.beside import page_of_pipeline
 
     options = page_options(host, port, read_only=read_only)
-    return page_of_pipeline(plan, board, options, state=folder, master=master, spark=spark)
+    return page_of_pipeline(
+        plan,
+        board,
+        options,
+        state=chosen.state,
+        generation=chosen.number,
+        base=chosen.base,
+        master=master,
+        spark=spark,
+    )
 
 
 def _doing(page: Watching | None) -> Callable[[str], None]:

@@ -161,14 +161,23 @@ class Cluster:
             left = self.timeout - (time.monotonic() - started)
             try:
                 found = admin.list_topics(timeout=max(0.1, min(1.0, left)))
-                if found.brokers or left <= 0:
+                if found.brokers:
                     return found
+                if left <= 0:
+                    raise self._empty()
                 time.sleep(0.05)  # one that was away for long, and is not let in again yet
             except KafkaException as error:
                 admin.poll(0)
                 problem = self._verdict([*seen, error.args[0]], time.monotonic() - started, left)
                 if problem is not None:
                     raise self.error(problem, "connect") from None
+
+    def _empty(self) -> KafkaUnreachable:
+        return KafkaUnreachable(
+            f"the cluster at {self.bootstrap} answers but names no broker: could not connect",
+            why=f"no broker was let in within {self.timeout:g} s",
+            hint="try again when a broker is up, see its log, or wait longer (MILLRACE_KAFKA_TIMEOUT)",
+        )
 
     def _verdict(self, seen: list[KafkaError], waited: float, left: float) -> KafkaError | None:
         """The error to give up with, or None to try again: a refusal at once, an address where nobody is soon."""

@@ -7,9 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from millrace.dashboard.described import described, undescribed
+from millrace.dashboard.described import described, masked, undescribed
 from millrace.dashboard.server import Options
 from millrace.dashboard.watching import About, Watching
+from millrace.engine.generations import FIRST, listed
 from millrace.pipeline.plan import Plan
 from millrace.telemetry.board import Board
 from millrace.telemetry.outline import outline_of
@@ -21,15 +22,21 @@ def page_of_pipeline(
     options: Options,
     *,
     state: Path,
+    generation: int = FIRST,
+    base: Path | None = None,
     master: str | None = None,
     spark: Mapping[str, str] | None = None,
     kafka: str | None = None,
 ) -> Watching:
-    """The page of a pipeline that is about to run."""
+    """The page of a pipeline that is about to run; `base` is the state folder of its first generation."""
 
     @cache
+    def lasting() -> Mapping[str, Any]:
+        return described(plan, master=master, spark=spark or {}, kafka=kafka, generation=generation)
+
     def describe() -> Mapping[str, Any]:
-        return described(plan, master=master, spark=spark or {}, kafka=kafka)
+        # A replay or a switch beside the run changes which there are.
+        return {**lasting(), "generations": masked("generations", listed(base or state))}
 
     about = About(
         describe,

@@ -11,6 +11,7 @@ from typing import Any
 
 from millrace import __version__
 from millrace.connectors.options import make_writer
+from millrace.engine.generations import FIRST
 from millrace.engine.tuning import choices
 from millrace.errors import Place
 from millrace.pipeline.model import Connection, Pipeline, Sink, Source, Table, Watermark
@@ -23,14 +24,17 @@ from millrace.units import format_duration
 MASK = "***"
 
 
-def described(plan: Plan, *, master: str | None, spark: Mapping[str, str], kafka: str | None) -> dict[str, Any]:
+def described(
+    plan: Plan, *, master: str | None, spark: Mapping[str, str], kafka: str | None, generation: int = FIRST
+) -> dict[str, Any]:
     """Everything about a pipeline that does not change while it runs."""
     pipeline = plan.pipeline
     return {
         "name": pipeline.name,
         "file": pipeline.place.file,
         "version": __version__,
-        "generation": None,
+        "generation": generation,
+        "generations": [],  # whoever serves this tells them: they change while it runs
         "sources": [_source(one) for one in pipeline.sources],
         "tables": [_table(one) for one in pipeline.tables],
         "sinks": [_sink(one, plan) for one in pipeline.sinks],
@@ -47,7 +51,7 @@ def undescribed(
     name: str, file: str, *, master: str | None, spark: Mapping[str, str], kafka: str | None
 ) -> dict[str, Any]:
     """The same for a program whose queries are its own matter."""
-    empty = ("sources", "tables", "sinks", "queries", "panels", "memory", "topics")
+    empty = ("generations", "sources", "tables", "sinks", "queries", "panels", "memory", "topics")
     chosen = {"spark.master": master, **spark} if master else dict(spark)
     return {
         "name": name,
@@ -125,6 +129,7 @@ def _sink(one: Sink, plan: Plan) -> dict[str, Any]:
     return {
         "table": one.table,
         **_connected(one.connection),
+        "to": masked("to", ", ".join(writer.touches(one.table)) or None) if writer else None,
         "mode": one.mode,
         "guarantee": writer.promise if writer else None,
         "query": query,

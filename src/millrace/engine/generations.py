@@ -210,6 +210,8 @@ class Chosen:
     number: int
     pipeline: Pipeline
     state: Path
+    base: Path
+    """The state folder of the first one, beside which all are noted."""
     span: Span | None = None
     """Where its queries begin that have no checkpoint: where the replay ended."""
     without: tuple[Sink, ...] = ()
@@ -228,7 +230,7 @@ def choose(pipeline: Pipeline, base: Path, number: int | None = None) -> Chosen:
     span = None if found is None else Span(found.end)
     without = () if wanted == known.current else tuple(sink for sink in pipeline.sinks if _is_single(sink))
     written = replace(pipeline, sinks=tuple(sink for sink in pipeline.sinks if sink not in without))
-    return Chosen(wanted, pipeline_of(written, wanted), state_of(base, wanted), span, without)
+    return Chosen(wanted, pipeline_of(written, wanted), state_of(base, wanted), base, span, without)
 
 
 def _is_single(sink: Sink) -> bool:

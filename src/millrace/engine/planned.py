@@ -37,6 +37,7 @@ def query(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span | None =
         "why": outlook.why,
         "changes": [{"effect": each.effect, "part": each.part, "what": each.what} for each in outlook.changes],
         "choices": choices(one, outlook.obstacles, state) if outlook.obstacles else None,
+        "unasked": outlook.unasked or None,
         "batch": None if at is None else at.batch,
         "table": one.table,
         "mode": one.mode,
@@ -45,7 +46,8 @@ def query(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span | None =
         "sinks": [_sink(sink) for sink in one.sinks],
     }
     if outlook.error:
-        told |= {"why": outlook.error.message, "choices": outlook.error.hint}
+        error = outlook.error
+        told |= {"why": "; ".join(filter(None, (error.message, error.why))), "choices": error.hint}
     return told
 
 

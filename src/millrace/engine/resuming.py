@@ -38,6 +38,8 @@ class Outlook:
     position: Position | None = None
     error: MillraceError | None = None
     """What else prevents it from starting."""
+    unasked: str = ""
+    """Why its sinks were not asked whether its checkpoint is the newest."""
 
     @property
     def starts(self) -> bool:

@@ -14,11 +14,11 @@ from millrace.connectors.cutting import pieces, steady
 from millrace.connectors.options import make_reader, make_writer
 from millrace.connectors.stream import Messages, Reader, Site, Writer, require, whole
 from millrace.engine.buried import Adding, Buried
-from millrace.engine.checkpoint import unfinished
 from millrace.engine.decode import bad_of, forget_repeated, good_rows
 from millrace.engine.failures import explain
 from millrace.engine.gone import gone
 from millrace.engine.inhand import position
+from millrace.engine.newest import sites
 from millrace.engine.onthejvm import decoded_on_the_jvm
 from millrace.engine.panels import hung
 from millrace.engine.remade import Identities
@@ -93,32 +93,23 @@ class Workshop:
             shutil.rmtree(folder, ignore_errors=True)
         self._tell_lost(query, folder)
         self._require_same_topics(query, folder)
-        site = self.site(
-            query.table,
-            mode=query.mode,
-            batches=query.batches,
-            query=query.name,
-            checkpoint=folder,
-            require_alone=self.still_alone,
-            replayed=unfinished(folder),
-        )
+        own = sites(replace(self.ground, require_alone=self.still_alone), query, writers, folder)
         if query.batches and any(writer.exclusive for writer in writers):
             frame = steady(frame)
-        sites = _twins(site, writers)
         if not (folder / "offsets").exists():
             for writer in writers:
                 writer.require_new()
-        for writer, own in zip(writers, sites, strict=True):
-            writer.require_newest(own)
+        for writer, site in zip(writers, own, strict=True):
+            writer.require_newest(site)
         written = _shaped(writers[0], frame, query.sinks[0]) if len(writers) == 1 else frame
         if writers:
             resuming.require(table, written, sources)
         if not writers:
             writer = frame.writeStream.format("noop")  # its panels see the rows on their way to nowhere
         elif len(writers) == 1:
-            writer = writers[0].stream(written.writeStream, site)
+            writer = writers[0].stream(written.writeStream, own[0])
         else:
-            writer = frame.writeStream.foreachBatch(_Fan(list(zip(writers, sites, query.sinks, strict=True))))
+            writer = frame.writeStream.foreachBatch(_Fan(list(zip(writers, own, query.sinks, strict=True))))
         writer = writer.outputMode(query.mode).queryName(query.name).option("checkpointLocation", str(folder))
         return _triggered(writer, query.trigger).start()
 
@@ -187,12 +178,6 @@ class Workshop:
     def checkpoint(self, query: Query) -> Path:
         """Where a query remembers; one that only draws begins anew each time, and is no part of what was done."""
         return self.ground.state / ("checkpoints" if query.sinks else "panels") / query.name
-
-
-def _twins(site: Site, writers: list[Writer]) -> list[Site]:
-    """A site for each sink: of several that write to the same place, each knows how many are before it."""
-    places = [writer.touches(site.name) for writer in writers]
-    return [replace(site, twin=places[:number].count(place)) for number, place in enumerate(places)]
 
 
 class _Fan:

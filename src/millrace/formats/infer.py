@@ -48,13 +48,14 @@ def infer_schema(values: Iterable[bytes]) -> Schema:
         if isinstance(record, dict):
             objects += 1
             _widen(whole, record, 0)
-    if not whole:
-        seen = "empty objects" if objects else "no JSON object among them"
+    fields = _fields(whole)
+    if not fields:
+        seen = "objects without named fields" if objects else "no JSON object among them"
         raise InputError(
             f"no schema can be proposed from {count} records: {seen}",
             hint="millrace schema reads JSON; other formats need a schema written by hand",
         )
-    return Schema(_fields(whole))
+    return Schema(fields)
 
 
 def _widen(fields: _Object, record: dict[str, Any], depth: int) -> None:

@@ -5,7 +5,7 @@ import { Badge } from "../parts/badge";
 import { Drawer, Facts } from "../parts/drawer";
 import { because, Value } from "../parts/na";
 import { href } from "../route";
-import { visible } from "../text";
+import { destination, visible } from "../text";
 import type { Pipeline, QueryState, State } from "../wire/types";
 import { graphOf, type Node, queriesOf } from "./model";
 import { selected } from "./selected";
@@ -36,7 +36,7 @@ function written(node: Node, pipeline: Pipeline, state: State | null): [string, 
     const sink = pipeline.sinks[Number(node.id.split(":")[1])]!;
     return [
       ["of table", sink.table],
-      ["goes to", `${sink.connector}${sink.detail ? ` ${sink.detail}` : ""}`],
+      ["goes to", sink.to ? visible(sink.to) : destination(sink)],
       ["mode", sink.mode ?? "–"],
       ["guarantee", sink.guarantee ?? "not stated"],
       ...place(sink.file, sink.line),

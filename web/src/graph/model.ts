@@ -55,7 +55,7 @@ export function graphOf(pipeline: Pipeline): Graph {
     ...pipeline.sinks.map((sink, index) => ({
       id: `sink:${index}`,
       kind: "sink" as const,
-      name: sink.detail ?? sink.connector,
+      name: sink.detail ?? sink.to ?? sink.connector,
       detail: `${sink.connector}${sink.mode ? ` · ${sink.mode}` : ""}`,
       queries: sink.query ? [sink.query] : doing(sink.table),
     })),

@@ -1,11 +1,12 @@
-// What runs here: guarantees, settings with their reasons, versions, and the keys of this page.
+// What runs here: generations, guarantees, settings with their reasons, versions, and the keys of this page.
 import type { JSX } from "preact";
-import { pipeline } from "../api";
+import { useEffect } from "preact/hooks";
+import { loadPipeline, pipeline } from "../api";
 import { Facts } from "../parts/drawer";
 import { KEYS } from "../parts/keys";
 import { type Column, Table } from "../parts/table";
-import { cut, visible } from "../text";
-import type { Pipeline, Sink } from "../wire/types";
+import { cut, destination, visible } from "../text";
+import type { Generation, Pipeline, Sink } from "../wire/types";
 
 type Setting = Pipeline["settings"][number];
 
@@ -15,18 +16,24 @@ const SETTINGS: Column<Setting>[] = [
   { name: "why", wide: true, value: (one) => one.why, show: (one) => visible(one.why ?? "") },
 ];
 
+const GENERATIONS: Column<Generation>[] = [
+  { name: "generation", value: (one) => one.number },
+  { name: "now", value: standsNow },
+  { name: "how it was made", wide: true, value: (one) => one.standing, show: (one) => visible(one.standing) },
+  { name: "of the log", wide: true, mono: true, value: spans, show: (one) => cut(spans(one)) },
+  { name: "outputs", wide: true, mono: true, value: (one) => visible(one.outputs.join(", ")) },
+];
+
 const GUARANTEES: Column<Sink>[] = [
   { name: "table", value: (sink) => sink.table, show: (sink) => visible(sink.table) },
-  {
-    name: "goes to",
-    value: (sink) => `${sink.connector} ${sink.detail ?? ""}`,
-    show: (sink) => visible(`${sink.connector} ${sink.detail ?? ""}`),
-  },
+  { name: "goes to", value: destination },
   { name: "mode", value: (sink) => sink.mode, show: (sink) => sink.mode ?? "–" },
   { name: "guarantee", wide: true, value: (sink) => sink.guarantee, show: (sink) => sink.guarantee ?? "not stated" },
 ];
 
 export function About(): JSX.Element {
+  // A replay or a switch beside the run changes its generations.
+  useEffect(() => void loadPipeline(), []);
   const known = pipeline.value;
   if (!known) return <p class="empty">asking …</p>;
   return (
@@ -53,6 +60,19 @@ export function About(): JSX.Element {
           <Facts facts={Object.entries(known.versions).map(([name, version]) => [name, version])} />
         </section>
       </div>
+      {known.generations.length > 0 && (
+        <section class="card">
+          <h2>Generations</h2>
+          <Table
+            label="generations"
+            rows={known.generations}
+            columns={GENERATIONS}
+            rowKey={(one) => `${one.number}`}
+            filter={false}
+            rowsShown={8}
+          />
+        </section>
+      )}
       <section class="card">
         <h2>Guarantees</h2>
         <Table
@@ -82,4 +102,17 @@ export function About(): JSX.Element {
       </section>
     </div>
   );
+}
+
+function standsNow(one: Generation): string {
+  const own = one.number === pipeline.value?.generation;
+  return [one.current && "current", own && "this run"].filter(Boolean).join(", ") || "–";
+}
+
+/** What a replay has read, partition by partition: the first offset and the one after the last. */
+function spans(one: Generation): string {
+  const read = Object.entries(one.end).flatMap(([topic, ends]) =>
+    Object.entries(ends).map(([number, end]) => `${topic}[${number}] ${one.begin[topic]?.[number] ?? "–"} to ${end}`),
+  );
+  return read.join(", ") || "–";
 }

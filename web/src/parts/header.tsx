@@ -1,6 +1,7 @@
 // The top line: which pipeline, how it is, how fresh what is shown is, and pause.
 import type { JSX } from "preact";
 import { pipeline } from "../api";
+import { href } from "../route";
 import { visible } from "../text";
 import { slot } from "../wire/channels";
 import { paused } from "../wire/pause";
@@ -22,6 +23,7 @@ export function Header(): JSX.Element {
         <span>Millrace</span>
       </a>
       <h1>{visible(pipeline.value?.name ?? "…")}</h1>
+      <Generation number={pipeline.value?.generation ?? null} />
       {state && <Badge phase={state.phase} />}
       <span class="gap" />
       <Freshness />
@@ -42,6 +44,16 @@ export function Header(): JSX.Element {
       </button>
       <Display />
     </header>
+  );
+}
+
+/** Which one the run writes; of the first there is nothing to say. */
+function Generation({ number }: { number: number | null }): JSX.Element | null {
+  if (number === null || number === 1) return null;
+  return (
+    <a class="tag" href={href("about")}>
+      generation {number}
+    </a>
   );
 }
 

@@ -173,6 +173,8 @@ export interface Sink {
   table: string;
   connector: string;
   detail: string | null;
+  /** What it writes, by name: in a generation, the topic or folder of that. */
+  to: string | null;
   mode: string | null;
   guarantee: string | null;
   query: string | null;
@@ -180,11 +182,27 @@ export interface Sink {
   line: number | null;
 }
 
+/** Topics with their partitions. */
+export type Offsets = Record<string, Record<string, number>>;
+
+export interface Generation {
+  number: number;
+  standing: string;
+  /** Whether it is the one that `run` goes on with and that the aliases lead to. */
+  current: boolean;
+  outputs: string[];
+  begin: Offsets;
+  end: Offsets;
+}
+
 export interface Pipeline {
   name: string;
   file: string | null;
   version: string;
+  /** The one that this run writes. */
   generation: number | null;
+  /** All that there are, once a replay has made one. */
+  generations: Generation[];
   sources: Source[];
   tables: Table[];
   sinks: Sink[];
