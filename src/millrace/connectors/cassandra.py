@@ -223,7 +223,7 @@ class CassandraWriter(Writer):
             self.patience,
             self.nulls == "erase",
         )
-        counts = [row.rows for row in Cut.of(frame, work, RESULT, site.pieces).run()]
+        counts = [row.rows for row in Cut.of(frame.mapInArrow(work, RESULT), site.pieces).run()]
         times.used(batch, max(counts, default=0) * len(counts))
 
     def _fitted(self, rows: StructType, site: Site) -> Table:

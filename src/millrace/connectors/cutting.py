@@ -5,15 +5,15 @@ The number of a task says nothing: a batch that is run again may list the partit
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millrace.errors import InvalidOption
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark import TaskContext
     from pyspark.sql import DataFrame, Row
 
@@ -22,6 +22,10 @@ QUERY_ID = "sql.streaming.queryId"
 _ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
 _NUMBERS = "millrace.lanes"
 """The property of a job that tells its tasks their numbers."""
+_TOLD = "millrace.batch"
+"""The property of a job that tells its tasks what all of them have to know of the batch."""
+_KINDS = re.compile(r"(\w+)@")
+_PART_OF_A_TOPIC = re.compile(r"KafkaBatchInputPartition\(KafkaOffsetRange\(([\w.-]+)-(\d+),(-?\d+),(-?\d+),")
 _BY_TURNS = re.compile(
     r"^\W*(?:Repartition \d|RepartitionByExpression (?:\[\]|\d|\[.* (?:ASC|DESC) NULLS )|RebalancePartitions"
     r"|Sort \[.*\], true)",
@@ -51,33 +55,42 @@ class Cut:
     """A batch that a function is given task by task. It is planned once: to see what its tasks read, and to run."""
 
     frame: DataFrame
+    """What comes out of the function."""
     read: tuple[str, ...]
     """What each task reads."""
 
     @classmethod
-    def of(
-        cls,
-        frame: DataFrame,
-        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-        result: str,
-        read: tuple[str, ...] = (),
-    ) -> Cut:
-        """`function` is one for mapInArrow, and `result` what comes out of it; `read` is given where it is known."""
-        made = frame.mapInArrow(function, result)
-        return cls(made, read or pieces(made))
+    def of(cls, frame: DataFrame, read: tuple[str, ...] = ()) -> Cut:
+        """`read` is given where it is known."""
+        return cls(frame, read or pieces(frame))
 
     def run(self) -> list[Row]:
         """What comes out, while each task knows its number."""
-        numbers = ",".join(map(str, lanes(self.read)))
-        self.frame.sparkSession.sparkContext.setLocalProperty(_NUMBERS, numbers)
+        self._tell({})
         rows: list[Row] = self.frame.collect()
         return rows
+
+    def finish(self, told: Mapping[str, Any]) -> None:
+        """The same without what comes out, which saves Spark a plan and a query; tasks are told so much beside it."""
+        self._tell(told)
+        self.frame._jdf.queryExecution().toRdd().count()
+
+    def _tell(self, told: Mapping[str, Any]) -> None:
+        context = self.frame.sparkSession.sparkContext
+        context.setLocalProperty(_NUMBERS, ",".join(map(str, lanes(self.read))))
+        context.setLocalProperty(_TOLD, json.dumps(told))
 
 
 def lane_of(task: TaskContext) -> tuple[int, int]:
     """The number of a task of a `Cut`, and how many there are."""
     numbers = (task.getLocalProperty(_NUMBERS) or "").split(",")
     return int(numbers[task.partitionId()]), len(numbers)
+
+
+def told_to(task: TaskContext) -> dict[str, Any]:
+    """What the tasks of a `Cut` are told beside their numbers."""
+    told: dict[str, Any] = json.loads(task.getLocalProperty(_TOLD) or "{}")
+    return told
 
 
 def pieces(frame: DataFrame) -> tuple[str, ...]:
@@ -92,19 +105,22 @@ def lanes(read: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def _pieces(rdd: Any) -> list[str]:
+    """Asked with few words: each is a trip to the JVM, and a batch waits for all of them."""
     parents = rdd.dependencies()
-    if parents.isEmpty():
-        return [_piece(part, number) for number, part in enumerate(rdd.partitions())]
+    kinds = _KINDS.findall(parents.toString())
+    if not kinds:
+        return _of_source(rdd.partitions())
+    if kinds == ["OneToOneDependency"]:
+        return _pieces(parents.head().rdd())
     found = [""] * rdd.getNumPartitions()
-    for number in range(parents.size()):
-        for task, read in enumerate(_handed_on(parents.apply(number), len(found))):
+    for number, kind in enumerate(kinds):
+        for task, read in enumerate(_handed_on(kind, parents.apply(number), len(found))):
             found[task] += read
     return found
 
 
-def _handed_on(parent: Any, tasks: int) -> list[str]:
+def _handed_on(kind: str, parent: Any, tasks: int) -> list[str]:
     """What each task has from one of its parents."""
-    kind = parent.getClass().getSimpleName()
     if kind == "ShuffleDependency":  # rows are dealt out by what is in them
         return [f"[part {task}]" for task in range(tasks)]
     read = _pieces(parent.rdd())
@@ -117,20 +133,25 @@ def _numbers(listed: Any) -> list[int]:
     return [int(listed.apply(place)) for place in range(listed.size())]
 
 
-def _piece(part: Any, number: int) -> str:
+def _of_source(parts: Any) -> list[str]:
+    """What each part of a source is; all of them are of one kind."""
+    count = len(parts)
+    kind = parts[0].getClass().getSimpleName() if count else ""
+    return [_piece(kind, parts[number], number) for number in range(count)]
+
+
+def _piece(kind: str, part: Any, number: int) -> str:
     """What one part of a source is."""
-    kind = part.getClass().getSimpleName()
     if kind == "DataSourceRDDPartition":
-        read = part.inputPartition()
-        return f"[{_input(read.get())}]" if read.isDefined() else "[]"
+        return f"[{_input(part.inputPartition().toString())}]"
     if kind == "FilePartition":
         return "".join(f"[{file.toString()}]" for file in part.files())
     return f"[{number}]"
 
 
-def _input(part: Any) -> str:
-    """Of Kafka only the offsets: the rest are properties of the client, which are others each time."""
-    if part.getClass().getSimpleName() == "KafkaBatchInputPartition":
-        span = part.offsetRange()  # whose own text also says on which machine it would be read
-        return f"{span.topic()}/{span.partition()} {span.fromOffset()}-{span.untilOffset()}"
-    return str(part.toString())
+def _input(text: str) -> str:
+    """Of Kafka only the offsets: the rest are properties of the client, others each time, and who would read it."""
+    topic = _PART_OF_A_TOPIC.search(text)
+    if topic:
+        return "{}/{} {}-{}".format(*topic.groups())
+    return text.removeprefix("Some(").removesuffix(")") if text != "None" else ""

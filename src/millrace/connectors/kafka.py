@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -348,11 +348,11 @@ class KafkaWriter(Writer):
     def write(self, frame: DataFrame, batch: int, site: Site) -> None:
         """Write a batch, in transactions or with Spark's Kafka sink."""
         if self.exclusive:
-            from millrace.connectors.transacting import write_once
+            from millrace.connectors.transacting import through, write_once
 
             outlet = self._outlet(site)
             try:
-                write_once(frame, batch, site, outlet)
+                write_once(frame if site.wired else through(frame, outlet), batch, site, outlet)
             except KafkaException as error:
                 raise carry(outlet.problem(error)) from error
             except MillraceError as error:
@@ -363,7 +363,9 @@ class KafkaWriter(Writer):
     def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
         """Batch by batch; or Spark's own streaming sink, which is all that real-time mode knows."""
         if self.exclusive and site.batches:
-            return super().stream(rows, site)
+            from millrace.connectors.transacting import through
+
+            return super().stream(through(rows._df, self._outlet(site)).writeStream, replace(site, wired=True))
         return rows.format("kafka").options(**self._options(site))
 
     def _outlet(self, site: Site) -> Outlet:

@@ -70,6 +70,8 @@ class Site:
     """How many sinks of the query write to the same place before this one."""
     pieces: tuple[str, ...] = ()
     """What each task of a batch reads, where the frame that is written does not know it any more."""
+    wired: bool = False
+    """Whether what writes a batch is part of its frame already: so it is planned with the query, not for each batch."""
     print: Callable[[str], None] = field(default=lambda _: None)
     """Writes lines of results to standard output."""
     cassandra: Callable[[], Cassandra] = field(default=no_cassandra)

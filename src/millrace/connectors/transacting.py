@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from millrace.clients.lane import Lane
 from millrace.clients.records import Record
 from millrace.connectors.batches import Batches, Begun
 from millrace.connectors.carried import carry
-from millrace.connectors.cutting import QUERY_ID, Cut, lane_of
+from millrace.connectors.cutting import QUERY_ID, Cut, lane_of, told_to
 from millrace.connectors.outlet import LEDGER, Note, Outlet
 from millrace.connectors.stream import Site
 from millrace.errors import InvalidDefinition, StateMismatch
@@ -32,13 +32,16 @@ _MOST_BYTES = 16_000_000
 
 @dataclass(frozen=True)
 class Transacting:
-    """A function for mapInArrow: rows in; how many were written is all that comes out."""
+    """A function for mapInArrow: rows in; how many were written is all that comes out.
+
+    It is made once for a query. What is said of a batch here, its tasks are told when it runs.
+    """
 
     outlet: Outlet
-    query: str
+    query: str = ""
     """Spark's id of the query, which lives as long as its checkpoint."""
-    batch: int
-    anew: bool
+    batch: int = -1
+    anew: bool = False
     """Whether an earlier attempt at the batch may have failed."""
     plan: str = ""
     """Tells the batch from another of its number that a copy of the checkpoint has planned; empty: not known."""
@@ -52,7 +55,8 @@ class Transacting:
         if context is None:
             raise RuntimeError("there is no task")
         number, _ = lane_of(context)
-        rows = self.write(number, batches, anew=self.anew or context.attemptNumber() > 0)
+        told = replace(self, **told_to(context))
+        rows = told.write(number, batches, anew=told.anew or context.attemptNumber() > 0)
         yield pa.RecordBatch.from_pydict({"rows": pa.array([rows], pa.int64())})
 
     def write(self, number: int, batches: Iterator[pa.RecordBatch], *, anew: bool) -> int:
@@ -174,8 +178,13 @@ def require_newest(site: Site, outlet: Outlet) -> None:
         known._require_known(note, anew=True)
 
 
-def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> int:
-    """Write a batch; how many rows were not there yet.
+def through(frame: DataFrame, outlet: Outlet) -> DataFrame:
+    """The frame whose tasks write its rows, once they are told of which batch they are."""
+    return frame.mapInArrow(Transacting(outlet), "rows bigint")
+
+
+def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> None:
+    """Write a batch of what comes `through`.
 
     An attempt leaves out the tasks that were written before: so a batch that comes again must be cut as it was.
     """
@@ -186,14 +195,13 @@ def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> int:
     batches = _batches(site, outlet)
     last = batches.last(query)
     again = site.replayed == batch
-    cut = Cut.of(frame, Transacting(outlet, query, batch, again, _planned(site, batch)), "rows bigint", site.pieces)
+    cut = Cut.of(frame, site.pieces)
     begun = Begun.of(query, batch, cut.read, outlet.ledger)
     if again and last:
         _require_alike(last, begun, outlet)
     # A batch that is repeated keeps the time of its first attempt: what that noted may be as old.
     batches.begin(last if again and last and last.is_cut_as(begun) else begun)
-    written: int = sum(row.rows for row in cut.run())
-    return written
+    cut.finish({"query": query, "batch": batch, "anew": again, "plan": _planned(site, batch)})
 
 
 def _batches(site: Site, outlet: Outlet) -> Batches:
