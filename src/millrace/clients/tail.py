@@ -253,7 +253,8 @@ class Tail:
             self._held += size
             if records:
                 lane.newest = records[-1]["SequenceNumber"]
-            at_the_end = not answer.get("MillisBehindLatest")
+            # A full answer is not the last one, whatever it says of itself: emulators say that it is.
+            at_the_end = not answer.get("MillisBehindLatest") and len(answer["Records"]) < self._most
             if at_the_end:
                 lane.caught = asked
             if not lane.closed:

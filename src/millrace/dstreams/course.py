@@ -72,6 +72,9 @@ class Course:
         self._line = -1
         """The newest batch that is done, and with it all before it."""
         self._swept = False
+        self._span = 0
+        """For how long a batch is remembered. It is asked for while one is made: Spark's graph is locked then, and who
+        asked with our lock held, as when a batch is done, would wait for it for ever."""
         self._reported: set[tuple[str, int]] = set()
         self._conf = ssc.sparkContext.getConf()
         ssc.addStreamingListener(listener_of(self))
@@ -134,6 +137,7 @@ class Course:
 
         self._settle()
         batch = Batch(time, self._interval / 1000, context, flow.pace.rate if flow.pace else None)
+        self._span = self._span or self._remembered()
         note = flow.notes.at(time)
         if note is None:
             note = self._decided(flow, batch)
@@ -167,7 +171,7 @@ class Course:
         if low is None or low < 0:
             return
         self._lows = {time: one for time, one in self._lows.items() if since is None or time >= since}
-        before = min(low, self._line) - self._remembered() - _MARGIN * self._interval
+        before = min(low, self._line) - self._span - _MARGIN * self._interval
         for flow in self._flows.values():
             flow.notes.forget(before)
         if self._checkpoint and not self._swept:  # every checkpoint that is there is of this start
