@@ -10,17 +10,20 @@ from pyspark.streaming import StreamingContext
 
 
 def excluded_words(sc):
-    """A broadcast variable is not in the checkpoint: it is made when it is first asked for."""
-    if "excluded" not in globals():
-        globals()["excluded"] = sc.broadcast({"a", "an", "the"})
-    return globals()["excluded"]
+    """A broadcast variable is not in the checkpoint: it is made when it is first asked for.
+
+    The context keeps it: each function of a recovered program has globals of its own.
+    """
+    if not hasattr(sc, "excluded"):
+        sc.excluded = sc.broadcast({"a", "an", "the"})
+    return sc.excluded
 
 
 def dropped_words(sc):
     """Neither is an accumulator: it counts since the last start."""
-    if "dropped" not in globals():
-        globals()["dropped"] = sc.accumulator(0)
-    return globals()["dropped"]
+    if not hasattr(sc, "dropped"):
+        sc.dropped = sc.accumulator(0)
+    return sc.dropped
 
 
 def update(new_values, running_count):
