@@ -116,6 +116,16 @@ def test_watermark_trigger_and_options_may_change() -> None:
     assert compared(pipeline(), pipeline(sink=keyed)) == [("new", "sink")]
 
 
+def test_other_columns_of_a_source_are_for_spark_to_judge() -> None:
+    one, other = (
+        replace(LINES, connection=connection("kafka", "lines", {"schema": f"value {kind}"}))
+        for kind in ("int", "string")
+    )
+    assert compared(pipeline(source=one), pipeline(source=other)) == [("asks", "source")]
+    stateless = "SELECT value FROM lines"
+    assert compared(pipeline(stateless, source=one), pipeline(stateless, source=other)) == [("new", "source")]
+
+
 def test_another_sink() -> None:
     console, other = connection("console"), connection("kafka", "other")
     assert compared(pipeline(), pipeline(sink=other)) == [("mixes", "sink")]

@@ -29,6 +29,9 @@ def test_a_yaml_file(tmp_path: Path) -> None:
         (tmp_path / name).write_text("name: one\nsources: {a: {schema: x, kafka: posts}}\n")
         model = load(str(tmp_path / name), ["kafka"])
         assert (model.name, model.sources[0].connection.connector) == ("one", "kafka")
+        assert load(f"{tmp_path / name}::one", ["kafka"]).name == "one"
+        with pytest.raises(InvalidDefinition):
+            load(f"{tmp_path / name}::two", ["kafka"])
 
 
 def test_one_of_several(tmp_path: Path) -> None:

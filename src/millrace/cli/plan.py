@@ -148,7 +148,8 @@ def _in_use(folder: Path) -> MillraceError | None:
     if not in_use(folder):
         return None
     return StateMismatch(
-        f"another run uses the state folder {folder}", hint="stop it, or give a run a folder of its own with --state"
+        f"another run uses the state folder {folder}",
+        hint="stop it first; to run beside it, a pipeline needs another name in its file",
     )
 
 

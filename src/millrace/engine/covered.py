@@ -14,6 +14,8 @@ from millrace.engine.structured import reader_of
 from millrace.errors import InvalidReplay
 from millrace.pipeline.model import Pipeline, Source
 
+_EVERYTHING = ("earliest", "latest")
+
 
 def covered(
     pipeline: Pipeline, model: Pipeline, asked: tuple[str, str], cluster: Callable[[], Cluster]
@@ -54,8 +56,14 @@ def _bounds(
     start, end = map(parse_bound, asked)
     if places:
         first = begin_of(cluster(), places, start)
-        return first, end_of(cluster(), places, end, first)
-    if asked[0] != "earliest" or end != "latest":
+        last = end_of(cluster(), places, end, first)
+        if asked != _EVERYTHING and all(last[place] <= first[place] for place in places):
+            raise InvalidReplay(
+                f"no record lies between {asked[0]} and {asked[1]}",
+                hint="millrace kafka topics describe NAME shows the offsets that there are; times are those of records",
+            )
+        return first, last
+    if asked != _EVERYTHING:
         raise InvalidReplay(
             "without a topic among its sources a replay reads the files that are there",
             hint="--from earliest, without --to",

@@ -194,7 +194,8 @@ def choices(query: Query, obstacles: list[Change], state: Path) -> str:
     if not checkpoint_of(state, query.name).exists():
         return f"undo the change, write to another topic, or --accept {query.name} to have it written again"
     begin = (
-        "have it computed anew beside this one (millrace replay), run with another --state, "
+        "have it computed anew beside this one (millrace replay), "
+        "run with another --state (what is in its outputs stays there), "
         f"or remove {checkpoint_of(state, query.name)} to begin anew"
     )
     if any(one.effect == BREAKS for one in obstacles):

@@ -47,7 +47,7 @@ class State:
                 lock.release()
                 raise StateMismatch(
                     f"another run uses the state folder {self.folder}",
-                    hint="stop it, or give this run a folder of its own with --state",
+                    hint="stop it first; to run beside it, a pipeline needs another name in its file",
                 )
             time.sleep(_LOOK)
         self._lock = lock

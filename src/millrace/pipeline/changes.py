@@ -10,6 +10,8 @@ from millrace.pipeline.ran import Said
 from millrace.pipeline.statements import only_filters_differ, skeleton
 
 NEW, ASKS, MIXES, BREAKS = "new", "asks", "mixes", "breaks"
+_OF_COLUMNS = {"schema", "format", "include"}
+"""Options of a source that decide which columns it has, and of which types."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +52,22 @@ def _sources(before: Said, now: Said) -> Iterator[Change]:
             if option == "start":
                 yield Change(NEW, "source", f"{name}: start is now {given}; not used, since it reads on where it was")
             else:
-                yield Change(NEW, "source", f"{name}: {option} was {was}; now {given}")
+                effect = ASKS if option in _OF_COLUMNS and _keeps(before, now) else NEW
+                yield Change(effect, "source", f"{name}: {option} was {was}; now {given}")
         if old["watermark"] != new["watermark"]:
             yield Change(NEW, "source", f"{name}: {_watermark(old, new)}")
         if old["static"] and old["argument"] != new["argument"]:
             yield Change(NEW, "source", f"{name}: the static table was {old['argument']!r}; now {new['argument']!r}")
 
 
+def _keeps(before: Said, now: Said) -> bool:
+    """Whether there is, or may be, a state that a change could harm."""
+    return bool(before["steps"] or now["steps"] or not (before["certain"] and now["certain"]))
+
+
 def _tables(before: Said, now: Said) -> Iterator[Change]:
     old, new = before["tables"], now["tables"]
-    keeps = bool(before["steps"] or now["steps"] or not (before["certain"] and now["certain"]))
+    keeps = _keeps(before, now)
     for name in new:
         if name not in old:
             yield Change(ASKS if keeps else NEW, "table", f"table {name} is new")

@@ -16,7 +16,7 @@ _YAML = (".yaml", ".yml")
 
 
 def load(path: str, connectors: Collection[str] = ()) -> Pipeline:
-    """The pipeline of a .py or .yaml file. `FILE.py::name` chooses one of several in a Python file.
+    """The pipeline of a .py or .yaml file. `FILE::name` chooses one of several in a Python file.
 
     `connectors` are the names that a YAML file may use for them; see `read_yaml`.
     """
@@ -28,7 +28,7 @@ def load(path: str, connectors: Collection[str] = ()) -> Pipeline:
     if file.endswith(_YAML):
         from millrace.pipeline.yaml import load_yaml
 
-        return load_yaml(Path(file), connectors)
+        return _chosen(file, [load_yaml(Path(file), connectors)], name)
     if file.endswith(".py"):
         return _chosen(file, _load_python(file), name)
     raise FileUnusable(f"{file} is no pipeline's file", hint="it ends in .py, .yaml or .yml")
