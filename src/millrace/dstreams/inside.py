@@ -25,6 +25,13 @@ def last_done(java: Any) -> set[int]:
     return set() if last is None else {int(last.milliseconds())}
 
 
+def remembered(java: Any) -> int:
+    """For how many milliseconds inputs of the graph may be asked for the past; waits while a batch is made."""
+    streams = java.graph().getInputStreams()
+    spans = [streams[at].rememberDuration() for at in range(len(streams))]
+    return max((int(span.milliseconds()) for span in spans if span is not None), default=0)
+
+
 def report_input(java: Any, stream: int, batch: int, records: int) -> None:
     """Say how many records a batch of a stream has, as Spark's own inputs do."""
     from pyspark import SparkContext
