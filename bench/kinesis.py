@@ -17,8 +17,8 @@ from emulator import Emulator
 from millrace.connectors.shards.reading import Following, source
 from millrace.engine.session import close_session, open_session
 
-RECORDS = int(os.environ.get("RECORDS", "200000"))
-ROUNDS = int(os.environ.get("ROUNDS", "5"))
+RECORDS = int(os.environ.get("RECORDS", "20000"))
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
 SHARDS = 2
 
 
