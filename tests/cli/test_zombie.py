@@ -27,33 +27,26 @@ PIPELINE = """
 import os, pathlib, sys, time
 import millrace as mr
 from millrace.connectors import transacting
-from millrace.connectors.cutting import Cut, lane_of
-from pyspark import TaskContext
 from pyspark.cloudpickle import register_pickle_by_value
 
 HALT = os.environ.get("HALT")
 
 
-def halting(write):
-    def rows(batches):
+class Halting(transacting.Transacting):
+    def write(self, number, batches, *, anew):
+        return super().write(number, self.halted(number, batches), anew=anew)
+
+    def halted(self, number, batches):
         yield from batches
-        if write.batch == 2 and lane_of(TaskContext.get())[0] == 1:  # its rows are in a transaction that is open
+        if self.batch == 2 and number == 1:  # its rows are in a transaction that is open
             pathlib.Path(HALT, "halted").touch()
             while not pathlib.Path(HALT, "go").exists():
                 time.sleep(0.01)
 
-    return lambda batches: write(rows(batches))
-
-
-class Halting:
-    @staticmethod
-    def of(frame, write, *more):
-        return Cut.of(frame, halting(write), *more)
-
 
 if HALT:
     register_pickle_by_value(sys.modules[__name__])
-    transacting.Cut = Halting
+    transacting.Transacting = Halting
 
 pipeline = mr.Pipeline("NAME")
 pipeline.source("events", mr.kafka("TOPIC", schema="id int", max_per_batch=100))
