@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import InvalidOption, InvalidSetting
-from millrace.settings import CACHE, KAFKA_HEAP, KAFKA_TIMEOUT, SETTINGS, VERBOSE
+from millrace.settings import ALERT_DEAD, CACHE, KAFKA_HEAP, KAFKA_TIMEOUT, RESTARTS, SETTINGS, VERBOSE
 
 
 def test_flag_before_environment_before_default(set_environment: Callable[..., None]) -> None:
@@ -26,6 +26,17 @@ def test_a_wrong_value_names_its_variable(set_environment: Callable[..., None]) 
     assert "MILLRACE_KAFKA_HEAP" in caught.value.message
     with pytest.raises(InvalidOption):
         KAFKA_HEAP.value("huge")
+
+
+def test_a_count_and_a_rate_say_what_is_wrong_with_them() -> None:
+    assert (RESTARTS.value("0"), ALERT_DEAD.value("30/m")) == (0, 0.5)
+    with pytest.raises(InvalidOption, match="must not be negative"):
+        RESTARTS.value("-1")
+    with pytest.raises(InvalidOption, match="in which time"):
+        ALERT_DEAD.value("10")
+    for setting in (RESTARTS, ALERT_DEAD):
+        with pytest.raises(InvalidOption, match="is not a"):
+            setting.value("many")
 
 
 def test_paths_and_switches(set_environment: Callable[..., None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from platformdirs import user_cache_path
 
 from millrace.errors import InvalidOption, InvalidSetting
 from millrace.secret_files import looked_up
-from millrace.units import Behind, parse_behind, parse_duration, parse_heap, parse_rate
+from millrace.units import Behind, parse_behind, parse_duration, parse_heap, parse_rate_with_unit
 
 T = TypeVar("T")
 
@@ -57,6 +58,8 @@ def _path(text: str) -> Path:
 
 
 def _count(text: str) -> int:
+    if re.fullmatch(r"-\d+", text, re.ASCII):
+        raise InvalidOption(f"{text!r} must not be negative", hint="write it as 5, or 0 for none")
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise InvalidOption(f"{text!r} is not a number", hint="write it as 5, or 0 for none")
     return int(text)
@@ -136,7 +139,7 @@ ALERT_LAG = Setting[Behind | None](
     "alert_lag", parse_behind, None, "Alert when a query is further behind than this: 10000 (records) or 30s.", "never"
 )
 ALERT_DEAD = Setting[float | None](
-    "alert_dead", parse_rate, None, "Alert when more dead letters come than this: 10/m, 1/s.", "never"
+    "alert_dead", parse_rate_with_unit, None, "Alert when more dead letters come than this: 10/m, 1/s.", "never"
 )
 VERBOSE = Setting("verbose", _yes, False, "Show stack traces and what child processes say.", "off")
 

@@ -56,6 +56,14 @@ def parse_rate(text: str) -> float:
     return float(found[1]) / _SECONDS[found[2] or "s"]
 
 
+def parse_rate_with_unit(text: str) -> float:
+    """The same where a plain number could be taken for either: `10/m`, `1/s`."""
+    rate = parse_rate(text)
+    if "/" not in text:
+        raise InvalidOption(f"{text!r} does not say in which time", hint=f"write it as {text}/s, {text}/m or {text}/h")
+    return rate
+
+
 class Behind(NamedTuple):
     """How far something is behind: so many records, or so many seconds."""
 

@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -106,6 +107,23 @@ def test_the_picture_shows_why_a_query_failed() -> None:
     board.started("popular")
     board.ended("popular", QueryFailed("the sink refused"))
     assert "error[query.failed]: the sink refused" in shown(board)
+
+
+def test_a_kafka_that_does_not_answer_is_said_once_and_that_it_is_back(said: list[str]) -> None:
+    board = Board()
+    board.started("popular")
+    teller = Teller(board, of_board(board))
+    teller.tell(0)
+    board.kafka.asked("here:9092", time.monotonic() - 12)
+    teller.tell(1)
+    teller.tell(2)
+    assert "Kafka at here:9092 has not answered for 12 s; the run waits for it" in shown(board)
+    board.kafka.came()
+    teller.tell(3)
+    assert said[1:] == [
+        "Kafka at here:9092 does not answer; the run waits for it",
+        "Kafka at here:9092 answers again",
+    ]
 
 
 def test_a_restart_is_one_sentence(said: list[str]) -> None:

@@ -127,6 +127,7 @@ def test_what_cannot_be_asked_for(run: Run, topic: str, pipeline: str) -> None:
         ("--letter", "rubbish"),
     ):
         run("dead", "redrive", pipeline, "--yes", *arguments, code=2)
+        run("dead", "redrive", pipeline, "--dry-run", *arguments, code=2)
     run("dead", "redrive", f"{topic}-none", "--yes", code=2)
 
 

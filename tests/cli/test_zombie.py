@@ -27,33 +27,30 @@ PIPELINE = """
 import os, pathlib, sys, time
 import millrace as mr
 from millrace.connectors import transacting
-from millrace.connectors.cutting import Cut, lane_of
+from millrace.connectors.cutting import lane_of, told_to
 from pyspark import TaskContext
 from pyspark.cloudpickle import register_pickle_by_value
 
 HALT = os.environ.get("HALT")
 
 
-def halting(write):
+def through(frame, outlet):
+    write = transacting.Transacting(outlet)
+
     def rows(batches):
         yield from batches
-        if write.batch == 2 and lane_of(TaskContext.get())[0] == 1:  # its rows are in a transaction that is open
+        task = TaskContext.get()
+        if told_to(task)["batch"] == 2 and lane_of(task)[0] == 1:  # its rows are in a transaction that is open
             pathlib.Path(HALT, "halted").touch()
             while not pathlib.Path(HALT, "go").exists():
                 time.sleep(0.01)
 
-    return lambda batches: write(rows(batches))
-
-
-class Halting:
-    @staticmethod
-    def of(frame, write, *more):
-        return Cut.of(frame, halting(write), *more)
+    return frame.mapInArrow(lambda batches: write(rows(batches)), "rows bigint")
 
 
 if HALT:
     register_pickle_by_value(sys.modules[__name__])
-    transacting.Cut = Halting
+    transacting.through = through
 
 pipeline = mr.Pipeline("NAME")
 pipeline.source("events", mr.kafka("TOPIC", schema="id int", max_per_batch=100))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import ClusterMetadata
 
 from millrace.clients.cluster import Cluster
@@ -188,3 +189,8 @@ def test_connect_tells_who_is_there(cluster: Cluster, topic: str) -> None:
     found = cluster.connect()
     assert [f"{broker.host}:{broker.port}" for broker in found.brokers.values()] == [cluster.bootstrap]
     assert len(found.topics[topic].partitions) == 3
+
+
+def test_words_of_kafkas_client_come_without_its_marks() -> None:
+    error = Cluster("here:9092").error(KafkaError(KafkaError._WAIT_COORD), "tell Kafka how far it is")
+    assert error.message == "could not tell Kafka how far it is: Waiting for coordinator"

@@ -39,6 +39,9 @@ def file(tmp_path: Path) -> Path:
         "def wrong(letter): return 5\n"
         "def broken(letter):\n"
         "    raise ValueError('not this one')\n"
+        "def deep(letter):\n"
+        "    import json\n"
+        "    return json.loads('{')\n"
     )
     return path
 
@@ -61,6 +64,9 @@ def test_a_function_gives_bytes_text_a_letter_or_a_record(file: Path, name: str,
 def test_a_function_may_leave_a_letter_and_may_fail(file: Path) -> None:
     assert mended(python_fix(f"{file}:leave"), LETTER) is None
     assert mended(python_fix(f"{file}:broken"), LETTER) == "ValueError: not this one (mend.py:10)"
+    said = str(mended(python_fix(f"{file}:deep"), LETTER))
+    assert said.startswith("JSONDecodeError: ")
+    assert said.endswith("(mend.py:13)"), "not a line of the library"
     assert mended(python_fix(f"{file}:wrong"), LETTER) == (
         "TypeError: the fix gave an int, not bytes, text, a letter or None"
     )
@@ -118,6 +124,31 @@ def test_an_expression_that_never_ends_is_ended() -> None:
 @pytest.mark.parametrize("expression", ["", "valu", "value); ATTACH 'x' AS y; --", "SELECT", "nothing(value)"])
 def test_what_is_no_expression_is_refused(expression: str) -> None:
     with pytest.raises(InvalidSql):
+        sql_fix(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("replace(value, 'NaN', 'null'", "is not whole"),
+        ("value +", "is not whole"),
+        ("value /* why", "is not whole"),
+        ("replace(value, 'NaN", "a quote not closed"),
+        ("value value2 value3", 'near "value2": syntax error'),
+        ("valu", "no such column: valu"),
+    ],
+)
+def test_only_what_the_user_wrote_is_quoted(expression: str, said: str) -> None:
+    with pytest.raises(InvalidSql) as raised:
+        sql_fix(expression)
+    assert said in raised.value.message
+    assert repr(expression) in raised.value.message
+    assert "FROM" not in raised.value.message
+
+
+@pytest.mark.parametrize("expression", ["", " \n"])
+def test_an_empty_fix(expression: str) -> None:
+    with pytest.raises(InvalidSql, match="the fix is empty"):
         sql_fix(expression)
 
 

@@ -114,13 +114,14 @@ def test_a_failure_after_all_is_written(
     assert numbers(cluster, topic) == Counter(range(100))
 
 
-def test_state_behind_the_sink(cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path) -> None:
-    """A count in update mode, of which a batch that fails is run again."""
+@pytest.mark.parametrize("mode", ["update", "complete"])
+def test_state_behind_the_sink(cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, mode: str) -> None:
+    """Counts of two batches, all of which change."""
     send(cluster, topic, range(100))
     pipeline = mr.Pipeline("counted")
     pipeline.source("events", mr.kafka(topic, format="text"))
     pipeline.sql("counts", "SELECT value % 10 AS digit, count(*) AS count FROM events GROUP BY 1")
-    pipeline.sink("counts", mr.kafka(f"{topic}-out", key="digit"), mode="update")
+    pipeline.sink("counts", mr.kafka(f"{topic}-out", key="digit"), mode=mode)
     run_pipeline(pipeline, tmp_path)
     send(cluster, topic, range(100))
     run_pipeline(pipeline, tmp_path)

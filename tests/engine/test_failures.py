@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from py4j.protocol import Py4JNetworkError
+from pyspark.errors import StreamingQueryException
 
+from engine.test_spoken import POSITION, PROXY
 from millrace.clients import topics
 from millrace.clients.cluster import Cluster
 from millrace.connectors.carried import carry
@@ -244,6 +246,21 @@ def test_the_exception_of_a_query_that_has_ended(
     error = explain(ended)
     assert error.condition == "query.failed"
     assert f"topic {topic} partition 0" in error.message
+
+
+def test_nobody_answers_while_a_batch_is_written() -> None:
+    failed = StreamingQueryException(f"[STREAM_FAILED] Query [id = f] terminated with exception: {PROXY}")
+    error = explain(failed)
+    assert (error.condition, error.why) == ("kafka.unreachable", POSITION)
+    other = explain(
+        StreamingQueryException(
+            PROXY.replace("org.apache.kafka.common.errors.Timeout", "a.b.Odd").replace(
+                "Timeout of 60000ms expired before", "Nobody has"
+            )
+        )
+    )
+    assert "Traceback" not in "".join(other.lines())
+    assert other.message.endswith("Nobody has the position for partition nums-0 could be determined")
 
 
 def test_a_jvm_that_is_gone() -> None:

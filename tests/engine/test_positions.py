@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
 
 import millrace as mr
 from cli.test_kafkas_own_tools import tool
@@ -10,8 +15,10 @@ from millrace.clients import groups
 from millrace.clients.cluster import Cluster
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
-from millrace.engine.positions import group_of
+from millrace.engine.positions import Positions, group_of
+from millrace.services.process import free_port
 from millrace.telemetry.board import Board
+from millrace.telemetry.progress import Progress, SourceProgress
 
 
 def test_kafkas_own_tool_shows_the_lag(cluster: Cluster, topic: str, run_pipeline: Callable[..., Board]) -> None:
@@ -26,6 +33,19 @@ def test_kafkas_own_tool_shows_the_lag(cluster: Cluster, topic: str, run_pipelin
     found = described(cluster, group)
     assert {place: offset for place, (offset, _) in found.items()} == {(topic, number): 10 for number in range(3)}
     assert sum(lag for _, lag in found.values()) == groups.describe(cluster, group).lag == 12
+
+
+def test_what_kafka_does_not_take_is_told_in_words(caplog: pytest.LogCaptureFixture) -> None:
+    wrong = Cluster(f"127.0.0.1:{free_port()}", {"no.such": "1"})
+    source = SourceProgress("KafkaV2", 1, end={"numbers": {"0": 5}}, latest={"numbers": {"0": 5}})
+    with Positions(lambda: wrong, "p", ["q"]) as positions:
+        positions.take(Progress("q", "run", 0, datetime.now(UTC), 1, sources=(source,)))
+        deadline = time.monotonic() + 20
+        while not caplog.messages and time.monotonic() < deadline:
+            threading.Event().wait(0.05)
+    (said,) = caplog.messages
+    assert said.startswith("could not tell Kafka the position of query 'q': No such configuration property")
+    assert "KafkaError" not in said
 
 
 def send(cluster: Cluster, topic: str, many: int) -> None:

@@ -82,3 +82,34 @@ def test_whose_file_it_is() -> None:
     assert not is_users("/x/site-packages/pyspark/sql/session.py")
     assert not is_users(json.__file__)
     assert not is_users(str(millrace.errors.__file__))
+
+
+PROXY = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "/venv/lib/python3.11/site-packages/py4j/clientserver.py", line 644, in _call_proxy
+    return_value = getattr(self.pool[obj_id], method)(*params)
+                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/venv/lib/python3.11/site-packages/py4j/protocol.py", line 327, in get_return_value
+    raise Py4JJavaError(
+py4j.protocol.Py4JJavaError: An error occurred while calling o201.save.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 8.0 failed 1 times, most recent \
+failure: Lost task 0.0 in stage 8.0 (TID 8) (localhost executor driver): org.apache.kafka.common.errors.\
+TimeoutException: Timeout of 60000ms expired before the position for partition nums-0 could be determined
+
+Driver stacktrace:
+\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2855)
+\t... 1 more
+Caused by: org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired before the position for \
+partition nums-0 could be determined
+
+"""
+POSITION = "Timeout of 60000ms expired before the position for partition nums-0 could be determined"
+
+
+def test_of_a_traceback_that_came_through_java_the_root_is_said() -> None:
+    assert plain(PROXY) == POSITION
+    assert plain(PROXY.partition("\nCaused by")[0]) == POSITION
+    assert plain(f"[STREAM_FAILED] Query [id = f] terminated with exception: {PROXY}") == POSITION
+    assert plain(TRACEBACK) == "ValueError: no: such, word"
+    called = PROXY.replace("/venv/lib/python3.11/site-packages/py4j/protocol.py", "/home/me/pipeline.py")
+    assert str(raised_in(called)) == f"Py4JJavaError: {POSITION}"
+    assert plain("Return Message: Traceback (most recent call last):\n  File") == "Return Message:"

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import time
+
 from millrace.errors import QueryFailed
-from millrace.telemetry.board import Phase
+from millrace.telemetry.answers import DEAF
+from millrace.telemetry.board import Board, Phase
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.diary import Diary
 
 from .runs import batch, restarting, running
+
+
+def test_a_kafka_that_is_away_and_comes_back_is_told_once_each() -> None:
+    channels = Channels()
+    diary, board = Diary(channels), Board()
+    board.kafka.asked("here:9092", time.monotonic() - DEAF - 1)
+    diary.look(board)
+    diary.look(board)
+    board.kafka.came()
+    diary.look(board)
+    diary.look(board)
+    told = [(row["level"], row["text"]) for row in channels.ring("events", 1, ()).newest()]
+    assert told == [
+        ("warning", "Kafka at here:9092 does not answer; the run waits for it"),
+        ("info", "Kafka at here:9092 answers again"),
+    ]
 
 
 def test_a_restart_from_failure_to_recovery() -> None:

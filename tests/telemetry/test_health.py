@@ -62,6 +62,20 @@ def test_spark_that_does_not_answer() -> None:
     assert not health(board, Samples(), OUTLINE, board.looked + DEAF + 1).healthy
 
 
+def test_kafka_that_does_not_answer() -> None:
+    board = running(batch())
+    board.kafka.asked("here:9092", 100.0)
+    board.kafka.asked("here:9092", 108.0)
+    assert health(board, Samples(), OUTLINE, 109.0).healthy, "it may only be slow"
+    assert health(board, Samples(), OUTLINE, 112.0).reasons == ("Kafka at here:9092 has not answered for 12 s",)
+    board.kafka.came()
+    assert health(board, Samples(), OUTLINE, 113.0).healthy
+    board.kafka.asked("here:9092", 113.0)
+    board.ended("popular")
+    once = replace(OUTLINE, queries=(replace(OUTLINE.queries[0], lasting=False),))
+    assert health(board, Samples(), once, 130.0).healthy, "nobody waits for it any more"
+
+
 def test_a_program_that_is_not_ours() -> None:
     assert health(Board(), Samples(), UNPLANNED).ready, "it has promised no query"
     failed = Samples()

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from millrace.cli.output import err, say
+from millrace.telemetry.answers import Missing, change
 from millrace.telemetry.board import Board, Phase, Standing
 from millrace.units import format_duration
 
@@ -93,6 +94,8 @@ def picture(board: Board, figures: Figures) -> RenderableType:
         return Text("")
     dead = ", ".join(f"{source} {count:,}" for source, count in board.dead().items() if count)
     below = [Text(f"dead letters: {dead}", style="yellow")] if dead else []
+    missing = board.kafka.missing()
+    below += [Text(f"{missing}; the run waits for it", style="yellow")] if missing else []
     now = datetime.now(UTC)
     below += [Text(f"{one.query}: {one.restart.sentence(now)}", style="yellow") for one in queries if one.restart]
     below += [Text(f"{one.query}: {one.error.lines()[0]}", style="red") for one in queries if one.error]
@@ -167,6 +170,7 @@ class Teller:
         self._every = every
         self._known: dict[str, Standing] = {}
         self._told: dict[str, tuple[float, str]] = {}
+        self._missing: Missing | None = None
 
     def tell(self, now: float) -> None:
         """Say what is worth a line."""
@@ -174,6 +178,10 @@ class Teller:
             for line in self._lines(one, self._known.get(one.query), now):
                 say(line)
             self._known[one.query] = one
+        missing = self._board.kafka.missing()
+        if news := change(self._missing, missing):
+            say(news)
+        self._missing = missing
 
     def _lines(self, one: Standing, before: Standing | None, now: float) -> Iterator[str]:
         anew = before is None or before.since != one.since

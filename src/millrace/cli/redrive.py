@@ -82,6 +82,8 @@ def redrive(
     wanted = Redrive(selection, mend, to)
     found = Preview.of(aim, selection, mend, whole=dry_run)
     if dry_run:
+        if letter is not None and not found.letters:
+            _tell_none(aim, selection)
         show_preview(found, wanted, aim.cluster, as_json=as_json)
         raise typer.Exit(1 if found.outcome.failed else 0)
     if not found.letters:
@@ -96,7 +98,7 @@ def _tell_none(aim: Target, selection: Selection) -> None:
     """Say why there is nothing to do; raises when a letter was named that is none."""
     if selection.letter is not None:
         if not any(selection.fits(one) for one in aim.letters(redriven=True)):
-            hint = "millrace dead show tells the places of letters, with --all also of those that were sent again"
+            hint = "write it as millrace dead show tells it, such as posts.dead[0]@7; --all shows those sent again too"
             raise InvalidOption(f"--letter: there is no dead letter {selection.letter!r}", hint=hint)
         say(f"{selection.letter} was sent again before")
     elif aim.read and "@" in aim.name:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from millrace.cli.options import AsJson
 from millrace.cli.output import show_rows
 from millrace.settings import SETTINGS, Setting
-from millrace.units import parse_rate
+from millrace.units import parse_rate_with_unit
 
 
 def settings(as_json: AsJson = False) -> None:
@@ -22,4 +22,4 @@ def _shown(setting: Setting[object]) -> object:
         return "***"
     if not isinstance(value, float):
         return value
-    return f"{value * 60:g}/m" if setting.parse is parse_rate else f"{value:g}s"
+    return f"{value * 60:g}/m" if setting.parse is parse_rate_with_unit else f"{value:g}s"

@@ -223,7 +223,7 @@ class Cluster:
                 why=text,
                 hint="two producers use the same transactional id: give each its own",
             )
-        return KafkaFailed(f"could not {doing}: {text}", why=problem.name())
+        return KafkaFailed(f"could not {doing}: {_reason(text)}", why=problem.name())
 
 
 class _Speaking:

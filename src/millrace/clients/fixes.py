@@ -22,6 +22,7 @@ _MOST_STEPS = 10_000_000
 """Steps of SQLite for one letter: a second or so."""
 _LONGEST = 100_000_000
 """Bytes that an expression may make."""
+_NEAR = re.compile(r'near "(.*)": syntax error', re.DOTALL)
 _BYTES = ("value", "key")
 _PLAIN = ("topic", "partition", "offset", "timestamp", "file", "reason", "pipeline", "source", "attempts")
 COLUMNS = (*_BYTES, "headers", *_PLAIN)
@@ -34,6 +35,8 @@ class Fix:
 
     name: str | None
     _mend: Callable[[Letter], object]
+    file: str | None = None
+    """The user's file that it is in."""
 
     def __call__(self, letter: Letter) -> Letter | None:
         """The letter as it is to be sent; None leaves it where it is. Raises what the fix raises."""
@@ -72,11 +75,15 @@ def python_fix(spec: str) -> Fix:
         raise FileUnusable(f"{file} raised {told(error, file)}", place=Place(file)) from error
     if not callable(found):
         raise InvalidOption(f"{file} has no function {name!r}", hint="--fix takes FILE.py:function")
-    return Fix(spec, found)
+    return Fix(spec, found, file)
 
 
 def sql_fix(expression: str) -> Fix:
     """The fix that is a SQL expression over a letter's columns, in SQLite's words: text or bytes; NULL leaves it."""
+    if not expression.strip():
+        raise InvalidSql(
+            "the fix is empty", hint="write an expression for the new value: replace(value, 'NaN', 'null')"
+        )
     database = sqlite3.connect(":memory:", check_same_thread=False)
     database.create_function("regexp_replace", 3, _regexp_replace, deterministic=True)
     database.create_function("regexp", 2, _regexp, deterministic=True)
@@ -88,7 +95,7 @@ def sql_fix(expression: str) -> Fix:
         database.execute(f"EXPLAIN {query}", [None] * len(COLUMNS))
     except (sqlite3.Error, sqlite3.Warning) as error:
         hint = f"it may use the columns {', '.join(COLUMNS)}, and the functions of SQLite and regexp_replace"
-        raise InvalidSql(f"the fix is no SQL expression: {error}", hint=hint) from None
+        raise InvalidSql(f"the fix {expression!r} {_problem(expression, str(error))}", hint=hint) from None
 
     def mend(letter: Letter) -> object:
         steps = iter(range(_MOST_STEPS // 10_000))
@@ -97,6 +104,17 @@ def sql_fix(expression: str) -> Fix:
         return str(made) if isinstance(made, int | float) else made
 
     return Fix(expression, mend)
+
+
+def _problem(expression: str, said: str) -> str:
+    """SQLite's words about an expression, without those that stand around it and that the user did not write."""
+    if said.startswith("unrecognized token"):
+        bad = said.partition('"')[2].partition("\n")[0].removesuffix('"')
+        return f"cannot be read from {bad} on: is a quote not closed?"
+    near = _NEAR.match(said)
+    if said == "incomplete input" or (near and near[1] not in expression):
+        return "is not whole: something is missing at its end, a closing parenthesis perhaps"
+    return f"is no SQL expression: {said}"
 
 
 def told(error: BaseException, file: str | None = None) -> str:
@@ -141,4 +159,4 @@ def mended(fix: Fix, letter: Letter) -> Letter | str | None:
     try:
         return fix(letter)
     except Exception as error:  # a fix may raise anything; the letter stays and it is told
-        return told(error)
+        return told(error, fix.file)

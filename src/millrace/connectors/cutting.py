@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -66,19 +67,26 @@ class Cut:
 
     def run(self) -> list[Row]:
         """What comes out, while each task knows its number."""
-        self._tell({})
-        rows: list[Row] = self.frame.collect()
+        with self._telling({}):
+            rows: list[Row] = self.frame.collect()
         return rows
 
     def finish(self, told: Mapping[str, Any]) -> None:
         """The same without what comes out, which saves Spark a plan and a query; tasks are told so much beside it."""
-        self._tell(told)
-        self.frame._jdf.queryExecution().toRdd().count()
+        with self._telling(told):
+            self.frame._jdf.queryExecution().toRdd().count()
 
-    def _tell(self, told: Mapping[str, Any]) -> None:
+    @contextmanager
+    def _telling(self, told: Mapping[str, Any]) -> Iterator[None]:
+        """A time in which jobs of this thread are this one: another job must not take itself for it."""
         context = self.frame.sparkSession.sparkContext
         context.setLocalProperty(_NUMBERS, ",".join(map(str, lanes(self.read))))
         context.setLocalProperty(_TOLD, json.dumps(told))
+        try:
+            yield
+        finally:
+            for name in (_NUMBERS, _TOLD):
+                context.setLocalProperty(name, None)
 
 
 def lane_of(task: TaskContext) -> tuple[int, int]:
@@ -108,10 +116,12 @@ def _pieces(rdd: Any) -> list[str]:
     """Asked with few words: each is a trip to the JVM, and a batch waits for all of them."""
     parents = rdd.dependencies()
     kinds = _KINDS.findall(parents.toString())
+    if kinds == ["OneToOneDependency"] and parents.size() == 1:
+        return _pieces(parents.head().rdd())
+    if parents.size() != len(kinds):
+        raise RuntimeError(f"Spark tells of {parents.size()} parents, and names {len(kinds)}: {parents.toString()}")
     if not kinds:
         return _of_source(rdd.partitions())
-    if kinds == ["OneToOneDependency"]:
-        return _pieces(parents.head().rdd())
     found = [""] * rdd.getNumPartitions()
     for number, kind in enumerate(kinds):
         for task, read in enumerate(_handed_on(kind, parents.apply(number), len(found))):

@@ -56,6 +56,8 @@ class Transacting:
             raise RuntimeError("there is no task")
         number, _ = lane_of(context)
         told = replace(self, **told_to(context))
+        if not told.query:
+            raise RuntimeError("a task of no batch")  # it would take its rows for written
         rows = told.write(number, batches, anew=told.anew or context.attemptNumber() > 0)
         yield pa.RecordBatch.from_pydict({"rows": pa.array([rows], pa.int64())})
 

@@ -11,6 +11,7 @@ from millrace.dashboard.described import described, masked, undescribed
 from millrace.dashboard.server import Options
 from millrace.dashboard.watching import About, Watching
 from millrace.engine.generations import FIRST, listed
+from millrace.errors import StateMismatch
 from millrace.pipeline.plan import Plan
 from millrace.telemetry.board import Board
 from millrace.telemetry.outline import outline_of
@@ -36,7 +37,11 @@ def page_of_pipeline(
 
     def describe() -> Mapping[str, Any]:
         # A replay or a switch beside the run changes which there are.
-        return {**lasting(), "generations": masked("generations", listed(base or state))}
+        try:
+            found = listed(base or state)
+        except StateMismatch:  # the note of them is another version's; the rest of the page is not its matter
+            found = []
+        return {**lasting(), "generations": masked("generations", found)}
 
     about = About(
         describe,

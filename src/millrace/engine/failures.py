@@ -17,6 +17,7 @@ from millrace.connectors.carried import restored
 from millrace.engine.gone import gone
 from millrace.engine.spoken import batch_ranges, call_site, cause_of, java_causes, plain, said, sql_position
 from millrace.engine.tracebacks import Raised, raised, raised_in
+from millrace.engine.verdicts import KAFKA_AWAY
 from millrace.errors import (
     AccessDenied,
     CheckpointIncompatible,
@@ -41,10 +42,7 @@ _LOST_REWOUND = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+)
 _LOST_PARTITIONS = re.compile(r"Partitions Set\((.+?)\) have been deleted")
 _UNKNOWN_TOPIC = "UnknownTopicOrPartitionException"
 _SUBSCRIBED = re.compile(r"KafkaV2\[(?:Subscribe|Assign|SubscribePattern)\[(.+?)\]\]")
-_UNREACHABLE = re.compile(
-    r"Timed out waiting for a node assignment|No resolvable bootstrap urls|Failed to (?:create|construct) \w*[kK]afka"
-    r"|TimeoutException: (?:Topic .* not present in metadata|Failed to update metadata|Call\()"
-)
+_UNREACHABLE = re.compile(KAFKA_AWAY)
 _DENIED = re.compile(
     r"(?:Sasl|Ssl)AuthenticationException|(?:Topic|Group|Cluster|TransactionalId)AuthorizationException"
     r"|javax\.security\.auth\.login\.LoginException|UnsupportedSaslMechanismException"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from millrace.clients.cluster import Cluster
 from millrace.errors import MillraceError
@@ -87,10 +87,11 @@ class Positions:
     def _tell(self, query: str, read: Mapping[Place, int]) -> None:
         try:
             offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in read.items()]
-            self._client(query).commit(offsets=offsets, asynchronous=False)
-        except (KafkaException, MillraceError) as error:
+            with self._cluster().speaking(f"tell Kafka the position of query {query!r}"):
+                self._client(query).commit(offsets=offsets, asynchronous=False)
+        except MillraceError as error:
             level = logging.DEBUG if self._complained else logging.WARNING
-            _log.log(level, "the position of query %r cannot be told to Kafka: %s", query, error)
+            _log.log(level, "%s; it is tried again, and the query goes on", error.message)
             self._complained = True
             with self._changed:  # no sooner than this, unless it is the end
                 self._changed.wait_for(lambda: self._over, timeout=_RETRY)

@@ -20,6 +20,9 @@ _STAGE = re.compile(r"^Job aborted due to stage failure: .*?: (?=[\w.$]+(?:Excep
 _STATE = re.compile(r",? ?SQLSTATE: \w{5}")
 _FRAME = re.compile(r"^\s+at .*$|^\s+\.\.\. \d+ (?:more|elided)$|^Caused by: |^Driver stacktrace:", re.MULTILINE)
 _AFTER = re.compile(r"\n=== Streaming Query ===|\n== (?:DataFrame|SQL)\b|\n+JVM stacktrace:|;\n(?=['~+!*(\w]+ )")
+_TRACEBACK = "Traceback (most recent call last):"
+_INDENTED = re.compile(r"(?:[ \t].*)?")
+_BEHIND = re.compile(r"^Caused by: ", re.MULTILINE)
 _CALLED_FROM = re.compile(r"was called from\s+(.+?):(\d+)\s*$", re.MULTILINE)
 _LINE = re.compile(r"\(?line (\d+), pos (\d+)\)?|; line (\d+) pos (\d+)")
 _OFFSETS = re.compile(r"^Current (Committed|Available) Offsets: (.*)$", re.MULTILINE)
@@ -52,12 +55,21 @@ def cause_of(error: BaseException) -> str:
 def plain(text: str) -> str:
     """Spark's words without its codes, its plans and Java's stack traces."""
     text = _CALLING.sub("", _STREAM.sub("", text.strip()))
+    text = _CALLING.sub("", _root(text)) if _TRACEBACK in text else text
     for end in (_AFTER, _FRAME):
         found = end.search(text)
         text = text[: found.start()] if found else text
-    text = _STAGE.sub("", text.strip())
+    text = _STAGE.sub("", _CLASS.sub("", text.strip()))
     text = _CONDITION.sub("", _CLASS.sub("", text))
     return _STATE.sub("", text).strip().rstrip(";").strip()
+
+
+def _root(text: str) -> str:
+    """What a traceback of Python's ends in; where that is an exception of Java's, the last of its causes."""
+    lines = text[text.rfind(_TRACEBACK) :].splitlines()[1:]
+    at = next((number for number, line in enumerate(lines) if not _INDENTED.fullmatch(line)), len(lines))
+    raised = _CLASS.sub("", "\n".join(lines[at:]))
+    return _BEHIND.split(raised)[-1] or text[: text.find(_TRACEBACK)]
 
 
 def call_site(error: BaseException) -> Place | None:

@@ -6,7 +6,7 @@ import re
 import traceback
 from dataclasses import dataclass
 
-from millrace.engine.spoken import is_users
+from millrace.engine.spoken import is_users, plain
 from millrace.errors import Place
 
 _START = "Traceback (most recent call last):"
@@ -42,14 +42,16 @@ def raised_in(text: str) -> Raised | None:
         if frame:
             frames.append((frame[1], int(frame[2]), frame[3]))
         elif found := _RAISED.match(line):
-            return _raised(found[1], found[2] or "", frames)
+            words = plain(text[start:]) if found[1].endswith("Py4JJavaError") else found[2] or ""
+            return _raised(found[1], words, frames)
     return None
 
 
 def raised(error: BaseException) -> Raised:
     """The same of an exception that is at hand."""
     frames = [(one.filename, one.lineno or 0, one.name) for one in traceback.extract_tb(error.__traceback__)]
-    return _raised(type(error).__name__, str(error), frames)
+    words = str(error)
+    return _raised(type(error).__name__, plain(words) if _START in words else words, frames)
 
 
 def _raised(kind: str, words: str, frames: list[tuple[str, int, str]]) -> Raised:

@@ -42,6 +42,13 @@ class _Row:
         return not self.says or re.search(self.says, text) is not None
 
 
+KAFKA_AWAY = (
+    r"waiting for a node assignment|No resolvable bootstrap|Failed to (?:create|construct) \w*[kK]afka"
+    r"|org\.apache\.kafka\S*(?:Timeout|Disconnect|Network)Exception|not present in metadata|Failed to update metadata"
+    r"|TimeoutException: (?:Call\(|Timeout of \d+ ?ms expired before)|BrokerNotAvailable|Expiring \d+ record"
+    r"|after polling for"
+)
+"""What Java's clients say of a Kafka that does not answer."""
 _T, _X, _U = Kind.TRANSIENT, Kind.TERMINAL, Kind.UNKNOWN
 _RAISED = re.compile(r"\braised ([\w.]+)")
 _LIKE_AWAY = re.compile(
@@ -107,9 +114,7 @@ _TEXTS: tuple[_Row, ...] = (
     _Row(
         _T,
         "Kafka does not answer",
-        says=r"waiting for a node assignment|org\.apache\.kafka\S*(?:Timeout|Disconnect|Network)Exception"
-        r"|BrokerNotAvailable|Expiring \d+ record|not present in metadata|after polling for|_ALL_BROKERS_DOWN"
-        r"|No resolvable bootstrap|_TRANSPORT\b|_MSG_TIMED_OUT|REQUEST_TIMED_OUT|Failed to update metadata",
+        says=rf"{KAFKA_AWAY}|_ALL_BROKERS_DOWN|_TRANSPORT\b|_MSG_TIMED_OUT|REQUEST_TIMED_OUT",
     ),
     _Row(
         _T,

@@ -143,6 +143,7 @@ class Agents:
                 request = conversation.heard(message) if short else await asyncio.to_thread(conversation.heard, message)
                 del message
                 answer = request.answered(safe=await self._delivered(request))
+                del request  # its records are not kept while the agent has nothing to say
             finally:
                 held.release()
             writer.write(inflowing.framed(serial, answer))

@@ -42,8 +42,6 @@ class Flume(Feed):
         listener = listening(self._address(), self.port)
         there = shown(listener)
         agents.start(listener)
-        run.say(f"listening for agents of Flume at {there}")
-        run.ready()
 
         def take() -> Batch | None:
             while not run.stop.is_set():
@@ -54,6 +52,8 @@ class Flume(Feed):
             return None
 
         try:
+            run.say(f"listening for agents of Flume at {there}")
+            run.ready()
             # Not a loop with a name for the batch: who drops its receipt must be the sink and nobody else.
             yield from iter(take, None)
         finally:

@@ -10,7 +10,7 @@ from millrace.pipeline.ran import Said
 from millrace.pipeline.statements import only_filters_differ, skeleton
 
 NEW, ASKS, MIXES, BREAKS = "new", "asks", "mixes", "breaks"
-_OF_COLUMNS = {"schema", "format", "include"}
+_OF_COLUMNS = {"avro_schema", "format", "include", "schema"}
 """Options of a source that decide which columns it has, and of which types."""
 
 

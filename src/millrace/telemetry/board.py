@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from millrace.errors import MillraceError
+from millrace.telemetry.answers import Answers
 from millrace.telemetry.progress import Progress
 
 KEPT = 600
@@ -90,6 +91,8 @@ class Board:
         self._standings: dict[str, Standing] = {}
         self._history: dict[str, deque[Progress]] = {}
         self._dead: dict[str, int] = {}
+        self.kafka = Answers()
+        """Whether Kafka answers, where a meter asks it."""
         self.looked: float | None = None
         """When somebody last looked at the queries and was answered, by the monotonic clock."""
 

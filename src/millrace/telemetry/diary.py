@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from millrace.telemetry.answers import Missing, change
 from millrace.telemetry.board import Board, Phase, Standing
 from millrace.telemetry.channels import Channels
 
@@ -20,6 +21,7 @@ class Diary:
         self._ring = channels.ring("events", KEPT, COLUMNS)
         self._known: dict[str, Standing] = {}
         self._dead: dict[str, int] = {}
+        self._missing: Missing | None = None
 
     def note(self, text: str, level: str = "info", query: str | None = None) -> None:
         """One line."""
@@ -35,6 +37,10 @@ class Diary:
             if count and not self._dead.get(source):
                 self.note(f"source {source}: the first dead letters ({count:,})", "warning")
             self._dead[source] = count
+        missing = board.kafka.missing()
+        if line := change(self._missing, missing):
+            self.note(line, "warning" if missing else "info")
+        self._missing = missing
 
 
 def _news(one: Standing, before: Standing | None) -> Iterator[tuple[str, str]]:

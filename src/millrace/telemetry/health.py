@@ -24,7 +24,7 @@ class Health:
 
 
 def health(board: Board, samples: Samples, outline: Outline, now: float | None = None) -> Health:
-    """Healthy: every query works, none is dead or being restarted, and Spark answers. Ready: every query has begun."""
+    """Healthy: every query works, none is dead or restarted, Spark and Kafka answer. Ready: every query has begun."""
     standings = {one.query: one for one in board.queries() if outline.query(one.query).writes}
     ill = [
         f"query {one.query} failed: {one.error.message if one.error else 'nobody knows why'}"
@@ -43,12 +43,14 @@ def health(board: Board, samples: Samples, outline: Outline, now: float | None =
         ended = [one.query for one in standings.values() if one.phase is Phase.STOPPED]
         ill += [f"query {name} has ended" for name in ended if outline.planned and outline.query(name).lasting]
     alive = any(not one.phase.ended for one in standings.values())
-    silent = None if board.looked is None else (time.monotonic() if now is None else now) - board.looked
+    now = time.monotonic() if now is None else now
+    silent = None if board.looked is None else now - board.looked
     if alive and silent is not None and silent > DEAF:
         ill.append(f"Spark has not answered for {silent:.0f} s")
+    ill += [str(missing)] if alive and (missing := board.kafka.missing(now)) else []
     begun = {one.query for one in standings.values() if one.phase is not Phase.STARTING}
-    missing = [one.name for one in outline.queries if one.writes and one.name not in begun]
-    missing += [name for name in standings if name not in begun and name not in missing]
-    waiting = [f"query {name} has not begun" for name in missing]
-    ready = not ill and not missing and (bool(begun) or not outline.planned)
+    absent = [one.name for one in outline.queries if one.writes and one.name not in begun]
+    absent += [name for name in standings if name not in begun and name not in absent]
+    waiting = [f"query {name} has not begun" for name in absent]
+    ready = not ill and not absent and (bool(begun) or not outline.planned)
     return Health(not ill, ready, (*ill, *waiting))

@@ -16,6 +16,8 @@ from millrace.clients.cluster import Cluster
 from millrace.clients.records import Record
 from millrace.dashboard.kafka.lag import LagMeter
 from millrace.errors import KafkaUnreachable
+from millrace.services.process import free_port
+from millrace.telemetry.answers import DEAF
 from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels, Ring
 from millrace.telemetry.outline import UNPLANNED, Expected, Outline
@@ -127,6 +129,38 @@ def test_a_kafka_that_does_not_answer_is_the_reason(topic: str, cluster: Cluster
 
     bench.meter = LagMeter(gone, bench.board, bench.samples, UNPLANNED, bench.channels)
     assert (bench.lag().records, bench.lag().why) == (None, "no broker answers")
+
+
+def test_who_looks_is_told_that_kafka_does_not_answer(topic: str, bench: Bench) -> None:
+    read(bench.board, topic, 0)
+    gone = Cluster(f"127.0.0.1:{free_port()}", timeout=0.2)
+    meter = LagMeter(lambda: gone, bench.board, bench.samples, UNPLANNED, bench.channels)
+    meter.look()
+    meter.look()
+    missing = bench.board.kafka.missing(time.monotonic() + DEAF)
+    assert missing
+    assert missing.address == gone.bootstrap
+    bench.lag()
+    assert bench.board.kafka.missing(time.monotonic() + DEAF) is None
+
+
+def test_no_number_is_shown_while_a_partition_is_unknown(
+    topic: str, put: Put, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(topic, *(Record(b"x", partition=number) for number in range(3)))
+    read(bench.board, topic, 0, 0, 0)
+    assert bench.lag().records == 3
+    whole = offsets.known
+
+    def all_but_one(*asked: Any) -> dict[tuple[str, int], int]:
+        return {place: end for place, end in whole(*asked).items() if place[1] != 1}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(offsets, "known", all_but_one)
+        lag = bench.lag()
+        assert (lag.records, lag.partitions) == (None, None)
+        assert "every partition" in lag.why
+    assert bench.lag().records == 3
 
 
 def test_in_real_time_mode_it_is_what_the_consumers_say_or_unknown(topic: str, put: Put, cluster: Cluster) -> None:

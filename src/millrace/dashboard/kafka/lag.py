@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
@@ -12,7 +12,7 @@ from millrace.clients import offsets
 from millrace.clients.cluster import Cluster
 from millrace.dashboard.kafka.ends import Ends, Place
 from millrace.dashboard.kafka.following import Following
-from millrace.errors import MillraceError
+from millrace.errors import KafkaUnreachable, MillraceError
 from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.outline import Outline
@@ -26,6 +26,7 @@ _MOST_ASKED = 16
 """Partitions whose first unread record is looked at in one look."""
 _ASK = 3.0
 _PATIENCE = 0.5
+_NOT_ALL = "Kafka does not tell the end of every partition now"
 _SELDOM = "Spark tells how far such a query has read only at its checkpoints"
 
 Behind = Callable[[], Mapping[Place, int]]
@@ -50,6 +51,10 @@ class LagMeter:
         self._channels = channels
         self._behind = behind
         self._ends = Ends()
+        self._places: set[Place] = set()
+        """Every partition that Kafka has named of late."""
+        self._here: set[str] = set()
+        """The topics that were in this Kafka once: one that is not named now may only be slow to come back."""
         self._following: Following | None = None
         self._moments: dict[str, tuple[float, dict[Place, int]]] = {}
         """When the first unread records were made that came before we looked, in milliseconds since 1970."""
@@ -80,27 +85,38 @@ class LagMeter:
         named |= {edge.topic for edge in self._outline.edges if edge.topic} | {topic for topic, _ in known}
         if not named:
             return {}
+        self._board.kafka.asked(cluster.bootstrap)
+        try:
+            ends = self._ask(cluster, named)
+        except KafkaUnreachable:
+            raise
+        except MillraceError:
+            self._board.kafka.came()
+            raise
+        self._board.kafka.came()
+        return ends
+
+    def _ask(self, cluster: Cluster, named: Collection[str]) -> Mapping[Place, int]:
         existing = cluster.connect().topics
-        places = [
-            TopicPartition(topic, number)
-            for topic in sorted(named)
-            if topic in existing
-            for number in existing[topic].partitions
-        ]
-        return offsets.known(cluster, places, OffsetSpec.latest())
+        self._places = {(topic, n) for topic in named if topic in existing for n in existing[topic].partitions}
+        self._here |= {topic for topic, _ in self._places}
+        return offsets.known(cluster, [TopicPartition(*place) for place in sorted(self._places)], OffsetSpec.latest())
 
     def _lag(self, cluster: Cluster, query: str, read: Mapping[Place, int]) -> Lag | None:
         """None leaves it to what Spark says: a query whose records are not in this Kafka."""
         if not self._outline.query(query).batches:
             return self._lag_inside_spark(query)
         ends = self._ends.newest
-        mine = {place: offset for place, offset in read.items() if place in ends}
+        here = self._here | {*self._outline.read_by(query)}
+        mine = {place: offset for place, offset in read.items() if place[0] in here}
         if not mine:
             return Lag(why="no batch has ended yet") if self._outline.read_by(query) and not read else None
-        waits = {place: max(0, ends[place] - offset) for place, offset in mine.items()}
-        # A partition that came after the last batch has been read by nobody.
         topics = {topic for topic, _ in mine}
-        waits |= {place: end for place, end in ends.items() if place[0] in topics and place not in read}
+        wanted = mine.keys() | {place for place in self._places if place[0] in topics}
+        if not wanted <= ends.keys():
+            return Lag(why=_NOT_ALL)  # the sum of some of them would look like less than there is
+        # A partition that came after the last batch has been read by nobody.
+        waits = {place: max(0, ends[place] - mine.get(place, 0)) for place in wanted}
         seconds = self._seconds(
             cluster, query, {place: mine.get(place, 0) for place, waiting in waits.items() if waiting}
         )
