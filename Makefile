@@ -69,6 +69,7 @@ bench: setup
 	$(BIN)/python bench/dead_letters.py
 	$(BIN)/python bench/exactly_once.py
 	$(BIN)/python bench/cassandra_sink.py
+	$(BIN)/python bench/dstreams.py
 	$(BIN)/python bench/page.py
 	$(BIN)/python bench/dashboard.py
 

@@ -34,7 +34,7 @@ def test_a_direct_stream_reads_everything_once_and_follows_new_partitions(
     ranges: list[list[OffsetRange]] = []
     stream = KafkaUtils.createDirectStream(ssc, [topic], params(cluster))
     stream.foreachRDD(lambda rdd: ranges.append(rdd.offsetRanges()))
-    stream.foreachRDD(lambda time, rdd: got.extend(rdd.collect()))
+    stream.foreachRDD(lambda _, rdd: got.extend(rdd.collect()))
     running(lambda: len(got) >= 60)
     topics.alter(cluster, topic, partitions=4)
     pour(cluster, topic, ["new"], 3)

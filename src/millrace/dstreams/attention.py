@@ -70,9 +70,11 @@ def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
 
 
 def _starting(course: ModuleType, start: Any) -> Any:
-    def wrapped(ssc: StreamingContext) -> Any:
+    def wrapped(ssc: StreamingContext) -> None:
         begun = course.started(ssc)
-        return _in_our_words(begun, start, ssc)
+        _in_our_words(begun, start, ssc)
+        if begun:
+            begun.running()
 
     return wrapped
 

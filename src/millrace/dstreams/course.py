@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.dstreams.attention import Told, attend_to, listener_of
 from millrace.dstreams.folder import Folder, folder_at
-from millrace.dstreams.inside import await_failure, last_done, pending, report_input
-from millrace.dstreams.notes import Note, Notes, oldest_checkpoint, require_own
+from millrace.dstreams.inside import await_failure, last_done, pending, remembered, report_input
+from millrace.dstreams.notes import Note, Notes, forget_others, oldest_checkpoint, require_own
 from millrace.dstreams.pace import Pace
 from millrace.errors import MillraceError
 
@@ -71,9 +71,19 @@ class Course:
         self._done: set[int] = set()
         self._line = -1
         """The newest batch that is done, and with it all before it."""
+        self._remembered: int | None = None
+        """For how many milliseconds streams of the graph may ask for batches of the past; None until it is settled."""
+        self._swept = False
         self._reported: set[tuple[str, int]] = set()
         self._conf = ssc.sparkContext.getConf()
         ssc.addStreamingListener(listener_of(self))
+
+    def running(self) -> None:
+        """The context has started.
+
+        Its graph is asked here and nowhere else: Spark holds its lock while it makes a batch, and we hold ours then.
+        """
+        self._remembered = remembered(self._java)
 
     def rdd(self, inflow: Inflow, time: int, context: SparkContext) -> RDD[Any]:
         """The records of a batch; the batch is decided if it was not before."""
@@ -163,18 +173,15 @@ class Course:
         """Remove the notes that no checkpoint needs any more."""
         since = oldest_checkpoint(self._checkpoint) if self._checkpoint else self._line
         low = self._lows.get(since) if since is not None and self._checkpoint else since
-        if low is None or low < 0:
+        if low is None or low < 0 or self._remembered is None:
             return
         self._lows = {time: one for time, one in self._lows.items() if since is None or time >= since}
-        before = min(low, self._line) - self._remembered() - _MARGIN * self._interval
+        before = min(low, self._line) - self._remembered - _MARGIN * self._interval
         for flow in self._flows.values():
             flow.notes.forget(before)
-
-    def _remembered(self) -> int:
-        """For how long any stream of the graph may ask for batches of the past."""
-        streams = self._java.graph().getInputStreams()
-        spans = [streams[at].rememberDuration() for at in range(len(streams))]
-        return max((int(span.milliseconds()) for span in spans if span is not None), default=0)
+        if self._checkpoint and not self._swept:  # every checkpoint that is there is of this start
+            self._swept = True
+            forget_others(self._checkpoint, [one.stream for one in self._inflows])
 
     def _report(self, flow: Flow, time: int, note: Note) -> None:
         """Tell Spark how many records the batch has: its own pages, listeners and ours show it."""

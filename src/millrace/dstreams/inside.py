@@ -6,6 +6,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
 _LOOK = 0.05
 _PATIENCE = 30.0
 
@@ -23,6 +25,13 @@ def last_done(java: Any) -> set[int]:
     return set() if last is None else {int(last.milliseconds())}
 
 
+def remembered(java: Any) -> int:
+    """For how many milliseconds inputs of the graph may be asked for the past; waits while a batch is made."""
+    streams = java.graph().getInputStreams()
+    spans = [streams[at].rememberDuration() for at in range(len(streams))]
+    return max((int(span.milliseconds()) for span in spans if span is not None), default=0)
+
+
 def report_input(java: Any, stream: int, batch: int, records: int) -> None:
     """Say how many records a batch of a stream has, as Spark's own inputs do."""
     from pyspark import SparkContext
@@ -31,13 +40,12 @@ def report_input(java: Any, stream: int, batch: int, records: int) -> None:
     nothing = getattr(jvm.scala.collection.immutable, "Map$").__getattr__("MODULE$").empty()
     streaming = jvm.org.apache.spark.streaming
     info = streaming.scheduler.StreamInputInfo(stream, records, nothing)
-    java.scheduler().inputInfoTracker().reportInfo(streaming.Time(batch), info)
+    with suppress(Py4JError):  # it is there to be looked at, and no more
+        java.scheduler().inputInfoTracker().reportInfo(streaming.Time(batch), info)
 
 
 def await_failure(jssc: Any) -> None:
     """Wait until Spark knows that something failed, or has stopped."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
     deadline = time.monotonic() + _PATIENCE
     with suppress(Py4JError):  # this is how it says so
         while time.monotonic() < deadline and not jssc.awaitTerminationOrTimeout(int(_LOOK * 1000)):

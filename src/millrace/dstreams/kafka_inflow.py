@@ -131,7 +131,7 @@ class KafkaInflow(Inflow):
                 begin[place] = seen.first[place]
         _require_there(begin, begin, seen)
         waiting = {place: seen.end.get(place, at) - at for place, at in begin.items()}
-        limits = _limits(waiting, batch)
+        limits = limits_of(waiting, batch)
         opened.last = _noted((place, at, at + min(waiting[place], limits[place])) for place, at in begin.items())
         return opened.last
 
@@ -208,7 +208,7 @@ def _require_there(begin: Mapping[Place, int], until: Mapping[Place, int], seen:
     )
 
 
-def _limits(waiting: Mapping[Place, int], batch: Batch) -> dict[Place, int]:
+def limits_of(waiting: Mapping[Place, int], batch: Batch) -> dict[Place, int]:
     """How many records of each partition the batch may have: what lies in wait decides who gets how much."""
     most, least = float(batch.setting(_MOST, "0")), int(batch.setting(_LEAST, "1"))
     total = sum(waiting.values())

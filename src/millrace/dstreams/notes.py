@@ -91,6 +91,14 @@ def require_own(checkpoint: Folder, program: str, streams: list[str]) -> None:
         )
 
 
+def forget_others(checkpoint: Folder, streams: list[str]) -> None:
+    """Remove the notes of streams of earlier starts, which began anew in the same folder."""
+    room = checkpoint.under(_ROOM)
+    for name in room.names():
+        if name != _OWNER and name not in streams and not name.startswith("."):
+            room.delete(name)
+
+
 def oldest_checkpoint(checkpoint: Folder) -> int | None:
     """The time of the oldest of Spark's checkpoints that is still there."""
     times = [name.removeprefix("checkpoint-").removesuffix(".bk") for name in checkpoint.names()]

@@ -1,0 +1,113 @@
+"""A word count by createDirectStream against the same RDD program over Spark's batch reader, interleaved."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from operator import add
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from measure import median
+from pyspark import RDD
+from pyspark.sql import SparkSession
+from pyspark.streaming import StreamingContext
+
+from millrace.clients import topics
+from millrace.clients.cluster import Cluster
+from millrace.dstreams import KafkaUtils
+from millrace.engine.session import close_session, open_session
+from millrace.services.kafka import Kafka, Options
+
+RECORDS = int(os.environ.get("RECORDS", "400000"))
+ROUNDS = int(os.environ.get("ROUNDS", "5"))
+PARTITIONS = 4
+TOPIC = "lines"
+LINE = "to be or not to be that is the question {}"
+
+
+def pour(cluster: Cluster) -> None:
+    """The lines."""
+    topics.create(cluster, TOPIC, PARTITIONS)
+    producer = Producer(cluster.config(linger_ms=50, queue_buffering_max_messages=2_000_000))
+    for number in range(RECORDS):
+        producer.produce(TOPIC, LINE.format(number % 1000), None, number % PARTITIONS)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def counted(lines: RDD[str]) -> int:
+    """How many words there are, counted one by one."""
+    words = lines.flatMap(str.split).map(lambda word: (word, 1)).reduceByKey(add, PARTITIONS)
+    return sum(number for _, number in words.collect())
+
+
+def by_batch(spark: SparkSession, cluster: Cluster) -> int:
+    """Spark's batch reader, as one would write it."""
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", cluster.bootstrap)
+    frame = reader.option("subscribe", TOPIC).option("startingOffsets", "earliest").load()
+    return counted(frame.selectExpr("CAST(value AS STRING) AS value").rdd.map(lambda row: row.value))
+
+
+def by_stream(spark: SparkSession, cluster: Cluster) -> int:
+    """A direct stream whose first batch has everything; from the moment that batch is made."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ssc = StreamingContext(spark.sparkContext, 0.1)
+    found: list[int] = []
+    params = {"bootstrap.servers": cluster.bootstrap, "auto.offset.reset": "smallest"}
+
+    def count(rdd: RDD[Any]) -> None:
+        if not found:
+            found.append(counted(rdd.map(lambda record: record[1])))
+
+    KafkaUtils.createDirectStream(ssc, [TOPIC], params).foreachRDD(count)
+    ssc.start()
+    while not found:
+        ssc.awaitTerminationOrTimeout(0.01)
+    ended.append(time.monotonic())
+    ssc.stop(stopSparkContext=False)
+    return found[0]
+
+
+ended: list[float] = []
+"""When the last count of a stream was there: to stop a context is not the stream's work."""
+
+
+def seconds(work: Callable[[SparkSession, Cluster], int], spark: SparkSession, cluster: Cluster) -> float:
+    """How long a round takes."""
+    ended.clear()
+    started = time.monotonic()
+    assert work(spark, cluster) == 11 * RECORDS
+    return (ended[0] if ended else time.monotonic()) - started
+
+
+def main() -> None:
+    """A round to warm up, then the rounds that count."""
+    with tempfile.TemporaryDirectory() as folder:
+        service = Kafka(Path(folder) / "kafka", Options(heap="512m"))
+        service.start()
+        cluster = service.cluster()
+        pour(cluster)
+        spark = open_session("dstreams", master=None, settings={}, log=Path(folder) / "log")
+        works = {"createDirectStream": by_stream, "batch reader": by_batch}
+        times: dict[str, list[float]] = {name: [] for name in works}
+        for number in range(ROUNDS + 1):
+            for name, work in works.items():
+                taken = seconds(work, spark, cluster)
+                if number:
+                    times[name].append(taken)
+        close_session(spark)
+        service.stop()
+    rates = {name: RECORDS / median(taken) for name, taken in times.items()}
+    for name, rate in rates.items():
+        print(f"{name:20} {rate:10,.0f} records/s")
+    print(f"{'ratio':20} {rates['createDirectStream'] / rates['batch reader']:10.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Batches that fail: no commit and no checkpoint passes one that is not done, or that could not even be made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dstreams.records import pour
+from millrace.clients import groups
+from millrace.clients.cluster import Cluster
+from millrace.dstreams import KafkaUtils
+from millrace.errors import FunctionFailed
+
+if TYPE_CHECKING:
+    from pyspark.streaming import StreamingContext
+
+Running = Callable[[Callable[[], object]], None]
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait, without asking the context, which has failed."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_no_commit_passes_a_batch_that_failed(
+    ssc: StreamingContext, cluster: Cluster, lane: str, running: Running
+) -> None:
+    got: list[str] = []
+
+    def output(rdd: Any) -> None:
+        values = rdd.values().collect()
+        if "bad" in values:
+            raise ValueError("not this one")
+        got.extend(values)
+
+    group = f"group-of-{lane}"
+    stream = KafkaUtils.createStream(ssc, cluster.bootstrap, group, {lane: 1}, {"auto.offset.reset": "smallest"})
+    stream.foreachRDD(output)
+    pour(cluster, lane, ["good"])
+    running(lambda: groups.committed(cluster, group) == {(lane, 0): 1})
+    pour(cluster, lane, ["bad"])
+    with pytest.raises(FunctionFailed, match="output raised") as raised:
+        ssc.awaitTermination(60)
+    assert str(raised.value.place).startswith(__file__)
+    pour(cluster, lane, ["later"])
+    until(lambda: "later" in got)
+    ssc.stop(stopSparkContext=False)
+    assert groups.committed(cluster, group) == {(lane, 0): 1}
+
+
+def test_no_checkpoint_passes_a_batch_that_could_not_be_made(
+    ssc: StreamingContext, cluster: Cluster, lane: str, running: Running, tmp_path: Path
+) -> None:
+    failed: list[float] = []
+
+    def checkpoints() -> list[int]:
+        return [int(one.name.split("-")[1].removesuffix(".bk")) for one in tmp_path.glob("checkpoint-*")]
+
+    def made(at: Any, rdd: Any) -> Any:
+        if any(one.count() for one in rdd.offsetRanges()):
+            failed.append(round(at.timestamp() * 1000))
+            raise ValueError("not today")
+        return rdd
+
+    ssc.checkpoint(str(tmp_path))
+    stream = KafkaUtils.createDirectStream(ssc, [lane], {"bootstrap.servers": cluster.bootstrap})
+    stream.transform(made).foreachRDD(lambda rdd: rdd.count())
+    running(checkpoints)
+    pour(cluster, lane, ["some"])
+    with pytest.raises(FunctionFailed, match="made raised"):
+        ssc.awaitTermination(60)
+    until(lambda: str(ssc._jssc.getState()) == "STOPPED")
+    assert len(failed) == 1
+    assert max(checkpoints()) < failed[0]
+    notes = [int(one.stem) for one in tmp_path.glob("millrace/*/*.json")]
+    assert max(notes) == failed[0]  # it is known what it reads when it is made again

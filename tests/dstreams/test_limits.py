@@ -1,0 +1,60 @@
+"""How many records a batch may have: rate limits, and backpressure that learns."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from millrace.dstreams.attention import Told
+from millrace.dstreams.inflow import Batch
+from millrace.dstreams.kafka_inflow import limits_of
+from millrace.dstreams.pace import Pace
+
+
+class Settings:
+    """As much of a SparkContext as has settings."""
+
+    def __init__(self, **settings: str) -> None:
+        self.settings = settings
+
+    def getConf(self) -> Settings:  # noqa: N802
+        return self
+
+    def get(self, name: str, otherwise: str | None = None) -> str | None:
+        return self.settings.get(name.rpartition(".")[2], otherwise)
+
+
+def batch(rate: float | None = None, **settings: str) -> Batch:
+    return Batch(0, 2.0, cast("Any", Settings(**settings)), rate)
+
+
+WAITING = {("t", 0): 300, ("t", 1): 100, ("t", 2): 0}
+
+
+def test_without_a_limit_everything_is_read() -> None:
+    assert limits_of(WAITING, batch()) == WAITING
+
+
+def test_the_rate_of_a_partition_is_that_of_each_second() -> None:
+    assert limits_of(WAITING, batch(maxRatePerPartition="25")) == dict.fromkeys(WAITING, 50)
+
+
+def test_backpressure_gives_more_to_those_who_wait_longer_within_the_rate_of_a_partition() -> None:
+    assert limits_of(WAITING, batch(rate=100.0)) == {("t", 0): 150, ("t", 1): 50, ("t", 2): 1}
+    assert limits_of(WAITING, batch(rate=100.0, maxRatePerPartition="20"))["t", 0] == 40
+
+
+def test_the_pace_follows_what_batches_reach() -> None:
+    settings = Settings(enabled="true", initialRate="5000")
+    pace = Pace.of(settings, interval=1.0)
+    assert pace
+    assert pace.rate == 5000
+    pace.learn(Told(0, True, 2000, worked=2.0, waited=0.0), records=4000)
+    assert pace.rate == 2000
+    pace.learn(Told(0, True, 3000, worked=1.0, waited=0.5), records=1000)
+    assert pace.rate == 1000 - 0.2 * 500  # slower, and what waits is to be made up for
+    pace.learn(Told(0, True, 4000, worked=1.0, waited=0.0), records=0)
+    assert pace.rate == 900
+
+
+def test_there_is_no_pace_unless_it_is_asked_for() -> None:
+    assert Pace.of(Settings(), 1.0) is None
