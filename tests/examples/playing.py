@@ -20,7 +20,7 @@ from conftest import CommandLine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PATIENCE = 120.0
+_PATIENCE = 60.0
 
 
 class Played(Protocol):
@@ -124,6 +124,9 @@ class Executed:
         self._process.wait(_PATIENCE)
         for reader in self._readers:
             reader.join()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            assert stream
+            stream.close()
 
     def _all(self) -> str:
         return f"{self._out.decode()}\n{self.told}"

@@ -34,7 +34,7 @@ COUNTED = (r"^\('apache', 2\)$", r"^\('spark', 1\)$", r"^\('kafka', 1\)$")
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:DStream is deprecated:FutureWarning"),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(170),
 ]
 
 

@@ -24,6 +24,8 @@ NAME = "dstreams"
 """How the streams of a program are called; those of a second context get a number."""
 EVERY = 0.2
 """Seconds between two questions whether the context has failed or stopped."""
+_REFUSED = "RejectedExecutionException"
+"""What Spark says of a batch that was made while it stopped; nothing of it is done, nor lost."""
 
 _Events = queue.SimpleQueue[Callable[[], None]]
 
@@ -115,7 +117,7 @@ class Batches:
         return over
 
     def _stumble(self, words: str, error: Exception) -> None:
-        if words == self._known or interrupted(error):
+        if words == self._known or _REFUSED in words or interrupted(error):
             return
         self._known, self._failure = words, explain(error)
         self._board.stumbled(self._name, self._failure)
