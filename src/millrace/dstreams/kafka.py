@@ -55,7 +55,7 @@ class KafkaUtils:
         there = _partitions(cluster, topics)
         wanted = {(one.topic, one.partition): int(at) for one, at in (fromOffsets or {}).items()}
         if wanted:
-            _require_offsets(cluster, topics, there, wanted)
+            _require_offsets(cluster, topics, wanted)
         start = wanted or _starts(cluster, there, parameters)
         decoding = Decoding(keyDecoder, valueDecoder, messageHandler)
         inflow = KafkaInflow(parameters, topics, start, decoding, without=set(there) - set(start))
@@ -188,11 +188,10 @@ def _share(ssc: StreamingContext, inflow: KafkaInflow) -> None:
         inflow.sharing.setdefault(topic, []).append(inflow.stream)
 
 
-def _require_offsets(cluster: Cluster, names: list[str], there: list[Place], wanted: Mapping[Place, int]) -> None:
+def _require_offsets(cluster: Cluster, names: list[str], wanted: Mapping[Place, int]) -> None:
     if {topic for topic, _ in wanted} != set(names):
         raise InvalidOption("fromOffsets has other topics than topics", hint=f"name offsets of {', '.join(names)}")
     ranges = [OffsetRange(*place, at, at) for place, at in wanted.items()]
-    del there
     _require_ranges(cluster, ranges)
 
 
