@@ -11,7 +11,8 @@ from dstreams.records import pour
 from millrace.clients import groups, topics
 from millrace.clients.cluster import Cluster
 from millrace.dstreams import KafkaMessageAndMetadata, KafkaUtils, OffsetRange, TopicAndPartition
-from millrace.errors import BadRecord, InvalidOption, OffsetsGone, UnknownTopic
+from millrace.dstreams.kafka import KafkaRDD
+from millrace.errors import BadRecord, InvalidOption, OffsetsGone, RunError, UnknownTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,6 +111,19 @@ def test_receiver_style_streams_share_a_group_and_commit_what_is_done(
     assert groups.committed(cluster, group) == {(topic, partition): 2 for partition in range(3)}
 
 
+def test_a_stream_for_which_no_partition_is_left_does_not_end_the_program(
+    ssc: StreamingContext, cluster: Cluster, lane: str, running: Running
+) -> None:
+    pour(cluster, lane, ["a", "b"])
+    group = f"group-of-{lane}"
+    reset = {"auto.offset.reset": "smallest"}
+    streams = [KafkaUtils.createStream(ssc, cluster.bootstrap, group, {lane: 1}, reset) for _ in range(2)]
+    got: list[tuple[str, str]] = []
+    ssc.union(*streams).foreachRDD(lambda rdd: got.extend(rdd.collect()))
+    running(lambda: groups.committed(cluster, group) == {(lane, 0): 2})
+    assert sorted(got) == [("0", "a"), ("1", "b")]
+
+
 def test_ranges_keep_their_order_also_when_a_partition_is_named_twice(
     spark: SparkSession, cluster: Cluster, topic: str
 ) -> None:
@@ -123,6 +137,12 @@ def test_ranges_keep_their_order_also_when_a_partition_is_named_twice(
         KafkaUtils.createRDD(spark.sparkContext, params(cluster), [OffsetRange(topic, 0, 0, 11)])
     with pytest.raises(UnknownTopic):
         KafkaUtils.createRDD(spark.sparkContext, params(cluster), [OffsetRange(topic, 7, 0, 1)])
+
+
+def test_ranges_that_are_not_known_any_more_do_not_pass_for_none(spark: SparkSession) -> None:
+    forgotten = KafkaRDD(spark.sparkContext.parallelize([1]), None)
+    with pytest.raises(RunError, match="not known any more"):
+        forgotten.offsetRanges()
 
 
 def test_what_is_wrong_is_said_when_the_stream_is_made(ssc: StreamingContext, cluster: Cluster, lane: str) -> None:

@@ -52,6 +52,21 @@ def test_librdkafkas_words_reach_spark_in_javas() -> None:
     assert 'username="ann"' in parameters.for_spark()["kafka.sasl.jaas.config"]
 
 
+def test_the_password_of_a_key_reaches_the_driver_in_the_words_of_either(tmp_path: Path) -> None:
+    pem = tmp_path / "key.pem"
+    pem.write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----")
+    ssl = {"bootstrap.servers": "a:1", "security.protocol": "SSL", "ssl.key.password": "s3cret!"}
+    own = {"ssl.certificate.location": str(pem), "ssl.key.location": str(pem)}
+    javas = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(pem)}
+    for given in (own, javas):
+        parameters = Parameters.of({**ssl, **given})
+        assert parameters.cluster().options["ssl.key.password"] == "s3cret!"
+        assert parameters.for_spark()["kafka.ssl.key.password"] == "s3cret!"
+        assert parameters.for_spark()["kafka.ssl.keystore.type"] == "PEM"
+        assert "s3cret" not in repr(parameters)
+    assert Parameters.of({**ssl, **own}).cluster().options["ssl.key.location"] == str(pem)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

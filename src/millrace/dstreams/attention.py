@@ -103,15 +103,19 @@ def _calling(course: ModuleType, call: Any) -> Any:
     def wrapped(function: Any, milliseconds: int, jrdds: Any) -> Any:
         made = call(function, milliseconds, jrdds)
         running = course.current()
-        if function.failure and running and not running.failure and not _runs_output(function):
-            running.fail(raised_by(function.failure, milliseconds))
+        if function.failure and running and not running.failure:
+            error = raised_by(function.failure, milliseconds)
+            if _runs_output(function):
+                running.stumbled(milliseconds, error)
+            else:
+                running.fail(error)
         return made
 
     return wrapped
 
 
 def _runs_output(function: Any) -> bool:
-    """Whether a function that raised was an output of a batch, which Spark keeps as one that is not done."""
+    """Whether a function that raised was an output of a batch; others make one."""
     jvm = function.ctx._jvm if function.ctx else None
     return jvm is not None and str(jvm.java.lang.Thread.currentThread().getName()).startswith(_OUTPUT)
 

@@ -14,7 +14,7 @@ from millrace.dstreams.folder import Folder, folder_at
 from millrace.dstreams.inside import await_failure, last_done, pending, remembered, report_input
 from millrace.dstreams.notes import Note, Notes, forget_others, oldest_checkpoint, require_own
 from millrace.dstreams.pace import Pace
-from millrace.errors import MillraceError
+from millrace.errors import MillraceError, RunError
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -69,6 +69,8 @@ class Course:
         self._lows: dict[int, int] = {}
         """For each batch made here the oldest that was not done when it was made."""
         self._done: set[int] = set()
+        self._failed: dict[int, MillraceError] = {}
+        """Batches of which an output failed; nothing from the oldest of them on is settled."""
         self._line = -1
         """The newest batch that is done, and with it all before it."""
         self._remembered: int | None = None
@@ -88,8 +90,8 @@ class Course:
     def rdd(self, inflow: Inflow, time: int, context: SparkContext) -> RDD[Any]:
         """The records of a batch; the batch is decided if it was not before."""
         with self._lock:
-            if self.failure:
-                raise self.failure
+            if failure := self.look():
+                raise failure
             try:
                 return self._made(self._flow(inflow), time, context)
             except MillraceError as error:
@@ -108,10 +110,29 @@ class Course:
                 for flow in self._flows.values():
                     flow.learn(told)
                 self._done.add(told.time)
-                self._settle()
+            else:
+                unknown = RunError(f"an output of the batch of {told.time} failed", hint="mend it and start again")
+                self._failed.setdefault(told.time, unknown)
+            self._settle()
+
+    def stumbled(self, time: int, error: MillraceError) -> None:
+        """An output of a batch raised. Without the lock, and before Spark knows: no checkpoint may be quicker."""
+        if time in pending(self._java):  # else it is one of a context before, which is cut off only now
+            self._failed.setdefault(time, error)
+
+    def look(self) -> MillraceError | None:
+        """Why no further batch is made, if so.
+
+        Spark takes a batch for done when the last of its outputs was good, whatever became of the others.
+        """
+        if self._failed and self.failure is None:
+            lost = self._failed.keys() - set(pending(self._java))
+            if lost:
+                self.fail(self._failed[min(lost)])
+        return self.failure
 
     def fail(self, failure: MillraceError) -> None:
-        """A batch could not be made: it stays undone, the context ends, and its program is told why."""
+        """A batch could not be made, or was dropped: it stays undone, the context ends, its program is told why."""
         if self.failure is None:
             self.failure = failure
             threading.Thread(target=self._stop, name="millrace-stopping", daemon=True).start()
@@ -159,7 +180,8 @@ class Course:
         return flow.inflow.decide(last[1] if last else None, batch, flow.opened)
 
     def _settle(self) -> None:
-        undone = min((time for time in pending(self._java) if time not in self._done), default=None)
+        waiting = [time for time in pending(self._java) if time not in self._done]
+        undone = min([*waiting, *self._failed], default=None)
         line = max((time for time in self._done if undone is None or time < undone), default=-1)
         if line > self._line:
             self._line = line
@@ -233,7 +255,7 @@ def current() -> Course | None:
 
 def failure() -> MillraceError | None:
     """Why no further batch is made, if so."""
-    return _courses[0].failure if _courses else None
+    return _courses[0].look() if _courses else None
 
 
 def rdd_of(inflow: Inflow, time: datetime, context: SparkContext) -> RDD[Any]:

@@ -21,7 +21,7 @@ from millrace.dstreams.kafka_inflow import KafkaInflow, Sharing, ranges_of
 from millrace.dstreams.offsets import Broker, Decoder, OffsetRange, Place, TopicAndPartition, utf8_decoder
 from millrace.dstreams.parameters import Parameters
 from millrace.dstreams.reading import Decoding, Handler, read
-from millrace.errors import GroupInUse, InvalidOption, OffsetsGone
+from millrace.errors import GroupInUse, InvalidOption, OffsetsGone, RunError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -55,7 +55,7 @@ class KafkaUtils:
         there = _partitions(cluster, topics)
         wanted = {(one.topic, one.partition): int(at) for one, at in (fromOffsets or {}).items()}
         if wanted:
-            _require_offsets(cluster, topics, there, wanted)
+            _require_offsets(cluster, topics, wanted)
         start = wanted or _starts(cluster, there, parameters)
         decoding = Decoding(keyDecoder, valueDecoder, messageHandler)
         inflow = KafkaInflow(parameters, topics, start, decoding, without=set(there) - set(start))
@@ -115,12 +115,15 @@ class KafkaUtils:
 class KafkaRDD(RDD[Any]):  # type: ignore[misc]
     """An RDD that knows which offsets it was read from."""
 
-    def __init__(self, records: RDD[Any], ranges: list[OffsetRange]) -> None:
+    def __init__(self, records: RDD[Any], ranges: list[OffsetRange] | None) -> None:
         super().__init__(records._jrdd, records.ctx, records._jrdd_deserializer)
         self._ranges = ranges
 
     def offsetRanges(self) -> list[OffsetRange]:  # noqa: N802
         """The ranges, in the order in which they were given; those of a stream by topic and partition."""
+        if self._ranges is None:  # none at all would pass for a batch that read nothing
+            hint = "ask inside foreachRDD or transform, before the context is stopped"
+            raise RunError("it is not known any more which offsets this batch has", hint=hint)
         return list(self._ranges)
 
 
@@ -150,7 +153,7 @@ def _knowing(func: Callable[..., Any], inflow: KafkaInflow) -> Callable[[datetim
 
     def called(time: datetime, records: RDD[Any]) -> Any:
         note = course.note_of(inflow, time)
-        known = KafkaRDD(records, ranges_of(note) if note else [])
+        known = KafkaRDD(records, None if note is None else ranges_of(note))
         return func(known) if alone else func(time, known)
 
     return called
@@ -188,11 +191,10 @@ def _share(ssc: StreamingContext, inflow: KafkaInflow) -> None:
         inflow.sharing.setdefault(topic, []).append(inflow.stream)
 
 
-def _require_offsets(cluster: Cluster, names: list[str], there: list[Place], wanted: Mapping[Place, int]) -> None:
+def _require_offsets(cluster: Cluster, names: list[str], wanted: Mapping[Place, int]) -> None:
     if {topic for topic, _ in wanted} != set(names):
         raise InvalidOption("fromOffsets has other topics than topics", hint=f"name offsets of {', '.join(names)}")
     ranges = [OffsetRange(*place, at, at) for place, at in wanted.items()]
-    del there
     _require_ranges(cluster, ranges)
 
 

@@ -155,6 +155,8 @@ class KafkaInflow(Inflow):
         if self.group is None:
             return True
         moves = [groups.Move(one.topic, one.partition, None, one.untilOffset) for one in ranges_of(note)]
+        if not moves:  # another stream of the group has every partition
+            return True
         try:
             groups.apply_reset(opened.cluster, self.group, moves)
         except (RunError, GroupInUse) as error:  # the next batch that is done says more than this one

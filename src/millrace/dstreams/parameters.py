@@ -26,7 +26,7 @@ _OURS = re.compile(
 )
 """Names that mean nothing any more, or that the driver decides itself."""
 _JAAS = re.compile(r'(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;]+))')
-_JAVA_ONLY = re.compile(r"sasl\.jaas\.config|ssl\.(truststore|keystore)\.|sasl\.login\.|ssl\.key\.password")
+_JAVA_ONLY = re.compile(r"sasl\.jaas\.config|ssl\.(truststore|keystore)\.|sasl\.login\.")
 _PLAIN = "ssl.endpoint.identification.algorithm"
 
 
