@@ -347,7 +347,7 @@ def read_again(door: Kinesis, stream: str, span: Span, *, go_on: bool = False) -
             at = door.insist(iterator, doing)
             continue
         found += [one for one in answer["Records"] if int(one["SequenceNumber"]) <= last]
-        beyond = len(found) and answer["Records"] and int(answer["Records"][-1]["SequenceNumber"]) > last
+        beyond = answer["Records"] and int(answer["Records"][-1]["SequenceNumber"]) > last
         quiet = not answer["Records"] and not answer.get("MillisBehindLatest")
         at = None if beyond or quiet else answer.get("NextShardIterator")
     whole = found and (found[0]["SequenceNumber"], found[-1]["SequenceNumber"]) == (span.first, span.last)
