@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any
 
@@ -207,6 +207,9 @@ class Tail:
             raise self._failure
 
     def _again(self, name: str, seconds: float) -> None:
+        if name == _LISTING:  # due once, however many ask for it: each of them would go on forever
+            self._due = [one for one in self._due if one[1] != _LISTING]
+            heapify(self._due)
         heappush(self._due, (time.monotonic() + seconds, name))
         self._changed.notify_all()
 
