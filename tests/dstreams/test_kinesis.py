@@ -145,6 +145,22 @@ def test_leases_in_a_table_are_taken_over_once(emulator: Emulator, stream: str) 
         first.save(later, {})
 
 
+@pytest.mark.parametrize("checkpoint", ["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"])
+def test_a_lease_that_another_library_left_before_it_read_is_read_from_the_oldest_record(
+    emulator: Emulator, stream: str, checkpoint: str
+) -> None:
+    app, about = f"app-{uuid.uuid4().hex[:8]}", emulator.door.stream(stream)
+    leases = TableLeases(emulator.door, app, "a", emulator.dynamodb)
+    assert leases.load(about) is None  # makes the table
+    for number in range(2):
+        item = {"leaseKey": {"S": f"shardId-{number:012}"}, "checkpoint": {"S": checkpoint}, "leaseCounter": {"N": "3"}}
+        emulator.door.client("dynamodb", emulator.dynamodb).put_item(TableName=app, Item=item)
+    emulator.put(stream, _words(*range(10)))
+    found = leases.load(about)
+    assert found is not None
+    assert len(_all(emulator, found)) == 10
+
+
 def test_leases_in_a_file_say_the_same_again(emulator: Emulator, stream: str, tmp_path: Path) -> None:
     leases, about = FileLeases(tmp_path / "leases" / "app.json"), emulator.door.stream(stream)
     reach = Reach(stream, about.created, 7, {"a": Position("12", "10", seen=5), "b": Position(since=7, seen=9)})

@@ -6,6 +6,7 @@ In DynamoDB it is a table of the application's name, so that the tools of others
 from __future__ import annotations
 
 import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -164,6 +165,8 @@ def _position(item: Mapping[str, Any]) -> Position:
         return Position(item.get("millraceAfter", {}).get("S"), seen=seen, ended=True)
     if said.isdigit():
         return Position(said, seen=seen)
+    if "millraceSeen" not in item:  # another program's: from when it is, nobody knows, so that nothing counts as lost
+        seen = int(time.time() * 1000)
     # LATEST, which another program has left, says nothing of what came since: all that is there is read.
     return Position(since=_number(item, "millraceSince") if "millraceSince" in item else None, seen=seen)
 
