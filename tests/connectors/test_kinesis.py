@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +125,35 @@ def test_shards_that_appear_between_two_batches_do_not_begin_the_reading_anew(em
         assert reader._tail is tail
     finally:
         reader.stop()
+
+
+def test_all_that_is_available_has_an_end_while_others_go_on_writing(emulator: Emulator, stream: str) -> None:
+    emulator.put(stream, _lines(*range(100)))
+    over, begun = threading.Event(), threading.Event()
+
+    def write() -> None:
+        emulator.split(stream, "shardId-000000000000")
+        while not over.wait(0.02):
+            emulator.put(stream, _lines(*range(10)))
+            begun.set()
+
+    reader, writer = StreamReader(Following(emulator.door, stream)), threading.Thread(target=write, daemon=True)
+    writer.start()
+    try:
+        assert begun.wait(20)
+        reader.prepareForTriggerAvailableNow()
+        ends = [reader.initialOffset()]
+        while len(ends) < 2 or ends[-1] != ends[-2]:
+            ends.append(reader.latestOffset(ends[-1], ReadAllAvailable()))
+            assert len(ends) < 200
+        assert writer.is_alive()
+    finally:
+        over.set()
+        writer.join()
+        reader.stop()
+    parts = [part for one, other in pairwise(ends) for part in reader.partitions(one, other)]
+    found = [row for part in parts for block in reader.read(part) for row in block.to_pylist()]
+    assert 110 <= len(found) < len(emulator.values(stream))
 
 
 def test_a_service_that_throttles_and_breaks_off_loses_nothing(

@@ -61,6 +61,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._given: Reach | None = None
         """What Spark was told last, or began with: what the tail knows may be more, as shards come."""
         self._until: float | None = None
+        self._last: int | None = None
+        """The same, by the clock of the service and in milliseconds."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query begins. Shards are looked up later: this is asked twice, and must be told the same."""
@@ -76,7 +78,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What comes from now on is left for another time."""
+        try:
+            # To the end of a second: the service tells no less of its clock.
+            self._last = self._following.door.now(self._following.stream) + 999
+        except Exception as error:
+            raise carry(error) from None
         self._until = time.time()
+        self.stop()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch: what was read ahead. With nothing there it is the start."""
@@ -99,7 +107,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             self.stop()
             own = self._following
             most = min(own.most or MOST, MOST)
-            self._tail = Tail(own.door, start, poll=own.poll, most=most, go_on=own.go_on)
+            self._tail = Tail(own.door, start, poll=own.poll, most=most, go_on=own.go_on, until=self._last)
             self._given = start
         return self._tail
 
@@ -132,7 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to tasks: no threads and no records."""
-        return {"_following": self._following, "_tail": None, "_given": None, "_until": None}
+        return {"_following": self._following, "_tail": None, "_given": None, "_until": None, "_last": None}
 
 
 def source(following: Following) -> type[DataSource]:
