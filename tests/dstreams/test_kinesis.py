@@ -17,7 +17,7 @@ from millrace.clients.leases import FileLeases, TableLeases
 from millrace.clients.shards import Position, Reach
 from millrace.dstreams import InitialPositionInStream, KinesisUtils
 from millrace.dstreams.kinesis import LEASES
-from millrace.errors import KinesisDenied, MillraceError, RecordsGone, TakenOver, UnknownStream
+from millrace.errors import FileUnusable, KinesisDenied, MillraceError, RecordsGone, TakenOver, UnknownStream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +58,12 @@ class Program:
             ssc, app, stream, endpoint, REGION, chosen["at"], chosen["interval"],
             awsAccessKeyId=KEYS["access_key"], awsSecretKey=KEYS["secret_key"],
         )  # fmt: skip
+        for _ in range(1, chosen.get("streams", 1)):
+            other = KinesisUtils.createStream(
+                ssc, app, stream, endpoint, REGION, chosen["at"], chosen["interval"],
+                awsAccessKeyId=KEYS["access_key"], awsSecretKey=KEYS["secret_key"],
+            )  # fmt: skip
+            words = words.union(other)
         words.foreachRDD(lambda rdd: self.values.extend(rdd.collect()))
         ssc.start()
         try:
@@ -98,6 +104,18 @@ def test_a_program_goes_on_where_it_was_through_a_split_and_packed_records(
     assert leases["shardId-000000000000"]["checkpoint"]["S"] == "SHARD_END"
     assert leases["shardId-000000000002"]["parentShardId"]["SS"] == ["shardId-000000000000"]
     assert all({"leaseOwner", "leaseCounter", "checkpointSubSequenceNumber"} <= item.keys() for item in items)
+
+
+def test_a_program_that_makes_a_stream_for_each_shard_reads_each_record_once(
+    emulator: Emulator, stream: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    program, app = Program(spark, tmp_path.as_uri()), f"app-{uuid.uuid4().hex[:8]}"
+    emulator.put(stream, _words(*range(100)))
+    program.run(emulator.endpoint, stream, app, lambda: len(program.values) >= 100, streams=2)
+    assert sorted(program.values) == _words(*range(100))
+    other = emulator.create(f"s{uuid.uuid4().hex[:12]}", 1)
+    with pytest.raises(FileUnusable, match=other):
+        FileLeases(tmp_path / f"{app}.json").load(emulator.door.stream(other))
 
 
 def test_what_came_after_a_first_start_at_the_end_is_read_by_the_next_one(

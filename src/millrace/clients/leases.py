@@ -42,11 +42,15 @@ class FileLeases(Leases):
     def load(self, stream: Stream) -> Reach | None:
         """What the file says."""
         try:
-            return Reach.of(json.loads(self.path.read_text("utf-8")))
+            known = Reach.of(json.loads(self.path.read_text("utf-8")))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FileUnusable(f"{self.path} does not say how far {stream.name!r} is read", why=str(error)) from None
+        if known.stream != stream.name:
+            what = f"{self.path} says how far {known.stream!r} is read, not {stream.name!r}"
+            raise FileUnusable(what, hint="give each stream an application's name of its own")
+        return known
 
     def save(self, reach: Reach, listed: Mapping[str, Shard]) -> None:
         """All of it at once."""
