@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from emulator import KEYS, REGION, Emulator, Faults, failing
 from millrace.clients.aggregated import packed
 from millrace.clients.letters import from_line
+from millrace.connectors.shards.reading import Following, StreamReader
 from millrace.errors import KinesisDenied, RecordsGone, UnknownStream
 from millrace.pipeline.python import Pipeline
 
@@ -102,6 +106,54 @@ def test_a_batch_that_comes_again_is_the_same(
     run_pipeline(pipeline, tmp_path / "state")  # the query is begun anew within the run
     assert seen[0] == seen[1]
     assert sorted(value for _, values in seen[1:] for value in values) == sorted(_lines(*range(50)))
+
+
+def test_shards_that_appear_between_two_batches_do_not_begin_the_reading_anew(emulator: Emulator, stream: str) -> None:
+    reader = StreamReader(Following(emulator.door, stream))
+    emulator.put(stream, _lines(*range(10)))
+    at = reader.initialOffset()
+    try:
+        while not any("after" in one for one in at["shards"].values()):
+            at = reader.latestOffset(at, ReadAllAvailable())
+        tail = reader._tail
+        assert tail
+        emulator.split(stream, "shardId-000000000000")
+        tail._list()  # as it does once a minute
+        assert "shardId-000000000002" in tail.reach.shards
+        while not at["shards"]["shardId-000000000000"].get("ended"):
+            at = reader.latestOffset(at, ReadAllAvailable())
+        assert reader._tail is tail
+    finally:
+        reader.stop()
+
+
+def test_all_that_is_available_has_an_end_while_others_go_on_writing(emulator: Emulator, stream: str) -> None:
+    emulator.put(stream, _lines(*range(100)))
+    over, begun = threading.Event(), threading.Event()
+
+    def write() -> None:
+        emulator.split(stream, "shardId-000000000000")
+        while not over.wait(0.02):
+            emulator.put(stream, _lines(*range(10)))
+            begun.set()
+
+    reader, writer = StreamReader(Following(emulator.door, stream)), threading.Thread(target=write, daemon=True)
+    writer.start()
+    try:
+        assert begun.wait(20)
+        reader.prepareForTriggerAvailableNow()
+        ends = [reader.initialOffset()]
+        while len(ends) < 2 or ends[-1] != ends[-2]:
+            ends.append(reader.latestOffset(ends[-1], ReadAllAvailable()))
+            assert len(ends) < 200
+        assert writer.is_alive()
+    finally:
+        over.set()
+        writer.join()
+        reader.stop()
+    parts = [part for one, other in pairwise(ends) for part in reader.partitions(one, other)]
+    found = [row for part in parts for block in reader.read(part) for row in block.to_pylist()]
+    assert 110 <= len(found) < len(emulator.values(stream))
 
 
 def test_a_service_that_throttles_and_breaks_off_loses_nothing(

@@ -17,7 +17,7 @@ from millrace.clients.leases import FileLeases, TableLeases
 from millrace.clients.shards import Position, Reach
 from millrace.dstreams import InitialPositionInStream, KinesisUtils
 from millrace.dstreams.kinesis import LEASES
-from millrace.errors import KinesisDenied, MillraceError, RecordsGone, TakenOver, UnknownStream
+from millrace.errors import FileUnusable, KinesisDenied, MillraceError, RecordsGone, TakenOver, UnknownStream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +58,12 @@ class Program:
             ssc, app, stream, endpoint, REGION, chosen["at"], chosen["interval"],
             awsAccessKeyId=KEYS["access_key"], awsSecretKey=KEYS["secret_key"],
         )  # fmt: skip
+        for _ in range(1, chosen.get("streams", 1)):
+            other = KinesisUtils.createStream(
+                ssc, app, stream, endpoint, REGION, chosen["at"], chosen["interval"],
+                awsAccessKeyId=KEYS["access_key"], awsSecretKey=KEYS["secret_key"],
+            )  # fmt: skip
+            words = words.union(other)
         words.foreachRDD(lambda rdd: self.values.extend(rdd.collect()))
         ssc.start()
         try:
@@ -98,6 +104,18 @@ def test_a_program_goes_on_where_it_was_through_a_split_and_packed_records(
     assert leases["shardId-000000000000"]["checkpoint"]["S"] == "SHARD_END"
     assert leases["shardId-000000000002"]["parentShardId"]["SS"] == ["shardId-000000000000"]
     assert all({"leaseOwner", "leaseCounter", "checkpointSubSequenceNumber"} <= item.keys() for item in items)
+
+
+def test_a_program_that_makes_a_stream_for_each_shard_reads_each_record_once(
+    emulator: Emulator, stream: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    program, app = Program(spark, tmp_path.as_uri()), f"app-{uuid.uuid4().hex[:8]}"
+    emulator.put(stream, _words(*range(100)))
+    program.run(emulator.endpoint, stream, app, lambda: len(program.values) >= 100, streams=2)
+    assert sorted(program.values) == _words(*range(100))
+    other = emulator.create(f"s{uuid.uuid4().hex[:12]}", 1)
+    with pytest.raises(FileUnusable, match=other):
+        FileLeases(tmp_path / f"{app}.json").load(emulator.door.stream(other))
 
 
 def test_what_came_after_a_first_start_at_the_end_is_read_by_the_next_one(
@@ -143,6 +161,22 @@ def test_leases_in_a_table_are_taken_over_once(emulator: Emulator, stream: str) 
     later = Reach(stream, about.created, shards={"shardId-000000000000": Position("13", "13", seen=6)})
     with pytest.raises(TakenOver):
         first.save(later, {})
+
+
+@pytest.mark.parametrize("checkpoint", ["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"])
+def test_a_lease_that_another_library_left_before_it_read_is_read_from_the_oldest_record(
+    emulator: Emulator, stream: str, checkpoint: str
+) -> None:
+    app, about = f"app-{uuid.uuid4().hex[:8]}", emulator.door.stream(stream)
+    leases = TableLeases(emulator.door, app, "a", emulator.dynamodb)
+    assert leases.load(about) is None  # makes the table
+    for number in range(2):
+        item = {"leaseKey": {"S": f"shardId-{number:012}"}, "checkpoint": {"S": checkpoint}, "leaseCounter": {"N": "3"}}
+        emulator.door.client("dynamodb", emulator.dynamodb).put_item(TableName=app, Item=item)
+    emulator.put(stream, _words(*range(10)))
+    found = leases.load(about)
+    assert found is not None
+    assert len(_all(emulator, found)) == 10
 
 
 def test_leases_in_a_file_say_the_same_again(emulator: Emulator, stream: str, tmp_path: Path) -> None:

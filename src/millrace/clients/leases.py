@@ -6,6 +6,7 @@ In DynamoDB it is a table of the application's name, so that the tools of others
 from __future__ import annotations
 
 import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,11 +42,15 @@ class FileLeases(Leases):
     def load(self, stream: Stream) -> Reach | None:
         """What the file says."""
         try:
-            return Reach.of(json.loads(self.path.read_text("utf-8")))
+            known = Reach.of(json.loads(self.path.read_text("utf-8")))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FileUnusable(f"{self.path} does not say how far {stream.name!r} is read", why=str(error)) from None
+        if known.stream != stream.name:
+            what = f"{self.path} says how far {known.stream!r} is read, not {stream.name!r}"
+            raise FileUnusable(what, hint="give each stream an application's name of its own")
+        return known
 
     def save(self, reach: Reach, listed: Mapping[str, Shard]) -> None:
         """All of it at once."""
@@ -164,6 +169,8 @@ def _position(item: Mapping[str, Any]) -> Position:
         return Position(item.get("millraceAfter", {}).get("S"), seen=seen, ended=True)
     if said.isdigit():
         return Position(said, seen=seen)
+    if "millraceSeen" not in item:  # another program's: from when it is, nobody knows, so that nothing counts as lost
+        seen = int(time.time() * 1000)
     # LATEST, which another program has left, says nothing of what came since: all that is there is read.
     return Position(since=_number(item, "millraceSince") if "millraceSince" in item else None, seen=seen)
 

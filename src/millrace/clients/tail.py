@@ -8,8 +8,8 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
-from itertools import islice
+from heapq import heapify, heappop, heappush
+from itertools import islice, takewhile
 from typing import Any
 
 from millrace.clients.kinesis import CONNECTIONS, Kinesis, Shard, code_of, is_busy, moment, passes
@@ -48,6 +48,8 @@ class _Lane:
     """Whether nothing comes after the records that are held."""
     proof: bool = False
     """Whether the first record must be the last one that was read: else those between them are gone."""
+    late: bool = False
+    """Whether what comes next came after the time that is asked for."""
     caught: float = 0.0
     """When it was last asked for more and had nothing newer, in seconds since 1970."""
     pause: float = 0.0
@@ -56,7 +58,10 @@ class _Lane:
 
 
 class Tail:
-    """Follows a stream from a reach on. `take` moves on; what was taken is held until the next one is asked for."""
+    """Follows a stream from a reach on. `take` moves on; what was taken is held until the next one is asked for.
+
+    With `until` (in milliseconds since 1970) it leaves alone what came later.
+    """
 
     def __init__(
         self,
@@ -66,9 +71,10 @@ class Tail:
         poll: float = 0.25,
         most: int = MOST,
         go_on: bool = False,
+        until: int | None = None,
     ) -> None:
         self._door, self._poll, self._most = door, poll, min(most, MOST)
-        self._go_on = go_on
+        self._go_on, self._until = go_on, until
         self._stream = door.stream(start.stream)
         self._reach = self._same(start)
         self._listed: list[Shard] = []
@@ -136,11 +142,17 @@ class Tail:
         """Whether all that came before a time (in seconds since 1970) is taken."""
         with self._changed:
             self._require_well()
-            return (
-                not self._reach.childless(self._listed)
-                and all(lane.caught >= since and not lane.records and not lane.closed for lane in self._lanes.values())
-                and len(self._lanes) == sum(not one.ended for one in self._reach.shards.values())
-            )
+            done = {name for name, lane in self._lanes.items() if not lane.records and lane.late}
+            for one in sorted(self._listed, key=lambda one: one.id):  # what children have came after all of a parent's
+                if done.intersection(one.parents):
+                    done.add(one.id)
+            done |= {
+                name
+                for name, lane in self._lanes.items()
+                if lane.caught >= since and not lane.records and not lane.closed
+            }
+            left = {name for name, one in self._reach.shards.items() if not one.ended} - done
+            return not left and not self._reach.childless(self._listed)
 
     def close(self) -> None:
         """Let the threads end."""
@@ -185,8 +197,7 @@ class Tail:
                 lane.size -= size
                 self._held -= size
             self._taken[lane.shard] = taken
-            arrived = int(taken[-1]["ApproximateArrivalTimestamp"].timestamp() * 1000)
-            position = Position(taken[-1]["SequenceNumber"], taken[0]["SequenceNumber"], seen=arrived)
+            position = Position(taken[-1]["SequenceNumber"], taken[0]["SequenceNumber"], seen=_arrived(taken[-1]))
         if not lane.records and lane.closed:
             position = replace(position, ended=True, since=None)
         # That nothing came is worth noting only now and then: each note is a batch.
@@ -207,6 +218,9 @@ class Tail:
             raise self._failure
 
     def _again(self, name: str, seconds: float) -> None:
+        if name == _LISTING:  # due once, however many ask for it: each of them would go on forever
+            self._due = [one for one in self._due if one[1] != _LISTING]
+            heapify(self._due)
         heappush(self._due, (time.monotonic() + seconds, name))
         self._changed.notify_all()
 
@@ -243,10 +257,12 @@ class Tail:
         except Exception as error:
             self._refused(lane, error)
             return
-        records = self._proven(lane, answer)
+        found = self._proven(lane, answer)
+        records = found if self._until is None else list(takewhile(self._is_in_time, found))
         with self._changed:
             lane.iterator, lane.failing, lane.pause = answer.get("NextShardIterator"), None, 0.0
-            lane.closed = lane.iterator is None
+            lane.late = len(records) < len(found)
+            lane.closed = lane.iterator is None and not lane.late
             lane.records.extend(records)
             size = sum(len(one["Data"]) for one in records)
             lane.size += size
@@ -255,11 +271,14 @@ class Tail:
                 lane.newest = records[-1]["SequenceNumber"]
             # A full answer is not the last one, whatever it says of itself: emulators say that it is.
             at_the_end = not answer.get("MillisBehindLatest") and len(answer["Records"]) < self._most
-            if at_the_end:
+            if at_the_end and not lane.late:
                 lane.caught = asked
-            if not lane.closed:
+            if not lane.closed and not lane.late:
                 self._again(lane.shard, self._poll if at_the_end else 0.0)
             self._changed.notify_all()
+
+    def _is_in_time(self, record: Record) -> bool:
+        return self._until is None or _arrived(record) <= self._until
 
     def _iterator(self, lane: _Lane) -> str:
         asked: dict[str, Any] = {"StreamName": self._stream.name, "ShardId": lane.shard}
@@ -347,7 +366,7 @@ def read_again(door: Kinesis, stream: str, span: Span, *, go_on: bool = False) -
             at = door.insist(iterator, doing)
             continue
         found += [one for one in answer["Records"] if int(one["SequenceNumber"]) <= last]
-        beyond = len(found) and answer["Records"] and int(answer["Records"][-1]["SequenceNumber"]) > last
+        beyond = answer["Records"] and int(answer["Records"][-1]["SequenceNumber"]) > last
         quiet = not answer["Records"] and not answer.get("MillisBehindLatest")
         at = None if beyond or quiet else answer.get("NextShardIterator")
     whole = found and (found[0]["SequenceNumber"], found[-1]["SequenceNumber"]) == (span.first, span.last)
@@ -358,6 +377,10 @@ def read_again(door: Kinesis, stream: str, span: Span, *, go_on: bool = False) -
             hint=_hint("start anew with another --state"),
         )
     return found
+
+
+def _arrived(record: Record) -> int:
+    return int(record["ApproximateArrivalTimestamp"].timestamp() * 1000)
 
 
 def _hint(other: str) -> str:

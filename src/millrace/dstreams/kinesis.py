@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 LEASES = "spark.millrace.kinesis.leases"
 """Where leases are kept: `dynamodb`, the address of one (http://…), or a folder (file:///…)."""
 LOST = "spark.millrace.kinesis.lost"
+_READ = "_millrace_kinesis_read"
 _MAX_RATE = "spark.streaming.receiver.maxRate"
 
 
@@ -87,6 +88,8 @@ class KinesisInflow(Inflow):
         self._door, self._application, self._name = door, application, name
         self._latest, self._interval = latest, interval
         self._owner = uuid.uuid4().hex
+        self.idle = False
+        """Whether another stream of the program reads all shards for this application."""
 
     def described(self) -> str:
         """The stream."""
@@ -98,6 +101,8 @@ class KinesisInflow(Inflow):
 
     def decide(self, before: Note | None, batch: Batch, opened: _Open) -> Note:
         """What was read ahead, as far as the limits of the program allow."""
+        if self.idle:
+            return self.nothing(before)
         start = Reach.of(before["end"]) if before else None
         go_on = batch.setting(LOST) == "go_on"
         if opened.tail is None:
@@ -136,6 +141,8 @@ class KinesisInflow(Inflow):
 
     def settle(self, note: Note, opened: _Open) -> bool:
         """Noted when the interval has passed; until then it is asked again."""
+        if self.idle:
+            return True
         opened.done = Reach.of(note["end"])
         if time.monotonic() - opened.noted < self._interval:
             return False
@@ -207,6 +214,7 @@ class KinesisUtils:
 
         Before Spark 3 there was no `metricsLevel`: a storage level in its place is understood, and the keys after it.
         Neither is used: nothing is sent to CloudWatch, and what is read ahead is held by the driver.
+        Programs of old made one for each shard and united them: the first one reads all shards, the others nothing.
         The keys are in the context's checkpoint, as they always were; without them AWS's usual ways find some.
         """
         keys = awsAccessKeyId, awsSecretKey
@@ -228,7 +236,21 @@ class KinesisUtils:
         _require(door, streamName)
         latest = initialPositionInStream == InitialPositionInStream.LATEST
         inflow = KinesisInflow(door, kinesisAppName, streamName, latest=latest, interval=float(checkpointInterval))
+        inflow.idle = not _is_first(ssc, door, kinesisAppName, streamName)
         return stream_of(ssc, inflow).map(decoder)
+
+
+def _is_first(ssc: StreamingContext, door: Kinesis, application: str, name: str) -> bool:
+    """Whether the application reads nothing in this program yet; raises where it reads another stream."""
+    read: dict[tuple[str | None, ...], str] = ssc.__dict__.setdefault(_READ, {})
+    first = (place := (door.region, door.endpoint, application)) not in read
+    if (other := read.setdefault(place, name)) != name:
+        what = f"application {application!r} reads stream {other!r}, it cannot read {name!r} too"
+        hint = "give each stream an application's name of its own"
+        raise InvalidOption(
+            what, why="an application has one lease for each shard, and shards have the same names", hint=hint
+        )
+    return first
 
 
 def _require(door: Kinesis, name: str) -> None:

@@ -58,7 +58,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def __init__(self, following: Following) -> None:
         self._following = following
         self._tail: Tail | None = None
+        self._given: Reach | None = None
+        """What Spark was told last, or began with: what the tail knows may be more, as shards come."""
         self._until: float | None = None
+        self._last: int | None = None
+        """The same, by the clock of the service and in milliseconds."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query begins. Shards are looked up later: this is asked twice, and must be told the same."""
@@ -74,7 +78,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What comes from now on is left for another time."""
+        try:
+            # To the end of a second: the service tells no less of its clock.
+            self._last = self._following.door.now(self._following.stream) + 999
+        except Exception as error:
+            raise carry(error) from None
         self._until = time.time()
+        self.stop()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch: what was read ahead. With nothing there it is the start."""
@@ -88,15 +98,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         while not tail.wait(_WAIT):
             if self._until is None or tail.is_caught_up(self._until):
                 return start
-        return tail.take(most)
+        self._given = tail.take(most)
+        return self._given
 
     def _at(self, start: Reach) -> Tail:
         """What follows the stream from a reach on; begun anew where Spark starts from another than it was given."""
-        if self._tail is None or (self._tail.reach.told() != start.told() and start.shards):
+        if self._tail is None or start != self._given:
             self.stop()
             own = self._following
             most = min(own.most or MOST, MOST)
-            self._tail = Tail(own.door, start, poll=own.poll, most=most, go_on=own.go_on)
+            self._tail = Tail(own.door, start, poll=own.poll, most=most, go_on=own.go_on, until=self._last)
+            self._given = start
         return self._tail
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -128,7 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to tasks: no threads and no records."""
-        return {"_following": self._following, "_tail": None, "_until": None}
+        return {"_following": self._following, "_tail": None, "_given": None, "_until": None, "_last": None}
 
 
 def source(following: Following) -> type[DataSource]:
