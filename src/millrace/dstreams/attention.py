@@ -86,8 +86,12 @@ def _stopping(course: ModuleType, stop: Any) -> Any:
             return stop(ssc, stopSparkContext, stopGraceFully)
         # First the streams alone: what is done at their end is settled while Spark is there to be asked.
         stop(ssc, False, stopGraceFully)
-        running.end()
-        return stop(ssc, stopSparkContext, stopGraceFully) if stopSparkContext else None
+        try:
+            running.end()
+        finally:
+            if stopSparkContext:
+                stop(ssc, stopSparkContext, stopGraceFully)
+        return None
 
     return wrapped
 

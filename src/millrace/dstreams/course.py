@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,9 +150,10 @@ class Course:
                     self._done |= last_done(self._java)
                     self._settle()
             finally:
-                for flow in self._flows.values():
-                    flow.inflow.close(flow.opened)
-                self._flows.clear()
+                with ExitStack() as closing:  # each is closed, whatever becomes of the others
+                    for flow in self._flows.values():
+                        closing.callback(flow.inflow.close, flow.opened)
+                    self._flows.clear()
 
     def _flow(self, inflow: Inflow) -> Flow:
         if inflow.stream not in self._flows:

@@ -24,6 +24,7 @@ NAME = "dstreams"
 """How the streams of a program are called; those of a second context get a number."""
 EVERY = 0.2
 """Seconds between two questions whether the context has failed or stopped."""
+_PATIENCE = 5.0
 _REFUSED = "RejectedExecutionException"
 """What Spark says of a batch that was made while it stopped; nothing of it is done, nor lost."""
 
@@ -55,9 +56,9 @@ class Batches:
         return self
 
     def close(self) -> None:
-        """Tell what has happened until now, and end."""
+        """Tell what has happened until now, and end; while a graceful stop lasts, Spark answers nobody."""
         self._stop.set()
-        self._thread.join()
+        self._thread.join(_PATIENCE)
 
     def submitted(self, _: Any) -> None:
         """A batch is due."""
