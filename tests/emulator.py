@@ -38,7 +38,7 @@ def installed() -> str:
     """Fetch the emulators' packages unless they are there; the node to run them with."""
     node = _node()
     modules, lock = FOLDER / "node_modules", FOLDER / "package-lock.json"
-    with FolderLock(FOLDER):
+    with FolderLock(FOLDER / ".millrace"):
         done = modules / ".package-lock.json"
         if not done.is_file() or done.stat().st_mtime < lock.stat().st_mtime:
             path = os.pathsep.join([str(Path(node.node).parent), os.environ.get("PATH", "")])

@@ -16,7 +16,7 @@ from millrace.clients.aggregated import packed
 from millrace.clients.leases import FileLeases, TableLeases
 from millrace.clients.shards import Position, Reach
 from millrace.dstreams import InitialPositionInStream, KinesisUtils
-from millrace.dstreams.kinesis import LEASES
+from millrace.dstreams.kinesis import LEASES, KinesisInflow
 from millrace.errors import FileUnusable, KinesisDenied, MillraceError, RecordsGone, TakenOver, UnknownStream
 
 if TYPE_CHECKING:
@@ -235,3 +235,22 @@ def _all(emulator: Emulator, start: Reach, **options: Any) -> list[Any]:
     finally:
         tail.close()
     return found
+
+
+def test_a_lease_that_cannot_be_noted_now_is_noted_later(emulator: Emulator, stream: str) -> None:
+    from millrace.clients.tail import Tail
+
+    inflow = KinesisInflow(emulator.door, f"app-{uuid.uuid4().hex[:8]}", stream, latest=False, interval=0)
+    about, well = emulator.door.stream(stream), False
+    faults = Faults(lambda action, _: (500, "InternalFailure") if action == "PutItem" and not well else None)
+    opened = inflow.open()
+    with failing(emulator.dynamodb_port, faults) as endpoint:
+        opened.leases = TableLeases(emulator.door, inflow._application, "a", endpoint)
+        assert opened.leases.load(about) is None
+        opened.tail = Tail(emulator.door, Reach(stream, about.created))
+        note = {"start": None, "end": opened.tail.reach.told(), "count": 0}
+        assert not inflow.settle(note, opened)
+        well = True
+        assert inflow.settle(note, opened)
+        assert opened.leases.load(about)
+        inflow.close(opened)

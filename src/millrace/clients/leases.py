@@ -9,7 +9,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from millrace.drafts import write_whole
 from millrace.errors import FileUnusable, MillraceError, TakenOver
 
 _END, _OLDEST, _AT_TIME, _NEWEST = "SHARD_END", "TRIM_HORIZON", "AT_TIMESTAMP", "LATEST"
+_BRIEF = 1.0
+"""Seconds."""
 
 
 class Leases(ABC):
@@ -29,8 +31,8 @@ class Leases(ABC):
         """How far the application is; None when it has never been."""
 
     @abstractmethod
-    def save(self, reach: Reach, listed: Mapping[str, Shard]) -> None:
-        """Everything up to here is done."""
+    def save(self, reach: Reach, listed: Mapping[str, Shard], *, briefly: bool = False) -> None:
+        """Everything up to here is done; `briefly` where it can be told another time, and others wait."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,9 @@ class FileLeases(Leases):
             raise FileUnusable(what, hint="give each stream an application's name of its own")
         return known
 
-    def save(self, reach: Reach, listed: Mapping[str, Shard]) -> None:
+    def save(self, reach: Reach, listed: Mapping[str, Shard], *, briefly: bool = False) -> None:
         """All of it at once."""
-        del listed
+        del listed, briefly
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self.path, json.dumps(reach.told()))
@@ -80,13 +82,14 @@ class TableLeases(Leases):
         created = next((_number(one, "millraceCreated") for one in found if "millraceCreated" in one), stream.created)
         return Reach(stream.name, created, shards=shards)
 
-    def save(self, reach: Reach, listed: Mapping[str, Shard]) -> None:
+    def save(self, reach: Reach, listed: Mapping[str, Shard], *, briefly: bool = False) -> None:
         """One item a shard; what another has taken over is not touched."""
         for name, position in sorted(reach.shards.items()):
             if self._written.get(name) == position:
                 continue
             parents = listed[name].parents if name in listed else ()
-            self._put(self._item(name, position, reach.created, parents), first=name not in self._written)
+            item = self._item(name, position, reach.created, parents)
+            self._put(item, _BRIEF if briefly else self._door.patience, first=name not in self._written)
             self._written[name] = position
 
     def _items(self) -> list[dict[str, Any]]:
@@ -136,21 +139,22 @@ class TableLeases(Leases):
             **{key: {"N": str(value)} for key, value in numbers.items()},
         }
 
-    def _put(self, item: dict[str, Any], *, first: bool) -> None:
+    def _put(self, item: dict[str, Any], patience: float, *, first: bool) -> None:
         ours = {
             "ConditionExpression": "attribute_not_exists(leaseKey) OR leaseOwner = :me",
             "ExpressionAttributeValues": {":me": {"S": self._owner}},
         }
         try:
-            self._ask("put_item", TableName=self._table, Item=item, **({} if first else ours))
+            self._ask("put_item", patience, TableName=self._table, Item=item, **({} if first else ours))
         except MillraceError as error:
             if error.__cause__ is None or code_of(error.__cause__) != "ConditionalCheckFailedException":
                 raise
             what = f"another program has taken over {item['leaseKey']['S']} of application {self._table!r}"
             raise TakenOver(what, hint="let one program run for each application's name") from None
 
-    def _ask(self, call: str, **asked: Any) -> Any:
-        return self._door.insist(getattr(self._client, call), f"use the table {self._table!r} of DynamoDB", **asked)
+    def _ask(self, call: str, patience: float | None = None, **asked: Any) -> Any:
+        door = self._door if patience is None else replace(self._door, patience=patience)
+        return door.insist(getattr(self._client, call), f"use the table {self._table!r} of DynamoDB", **asked)
 
     @property
     def _client(self) -> Any:

@@ -6,6 +6,7 @@ Kinesis Client Library does, or in a file (`spark.millrace.kinesis.leases`).
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from millrace.clients.tail import Tail, read_again
 from millrace.dstreams.inflow import Batch, Inflow, stream_of
 from millrace.dstreams.notes import Note
 from millrace.dstreams.offsets import utf8_decoder
-from millrace.errors import InvalidOption, UnknownStream
+from millrace.errors import InvalidOption, KinesisFailed, KinesisUnreachable, UnknownStream
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -35,6 +36,7 @@ LEASES = "spark.millrace.kinesis.leases"
 LOST = "spark.millrace.kinesis.lost"
 _READ = "_millrace_kinesis_read"
 _MAX_RATE = "spark.streaming.receiver.maxRate"
+_LOG = logging.getLogger("millrace.kinesis")
 
 
 class InitialPositionInStream:
@@ -146,7 +148,11 @@ class KinesisInflow(Inflow):
         opened.done = Reach.of(note["end"])
         if time.monotonic() - opened.noted < self._interval:
             return False
-        self._note(opened)
+        try:
+            self._note(opened, briefly=True)
+        except (KinesisUnreachable, KinesisFailed) as error:
+            _LOG.warning("%s; it is tried again with the next batch", error.message)
+            return False
         return True
 
     def close(self, opened: _Open) -> None:
@@ -155,9 +161,9 @@ class KinesisInflow(Inflow):
             opened.tail.close()
         self._note(opened)
 
-    def _note(self, opened: _Open) -> None:
+    def _note(self, opened: _Open, *, briefly: bool = False) -> None:
         if opened.done and opened.leases and opened.tail:
-            opened.leases.save(opened.done, opened.tail.listed)
+            opened.leases.save(opened.done, opened.tail.listed, briefly=briefly)
             opened.done, opened.noted = None, time.monotonic()
 
     def _begun(self, leases: Leases) -> Reach:
