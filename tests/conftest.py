@@ -21,6 +21,7 @@ from confluent_kafka.admin import OffsetSpec
 from hypothesis import settings as hypothesis_settings
 from xdist.scheduler import LoadScopeScheduling
 
+from emulator import Emulator
 from millrace.clients import offsets, topics
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.cluster import Cluster
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from millrace.telemetry.board import Board
     from millrace.telemetry.channels import Channels
 
-_PROCESSES = {"broker", "cassandra", "quick_starts", "chromium"}
+_PROCESSES = {"broker", "cassandra", "quick_starts", "chromium", "emulator"}
 MILLRACE = Path(sys.executable).parent / "millrace"
 
 # Every JVM of the tests lives shortly: code that is compiled quickly, not well, takes half of the time.
@@ -149,6 +150,14 @@ def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:
     """One Cassandra, started once: by the process that has Spark."""
     service = cassandra_service.Service(tmp_path_factory.mktemp("cassandra"), cassandra_service.Options(heap="256m"))
     yield service.start()
+    service.stop()
+
+
+@pytest.fixture(scope="session")
+def emulator() -> Iterator[Emulator]:
+    """Kinesis and DynamoDB, started once."""
+    service = Emulator()
+    yield service
     service.stop()
 
 

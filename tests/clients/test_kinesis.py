@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -17,13 +18,10 @@ from millrace.connectors.shards.putting import Putting
 from millrace.errors import InvalidOption, KinesisDenied, KinesisFailed, KinesisUnreachable, MissingExtra, UnknownStream
 
 
-@pytest.fixture(scope="module")
-def emulator() -> Iterator[Emulator]:
-    """Kinesis, started once."""
-    service = Emulator()
-    service.create("here", 2)
-    yield service
-    service.stop()
+@pytest.fixture(scope="module", autouse=True)
+def here(emulator: Emulator) -> None:
+    """A stream of two shards."""
+    emulator.create("here", 2)
 
 
 def _door(endpoint: str, **options: float) -> Kinesis:
@@ -117,7 +115,7 @@ def _sts(asked: list[str]) -> Iterator[str]:
 def test_of_records_that_were_refused_only_they_are_sent_again(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream, door = emulator.create("partly", 1), emulator.door
+    stream, door = emulator.create(f"partly-{uuid.uuid4().hex[:12]}", 1), emulator.door
     client, sent = door.client(), []
 
     def put(**asked: object) -> object:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,14 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from conftest import RunPipeline
-
-
-@pytest.fixture(scope="module")
-def emulator() -> Iterator[Emulator]:
-    """Kinesis, started once."""
-    service = Emulator()
-    yield service
-    service.stop()
 
 
 @pytest.fixture

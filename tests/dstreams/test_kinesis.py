@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.filterwarnings("ignore:DStream is deprecated:FutureWarning")
 TRIM, LATEST = InitialPositionInStream.TRIM_HORIZON, InitialPositionInStream.LATEST
-
-
-@pytest.fixture(scope="module")
-def emulator() -> Iterator[Emulator]:
-    """Kinesis and DynamoDB, started once."""
-    service = Emulator()
-    yield service
-    service.stop()
 
 
 @pytest.fixture
