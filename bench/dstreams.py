@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from datetime import datetime
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ RECORDS = int(os.environ.get("RECORDS", "400000"))
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 PARTITIONS = 4
 TOPIC = "lines"
+WORDS = 11
 LINE = "to be or not to be that is the question {}"
 
 
@@ -46,44 +47,34 @@ def counted(lines: RDD[str]) -> int:
     return sum(number for _, number in words.collect())
 
 
-def by_batch(spark: SparkSession, cluster: Cluster) -> int:
-    """Spark's batch reader, as one would write it."""
+def by_batch(spark: SparkSession, cluster: Cluster) -> float:
+    """Spark's batch reader, as one would write it: seconds."""
+    started = time.monotonic()
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", cluster.bootstrap)
     frame = reader.option("subscribe", TOPIC).option("startingOffsets", "earliest").load()
-    return counted(frame.selectExpr("CAST(value AS STRING) AS value").rdd.map(lambda row: row.value))
+    assert counted(frame.selectExpr("CAST(value AS STRING) AS value").rdd.map(lambda row: row.value)) == WORDS * RECORDS
+    return time.monotonic() - started
 
 
-def by_stream(spark: SparkSession, cluster: Cluster) -> int:
-    """A direct stream whose first batch has everything; from the moment that batch is made."""
+def by_stream(spark: SparkSession, cluster: Cluster) -> float:
+    """A direct stream whose first batch has everything: seconds from the time of that batch to its result."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ssc = StreamingContext(spark.sparkContext, 0.1)
-    found: list[int] = []
+        ssc = StreamingContext(spark.sparkContext, 3)
+    taken: list[float] = []
     params = {"bootstrap.servers": cluster.bootstrap, "auto.offset.reset": "smallest"}
 
-    def count(rdd: RDD[Any]) -> None:
-        if not found:
-            found.append(counted(rdd.map(lambda record: record[1])))
+    def count(at: datetime, rdd: RDD[Any]) -> None:
+        if not taken:
+            assert counted(rdd.map(lambda record: record[1])) == WORDS * RECORDS
+            taken.append(time.time() - at.timestamp())
 
     KafkaUtils.createDirectStream(ssc, [TOPIC], params).foreachRDD(count)
     ssc.start()
-    while not found:
-        ssc.awaitTerminationOrTimeout(0.01)
-    ended.append(time.monotonic())
+    while not taken:
+        ssc.awaitTerminationOrTimeout(0.05)
     ssc.stop(stopSparkContext=False)
-    return found[0]
-
-
-ended: list[float] = []
-"""When the last count of a stream was there: to stop a context is not the stream's work."""
-
-
-def seconds(work: Callable[[SparkSession, Cluster], int], spark: SparkSession, cluster: Cluster) -> float:
-    """How long a round takes."""
-    ended.clear()
-    started = time.monotonic()
-    assert work(spark, cluster) == 11 * RECORDS
-    return (ended[0] if ended else time.monotonic()) - started
+    return taken[0]
 
 
 def main() -> None:
@@ -98,7 +89,7 @@ def main() -> None:
         times: dict[str, list[float]] = {name: [] for name in works}
         for number in range(ROUNDS + 1):
             for name, work in works.items():
-                taken = seconds(work, spark, cluster)
+                taken = work(spark, cluster)
                 if number:
                     times[name].append(taken)
         close_session(spark)

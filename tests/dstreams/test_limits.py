@@ -15,9 +15,7 @@ class Settings:
 
     def __init__(self, **settings: str) -> None:
         self.settings = settings
-
-    def getConf(self) -> Settings:  # noqa: N802
-        return self
+        self._conf = self
 
     def get(self, name: str, otherwise: str | None = None) -> str | None:
         return self.settings.get(name.rpartition(".")[2], otherwise)

@@ -42,7 +42,7 @@ class Batch:
 
     def setting(self, name: str, otherwise: str = "") -> str:
         """A setting of Spark's."""
-        return str(self.context.getConf().get(name, otherwise))
+        return str(self.context._conf.get(name, otherwise))  # `getConf` copies all of them, for each batch
 
 
 class Inflow(ABC):
