@@ -59,12 +59,14 @@ def sums(printed: str) -> Counter[str]:
 
 
 def test_every_program_is_in_the_readme_and_tested() -> None:
-    page, tested = (FOLDER / "README.md").read_text("utf-8"), Path(__file__).read_text("utf-8")
+    page, here = (FOLDER / "README.md").read_text("utf-8"), Path(__file__)
+    beside = here.parents[1] / "dstreams/test_kinesis_example.py"
+    tested = here.read_text("utf-8") + beside.read_text("utf-8")
     shown = "\n".join(commands(FOLDER / "README.md"))
     for name in PROGRAMS:
         assert f"[{name}]({name})" in page
         assert f"millrace exec examples/dstreams/{name}" in shown
-        assert f'FOLDER / "{name}"' in tested
+        assert f'/ "{name}"' in tested
 
 
 def test_network_word_count(play: Play, talker: Talker) -> None:
