@@ -81,9 +81,9 @@ def test_a_batch_that_fails_is_told_and_the_next_ones_go_on(context: StreamingCo
             raise ValueError("two is too much")
         return number
 
-    board = Board()
+    board, seen = Board(), list[int]()
     numbers = context.queueStream([spark.sparkContext.parallelize([one], 1) for one in range(4)])
-    numbers.map(refuse).foreachRDD(lambda rdd: rdd.collect())
+    numbers.map(refuse).foreachRDD(lambda rdd: seen.extend(rdd.collect()))
     batches = Batches(context, "dstreams", board).start()
     context.start()
     failed = until(board, lambda one: one.error is not None and one.batches > 4)
@@ -92,6 +92,7 @@ def test_a_batch_that_fails_is_told_and_the_next_ones_go_on(context: StreamingCo
     assert "ValueError: two is too much" in failed.error.message
     assert failed.error.place
     assert failed.error.place.file == __file__
+    assert seen == [0, 1, 3]
     assert not failed.phase.ended
     assert not health(board, Samples(), UNPLANNED).healthy
     context.stop(stopSparkContext=False)
