@@ -80,6 +80,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+_TIME_LIMIT = pytest.StashKey[object]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: object) -> None:
+    """Keep the time limit of a test for its second try."""
+    item.stash[_TIME_LIMIT] = settings
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The second try of a test has the same time as the first: its limit is set once for both otherwise."""
+    if getattr(item, "execution_count", 1) > 1 and _TIME_LIMIT in item.stash:
+        item.ihook.pytest_timeout_cancel_timer(item=item)
+        item.ihook.pytest_timeout_set_timer(item=item, settings=item.stash[_TIME_LIMIT])
+
+
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
+    """A call to Spark that the time limit cut in two: its answer, still to come, is not for the test after it."""
+    if call.excinfo and call.excinfo.errisinstance(pytest.fail.Exception) and "pyspark" in sys.modules:
+        from pyspark import SparkContext
+
+        gateway = SparkContext._gateway  # type: ignore[attr-defined]
+        line = gateway and gateway._gateway_client.get_thread_connection()
+        if line:
+            line.close(reset=True)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show why a test was run once more."""
     for report in terminalreporter.stats.get("rerun", ()):
