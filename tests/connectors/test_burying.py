@@ -276,6 +276,7 @@ def test_a_wrong_password_fails_the_task_at_once(secured: Cluster) -> None:
     assert offsets(secured, "posts") == [0]
 
 
+@pytest.mark.chaos
 def test_a_broker_that_goes_away_and_comes_back(tmp_path: Path) -> None:
     broker = Kafka(tmp_path, Options(heap="256m"))
     broker.start()

@@ -84,7 +84,7 @@ def test_a_session(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"beside", "run"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.chaos)])
 def test_the_jvm_ends_when_its_process_is_killed(tmp_path: Path, number: int) -> None:
     with program(tmp_path, "sys.stdin.read()") as run:
         assert run.stdout

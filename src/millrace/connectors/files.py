@@ -108,7 +108,7 @@ class FilesReader(Decoded):
     @property
     def decoding(self) -> str:
         """JSON and text are lines that we decode; Spark reads the rest."""
-        return {"json": "arrow", "text": "sift", "csv": "sift"}.get(self.format, "whole")
+        return {"json": self.decoder, "text": "sift", "csv": "sift"}.get(self.format, "whole")
 
     @property
     def seen_whole(self) -> bool:

@@ -167,7 +167,8 @@ class KafkaReader(Decoded):
 
     def burial(self, site: Site) -> Burial:
         """Each topic's dead letters go to the topic of its name with `.dead`."""
-        judged = repr((site.state_id, self.format, self.schema, self.included, self.more))
+        other = () if self.decoder == "arrow" else (self.decoder,)
+        judged = repr((site.state_id, self.format, self.schema, self.included, self.more, *other))
         lineage = sha256(judged.encode()).hexdigest()[:12]
         return KafkaBurial(
             site.cluster(),

@@ -32,6 +32,11 @@ class Decoded(Messages):
         None, "Columns to keep beside the decoded ones.", shown_default="all for text and raw, else none"
     )
     on_bad: str = option("dead", "What becomes of a record that cannot be decoded.", choices=ON_BAD)
+    decoder: str = option(
+        "arrow",
+        "What decodes json and csv: arrow, in columns; or spark, with from_json and from_csv, which forgive more.",
+        choices=("arrow", "spark"),
+    )
     more: Mapping[str, Any] = option(help="The options of the format.", rest=True)
 
     @cached_property
@@ -46,7 +51,7 @@ class Decoded(Messages):
     @property
     def decoding(self) -> str:
         """Text is left to Spark, which only has to look at it; raw bytes to nobody."""
-        return {"text": "sift", "raw": "whole"}.get(self.format, "arrow")
+        return {"text": "sift", "raw": "whole"}.get(self.format, self.decoder)
 
     @property
     def seen_whole(self) -> bool:
@@ -101,6 +106,9 @@ class Decoded(Messages):
         yield from found
         if found:
             return
+        if self.decoder == "spark" and (self.format not in ("json", "csv") or self.declared is None):
+            said = f"decoder: spark is for json and csv, not for {self.format}"
+            yield Mistake("option.invalid", said, "decoder", "leave decoder out")
         names = [field.name.lower() for field in self._decoded().fields]
         for name in self.include or ():
             if name not in self.carried:

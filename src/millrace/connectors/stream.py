@@ -164,7 +164,7 @@ class Messages(Reader):
 
     @property
     def decoding(self) -> str:
-        """`arrow`: the format decodes in workers; `sift`: Spark does, `sift` tells bad rows; `whole`: none is bad."""
+        """Who decodes: `arrow`, the format in workers; `spark`, its functions; `sift`, the source; `whole`, nobody."""
         return "arrow"
 
     def sift(self, raw: DataFrame) -> tuple[DataFrame, Column]:

@@ -19,6 +19,8 @@ from millrace.connectors.cutting import QUERY_ID
 from millrace.connectors.stream import Messages, Reader, Site
 from millrace.engine.buried import Buried
 from millrace.engine.checkpoint import finished
+from millrace.engine.narrowing import Used
+from millrace.engine.onthejvm import parsed, unpacked
 from millrace.errors import BadRecord
 from millrace.formats.base import Decoder, Format
 from millrace.pipeline.schema import Field, Schema, Simple
@@ -108,6 +110,8 @@ class Decoding:
     included: tuple[str, ...]
     binary_key: bool
     bad: Bad
+    used: Used | None = None
+    """What of the rows goes on; None: everything."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Decode batch by batch."""
@@ -132,9 +136,10 @@ class Decoding:
             indices = [bad.index for bad in decoded.bad]
             burying.add(_letters(batch.take(pa.array(indices)), [bad.reason for bad in decoded.bad], self.bad))
         kept = batch if decoded.good is None else batch.take(decoded.good)
-        names = [*decoded.rows.schema.names, *self.included]
-        columns = [*decoded.rows.columns, *(self._carried(kept, name) for name in self.included)]
-        return pa.RecordBatch.from_arrays(columns, names=names)
+        names = self.used.columns if self.used else (*decoded.rows.schema.names, *self.included)
+        columns = [self._carried(kept, name) if name in self.included else decoded.rows.column(name) for name in names]
+        rows = pa.RecordBatch.from_arrays(columns, names=names)
+        return self.used.rows(rows) if self.used else rows
 
     def _carried(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         column = batch.column(name)
@@ -187,8 +192,8 @@ class Sifting:
         )
 
 
-def good_rows(reader: Reader, raw: DataFrame, bad: Bad) -> DataFrame:
-    """What a source's rows are once they are decoded."""
+def good_rows(reader: Reader, raw: DataFrame, bad: Bad, used: Used | None = None) -> DataFrame:
+    """What a source's rows are once they are decoded; where it is known, only what is used of them."""
     if not isinstance(reader, Messages):
         return raw
     columns = reader.columns()
@@ -196,10 +201,15 @@ def good_rows(reader: Reader, raw: DataFrame, bad: Bad) -> DataFrame:
         return raw
     if reader.decoding == "arrow":
         binary_key = Field("key", Simple("binary")) in columns.fields
-        decoding = Decoding(reader.bytes_format, reader.declared, reader.included, binary_key, bad)
+        decoding = Decoding(reader.bytes_format, reader.declared, reader.included, binary_key, bad, used)
+        if used:
+            fields = {field.name: field for field in columns.fields}
+            columns = Schema(tuple(fields[name] for name in used.columns))
         return _mapped(raw, decoding, columns.nullable())
     if reader.decoding == "sift":
-        return _sifted(reader, raw, bad).selectExpr(*_selected(columns, raw))
+        return _sifted(reader, *reader.sift(raw), bad).selectExpr(*_selected(columns, raw))
+    if reader.decoding == "spark":
+        return unpacked(_sifted(reader, *_reasoned(reader, raw), bad), reader)
     return raw.selectExpr(*_selected(columns, raw))
 
 
@@ -225,11 +235,18 @@ def _selected(columns: Schema, raw: DataFrame) -> list[str]:
     ]
 
 
-def _sifted(reader: Messages, raw: DataFrame, bad: Bad) -> DataFrame:
+def _reasoned(reader: Messages, raw: DataFrame) -> tuple[DataFrame, Column]:
+    """What Spark's own functions read, as `Messages.sift` tells it."""
+    from pyspark.sql import functions as F
+
+    frame, bad = parsed(reader, raw)
+    return frame.withColumn("_bytes", F.col("value")), F.when(bad, F.lit("Spark cannot read it as the schema says"))
+
+
+def _sifted(reader: Messages, frame: DataFrame, reason: Column, bad: Bad) -> DataFrame:
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.functions import ArrowUDFType
 
-    frame, reason = reader.sift(raw)
     if bad.when == "drop" or (bad.when == "dead" and bad.burial is None):
         return frame.filter(reason.isNull())
     if bad.trusting and reader.seen_whole:

@@ -1,4 +1,4 @@
-"""Decoding with Spark's own functions, for real-time mode and the continuous trigger, which run no Python."""
+"""Decoding with Spark's own functions: where no Python runs (real-time mode), and where a source asks for it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _CORRUPT = "_corrupt_record"
+_ROW = "_row"
 
 
 def decoded_on_the_jvm(reader: Messages, raw: DataFrame) -> DataFrame:
@@ -33,19 +34,34 @@ def decoded_on_the_jvm(reader: Messages, raw: DataFrame) -> DataFrame:
         return _kept(raw.withColumn("value", text), ~F.is_valid_utf8(text), reader).select(
             *(_carried(name, reader) for name in columns.names)
         )
+    frame, bad = parsed(reader, raw)
+    return unpacked(_kept(frame, bad, reader), reader)
+
+
+def parsed(reader: Messages, raw: DataFrame) -> tuple[DataFrame, Column]:
+    """The rows with what from_json or from_csv makes of them beside it, for `unpacked`; and whether that is bad."""
+    from pyspark.sql import functions as F
+
     declared = reader.declared
-    if declared is None or not hasattr(F, f"from_{_format(reader)}") or _format(reader) not in ("json", "csv"):
+    if declared is None or _format(reader) not in ("json", "csv"):
         raise InvalidDefinition(f"{_format(reader)} cannot be decoded in this mode", hint="use another trigger")
     decode = F.from_json if _format(reader) == "json" else F.from_csv
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **_options(reader)}
-    row = decode(text, f"{declared.nullable().ddl()}, {_CORRUPT} string", options)
-    frame = raw.withColumn("_row", row)
-    bad: Column = F.col(f"_row.{_CORRUPT}").isNotNull() | F.col("_row").isNull()
+    row = decode(F.col("value").cast("string"), f"{declared.nullable().ddl()}, {_CORRUPT} string", options)
+    bad: Column = F.col(f"{_ROW}.{_CORRUPT}").isNotNull() | F.col(_ROW).isNull()
     for field in declared.fields:
         if not field.nullable:
-            bad = bad | F.col(f"_row.`{field.name}`").isNull()
-    own = [F.col(f"_row.`{name}`").alias(name) for name in declared.names]
-    return _kept(frame, bad, reader).select(*own, *(_carried(name, reader) for name in reader.included))
+            bad = bad | F.col(f"{_ROW}.`{field.name}`").isNull()
+    return raw.withColumn(_ROW, row), F.coalesce(bad, F.lit(True))
+
+
+def unpacked(frame: DataFrame, reader: Messages) -> DataFrame:
+    """The columns of what was `parsed`."""
+    from pyspark.sql import functions as F
+
+    names = reader.declared.names if reader.declared else ()
+    own = [F.col(f"{_ROW}.`{name}`").alias(name) for name in names]
+    return frame.select(*own, *(_carried(name, reader) for name in reader.included))
 
 
 def _options(reader: Messages) -> dict[str, str]:
