@@ -23,6 +23,7 @@ from millrace.engine.failures import explain
 from millrace.engine.filling import filled
 from millrace.engine.following import follow
 from millrace.engine.lease import Lease
+from millrace.engine.newest import asked
 from millrace.engine.positions import Positions
 from millrace.engine.resuming import outlooks, require
 from millrace.engine.running import Running
@@ -98,26 +99,17 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
     with State(settings.state, plan.pipeline) as state:
         settings.holding()
         cluster_id = settings.cluster().connect().cluster_id if plan.pipeline.uses("kafka") else None
-        require(outlooks(plan, state.folder, cluster_id, settings.accept), state.folder, settings.tell)
+        ground = _ground(plan, settings, state)
+        found = [asked(one, ground) for one in outlooks(plan, state.folder, cluster_id, settings.accept)]
+        # What only Spark can tell is asked when a query starts; nobody waits for it to hear of the rest.
+        require(found, state.folder, settings.tell)
         state.claim(plan, cluster_id)
         for name in state.unused(plan):
             settings.tell(f"the checkpoint of query {name!r} is not used any more: no sink of the pipeline leads to it")
         MEMORY.clear()
         with _session(plan, settings, state) as opening:
-            ground = Site(
-                None,  # the JVM starts while topics and folders are made
-                plan.pipeline.name,
-                "",
-                state.folder,
-                settings.cluster,
-                state.id,
-                create_topics=settings.create_topics,
-                print=settings.print,
-                cassandra=settings.cassandra,
-                span=settings.span,
-                mark=settings.mark,
-            )
-            prepare(plan.pipeline, ground)
+            ground = replace(ground, state_id=state.id)
+            prepare(plan.pipeline, ground)  # while the JVM starts
             gallery = None if settings.panels is None else Gallery(settings.panels)
             if gallery:
                 gallery.expect(plan)
@@ -139,6 +131,22 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
                         _work(workshop, plan, settings, board, stop)
                 finally:
                     settings.closing()
+
+
+def _ground(plan: Plan, settings: Settings, state: State) -> Site:
+    """What connectors may know before Spark is there."""
+    return Site(
+        None,
+        plan.pipeline.name,
+        "",
+        state.folder,
+        settings.cluster,
+        create_topics=settings.create_topics,
+        print=settings.print,
+        cassandra=settings.cassandra,
+        span=settings.span,
+        mark=settings.mark,
+    )
 
 
 def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
