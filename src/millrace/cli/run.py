@@ -12,6 +12,7 @@ import typer
 
 from millrace.cli.cassandra import CassandraAddress, CassandraConfig, node
 from millrace.cli.defined import Accept, Master, PipelineFile, SparkSettings, State, state_folder
+from millrace.cli.generations import tell_handovers
 from millrace.cli.kafka import broker
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, spark_settings
 from millrace.cli.output import out, say
@@ -179,6 +180,8 @@ def chosen_generation(pipeline: Pipeline, state: Path | None, number: int | None
     for sink in chosen.without:
         kind, current = sink.connection.connector, f"generation {known.current}, which is the current one"
         say(f"the sink {kind} of {sink.table!r} is left out: it gets its rows from {current}")
+    if chosen.number == known.current:
+        tell_handovers(pipeline, base, known)
     return chosen
 
 
