@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.connectors.options import CONNECTORS
+from millrace.connectors.systems import system_of
 from millrace.engine.generations import FIRST, is_single, load, pipeline_of, state_of
 from millrace.engine.remembered import position, ran
 from millrace.pipeline.model import Pipeline, Sink
@@ -87,7 +88,7 @@ def _anew(pipeline: Pipeline, query: Query, base: Path, number: int) -> Iterator
         return
     for name in pipeline.upstream(query.table):
         source = pipeline.source(name)
-        if source and not source.static and source.connection.system != "kafka":
+        if source and not source.static and system_of(source) != "kafka":
             yield source.name
 
 

@@ -18,6 +18,7 @@ from millrace.connectors.memory import MEMORY
 from millrace.connectors.outlet import LEDGER
 from millrace.connectors.span import Span
 from millrace.connectors.stream import Site, no_cassandra
+from millrace.connectors.systems import system_of, uses
 from millrace.engine.answering import Answering
 from millrace.engine.failures import explain
 from millrace.engine.filling import filled
@@ -98,7 +99,7 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
     plan = replace(plan, pipeline=follow(plan.pipeline, settings.cluster))
     with State(settings.state, plan.pipeline) as state:
         settings.holding()
-        cluster_id = settings.cluster().connect().cluster_id if plan.pipeline.uses("kafka") else None
+        cluster_id = settings.cluster().connect().cluster_id if uses(plan.pipeline, "kafka") else None
         ground = _ground(plan, settings, state)
         found = [asked(one, ground) for one in outlooks(plan, state.folder, cluster_id, settings.accept)]
         # What only Spark can tell is asked when a query starts; nobody waits for it to hear of the rest.
@@ -180,7 +181,7 @@ def _positions(plan: Plan, settings: Settings) -> Iterator[Callable[[Progress], 
     if settings.told is not None:
         yield settings.told
         return
-    if not any(source.connection.system == "kafka" for source in plan.pipeline.sources):
+    if not any(system_of(source) == "kafka" for source in plan.pipeline.sources):
         yield lambda _: None
         return
     writing = [query.name for query in plan.queries if query.sinks]
