@@ -74,8 +74,8 @@ def test_marks_of_transactions_and_what_was_aborted_are_no_records(run: Run, clu
     [found] = json.loads(run("kafka", "topics", "describe", topic, "--count", "--json").out)
     assert (found["offsets"], found["records"]) == (8, 4)
     assert [(one["offsets"], one["records"]) for one in found["partitions"]] == [(1, 1), (7, 3), (0, 0)]
-    shown = run("kafka", "topics", "describe", topic, "--count").out
-    assert [line.split()[-3:-1] for line in shown.splitlines() if line.startswith("1 ")] == [["7", "3"]]
+    rows = [line.split() for line in run("kafka", "topics", "describe", topic, "--count").out.splitlines()]
+    assert [row[4:8] for row in rows if row[:1] == ["1"]] == [["0", "7", "7", "3"]]  # first, end, offsets, records
 
 
 def transact(cluster: Cluster, topic: str, count: int, *, commit: bool) -> None:
