@@ -160,7 +160,7 @@ def windows(topic: str) -> mr.Pipeline:
 
 
 @pytest.mark.usefixtures("by_value", "three_parts")
-@pytest.mark.parametrize("between", ["tasks", "logs"])
+@pytest.mark.parametrize("between", ["tasks", pytest.param("logs", marks=pytest.mark.chaos)])
 def test_windows_that_a_watermark_closes_come_out_once(
     cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, between: str
 ) -> None:
