@@ -10,6 +10,7 @@ from pathlib import Path
 
 from conftest import CommandLine
 
+CHECKPOINT = ".millrace/pipelines/slowly/checkpoints/ticks"
 PIPELINE = """
 import time
 from pathlib import Path
@@ -17,10 +18,14 @@ from pathlib import Path
 import millrace as mr
 
 def slow(rows, batch):
-    rows.collect()
+    ids = [row["value"] for row in rows.collect()]
+    if not ids:
+        return
     Path("begun").touch()
     while not Path("go").exists():
         time.sleep(0.01)
+    with open("ids", "a") as written:
+        written.writelines(f"{one}\\n" for one in ids)
 
 slowly = mr.Pipeline("slowly")
 slowly.source("ticks", mr.rate(5))
@@ -37,8 +42,15 @@ def begin(line: CommandLine, *options: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def commits(folder: Path, log: str = "commits") -> int:
-    return len(list((folder / ".millrace/pipelines/slowly/checkpoints/ticks" / log).glob("[0-9]*")))
+def noted(folder: Path, log: str) -> list[int]:
+    """The batches that a checkpoint tells of."""
+    return sorted(int(one.name) for one in (folder / CHECKPOINT / log).glob("[0-9]*"))
+
+
+def done(folder: Path) -> int:
+    """The rows up to where the batches that count have read: the source's offsets are seconds."""
+    newest = folder / CHECKPOINT / "offsets" / str(noted(folder, "commits")[-1])
+    return 5 * int(newest.read_text().splitlines()[-1])
 
 
 def test_the_batch_in_hand_is_finished(offline_millrace: CommandLine) -> None:
@@ -49,7 +61,10 @@ def test_the_batch_in_hand_is_finished(offline_millrace: CommandLine) -> None:
         _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
     assert b"in the middle of a batch" not in said
-    assert commits(offline_millrace.folder) == commits(offline_millrace.folder, "offsets") >= 1
+    folder = offline_millrace.folder
+    assert noted(folder, "commits") == noted(folder, "offsets")
+    ids = sorted(map(int, (folder / "ids").read_text().split()))
+    assert ids == list(range(done(folder))) != []  # nothing more, nothing less, none twice
 
 
 def test_a_second_ctrl_c_does_not_wait(offline_millrace: CommandLine) -> None:
@@ -60,7 +75,9 @@ def test_a_second_ctrl_c_does_not_wait(offline_millrace: CommandLine) -> None:
         _, said = process.communicate(timeout=60)
     assert process.returncode != 0
     assert b"Traceback" not in said
-    assert commits(offline_millrace.folder) == 0
+    *_, cut = noted(offline_millrace.folder, "offsets")
+    assert cut not in noted(offline_millrace.folder, "commits")
+    assert not (offline_millrace.folder / "ids").exists()
 
 
 def read_until(process: subprocess.Popen[bytes], words: bytes) -> None:

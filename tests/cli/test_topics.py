@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer as KafkasProducer
 
 from conftest import CommandLine
 from millrace.clients import topics
@@ -42,11 +43,11 @@ def test_a_topic_from_its_making_to_its_end(run: Run, cluster: Cluster, name: st
     assert run("kafka", "topics", "create", name, *options).out == ""
     put(cluster, name, Record(b"a", partition=1), Record(b"b", partition=1))
     [found] = json.loads(run("kafka", "topics", "describe", name, "--json").out)
-    assert (found["name"], found["replication"], found["records"]) == (name, 1, 2)
+    assert (found["name"], found["replication"], found["offsets"]) == (name, 1, 2)
     assert found["configs"] == {"retention.ms": "3600000"}
     empty, full = found["partitions"]
-    assert (empty["id"], empty["first"], empty["end"], empty["records"], empty["bytes"]) == (0, 0, 0, 0, 0)
-    assert (full["id"], full["first"], full["end"], full["records"]) == (1, 0, 2, 2)
+    assert (empty["id"], empty["first"], empty["end"], empty["offsets"], empty["bytes"]) == (0, 0, 0, 0, 0)
+    assert (full["id"], full["first"], full["end"], full["offsets"]) == (1, 0, 2, 2)
     assert full["replicas"] == full["in_sync"] == [full["leader"]]
     assert full["bytes"] > 0
     run("kafka", "topics", "delete", name, "--yes")
@@ -56,9 +57,36 @@ def test_a_topic_from_its_making_to_its_end(run: Run, cluster: Cluster, name: st
 def test_topics_are_listed(run: Run, cluster: Cluster, topic: str) -> None:
     put(cluster, topic, *[Record(b"v")] * 4)
     [found] = [one for one in json.loads(run("kafka", "topics", "list", "--json").out) if one["name"] == topic]
-    assert found == {"name": topic, "partitions": 3, "replication": 1, "records": 4, "under_replicated": 0}
+    assert found == {"name": topic, "partitions": 3, "replication": 1, "offsets": 4, "under_replicated": 0}
     [row] = [line.split() for line in run("kafka", "topics", "list").out.splitlines() if topic in line]
     assert row == [topic, "3", "1", "4", "0"]
+
+
+def test_marks_of_transactions_and_what_was_aborted_are_no_records(run: Run, cluster: Cluster, topic: str) -> None:
+    put(cluster, topic, Record(b"plain", partition=0))
+    transact(cluster, topic, 3, commit=True)
+    transact(cluster, topic, 2, commit=False)
+    [plain] = [one for one in json.loads(run("kafka", "topics", "list", "--json").out) if one["name"] == topic]
+    assert (plain["offsets"], "records" in plain) == (1 + 3 + 1 + 2 + 1, False)
+    rows = json.loads(run("kafka", "topics", "list", "--count", "--json").out)
+    [counted] = [one for one in rows if one["name"] == topic]
+    assert (counted["offsets"], counted["records"]) == (8, 4)
+    [found] = json.loads(run("kafka", "topics", "describe", topic, "--count", "--json").out)
+    assert (found["offsets"], found["records"]) == (8, 4)
+    assert [(one["offsets"], one["records"]) for one in found["partitions"]] == [(1, 1), (7, 3), (0, 0)]
+    rows = [line.split() for line in run("kafka", "topics", "describe", topic, "--count").out.splitlines()]
+    assert [row[4:8] for row in rows if row[:1] == ["1"]] == [["0", "7", "7", "3"]]  # first, end, offsets, records
+
+
+def transact(cluster: Cluster, topic: str, count: int, *, commit: bool) -> None:
+    """So many records in partition 1, and the mark of what became of them."""
+    producer = KafkasProducer({**cluster.config(), "transactional.id": f"t-{topic}"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for _ in range(count):
+        producer.produce(topic, b"v", partition=1)
+    producer.flush(30)
+    producer.commit_transaction(30) if commit else producer.abort_transaction(30)
 
 
 def test_kafkas_own_topics_are_listed_when_asked_for(run: Run, topic: str) -> None:

@@ -27,7 +27,7 @@ def message(partition: int, at: int, value: bytes) -> Any:
 def test_partitions_have_no_order_among_each_other(
     monkeypatch: pytest.MonkeyPatch, records: list[Any], newest: bytes
 ) -> None:
-    monkeypatch.setattr(comparison, "_records", lambda *_: iter([records]))
+    monkeypatch.setattr(comparison, "records", lambda *_: iter([records]))
     base, cluster = sqlite3.connect(":memory:"), SimpleNamespace()
     loaded = comparison._load(base, cluster, "a", "topic", newest=True, json=False, told=lambda _: None)  # type: ignore[arg-type]
     assert loaded == 2

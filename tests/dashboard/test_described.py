@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 
 import millrace as mr
+from millrace.connectors.systems import topics_read
 from millrace.dashboard.described import described, masked, undescribed
 from millrace.engine.generations import pipeline_of
 from millrace.pipeline.plan import make_plan
@@ -77,7 +78,8 @@ def test_a_generation_is_told_by_the_names_that_it_writes() -> None:
 
 
 def test_its_outline() -> None:
-    outline = outline_of(make_plan(trending().model()))
+    model = trending().model()
+    outline = outline_of(make_plan(model), topics_read(model))
     assert outline.edges == (
         Edge("posts", "tags"),
         Edge("tags", "popular"),
@@ -87,4 +89,4 @@ def test_its_outline() -> None:
     (query,) = outline.queries
     assert (query.mode, query.watermarked, query.sources, query.lasting) == ("update", True, ("posts",), True)
     assert outline.read_by("popular-update") == ("posts",)
-    assert not outline_of(make_plan(trending().model(), once=True)).queries[0].lasting
+    assert not outline_of(make_plan(model, once=True), {}).queries[0].lasting

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,12 @@ def test_two_runs_go_on_from_each_other(cluster: Cluster, topic: str, run_pipeli
 
 
 class Failing(transacting.Transacting):
-    """Fails in the last task, when the others have written."""
+    """Fails in the last task, when the others have written; not in a batch without rows."""
 
     def write(self, number: int, batches: Iterator[Any], *, anew: bool) -> int:
-        if number != 2:
-            return super().write(number, batches, anew=anew)
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if number != 2 or first is None:
+            return super().write(number, batches if first is None else chain([first], batches), anew=anew)
         waiting = threading.Event()
         while not all(self.outlet.noted(other).says(self.query, self.batch) for other in (0, 1)):
             waiting.wait(0.01)
@@ -128,6 +130,66 @@ def test_state_behind_the_sink(cluster: Cluster, topic: str, run_pipeline: Run, 
     found = [one.value() for one in committed(cluster, f"{topic}-out")]
     assert len(found) == 20
     assert sum(b'"count":20' in (value or b"") for value in found) == 10
+
+
+@pytest.fixture
+def three_parts(spark: SparkSession) -> Iterator[None]:
+    """What is grouped is in three tasks, however many cores there are."""
+    key = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(key)
+    spark.conf.set(key, "3")
+    yield
+    spark.conf.set(key, before or "2")
+
+
+def happen(cluster: Cluster, topic: str, halves: range) -> None:
+    """Two events at each of these halves of seconds."""
+    producer = Producer(cluster, topic)
+    producer.send([Record(b"x", None, 1_700_000_000_000 + 500 * half) for half in halves for _ in range(2)])
+    producer.close()
+
+
+def windows(topic: str) -> mr.Pipeline:
+    """The events of each second, counted when it is over."""
+    pipeline = mr.Pipeline(f"windows-{topic}")
+    pipeline.source("events", mr.kafka(topic, format="text"), watermark=("timestamp", "0 seconds"))
+    pipeline.sql("seconds", "SELECT window.start, count(*) AS n FROM events GROUP BY window(timestamp, '1 second')")
+    pipeline.sql("told", "SELECT concat(unix_seconds(start) - 1700000000, ' ', n) AS second FROM seconds")
+    pipeline.sink("told", mr.kafka(f"{topic}-out", format="text", value="second"))
+    return pipeline
+
+
+@pytest.mark.usefixtures("by_value", "three_parts")
+@pytest.mark.parametrize("between", ["tasks", pytest.param("logs", marks=pytest.mark.chaos)])
+def test_windows_that_a_watermark_closes_come_out_once(
+    cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, between: str
+) -> None:
+    """A failure between the commits of two tasks, or between the last of them and Spark's own."""
+    write = KafkaWriter.write
+
+    def closed() -> Counter[str]:
+        return Counter((one.value() or b"").decode() for one in committed(cluster, f"{topic}-out"))
+
+    def fail(*given: Any) -> None:
+        write(*given)
+        if closed():
+            raise ValueError("too late")
+
+    happen(cluster, topic, range(61))  # the last of them closes thirty seconds
+    with monkeypatch.context() as patched:
+        if between == "tasks":
+            patched.setattr(transacting, "Transacting", Failing)
+        else:
+            patched.setattr(KafkaWriter, "write", fail)
+        with pytest.raises(MillraceError):
+            run_pipeline(windows(topic), tmp_path)
+    found = closed().total()
+    assert 0 < found < 30 if between == "tasks" else found == 30
+    run_pipeline(windows(topic), tmp_path)
+    assert closed() == Counter(f"{second} 4" for second in range(30))
+    happen(cluster, topic, range(61, 81))
+    run_pipeline(windows(topic), tmp_path)
+    assert closed() == Counter(f"{second} 4" for second in range(40))
 
 
 def test_tasks_tell_what_they_read(spark: SparkSession, tmp_path: Path) -> None:

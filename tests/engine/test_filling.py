@@ -17,6 +17,7 @@ from feeds.flume_client import Client
 from millrace.clients.cluster import Cluster
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
+from millrace.connectors.systems import topics_read, uses
 from millrace.dashboard.described import topics_touched
 from millrace.engine import planned
 from millrace.engine.resuming import outlooks
@@ -107,9 +108,9 @@ def test_a_port_in_use_ends_the_run_before_it_begins(run_pipeline: RunPipeline, 
 def test_the_page_and_the_checkpoint_know_it_as_its_topic(tmp_path: Path) -> None:
     made = pipeline("logs", 4141, tmp_path)
     plan = make_plan(made)
-    assert made.uses("kafka")
+    assert uses(made, "kafka")
     assert topics_touched(made) == ["logs"]
-    assert outline_of(plan).read_by("kept") == ("logs",)
+    assert outline_of(plan, topics_read(made)).read_by("kept") == ("logs",)
     (told,) = planned.query(made, outlooks(plan, tmp_path, "id")[0], tmp_path)["sources"]
     assert (told["reads"], told["listens"], told["start"]) == ("topic logs", "127.0.0.1:4141", "earliest")
     plain = mr.Pipeline("agents")

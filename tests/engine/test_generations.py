@@ -10,16 +10,21 @@ from typing import Any
 import pytest
 
 import millrace as mr
+from millrace.cli.generations import tell_handovers
+from millrace.connectors.options import CONNECTORS
 from millrace.engine import generations, switching
 from millrace.engine.comparing import unequal
 from millrace.engine.distance import Distance, Way
 from millrace.engine.generations import Generation, Generations, Output, choose, pipeline_of, state_of
+from millrace.engine.handover import Handover, handovers
+from millrace.engine.remembered import remember
 from millrace.engine.replay import Asked, require_possible
 from millrace.engine.replayed import written
 from millrace.engine.switching import Doors, drop, is_ours, leading, removed, rollback
 from millrace.errors import FileUnusable, InvalidOption, InvalidReplay, KafkaUnreachable, StateMismatch
 from millrace.pipeline.model import Pipeline
 from millrace.pipeline.plan import make_plan
+from millrace.pipeline.ran import as_said
 from millrace.telemetry.progress import Progress, SourceProgress
 
 
@@ -88,6 +93,50 @@ def test_only_the_current_generation_gives_rows_to_sinks_that_have_one_generatio
     generations.change(base, lambda now: replace(now, current=2, before=1))
     assert len(choose(model, base).pipeline.sinks) == 6
     assert len(choose(model, base, 1).pipeline.sinks) == 4
+
+
+def has_read(base: Path, model: Pipeline, number: int, offset: int) -> None:
+    """Make it look as if the query of a generation had read so far, by a run of what the model says."""
+    state, own = state_of(base, number), pipeline_of(model, number)
+    (query,) = make_plan(own).queries
+    remember(state, query.name, as_said(own, query, CONNECTORS), None)
+    for name, content in (("offsets", f'v1\n{{}}\n{{"posts":{{"0":{offset}}}}}'), ("commits", "v1\n{}")):
+        folder = state / "checkpoints" / query.name / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / str(len(list(folder.iterdir())))).write_text(content)
+
+
+def test_what_a_sink_with_one_generation_gets_twice_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipeline = trending()
+    base, plain = tmp_path / "trending", pipeline.model()
+    pipeline.sink("posts", mr.foreach(print))
+    model = pipeline.model()
+    (foreach,) = [sink for sink in model.sinks if sink.connection.connector == "foreach"]
+    switched = generations.change(base, lambda now: replace(now.with_one(made(2)), current=2, before=1))
+
+    has_read(base, plain, 1, 25)  # without it
+    assert handovers(model, base, 1, 2) == handovers(model, base, None, 1) == []
+    has_read(base, model, 1, 25)  # the replay has ended at 10
+    assert handovers(model, base, 1, 2) == [Handover(foreach, twice=("posts[0] 10 to 24",))]
+    tell_handovers(model, base, switched)
+    assert capsys.readouterr().err == (
+        "the sink foreach of 'posts' gets offsets twice: generation 1 gave them, and 2 will: posts[0] 10 to 24\n"
+    )
+    has_read(base, plain, 2, 40)  # beside the first one, and further than that
+    assert handovers(model, base, 1, 2) == [Handover(foreach, never=("posts[0] 25 to 39",))]
+    has_read(base, model, 2, 50)
+    assert handovers(model, base, 1, 2) == []
+    assert handovers(model, base, 2, 1) == [Handover(foreach, twice=("posts[0] 25 to 49",))]  # after a rollback
+
+
+def test_files_are_given_anew_to_a_sink_that_a_replay_has_left_out(tmp_path: Path) -> None:
+    pipeline = mr.Pipeline("folders")
+    pipeline.source("posts", mr.files(str(tmp_path), format="text"))
+    pipeline.sink("posts", mr.foreach(print))
+    base, model = tmp_path / "folders", pipeline.model()
+    generations.change(base, lambda now: replace(now.with_one(made(2)), current=2, before=1))
+    has_read(base, model, 1, 25)
+    assert [one.anew for one in handovers(model, base, 1, 2)] == [("posts",)]
 
 
 def test_numbers_are_not_given_twice() -> None:

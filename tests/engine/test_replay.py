@@ -69,6 +69,8 @@ class Replays:
             Path(), lambda: cluster, session=spark.newSession(), tell=lambda _: None, cassandra=cassandra
         )
         self.doors = Doors(lambda: cluster, cassandra)
+        self.board = Board()
+        """Of the last replay."""
 
     def __call__(
         self,
@@ -88,6 +90,7 @@ class Replays:
     def carry_out(self, pipeline: mr.Pipeline, base: Path, made: Generation, stop_after: int | None = None) -> bool:
         """Go on with a generation."""
         stop, over = threading.Event(), threading.Event()
+        self.board = Board()
 
         def watch(distance: Distance) -> None:
             while not over.wait(0.01) and distance.stage().done < (stop_after or 0):
@@ -99,7 +102,7 @@ class Replays:
                 threading.Thread(target=watch, args=(distance,), daemon=True).start()
 
         try:
-            return carry_out(pipeline.model(), base, made, self.settings, Board(), stop, shown)
+            return carry_out(pipeline.model(), base, made, self.settings, self.board, stop, shown)
         finally:
             over.set()
 
@@ -175,6 +178,7 @@ def test_a_replay_to_a_time_goes_on_there_with_its_state(
     made = replays(counting, tmp_path, "earliest", end)
     assert sum(sum(numbers.values()) for numbers in made.end.values()) == 90
     assert newest(cluster, f"{topic}-out.g2") == counted(range(90))
+    assert replays.board.summary().startswith("90 rows in ")
     switching.switch(tmp_path, f"count-{topic}", 2, replays.doors)
     replays.run(counting, tmp_path)
     assert newest(cluster, f"{topic}-out.g2") == counted(range(150))
@@ -338,7 +342,8 @@ def test_what_retention_has_removed_is_told(cluster: Cluster, topic: str, replay
         with pytest.raises(InvalidReplay, match="no record lies between"):
             replays(copy(topic), tmp_path, start, end)
     assert not generations.load(tmp_path).made
-    pipeline = copy(topic)
+    even = "SELECT value AS id, value FROM events WHERE value % 2 = 0"
+    pipeline = copy(topic, f"{even} UNION ALL {even.replace('= 0', '= 1')}")
     topics.create(cluster, f"{topic}-alarms", 1)
     send(cluster, f"{topic}-alarms", range(3))
     pipeline.source("alarms", mr.kafka(f"{topic}-alarms", format="text"))
@@ -348,6 +353,7 @@ def test_what_retention_has_removed_is_told(cluster: Cluster, topic: str, replay
     assert made.end[f"{topic}-alarms"] == {"0": 3}  # where a run gives it to foreach, not from the beginning
     assert f"{topic}-alarms" not in made.begin
     assert values(cluster, f"{topic}-out.g2") == Counter(range(10, 15))
+    assert replays.board.summary().startswith("5 rows in ")  # which are read twice, and counted once
 
 
 @pytest.mark.chaos

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,28 @@ def noted(checkpoint: Path, log: str) -> set[str]:
     return {file.name for file in (checkpoint / log).glob("[0-9]*")}
 
 
+def done(checkpoint: Path) -> int:
+    """Up to where the batches that count have read."""
+    newest = max(map(int, noted(checkpoint, "commits")))
+    *_, last = (checkpoint / "offsets" / str(newest)).read_text().splitlines()
+    return int(json.loads(last)["offset"])
+
+
+class Output:
+    """What a query has written, and a wish to stop it in the middle of its second batch."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.ids: list[int] = []
+        self.wanted = threading.Event()
+
+    def write(self, rows: DataFrame, batch: int) -> None:
+        self.begun.append(batch)
+        if batch >= 1:
+            self.wanted.set()
+        self.ids += [row["value"] for row in rows.collect()]
+
+
 @pytest.mark.parametrize("pinned", [True, False])
 def test_the_batch_in_hand_is_the_last_and_is_finished(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pinned: bool
@@ -40,20 +63,13 @@ def test_the_batch_in_hand_is_the_last_and_is_finished(
     monkeypatch.setattr(stopping, "_pinned", lambda: pinned)
     for number in range(5):
         checkpoint = tmp_path / str(number)
-        begun: list[int] = []
-        wanted = threading.Event()
-
-        def write(rows: DataFrame, batch: int, begun: list[int] = begun, wanted: threading.Event = wanted) -> None:
-            begun.append(batch)
-            if batch >= 1:
-                wanted.set()
-            rows.count()
-
-        query = begin(spark, checkpoint, write)
-        assert wanted.wait(60)
+        output = Output()
+        query = begin(spark, checkpoint, output.write)
+        assert output.wanted.wait(60)
         assert stop_all([query]) == []
         assert query.exception() is None
-        assert noted(checkpoint, "commits") == noted(checkpoint, "offsets") == {str(batch) for batch in begun}
+        assert noted(checkpoint, "commits") == noted(checkpoint, "offsets") == {str(batch) for batch in output.begun}
+        assert sorted(output.ids) == list(range(done(checkpoint)))  # nothing more, nothing less, none twice
 
 
 def test_a_batch_that_takes_too_long_is_cut_off(spark: SparkSession, tmp_path: Path) -> None:

@@ -129,4 +129,4 @@ def test_a_pause_is_survived(broker: Kafka, line: CommandLine, topic: str) -> No
         thaw(broker)
         process.communicate(timeout=120)
     assert process.returncode == 0
-    assert topics.describe(broker.cluster(), [topic])[0].records == 1_001
+    assert topics.describe(broker.cluster(), [topic])[0].offsets == 1_001

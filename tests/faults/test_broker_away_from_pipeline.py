@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 import millrace as mr
 from faults.going import Going, numbers_in, send
 from millrace.clients import topics
+from millrace.connectors.systems import topics_read
 from millrace.services.kafka import Kafka, Options
 from millrace.telemetry.board import Phase
 from millrace.telemetry.health import health
@@ -50,7 +51,7 @@ def test_the_result_is_exact(tmp_path: Path, own_broker: Kafka, spark: SparkSess
     cluster = own_broker.cluster()
     send(cluster, "numbers", range(RECORDS // 2))
     with Going(copy(tmp_path / "out", IMPATIENT, topic=topic), tmp_path / "state", cluster, spark) as going:
-        board, outline = going.board, outline_of(going.plan)
+        board, outline = going.board, outline_of(going.plan, topics_read(going.plan.pipeline))
         going.wait_until(lambda: going.rows("copied") == RECORDS // 2, "the first half is read")
         own_broker.kill(1)
         going.wait_until(lambda: board.query("copied").phase is Phase.RESTARTING, "the failure is seen")

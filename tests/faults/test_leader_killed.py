@@ -70,7 +70,7 @@ def test_every_record_is_there_once_and_in_order_per_key(three_brokers: Kafka) -
         for message in batch:
             seen.setdefault(message.key() or b"", []).append(int(message.value() or b""))
     assert seen == {b"key-%d" % key: list(range(key, RECORDS, KEYS)) for key in range(KEYS)}
-    assert topics.describe(cluster, ["ledger"])[0].records == RECORDS
+    assert topics.describe(cluster, ["ledger"])[0].offsets == RECORDS
     wait_until(
         lambda: len(cluster.connect().topics["ledger"].partitions[0].isrs) == 3,
         "all replicas are in sync again",

@@ -54,6 +54,14 @@ def test_a_batch() -> None:
     assert progress.executed
 
 
+def test_what_a_replay_leaves_out_is_not_counted() -> None:
+    """Spark has read it; and beside the topic there is another source, which has no end of ours."""
+    kafka, rate = TOLD["sources"]
+    metrics = {"millrace.within.posts": {"rows": 7}, "millrace.within.likes": {"rows": None}, "millrace.whole": {}}
+    found = told(numInputRows=22, sources=[kafka, rate | {"numInputRows": 3}], observedMetrics=metrics)
+    assert found.input_rows == 7 + 3
+
+
 def test_lag_is_summed_over_partitions_and_known_for_kafka_only() -> None:
     kafka, rate = told().sources
     assert kafka.lag == 5 + 7 + 2

@@ -16,6 +16,7 @@ from millrace.errors import InvalidReplay
 
 if TYPE_CHECKING:
     from millrace.clients.comparison import Compared
+    from millrace.engine.generations import Generations
     from millrace.engine.run import Settings
     from millrace.engine.switching import Doors
     from millrace.pipeline.model import Pipeline
@@ -32,6 +33,24 @@ def show_switch(pipeline: Pipeline, base: Path, doors: Doors, number: int | None
     for output in switching.leading(after, after.current):
         out().print(f"{output.kind} {output.name} -> {output.own}", markup=False, soft_wrap=True)
     say(f"generation {after.current} counts from now on; millrace run goes on with it, --rollback takes {after.before}")
+    tell_handovers(pipeline, base, after)
+
+
+def tell_handovers(pipeline: Pipeline, base: Path, known: Generations) -> None:
+    """Say what sinks that have one generation only get twice, or never, because another one counts."""
+    from millrace.engine.handover import handovers
+
+    for one in handovers(pipeline, base, known.before, known.current):
+        name = f"the sink {one.sink.connection.connector} of {one.sink.table!r}"
+        if one.twice:
+            told = ", ".join(one.twice)
+            say(f"{name} gets offsets twice: generation {known.before} gave them, and {known.current} will: {told}")
+        if one.never:
+            told = ", ".join(one.never)
+            say(f"{name} misses offsets: {known.before} did not give them, and {known.current} is past them: {told}")
+        if one.anew:
+            told = ", ".join(one.anew)
+            say(f"{name} gets all once more that {told} has: generation {known.current} reads it from the beginning")
 
 
 def drop(pipeline: Pipeline, base: Path, doors: Doors, number: int, *, yes: bool) -> None:

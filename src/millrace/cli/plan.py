@@ -99,10 +99,11 @@ def _kafka(
     made: Plan, kafka: str | None, config: str | None, data: str | None
 ) -> tuple[dict[str, Any] | None, str | None, MillraceError | None]:
     """The cluster that a run would use, its id as far as it is known, and why it cannot be used."""
+    from millrace.connectors.systems import uses
     from millrace.engine import planned
     from millrace.services.kraft import Layout
 
-    if not made.pipeline.uses("kafka"):
+    if not uses(made.pipeline, "kafka"):
         return None, None, None
     wanted = planned.topics(made.pipeline)
     try:
@@ -173,11 +174,13 @@ def _asked(made: Plan, folder: Path) -> dict[str, Fingerprint]:
 
 
 def _needs(made: Plan, kafka: dict[str, Any] | None) -> list[str]:
+    from millrace.connectors.systems import uses
+
     needs = ["Java and Spark"]
     if kafka:
         named = f"Kafka at {kafka['address']}" if kafka["address"] else f"a Kafka of its own, in {kafka['own']}"
         needs.append(named)
-    return [*needs, "Cassandra"] if made.pipeline.uses("cassandra") else needs
+    return [*needs, "Cassandra"] if uses(made.pipeline, "cassandra") else needs
 
 
 def _show(told: dict[str, Any], *, explain: bool) -> None:

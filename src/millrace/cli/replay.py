@@ -100,6 +100,7 @@ def replay(
 ) -> None:
     """Run today's code over the retained log, into a new generation of the outputs; compare it, and switch to it."""
     from millrace.cli.check import load_sound
+    from millrace.connectors.systems import uses
     from millrace.engine.replay import Asked, require_possible
     from millrace.engine.run import Settings
     from millrace.engine.switching import Doors
@@ -122,7 +123,7 @@ def replay(
     with (
         until_stopped() as stop,
         cluster_for(pipeline, kafka, kafka_config, data) as cluster,
-        node(pipeline.uses("cassandra"), cassandra, cassandra_config, lambda _: None) as found,
+        node(uses(pipeline, "cassandra"), cassandra, cassandra_config, lambda _: None) as found,
     ):
         doors = Doors(cluster, found)
         if switch or rollback:

@@ -12,6 +12,7 @@ import typer
 
 from millrace.cli.cassandra import CassandraAddress, CassandraConfig, node
 from millrace.cli.defined import Accept, Master, PipelineFile, SparkSettings, State, state_folder
+from millrace.cli.generations import tell_handovers
 from millrace.cli.kafka import broker
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, spark_settings
 from millrace.cli.output import out, say
@@ -84,6 +85,7 @@ def run(
     """Run a pipeline until Ctrl-C, --for or --until-caught-up; the next run goes on where it stopped."""
     from millrace.cli.check import load_sound
     from millrace.cli.live import live, of_page
+    from millrace.connectors.systems import uses
     from millrace.engine.run import Settings
     from millrace.engine.run import run as run_plan
     from millrace.pipeline.plan import make_plan
@@ -106,9 +108,9 @@ def run(
         until_stopped() as stop,
         served(page, open_=open_) as watching,
         cluster_for(pipeline, kafka, kafka_config, data) as cluster,
-        with_kafka(watching, cluster if pipeline.uses("kafka") else None),
-        alerting(alerts, plan, board, watching, cluster if pipeline.uses("kafka") else None),
-        node(pipeline.uses("cassandra"), cassandra, cassandra_config, _doing(watching)) as found,
+        with_kafka(watching, cluster if uses(pipeline, "kafka") else None),
+        alerting(alerts, plan, board, watching, cluster if uses(pipeline, "kafka") else None),
+        node(uses(pipeline, "cassandra"), cassandra, cassandra_config, _doing(watching)) as found,
     ):
         settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say, cassandra=found)
         settings = replace(settings, supervision=supervision, patience=wait, accept=accept or (), span=chosen.span)
@@ -179,6 +181,8 @@ def chosen_generation(pipeline: Pipeline, state: Path | None, number: int | None
     for sink in chosen.without:
         kind, current = sink.connection.connector, f"generation {known.current}, which is the current one"
         say(f"the sink {kind} of {sink.table!r} is left out: it gets its rows from {current}")
+    if chosen.number == known.current:
+        tell_handovers(pipeline, base, known)
     return chosen
 
 
@@ -187,7 +191,9 @@ def cluster_for(
     pipeline: Pipeline, kafka: str | None, config: str | None, data: str | None
 ) -> Iterator[Callable[[], Cluster]]:
     """The cluster that is named or runs already; else, when the pipeline needs one, ours for as long as it runs."""
-    if not pipeline.uses("kafka"):
+    from millrace.connectors.systems import uses
+
+    if not uses(pipeline, "kafka"):
         yield lambda: chosen_cluster(kafka, config, data)
         return
     with broker(kafka, config, data) as cluster:

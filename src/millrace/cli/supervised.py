@@ -74,6 +74,7 @@ def alerting(
     if alerts is None:
         yield
         return
+    from millrace.connectors.systems import topics_read
     from millrace.telemetry.alerts import EVERY, Alarm
     from millrace.telemetry.messenger import Messenger
     from millrace.telemetry.outline import outline_of
@@ -83,7 +84,7 @@ def alerting(
     with ExitStack() as opened:
         messenger = Messenger(alerts.send, say)
         opened.callback(messenger.close)
-        samples, outline = page.samples if page else Samples(), outline_of(plan)
+        samples, outline = page.samples if page else Samples(), outline_of(plan, topics_read(plan.pipeline))
         alarm = Alarm(plan.pipeline.name, board, samples, outline, alerts.limits, messenger.tell)
         if page is None and cluster and alerts.limits.lag:
             opened.callback(_metered(cluster, board, samples, plan))
@@ -102,12 +103,13 @@ def alerting(
 
 def _metered(cluster: Callable[[], Cluster], board: Board, samples: Any, plan: Plan) -> Callable[[], None]:
     """Measure lag where there is no page that does it; gives what ends that."""
+    from millrace.connectors.systems import topics_read
     from millrace.dashboard.kafka.lag import EVERY, LagMeter
     from millrace.telemetry.channels import Channels
     from millrace.telemetry.outline import outline_of
     from millrace.telemetry.sampler import Sampler
 
-    meter = LagMeter(cluster, board, samples, outline_of(plan), Channels())
+    meter = LagMeter(cluster, board, samples, outline_of(plan, topics_read(plan.pipeline)), Channels())
     sampler = Sampler("lag", meter.look, EVERY, last=False).start()
 
     def end() -> None:

@@ -17,13 +17,16 @@ from millrace.cli.options import (
     confirm,
     pairs,
 )
-from millrace.cli.output import out, say, show_json, show_rows, show_table
+from millrace.cli.output import out, progress_line, say, show_json, show_rows, show_table
 from millrace.errors import InvalidOption
 from millrace.settings import KAFKA, KAFKA_DATA
 from millrace.units import format_bytes, parse_duration
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from millrace.clients.cluster import Cluster
+    from millrace.clients.topics import Topic
 
 app = typer.Typer(help="Topics: create, list, describe, alter, delete.", no_args_is_help=True)
 
@@ -36,6 +39,9 @@ Retention = Annotated[
 Configs = Annotated[
     list[str] | None,
     typer.Option("--config", metavar="KEY=VALUE", help="A setting of the topic; may be given several times."),
+]
+Count = Annotated[
+    bool, typer.Option("--count", help="Count the committed records as well: all of them are read for it.")
 ]
 
 
@@ -65,6 +71,7 @@ def create(
 @app.command("list")
 def list_(
     internal: Annotated[bool, typer.Option("--internal", help="Kafka's own topics as well.")] = False,
+    count: Count = False,
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
     data: DataFolder = None,
@@ -73,13 +80,26 @@ def list_(
     """List topics."""
     from millrace.clients import topics
 
-    found = topics.list_topics(chosen_cluster(kafka, kafka_config, data), internal=internal)
-    rows = [(one.name, len(one.partitions), one.replication, one.records, one.under_replicated) for one in found]
+    cluster = chosen_cluster(kafka, kafka_config, data)
+    found = topics.list_topics(cluster, internal=internal)
+    counted = _counted(cluster, found) if count else None
+    rows = [
+        (
+            one.name,
+            len(one.partitions),
+            one.replication,
+            one.offsets,
+            *_records(one, counted).values(),
+            one.under_replicated,
+        )
+        for one in found
+    ]
     columns = {
         "name": "topic",
         "partitions": "partitions",
         "replication": "replication",
-        "records": "records",
+        "offsets": "offsets",
+        **({"records": "records"} if count else {}),
         "under_replicated": "under-replicated",
     }
     show_rows(columns, rows, as_json=as_json)
@@ -88,6 +108,7 @@ def list_(
 @app.command()
 def describe(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", show_default=False, help="Topics.")],
+    count: Count = False,
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
     data: DataFolder = None,
@@ -99,8 +120,9 @@ def describe(
     cluster = chosen_cluster(kafka, kafka_config, data)
     found = topics.describe(cluster, names)
     sizes = _sizes(cluster, names, KAFKA.value(kafka) is None, data)
+    counted = _counted(cluster, found) if count else None
     if as_json:
-        show_json([_described(topic, sizes) for topic in found])
+        show_json([_described(topic, sizes, counted) for topic in found])
         return
     for topic in found:
         rows = [
@@ -111,12 +133,14 @@ def describe(
                 one.in_sync,
                 one.first,
                 one.end,
-                one.records,
+                one.offsets,
+                *([] if counted is None else [counted[topic.name, one.id]]),
                 None if sizes is None else format_bytes(sizes.get((topic.name, one.id), 0)),
             )
             for one in topic.partitions
         ]
-        columns = ("partition", "leader", "replicas", "in sync", "first", "end", "records", "size")
+        records = ["records"] if count else []
+        columns = ("partition", "leader", "replicas", "in sync", "first", "end", "offsets", *records, "size")
         show_table(columns, rows, title=topic.name)
         for key, value in topic.configs.items():
             out().print(f"  {key} = {value}", markup=False, soft_wrap=True)
@@ -158,8 +182,8 @@ def delete(
     from millrace.clients import topics
 
     cluster = chosen_cluster(kafka, kafka_config, data)
-    records = sum(topic.records for topic in topics.describe(cluster, names))
-    if confirm(f"delete {', '.join(names)} with {records:,} records?", yes):
+    most = sum(topic.offsets for topic in topics.describe(cluster, names))
+    if confirm(f"delete {', '.join(names)} with {f'up to {most:,}' if most else 'no'} records?", yes):
         topics.delete(cluster, names)
         say(f"deleted {', '.join(names)}")
 
@@ -178,15 +202,33 @@ def _sizes(cluster: Cluster, names: list[str], ours: bool, data: str | None) -> 
     return sizes_on_disk(KAFKA_DATA.value(data), names) if ours else sizes_by_tool(cluster, names)
 
 
-def _described(topic: Any, sizes: dict[tuple[str, int], int] | None) -> dict[str, Any]:
+def _counted(cluster: Cluster, found: list[Topic]) -> Counter[tuple[str, int]]:
+    from millrace.clients import committed
+
+    with progress_line() as renew:
+        return committed.count(cluster, [one.name for one in found], lambda many: renew(f"{many:,} records counted"))
+
+
+def _records(topic: Topic, counted: Counter[tuple[str, int]] | None) -> dict[str, int]:
+    """The records of a topic, where they were counted."""
+    return {} if counted is None else {"records": sum(counted[topic.name, one.id] for one in topic.partitions)}
+
+
+def _described(
+    topic: Topic, sizes: dict[tuple[str, int], int] | None, counted: Counter[tuple[str, int]] | None
+) -> dict[str, Any]:
     partitions = [
-        asdict(one) | {"records": one.records, "bytes": None if sizes is None else sizes.get((topic.name, one.id), 0)}
+        asdict(one)
+        | {"offsets": one.offsets}
+        | ({} if counted is None else {"records": counted[topic.name, one.id]})
+        | {"bytes": None if sizes is None else sizes.get((topic.name, one.id), 0)}
         for one in topic.partitions
     ]
     return {
         "name": topic.name,
         "replication": topic.replication,
-        "records": topic.records,
+        "offsets": topic.offsets,
+        **_records(topic, counted),
         "configs": dict(topic.configs),
         "partitions": partitions,
     }

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
-import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import Message
 
-from millrace.clients import offsets, topics
 from millrace.clients.cluster import Cluster
-from millrace.errors import KafkaUnreachable
+from millrace.clients.committed import records
 
 SHOWN = 10
 """Differences that are shown."""
@@ -101,7 +97,7 @@ def _load(
         f"n = n + 1, {', '.join(taken)}"
     )
     count = 0
-    for batch in _records(cluster, topic):
+    for batch in records(cluster, [topic]):
         base.executemany(add, (_row(message, newest=newest, json=json) for message in batch))
         count += len(batch)
         told(len(batch))
@@ -165,56 +161,3 @@ def _text(content: bytes | None) -> str:
 
 def _bytes(key: str | bytes) -> bytes:
     return key.encode() if isinstance(key, str) else key
-
-
-def _records(cluster: Cluster, topic: str) -> Iterator[list[Message]]:
-    """The committed records that a topic has now."""
-    metadata = cluster.connect()
-    topics.require(metadata, topic)
-    places = [TopicPartition(topic, number) for number in metadata.topics[topic].partitions]
-    first = offsets.ask(cluster, places, OffsetSpec.earliest())
-    ends = offsets.ask(cluster, places, OffsetSpec.latest(), committed=True)
-    left = {place: end for place, end in ends.items() if end > first[place]}
-    own = {
-        "group.id": f"millrace-{uuid.uuid4()}",
-        "isolation.level": "read_committed",
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,  # the last offsets may be marks of transactions, which never come
-    }
-    with cluster.speaking("open a consumer"):
-        consumer = Consumer({**cluster.config(), **own})
-    heard = time.monotonic()
-    try:
-        consumer.assign([TopicPartition(*place, first[place]) for place in left])
-        while left:
-            got = consumer.consume(5000, 0.2)
-            heard = time.monotonic() if got else heard
-            yield _taken(cluster, got, left)
-            if time.monotonic() - heard > cluster.timeout:
-                raise KafkaUnreachable(
-                    f"topic {topic!r} could not be read to its end: nothing came for {cluster.timeout:.0f} s",
-                    hint="look at millrace kafka status",
-                )
-    finally:
-        consumer.close()
-
-
-def _taken(cluster: Cluster, got: list[Message], left: dict[tuple[str, int], int]) -> list[Message]:
-    """The records among what came; partitions whose end is reached are struck off."""
-    found = []
-    for message in got:
-        place, offset, problem = (
-            (message.topic() or "", message.partition() or 0),
-            message.offset() or 0,
-            message.error(),
-        )
-        if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
-            raise cluster.error(problem, f"read topic {place[0]!r}")
-        if place not in left:
-            continue
-        if problem is None and offset < left[place]:
-            found.append(message)
-        if offset + (problem is None) >= left[place]:
-            del left[place]
-    return found

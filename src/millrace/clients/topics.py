@@ -54,8 +54,8 @@ class Partition:
     """The offset that the next record gets; None while no leader answers."""
 
     @property
-    def records(self) -> int:
-        """How many offsets are retained; markers of transactions and compaction make it an upper bound."""
+    def offsets(self) -> int:
+        """How many are retained: at most so many records. Marks of transactions have some, compaction leaves holes."""
         return 0 if self.end is None or self.first is None else self.end - self.first
 
 
@@ -73,9 +73,9 @@ class Topic:
         return max((len(partition.replicas) for partition in self.partitions), default=0)
 
     @property
-    def records(self) -> int:
+    def offsets(self) -> int:
         """Retained offsets of all partitions."""
-        return sum(partition.records for partition in self.partitions)
+        return sum(partition.offsets for partition in self.partitions)
 
     @property
     def under_replicated(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.stream import Filling
@@ -20,6 +20,7 @@ class FlumeReader(KafkaReader):
     At least once from the agent on: it is answered OK when Kafka has its events, and sends them again when it was not.
     """
 
+    system: ClassVar[str] = "kafka"
     topic: tuple[str, ...] = option(help="The topic that keeps the events.", argument=True)
     listen: str = option("127.0.0.1:4141", "Where the agents send to, as HOST:PORT.")
     allow: tuple[str, ...] = option((), "Who may send: addresses and networks. Beyond this machine it is needed.")

@@ -163,7 +163,7 @@ class KafkaReader(Decoded):
         reader = site.spark.readStream.format("kafka").options(**self._options(site))
         wanted = ["value", *(name for name in _CARRIED)]
         rows = reader.load().select(*wanted)
-        return rows.where(site.span.within()) if site.span and site.span.end is not None else rows
+        return site.span.part(rows, site.name) if site.span else rows
 
     def burial(self, site: Site) -> Burial:
         """Each topic's dead letters go to the topic of its name with `.dead`."""

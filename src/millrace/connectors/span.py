@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from millrace.telemetry.progress import WITHIN
+
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 Offsets = Mapping[str, Mapping[str, int]]
 """An offset for each partition of topics, as Spark writes them: {"posts": {"0": 23}}."""
@@ -36,11 +38,19 @@ class Span:
             found.setdefault(topic, {})[str(number)] = self.begin.get(topic, {}).get(str(number), _EARLIEST)
         return found
 
-    def within(self) -> Column:
-        """Whether a record lies before the end.
+    def part(self, rows: DataFrame, source: str) -> DataFrame:
+        """The records of a source that lie before the end; Spark tells how many they were in each batch.
 
-        Spark fixes an end of its own when a query starts, which is later; what is between must not get further.
+        It fixes an end of its own when a query starts, which is later; what is between must not get further.
         """
+        from pyspark.sql import functions as F
+
+        if self.end is None:
+            return rows
+        return rows.where(self._within()).observe(f"{WITHIN}{source}", F.count(F.lit(1)).alias("rows"))
+
+    def _within(self) -> Column:
+        """Whether a record lies before the end."""
         from pyspark.sql import functions as F
 
         ends = [(topic, _list(numbers)) for topic, numbers in (self.end or {}).items() if numbers]

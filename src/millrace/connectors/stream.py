@@ -111,6 +111,8 @@ class Reader(ABC):
     continuous: ClassVar[bool] = False
     resumes: ClassVar[bool] = True
     """Whether what was read can be found again; if not, its queries start anew each time."""
+    system: ClassVar[str] = ""
+    """The connector's name of the system that has its records, where it reads them through another: `kafka`."""
 
     @property
     def goes_on(self) -> bool:

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from millrace.connectors.systems import topics_read, uses
 from millrace.dashboard.described import described, masked, undescribed
 from millrace.dashboard.server import Options
 from millrace.dashboard.watching import About, Watching
@@ -45,11 +46,11 @@ def page_of_pipeline(
 
     about = About(
         describe,
-        outline_of(plan),
+        outline_of(plan, topics_read(plan.pipeline)),
         plan.pipeline.name,
         state,
         {source: query.name for query in plan.queries for source in query.buries},
-        plan.pipeline.uses("kafka"),
+        uses(plan.pipeline, "kafka"),
     )
     return Watching(board, about, options)
 

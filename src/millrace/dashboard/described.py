@@ -11,6 +11,7 @@ from typing import Any
 
 from millrace import __version__
 from millrace.connectors.options import make_writer
+from millrace.connectors.systems import topics_read
 from millrace.engine.generations import FIRST
 from millrace.engine.tuning import choices
 from millrace.errors import Place
@@ -18,7 +19,6 @@ from millrace.pipeline.model import Connection, Pipeline, Sink, Source, Table, W
 from millrace.pipeline.panels import Shown
 from millrace.pipeline.plan import Plan, Query
 from millrace.pipeline.secret import Secret, holds_password, is_secret
-from millrace.telemetry.outline import topics_of
 from millrace.units import format_duration
 
 MASK = "***"
@@ -66,7 +66,7 @@ def undescribed(
 
 def topics_touched(pipeline: Pipeline) -> list[str]:
     """The topics that a pipeline reads and writes, as far as it names them."""
-    read = [topic for one in pipeline.sources if one.connection.system == "kafka" for topic in topics_of(one)]
+    read = [topic for named in topics_read(pipeline).values() for topic in named]
     kafka = [one.connection.argument for one in pipeline.sinks if one.connection.connector == "kafka"]
     return list(dict.fromkeys([*read, *(one for one in kafka if isinstance(one, str))]))
 

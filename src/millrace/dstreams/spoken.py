@@ -18,7 +18,7 @@ _WHY, _TRY = " | why: ", " | try: "
 _GONE = re.compile(
     r"failOnDataLoss|may have been (?:lost|missed|aged out)|some data may|OffsetOutOfRange", re.IGNORECASE
 )
-_OURS = re.compile(r"^millrace\.errors\.(\w+): (.*)$", re.MULTILINE)
+_OURS = re.compile(r"^millrace\.errors\.(?:\w+\.)?(\w+): (.*)$", re.MULTILINE)
 
 
 def carried(error: E) -> E:

@@ -34,7 +34,7 @@ from millrace.errors import (
     UnknownTopic,
 )
 
-_OURS = re.compile(r"^millrace\.errors\.(\w+): (.*)$", re.MULTILINE)
+_OURS = re.compile(r"^millrace\.errors\.(?:\w+\.)?(\w+): (.*)$", re.MULTILINE)
 _NO_SPACE = re.compile(r"^.*(?:No space left on device|Disk quota exceeded).*$", re.MULTILINE)
 _LOST = "Some data may have been lost"
 _LOST_RANGE = re.compile(r"in (?:offset )?\[(\d+), (\d+)\) for topic partition (\S+)-(\d+)")

@@ -228,12 +228,12 @@ def choose(pipeline: Pipeline, base: Path, number: int | None = None) -> Chosen:
             f"generation {wanted} is not finished", hint="millrace replay FILE --resume goes on with it"
         )
     span = None if found is None else Span(found.end)
-    without = () if wanted == known.current else tuple(sink for sink in pipeline.sinks if _is_single(sink))
+    without = () if wanted == known.current else tuple(sink for sink in pipeline.sinks if is_single(sink))
     written = replace(pipeline, sinks=tuple(sink for sink in pipeline.sinks if sink not in without))
     return Chosen(wanted, pipeline_of(written, wanted), state_of(base, wanted), base, span, without)
 
 
-def _is_single(sink: Sink) -> bool:
+def is_single(sink: Sink) -> bool:
     """Whether two generations would give a sink everything twice."""
     writer, _ = make_writer(sink.connection)
     return writer is not None and not writer.passing and in_generation(sink.connection, 2) is None

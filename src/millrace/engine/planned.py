@@ -12,6 +12,7 @@ from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.options import CONNECTORS, make_reader
 from millrace.connectors.span import Span
 from millrace.connectors.stream import Messages, Reader
+from millrace.connectors.systems import system_of
 from millrace.engine.remembered import Position
 from millrace.engine.resuming import ANEW, Outlook, choices
 from millrace.engine.run import state_store
@@ -68,7 +69,7 @@ def _source(source: Source, at: Position | None, among: list[Source], span: Span
         return told | {"start": plain(getattr(reader, "start", "the beginning"))}
     # Only with one stream is it certain which of Spark's numbers it has.
     offsets = at.offsets[0] if len(streams) == 1 and at.offsets else None
-    return told | {"start": "where it was", "offsets": offsets if source.connection.system == "kafka" else None}
+    return told | {"start": "where it was", "offsets": offsets if system_of(source) == "kafka" else None}
 
 
 def _ended(reader: Reader | None, span: Span | None) -> dict[str, Mapping[str, int]]:

@@ -14,6 +14,7 @@ from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.options import in_generation
 from millrace.connectors.span import Offsets, Span
 from millrace.connectors.stream import Site
+from millrace.connectors.systems import system_of
 from millrace.engine import generations
 from millrace.engine.closing import is_closed, reopen
 from millrace.engine.covered import covered
@@ -265,7 +266,7 @@ def _way(model: Pipeline, query: Query, made: Generation, folder: Path, settings
 
 def _is_certain(model: Pipeline, query: Query) -> bool:
     """Whether offsets tell all that a query reads."""
-    return all(source.connection.system == "kafka" for source in _streams(model, query))
+    return all(system_of(source) == "kafka" for source in _streams(model, query))
 
 
 def _streams(model: Pipeline, query: Query) -> list[Source]:

@@ -18,11 +18,13 @@ from millrace.connectors.memory import MEMORY
 from millrace.connectors.outlet import LEDGER
 from millrace.connectors.span import Span
 from millrace.connectors.stream import Site, no_cassandra
+from millrace.connectors.systems import system_of, uses
 from millrace.engine.answering import Answering
 from millrace.engine.failures import explain
 from millrace.engine.filling import filled
 from millrace.engine.following import follow
 from millrace.engine.lease import Lease
+from millrace.engine.newest import asked
 from millrace.engine.positions import Positions
 from millrace.engine.resuming import outlooks, require
 from millrace.engine.running import Running
@@ -97,27 +99,18 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
     plan = replace(plan, pipeline=follow(plan.pipeline, settings.cluster))
     with State(settings.state, plan.pipeline) as state:
         settings.holding()
-        cluster_id = settings.cluster().connect().cluster_id if plan.pipeline.uses("kafka") else None
-        require(outlooks(plan, state.folder, cluster_id, settings.accept), state.folder, settings.tell)
+        cluster_id = settings.cluster().connect().cluster_id if uses(plan.pipeline, "kafka") else None
+        ground = _ground(plan, settings, state)
+        found = [asked(one, ground) for one in outlooks(plan, state.folder, cluster_id, settings.accept)]
+        # What only Spark can tell is asked when a query starts; nobody waits for it to hear of the rest.
+        require(found, state.folder, settings.tell)
         state.claim(plan, cluster_id)
         for name in state.unused(plan):
             settings.tell(f"the checkpoint of query {name!r} is not used any more: no sink of the pipeline leads to it")
         MEMORY.clear()
         with _session(plan, settings, state) as opening:
-            ground = Site(
-                None,  # the JVM starts while topics and folders are made
-                plan.pipeline.name,
-                "",
-                state.folder,
-                settings.cluster,
-                state.id,
-                create_topics=settings.create_topics,
-                print=settings.print,
-                cassandra=settings.cassandra,
-                span=settings.span,
-                mark=settings.mark,
-            )
-            prepare(plan.pipeline, ground)
+            ground = replace(ground, state_id=state.id)
+            prepare(plan.pipeline, ground)  # while the JVM starts
             gallery = None if settings.panels is None else Gallery(settings.panels)
             if gallery:
                 gallery.expect(plan)
@@ -139,6 +132,22 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
                         _work(workshop, plan, settings, board, stop)
                 finally:
                     settings.closing()
+
+
+def _ground(plan: Plan, settings: Settings, state: State) -> Site:
+    """What connectors may know before Spark is there."""
+    return Site(
+        None,
+        plan.pipeline.name,
+        "",
+        state.folder,
+        settings.cluster,
+        create_topics=settings.create_topics,
+        print=settings.print,
+        cassandra=settings.cassandra,
+        span=settings.span,
+        mark=settings.mark,
+    )
 
 
 def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
@@ -172,7 +181,7 @@ def _positions(plan: Plan, settings: Settings) -> Iterator[Callable[[Progress], 
     if settings.told is not None:
         yield settings.told
         return
-    if not any(source.connection.system == "kafka" for source in plan.pipeline.sources):
+    if not any(system_of(source) == "kafka" for source in plan.pipeline.sources):
         yield lambda _: None
         return
     writing = [query.name for query in plan.queries if query.sinks]

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from millrace.connectors.systems import system_of
 from millrace.drafts import write_whole
 from millrace.errors import FileUnusable, StateMismatch
 from millrace.pipeline.model import Pipeline, Source
@@ -125,14 +126,14 @@ def origins(pipeline: Pipeline, query: Query, cluster_id: str | None) -> dict[st
     found = [
         source for name in pipeline.upstream(query.table) if (source := pipeline.source(name)) and not source.static
     ]
-    return {source.name: [source.connection.system, _what(source, cluster_id)] for source in found}
+    return {source.name: [system_of(source), _what(source, cluster_id)] for source in found}
 
 
 def _what(source: Source, cluster_id: str | None) -> str:
     """What a source reads; offsets of one cluster mean nothing in another."""
     chosen = [(name, value) for name, value in source.connection.options if name in ("pattern", "partitions")]
     told = " ".join([repr(source.connection.argument), *(f"{name} {value!r}" for name, value in chosen)])
-    return f"{told} of cluster {cluster_id}" if source.connection.system == "kafka" else told
+    return f"{told} of cluster {cluster_id}" if system_of(source) == "kafka" else told
 
 
 def told(found: dict[str, list[str]]) -> str:

@@ -18,8 +18,6 @@ from millrace.units import format_duration, parse_interval
 
 MODES = ("append", "update", "complete")
 PANELS = ("series", "top", "table", "heat", "number")
-_THROUGH = {"flume": "kafka"}
-"""Connectors whose records are those of topics in another system."""
 
 _NOWHERE = Place("<memory>")
 
@@ -86,11 +84,6 @@ class Connection:
     """Where each option stands, when that is known."""
     bare: tuple[tuple[str, Place], ...] = field(default=(), compare=False, repr=False)
     """Secrets that are written in the file itself: their options' names, and where."""
-
-    @property
-    def system(self) -> str:
-        """The outside system that has the records: of what comes through Kafka, Kafka."""
-        return _THROUGH.get(self.connector, self.connector)
 
     @property
     def readable(self) -> bool:
@@ -209,11 +202,6 @@ class Pipeline:
     @cached_property
     def _tables(self) -> dict[str, Table]:
         return {one.name.lower(): one for one in reversed(self.tables)}
-
-    def uses(self, system: str) -> bool:
-        """Whether a source or a sink has its records in this system."""
-        connections = [source.connection for source in self.sources] + [sink.connection for sink in self.sinks]
-        return any(one.system == system for one in connections)
 
     def source(self, name: str) -> Source | None:
         """The source of a name; as in SQL, capitals do not matter."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from millrace.pipeline.model import Pipeline, Source
+from millrace.pipeline.model import Pipeline
 from millrace.pipeline.plan import Plan, Query
 
 
@@ -46,7 +47,7 @@ class Outline:
 
     queries: tuple[Expected, ...] = ()
     edges: tuple[Edge, ...] = ()
-    topics: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The Kafka topics that each source names."""
     planned: bool = True
 
@@ -62,25 +63,14 @@ class Outline:
 UNPLANNED = Outline(planned=False)
 
 
-def outline_of(plan: Plan) -> Outline:
-    """The outline of a plan."""
+def outline_of(plan: Plan, topics: Mapping[str, tuple[str, ...]]) -> Outline:
+    """The outline of a plan; which topics its sources name, their connectors tell."""
     pipeline = plan.pipeline
     return Outline(
         tuple(_expected(query, pipeline) for query in plan.queries),
         tuple(_edges(plan)),
-        {source.name: topics_of(source) for source in pipeline.sources if source.connection.system == "kafka"},
+        topics,
     )
-
-
-def topics_of(source: Source) -> tuple[str, ...]:
-    """The topics that a Kafka source names; one with a pattern names none."""
-    argument = source.connection.argument
-    if isinstance(argument, str):
-        return (argument,)
-    if isinstance(argument, tuple):
-        return tuple(str(one) for one in argument)
-    partitions = dict(source.connection.options).get("partitions") or ()
-    return tuple(str(topic) for topic, _ in partitions)
 
 
 def _expected(query: Query, pipeline: Pipeline) -> Expected:

@@ -14,6 +14,9 @@ Place = tuple[str, int]
 METRICS = "millrace.panels"
 """The name under which Spark tells what panels see: by id the rows, and by `#id` of how many they were chosen."""
 
+WITHIN = "millrace.within."
+"""With the name of a source: under what Spark tells how many of its rows lay before the end of a replay."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
@@ -92,14 +95,15 @@ class Progress:
         durations = {name: int(spent) for name, spent in (told.get("durationMs") or {}).items()}
         operators = told.get("stateOperators") or []
         sink = told.get("sink") or {}
+        metrics = told.get("observedMetrics") or {}
         written = sink.get("numOutputRows", -1)
-        written = _observed(told.get("observedMetrics") or {}) if written < 0 else written
+        written = _observed(metrics) if written < 0 else written
         return cls(
             query=query,
             run=told.get("runId") or "",
             batch=told["batchId"],
             at=datetime.fromisoformat(told["timestamp"]),
-            input_rows=told.get("numInputRows") or 0,
+            input_rows=_input_rows(told, metrics),
             input_rate=told.get("inputRowsPerSecond") or 0.0,
             rate=told.get("processedRowsPerSecond") or 0.0,
             durations=MappingProxyType(durations),
@@ -112,6 +116,15 @@ class Progress:
             sink=sink.get("description") or "",
             sink_rows=None if written < 0 else written,
         )
+
+
+def _input_rows(told: Mapping[str, Any], metrics: Mapping[str, Any]) -> int:
+    """Rows that were read; of a replay only those before its end, while Spark counts what it leaves out as well."""
+    within = [int(one["rows"] or 0) for name, one in metrics.items() if name.startswith(WITHIN)]
+    if not within:
+        return told.get("numInputRows") or 0
+    others = [one for one in told.get("sources") or [] if not any(offsets_in(one.get("endOffset")))]
+    return sum(within) + sum(one.get("numInputRows") or 0 for one in others)
 
 
 def _source(told: Mapping[str, Any]) -> SourceProgress:

@@ -32,10 +32,10 @@ const COLUMNS: Column<Topic>[] = [
     show: (topic) => (lacking(topic) ? <span class="bad">{count(lacking(topic))} lack a copy</span> : "all"),
   },
   {
-    name: "records",
+    name: "offsets",
     right: true,
-    value: records,
-    show: (topic) => (records(topic) === null ? "–" : short(records(topic)!)),
+    value: offsets,
+    show: (topic) => (offsets(topic) === null ? "–" : short(offsets(topic)!)),
   },
   {
     name: "rate",
@@ -89,7 +89,8 @@ function lacking(topic: Topic): number {
     .length;
 }
 
-function records(topic: Topic): number | null {
+/** Those that are kept: records at most, since marks of transactions have some, and compaction leaves holes. */
+function offsets(topic: Topic): number | null {
   let sum = 0;
   for (const { start, end } of topic.partitions) {
     if (start === null || end === null) return null;

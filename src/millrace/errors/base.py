@@ -1,0 +1,98 @@
+"""What every error has: a message, why, a hint and a place; and whose fault it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, ClassVar
+
+from millrace.masking import hidden, without_passwords
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands in the user's files."""
+
+    file: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a pipeline's file, or (as a warning) that may be; `check` lists them all."""
+
+    condition: str
+    message: str
+    place: Place | None = None
+    hint: str | None = None
+    why: str | None = None
+    severity: str = "error"
+
+    def __post_init__(self) -> None:
+        for name in ("message", "hint", "why"):
+            if said := getattr(self, name):
+                object.__setattr__(self, name, hidden(said))
+
+    def lines(self) -> list[str]:
+        """The problem as a compiler would tell it, without colour."""
+        at = f"{self.place}: " if self.place else ""
+        shown = [f"{at}{self.severity}[{self.condition}]: {self.message}"]
+        shown += [f"  why: {self.why}"] if self.why else []
+        shown += [f"  try: {self.hint}"] if self.hint else []
+        return shown
+
+
+class MillraceError(Exception):
+    """Anything that Millrace reports in one message instead of a stack trace."""
+
+    condition: ClassVar[str] = "millrace.error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, why: str | None = None, place: Place | None = None
+    ) -> None:
+        message = without_passwords(message)
+        super().__init__(message)
+        self.message = message
+        self.hint = hidden(hint) if hint else hint
+        self.why = without_passwords(why) if why else why
+        self.place = place
+
+    def lines(self) -> list[str]:
+        """The message as it is shown, without colour."""
+        shown = [f"error[{self.condition}]: {self.message}"]
+        shown += [f"  at:  {self.place}"] if self.place else []
+        shown += [f"  why: {self.why}"] if self.why else []
+        shown += [f"  try: {self.hint}"] if self.hint else []
+        return shown
+
+
+class InputError(MillraceError):
+    """What was typed or given is wrong; the same call fails again until it is changed."""
+
+    condition = "input.invalid"
+    exit_code = 2
+
+
+class RunError(MillraceError):
+    """What was asked for is right and did not work; it may work another time."""
+
+    condition = "run.failed"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint that names the nearest known name, and all of them when they are few."""
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if not names:
+        return "there are none yet"
+    shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+    return f"there are: {shown}"
