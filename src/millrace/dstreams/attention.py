@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from millrace.dstreams.spoken import raised_by
+from millrace.dstreams.ticks import keep_ticking
 from millrace.errors import MillraceError
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
 def _starting(course: ModuleType, start: Any) -> Any:
     def wrapped(ssc: StreamingContext) -> None:
         begun = course.started(ssc)
+        if begun:
+            keep_ticking(ssc)
         _in_our_words(begun, start, ssc)
         if begun:
             begun.running()
@@ -120,8 +123,13 @@ def _calling(course: ModuleType, call: Any) -> Any:
 
 def _runs_output(function: Any) -> bool:
     """Whether a function that raised was an output of a batch; others make one."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
     jvm = function.ctx._jvm if function.ctx else None
-    return jvm is not None and str(jvm.java.lang.Thread.currentThread().getName()).startswith(_OUTPUT)
+    try:
+        return jvm is not None and str(jvm.java.lang.Thread.currentThread().getName()).startswith(_OUTPUT)
+    except Py4JError:  # it has ended, which is why the function raised
+        return True
 
 
 def _in_our_words(running: Course | None, call: Any, ssc: Any, *arguments: Any, **named: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.dstreams import course
 from millrace.dstreams.notes import Note
+from millrace.dstreams.ticks import ticking
 from millrace.errors import RunError
 
 if TYPE_CHECKING:
@@ -109,12 +110,8 @@ def stream_of(ssc: StreamingContext, inflow: Inflow) -> DStream[Any]:
     from pyspark.streaming import DStream
     from pyspark.streaming.dstream import TransformedDStream
 
-    jvm: Any = ssc._jvm
-    # An input that needs nothing outside: it gives the same empty RDD for each batch, and so a tick.
-    tag = getattr(jvm.scala.reflect, "ClassTag$").__getattr__("MODULE$").Any()
-    empty = ssc._sc._jsc.sc().emptyRDD(tag)
-    tick = jvm.org.apache.spark.streaming.dstream.ConstantInputDStream(ssc._jssc.ssc(), empty, tag)
-    ticks: DStream[Any] = DStream(jvm.JavaDStream(tick, tag), ssc, NoOpSerializer())
+    tick, jticks = ticking(ssc)
+    ticks: DStream[Any] = DStream(jticks, ssc, NoOpSerializer())
 
     def records(time: datetime, tick: RDD[Any]) -> RDD[Any]:
         return course.rdd_of(inflow, time, tick.context)

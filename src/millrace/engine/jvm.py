@@ -97,8 +97,6 @@ class Jvm:
 
     def close(self, patience: float = GRACE) -> None:
         """End it and wait; everything that it printed has been handed on then."""
-        with contextlib.suppress(Exception):  # it may be gone, and its sockets with it
-            self.gateway.shutdown()
         process: subprocess.Popen[bytes] = self.gateway.proc
         if process.stdin:
             with contextlib.suppress(BrokenPipeError):
@@ -108,6 +106,9 @@ class Jvm:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        with contextlib.suppress(Exception):  # not before: it would wait for threads that wait for the JVM
+            self.gateway.close(keep_callback_server=True)
+            self.gateway.shutdown_callback_server()
         self._drain()
 
     def _launched(self, settings: Mapping[str, str], voice: Voice, holds: Sequence[int]) -> Any:
