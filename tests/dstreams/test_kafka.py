@@ -104,11 +104,12 @@ def test_receiver_style_streams_share_a_group_and_commit_what_is_done(
     streams = [KafkaUtils.createStream(ssc, cluster.bootstrap, group, {topic: 1}, reset) for _ in range(2)]
     ssc.union(*streams).foreachRDD(lambda rdd: got.extend(rdd.collect()))
     running(lambda: len(got) >= 6)
+    done = {(topic, partition): 2 for partition in range(3)}
     running_on = iter(range(600))
-    while len(groups.committed(cluster, group)) < 3 and next(running_on, None) is not None:
+    while groups.committed(cluster, group) != done and next(running_on, None) is not None:
         ssc.awaitTerminationOrTimeout(0.1)
     assert sorted(got) == [("0", "a")] * 3 + [("1", "b")] * 3
-    assert groups.committed(cluster, group) == {(topic, partition): 2 for partition in range(3)}
+    assert groups.committed(cluster, group) == done
 
 
 def test_a_stream_for_which_no_partition_is_left_does_not_end_the_program(
