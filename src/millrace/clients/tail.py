@@ -9,7 +9,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
-from itertools import islice, takewhile
+from itertools import takewhile
 from typing import Any
 
 from millrace.clients.kinesis import CONNECTIONS, Kinesis, Shard, code_of, is_busy, moment, passes
@@ -188,14 +188,12 @@ class Tail:
                 self._again(name, 0.0)
 
     def _handed_out(self, lane: _Lane, count: int) -> Position:
-        taken = list(islice(lane.records, count))
+        taken = [lane.records.popleft() for _ in range(count)]
         position = lane.position
         if taken:
-            for record in taken:
-                lane.records.popleft()
-                size = len(record["Data"])
-                lane.size -= size
-                self._held -= size
+            size = sum(len(one["Data"]) for one in taken) if lane.records else lane.size
+            lane.size -= size
+            self._held -= size
             self._taken[lane.shard] = taken
             position = Position(taken[-1]["SequenceNumber"], taken[0]["SequenceNumber"], seen=_arrived(taken[-1]))
         if not lane.records and lane.closed:
