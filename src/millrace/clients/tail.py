@@ -138,6 +138,13 @@ class Tail:
             self._require_well()
             return self._has_more()
 
+    def wait_for_first(self, seconds: float) -> bool:
+        """The same, though not for longer than it takes to see that every shard has nothing."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure or self._has_more() or self._nothing_there(), seconds)
+            self._require_well()
+            return self._has_more()
+
     def is_caught_up(self, since: float) -> bool:
         """Whether all that came before a time (in seconds since 1970) is taken."""
         with self._changed:
@@ -210,6 +217,9 @@ class Tail:
             lane.records or lane.closed or lane.caught * 1000 > lane.position.seen + quiet
             for lane in self._lanes.values()
         )
+
+    def _nothing_there(self) -> bool:
+        return all(lane.caught or lane.late for lane in self._lanes.values())
 
     def _require_well(self) -> None:
         if self._failure:
