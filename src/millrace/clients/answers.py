@@ -1,4 +1,4 @@
-"""Answers with records, taken apart without boto3's walk through its model of them: that cost more than the reading."""
+"""Answers with records, taken apart without boto3's walk through its model of them, which costs eight times as much."""
 
 from __future__ import annotations
 
