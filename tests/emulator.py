@@ -59,6 +59,11 @@ class Emulator:
         self.endpoint, self.dynamodb = f"http://127.0.0.1:{kinesis}", f"http://127.0.0.1:{dynamodb}"
 
     @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
+    @property
     def door(self) -> Kinesis:
         """How it is reached."""
         return Kinesis(REGION, self.endpoint, **KEYS, patience=20.0)

@@ -86,6 +86,17 @@ def test_windows_that_do_not_fit_the_batch_are_refused(spark: SparkSession, stag
         numbers.window(2 * BATCH, 0.5 * BATCH)
 
 
+def test_a_checkpoint_interval_that_does_not_fit_the_batch_is_refused(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    stage.keep_state(tmp_path)
+    counts = stage.queue([("a", 1)]).updateStateByKey(lambda new, before: sum(new) + (before or 0))
+    counts.checkpoint(1.5 * BATCH)  # type: ignore[arg-type]
+    stage.collect(counts=counts)
+    with pytest.raises(Exception, match="multiple of its slide time"):
+        stage.ssc.start()
+
+
 def test_state_by_key(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     stage.keep_state(tmp_path)
 

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dstreams.records import pour
+from dstreams.stages import Stage
 from millrace.clients import groups
 from millrace.clients.cluster import Cluster
 from millrace.dstreams import KafkaUtils
 from millrace.errors import FunctionFailed
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.streaming import StreamingContext
 
 Running = Callable[[Callable[[], object]], None]
@@ -53,6 +55,35 @@ def test_no_commit_passes_a_batch_that_failed(
     until(lambda: "later" in got)
     ssc.stop(stopSparkContext=False)
     assert groups.committed(cluster, group) == {(lane, 0): 1}
+
+
+@pytest.mark.filterwarnings("ignore:DStream is deprecated:FutureWarning")
+def test_a_program_that_began_with_what_comes_and_fails_in_its_first_batch_begins_there_again(
+    spark: SparkSession, ssc: StreamingContext, cluster: Cluster, lane: str
+) -> None:
+    pour(cluster, lane, ["before"])
+    given = cluster.bootstrap, f"group-of-{lane}", {lane: 1}, {"auto.offset.reset": "largest"}
+    stream = KafkaUtils.createStream(ssc, *given)
+    pour(cluster, lane, ["first"])
+
+    def output(rdd: Any) -> None:
+        if rdd.count():
+            raise ValueError("not today")
+
+    stream.foreachRDD(output)
+    ssc.start()
+    with pytest.raises(FunctionFailed, match="output raised"):
+        ssc.awaitTermination(60)
+    ssc.stop(stopSparkContext=False)
+    pour(cluster, lane, ["second"])
+    again = Stage(spark)
+    again.collect(got=KafkaUtils.createStream(again.ssc, *given).map(lambda record: record[1]))
+    again.ssc.start()
+    try:
+        again.until(lambda: len(again.all("got")) >= 2)
+    finally:
+        again.stop()
+    assert again.all("got") == ["first", "second"]
 
 
 def test_no_commit_passes_a_batch_of_which_only_the_last_output_was_good(

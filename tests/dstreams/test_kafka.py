@@ -104,11 +104,12 @@ def test_receiver_style_streams_share_a_group_and_commit_what_is_done(
     streams = [KafkaUtils.createStream(ssc, cluster.bootstrap, group, {topic: 1}, reset) for _ in range(2)]
     ssc.union(*streams).foreachRDD(lambda rdd: got.extend(rdd.collect()))
     running(lambda: len(got) >= 6)
+    done = {(topic, partition): 2 for partition in range(3)}
     running_on = iter(range(600))
-    while len(groups.committed(cluster, group)) < 3 and next(running_on, None) is not None:
+    while groups.committed(cluster, group) != done and next(running_on, None) is not None:
         ssc.awaitTerminationOrTimeout(0.1)
     assert sorted(got) == [("0", "a")] * 3 + [("1", "b")] * 3
-    assert groups.committed(cluster, group) == {(topic, partition): 2 for partition in range(3)}
+    assert groups.committed(cluster, group) == done
 
 
 def test_a_stream_for_which_no_partition_is_left_does_not_end_the_program(
@@ -148,6 +149,8 @@ def test_ranges_that_are_not_known_any_more_do_not_pass_for_none(spark: SparkSes
 def test_what_is_wrong_is_said_when_the_stream_is_made(ssc: StreamingContext, cluster: Cluster, lane: str) -> None:
     with pytest.raises(UnknownTopic):
         KafkaUtils.createDirectStream(ssc, [f"{lane}x"], params(cluster))
+    with pytest.raises(UnknownTopic):
+        KafkaUtils.createStream(ssc, cluster.bootstrap, "group", {f"{lane}x": 1})
     with pytest.raises(OffsetsGone):
         KafkaUtils.createDirectStream(ssc, [lane], params(cluster), {TopicAndPartition(lane, 0): 5})
     with pytest.raises(InvalidOption):
@@ -164,6 +167,21 @@ def test_a_decoder_that_raises_names_the_record(
     with pytest.raises(BadRecord, match=f"offset 1 of partition 0 of '{lane}'") as raised:
         running(lambda: False)
     assert "UnicodeDecodeError" in str(raised.value.why)
+
+
+def test_a_decoder_of_the_program_that_raises_is_shown_with_its_place(
+    spark: SparkSession, cluster: Cluster, lane: str
+) -> None:
+    def decoder(raw: bytes | None) -> int:
+        return int(raw or 0)
+
+    pour(cluster, lane, ["1", "two"])
+    ranges = [OffsetRange(lane, 0, 0, 2)]
+    rdd = KafkaUtils.createRDD(spark.sparkContext, params(cluster), ranges, valueDecoder=decoder)
+    with pytest.raises(Exception, match="the value decoder raised for the record at offset 1 of partition 0") as raised:
+        rdd.collect()
+    line = decoder.__code__.co_firstlineno + 1
+    assert f"| at: {__file__}:{line}" in str(raised.value)
 
 
 def test_records_that_retention_has_deleted_end_the_program(

@@ -17,7 +17,7 @@ from millrace.clients.leases import FileLeases, TableLeases
 from millrace.clients.shards import Position, Reach
 from millrace.dstreams import InitialPositionInStream, KinesisUtils
 from millrace.dstreams.kinesis import LEASES, KinesisInflow
-from millrace.errors import FileUnusable, KinesisDenied, MillraceError, RecordsGone, TakenOver, UnknownStream
+from millrace.errors import BadRecord, FileUnusable, KinesisDenied, MillraceError, RecordsGone, TakenOver, UnknownStream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,6 +138,14 @@ def test_what_cannot_be_read_ends_the_program_with_one_sentence(
         program.run(endpoint, stream, f"app-{uuid.uuid4().hex[:8]}", lambda: False)
     assert "shardId-" in told.value.message
     assert KEYS["secret_key"] not in "".join(told.value.lines())
+
+
+def test_a_decoder_that_raises_names_the_record(emulator: Emulator, stream: str, program: Program) -> None:
+    emulator.put(stream, [b"good", b"\xff"], key="one")
+    app = f"app-{uuid.uuid4().hex[:8]}"
+    with pytest.raises(BadRecord, match=rf"the record \d+ of shardId-\d+ of stream '{stream}'") as told:
+        program.run(emulator.endpoint, stream, app, lambda: False)
+    assert "UnicodeDecodeError" in str(told.value.why)
 
 
 def test_leases_in_a_table_are_taken_over_once(emulator: Emulator, stream: str) -> None:

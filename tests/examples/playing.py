@@ -65,7 +65,8 @@ class Here:
 
     def until(self, *wanted: str) -> str:
         wait(lambda: bool(self._failure) or has(self._read(), wanted), self._read)
-        assert self._failure is None
+        if self._failure:
+            raise self._failure
         return self._printed
 
     def stop(self) -> None:

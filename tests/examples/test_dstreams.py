@@ -249,6 +249,7 @@ def test_sparks_hdfs_wordcount(play: Play, tmp_path: Path) -> None:
 
 
 @pytest.mark.chaos
+@pytest.mark.parametrize("play", ["exec"], indirect=True)  # its file is beside the program: Spark must be started there
 def test_sparks_network_wordjoinsentiments(play: Play, talker: Talker, tmp_path: Path) -> None:
     (tmp_path / "data/streaming").mkdir(parents=True)
     (tmp_path / "data/streaming/AFINN-111.txt").write_text("good 3\nbad -3\n")  # Spark's file is not in the package

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from millrace.clients.answers import read_quickly
 from millrace.errors import (
     InvalidOption,
     KinesisDenied,
@@ -121,6 +122,7 @@ class Kinesis:
         )
         try:
             session = self._session(boto3)
+            read_quickly(session._session)
             made = session.client(service, endpoint_url=endpoint, config=asked)
             made.meta.events.register("after-call", _require_whole)
             return made

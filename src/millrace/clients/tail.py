@@ -9,7 +9,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
-from itertools import islice, takewhile
+from itertools import takewhile
 from typing import Any
 
 from millrace.clients.kinesis import CONNECTIONS, Kinesis, Shard, code_of, is_busy, moment, passes
@@ -138,6 +138,13 @@ class Tail:
             self._require_well()
             return self._has_more()
 
+    def wait_for_first(self, seconds: float) -> bool:
+        """The same, though not for longer than it takes to see that every shard has nothing."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure or self._has_more() or self._nothing_there(), seconds)
+            self._require_well()
+            return self._has_more()
+
     def is_caught_up(self, since: float) -> bool:
         """Whether all that came before a time (in seconds since 1970) is taken."""
         with self._changed:
@@ -188,14 +195,12 @@ class Tail:
                 self._again(name, 0.0)
 
     def _handed_out(self, lane: _Lane, count: int) -> Position:
-        taken = list(islice(lane.records, count))
+        taken = [lane.records.popleft() for _ in range(count)]
         position = lane.position
         if taken:
-            for record in taken:
-                lane.records.popleft()
-                size = len(record["Data"])
-                lane.size -= size
-                self._held -= size
+            size = sum(len(one["Data"]) for one in taken) if lane.records else lane.size
+            lane.size -= size
+            self._held -= size
             self._taken[lane.shard] = taken
             position = Position(taken[-1]["SequenceNumber"], taken[0]["SequenceNumber"], seen=_arrived(taken[-1]))
         if not lane.records and lane.closed:
@@ -212,6 +217,9 @@ class Tail:
             lane.records or lane.closed or lane.caught * 1000 > lane.position.seen + quiet
             for lane in self._lanes.values()
         )
+
+    def _nothing_there(self) -> bool:
+        return all(lane.caught or lane.late for lane in self._lanes.values())
 
     def _require_well(self) -> None:
         if self._failure:

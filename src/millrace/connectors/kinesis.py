@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
 from millrace.clients.kinesis import Kinesis
@@ -33,20 +33,11 @@ _CARRIED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class KinesisReader(Decoded):
-    """A stream of Kinesis: its shards, with those that splits and merges make of them."""
+class Access:
+    """The options that sources and sinks have alike: where the service is, and what lets us in."""
 
-    carried: ClassVar[dict[str, str]] = _CARRIED
-
-    stream: str = option(help="The stream.", argument=True)
     region: str | None = option(None, "The region of AWS.", shown_default="that of the AWS settings")
     endpoint: str | None = option(None, "Another address of the service, as http://127.0.0.1:4567.")
-    start: str = option("earliest", "Where to begin: earliest, latest, a time, or 1h ago.")
-    max_per_batch: int | None = option(None, "At most so many records of Kinesis in a batch.", least=1)
-    poll: float = option(
-        0.25, "How often a shard is asked that had nothing new.", parse=parse_duration, shown_default="250ms"
-    )
-    lost: str = option("fail", "When records are gone before they were read.", choices=("fail", "go_on"))
     patience: float = option(
         120.0, "How long the service may be away, or have no capacity.", parse=parse_duration, shown_default="2m"
     )
@@ -57,6 +48,34 @@ class KinesisReader(Decoded):
     role: str | None = option(None, "The ARN of a role to take on.")
 
     @property
+    def door(self) -> Kinesis:
+        """How the service is reached."""
+        return Kinesis(**{one.name: getattr(self, one.name) for one in fields(Access)})
+
+    def bad_access(self, stream: str) -> Iterator[Mistake]:
+        """No such name of a stream, half of a key."""
+        if not _NAME.fullmatch(stream):
+            hint = "a stream's name has letters, digits, '.', '_' and '-', at most 128 of them"
+            yield Mistake("option.invalid", f"there can be no stream named {stream!r}", None, hint)
+        if (self.access_key is None) != (self.secret_key is None):
+            yield Mistake("option.missing", "access_key and secret_key go together", "access_key")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KinesisReader(Access, Decoded):
+    """A stream of Kinesis: its shards, with those that splits and merges make of them."""
+
+    carried: ClassVar[dict[str, str]] = _CARRIED
+
+    stream: str = option(help="The stream.", argument=True)
+    start: str = option("earliest", "Where to begin: earliest, latest, a time, or 1h ago.")
+    max_per_batch: int | None = option(None, "At most so many records of Kinesis in a batch.", least=1)
+    poll: float = option(
+        0.25, "How often a shard is asked that had nothing new.", parse=parse_duration, shown_default="250ms"
+    )
+    lost: str = option("fail", "When records are gone before they were read.", choices=("fail", "go_on"))
+
+    @property
     def not_replayed(self) -> str | None:
         """A replay reads a part of topics: nobody says yet which part of a stream that would be."""
         return "replay knows the offsets of Kafka and files, not those of Kinesis"
@@ -64,7 +83,7 @@ class KinesisReader(Decoded):
     def mistakes(self) -> Iterator[Mistake]:
         """No such name of a stream, a start that cannot be read, half of a key."""
         yield from super().mistakes()
-        yield from _bad(self.stream, self.access_key, self.secret_key)
+        yield from self.bad_access(self.stream)
         if self.start not in ("earliest", "latest"):
             try:
                 parse_time(self.start)
@@ -96,11 +115,6 @@ class KinesisReader(Decoded):
         """A folder of the run."""
         return FolderBurial(site.state / "dead" / site.name, site.pipeline, site.name)
 
-    @property
-    def door(self) -> Kinesis:
-        """How the service is reached."""
-        return _door(self)
-
     def _since(self, site: Site) -> int | None:
         """When reading begins, kept so that every query of the pipeline begins at the same records."""
         if self.start == "earliest":
@@ -113,30 +127,20 @@ class KinesisReader(Decoded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KinesisWriter(Writer):
+class KinesisWriter(Access, Writer):
     """A stream of Kinesis; it must be there. Records that are refused for want of capacity are sent again."""
 
     promise: ClassVar[str] = "at least once: a batch that is run again, and a request without an answer, are sent again"
 
     name: str = option(help="The stream.", argument=True)
-    region: str | None = option(None, "The region of AWS.", shown_default="that of the AWS settings")
-    endpoint: str | None = option(None, "Another address of the service, as http://127.0.0.1:4567.")
     key: tuple[str, ...] = option((), "The column that is the partition key, or several.", shown_default="by chance")
     format: str = option("json", "How the record is written.", choices=("json", "csv", "text", "raw"))
     value: tuple[str, ...] = option((), "The columns that make the record.", shown_default="all")
     largest: int = option(1024 * 1024, "Bytes that the stream takes in a record, with its key.", least=1)
-    patience: float = option(
-        120.0, "How long the service may be away, or have no capacity.", parse=parse_duration, shown_default="2m"
-    )
-    profile: str | None = option(None, "A profile of the AWS settings.")
-    access_key: str | None = option(None, "The id of a key.", secret=True, shown_default="as AWS finds it")
-    secret_key: str | None = option(None, "The key.", secret=True)
-    session_token: str | None = option(None, "The token of a temporary key.", secret=True)
-    role: str | None = option(None, "The ARN of a role to take on.")
 
     def mistakes(self) -> Iterator[Mistake]:
         """No such name of a stream, half of a key."""
-        yield from _bad(self.name, self.access_key, self.secret_key)
+        yield from self.bad_access(self.name)
 
     def touches(self, table: str) -> tuple[str, ...]:
         """The stream."""
@@ -146,7 +150,7 @@ class KinesisWriter(Writer):
     def prepare(self, site: Site) -> None:
         """The stream must be there."""
         del site
-        _door(self).stream(self.name)
+        self.door.stream(self.name)
 
     def shape(self, frame: DataFrame) -> DataFrame:
         """The record and its partition key."""
@@ -164,30 +168,9 @@ class KinesisWriter(Writer):
 
         del batch, site
         try:
-            frame.mapInArrow(Putting(_door(self), self.name, self.largest), RESULT).collect()
+            frame.mapInArrow(Putting(self.door, self.name, self.largest), RESULT).collect()
         except MillraceError as error:
             raise carry(error) from None
-
-
-def _door(of: KinesisReader | KinesisWriter) -> Kinesis:
-    return Kinesis(
-        region=of.region,
-        endpoint=of.endpoint,
-        access_key=of.access_key,
-        secret_key=of.secret_key,
-        session_token=of.session_token,
-        profile=of.profile,
-        role=of.role,
-        patience=of.patience,
-    )
-
-
-def _bad(stream: str, access_key: str | None, secret_key: str | None) -> Iterator[Mistake]:
-    if not _NAME.fullmatch(stream):
-        hint = "a stream's name has letters, digits, '.', '_' and '-', at most 128 of them"
-        yield Mistake("option.invalid", f"there can be no stream named {stream!r}", None, hint)
-    if (access_key is None) != (secret_key is None):
-        yield Mistake("option.missing", "access_key and secret_key go together", "access_key")
 
 
 def _milliseconds(moment: str) -> int:

@@ -128,12 +128,12 @@ def _runs_output(function: Any) -> bool:
     jvm = function.ctx._jvm if function.ctx else None
     try:
         return jvm is not None and str(jvm.java.lang.Thread.currentThread().getName()).startswith(_OUTPUT)
-    except Py4JError:  # it has ended, which is why the function raised
+    except (Py4JError, OSError):  # it has ended, which is why the function raised
         return True
 
 
 def _in_our_words(running: Course | None, call: Any, ssc: Any, *arguments: Any, **named: Any) -> Any:
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
 
     from millrace.dstreams.spoken import in_our_words
 

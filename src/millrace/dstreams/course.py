@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millrace.dstreams.attention import Told, attend_to, listener_of
+from millrace.dstreams.flow import Flow
 from millrace.dstreams.folder import Folder, folder_at
 from millrace.dstreams.inside import await_failure, last_done, pending, remembered, report_input
-from millrace.dstreams.notes import Note, Notes, forget_others, oldest_checkpoint, require_own
+from millrace.dstreams.notes import Note, forget_others, oldest_checkpoint, require_own
 from millrace.dstreams.pace import Pace
 from millrace.errors import MillraceError, RunError
 
@@ -28,37 +29,14 @@ _MARGIN = 2
 """Batches for which notes are kept beyond what Spark says that it remembers."""
 
 
-class Flow:
-    """One inflow in this process: its connections, and what its batches read."""
-
-    def __init__(self, inflow: Inflow, checkpoint: Folder | None, pace: Pace | None) -> None:
-        self.inflow = inflow
-        self.pace = pace
-        self.notes = Notes(checkpoint, inflow.stream)
-        self.opened = inflow.open()
-        self._settled = -1
-
-    def learn(self, told: Told) -> None:
-        """Take the time that a batch took into account."""
-        note = self.notes.at(told.time)
-        if self.pace and note is not None:
-            self.pace.learn(told, self.inflow.count(note))
-
-    def settle(self, line: int) -> None:
-        """Say so when everything up to a time is done."""
-        note = self.notes.before(line + 1)
-        if note is None or line <= self._settled:
-            return
-        if self.inflow.settle(note, self.opened):
-            self._settled = line
-
-
 class Course:
     """From a context's start to its end; PySpark has at most one that runs."""
 
     def __init__(self, ssc: StreamingContext, inflows: list[Inflow]) -> None:
         self.failure: MillraceError | None = None
         self._lock = threading.RLock()
+        self._ending = threading.Lock()
+        """Whoever comes second to the end waits for it as well."""
         self._jssc: Any = ssc._jssc
         self._java: Any = self._jssc.ssc()
         self._interval = int(self._java.graph().batchDuration().milliseconds())
@@ -144,16 +122,16 @@ class Course:
 
     def end(self) -> None:
         """The context has been stopped."""
-        with self._lock:
+        # Each is closed, whatever becomes of the others, and after the lock is free again.
+        with self._ending, ExitStack() as closing, self._lock:
             try:
                 if self.failure is None:
                     self._done |= last_done(self._java)
-                    self._settle()
+                    self._advance()
             finally:
-                with ExitStack() as closing:  # each is closed, whatever becomes of the others
-                    for flow in self._flows.values():
-                        closing.callback(flow.inflow.close, flow.opened)
-                    self._flows.clear()
+                for flow in self._flows.values():
+                    closing.callback(flow.close, self._line)
+                self._flows.clear()
 
     def _flow(self, inflow: Inflow) -> Flow:
         if inflow.stream not in self._flows:
@@ -182,16 +160,19 @@ class Course:
         return flow.inflow.decide(last[1] if last else None, batch, flow.opened)
 
     def _settle(self) -> None:
+        self._advance()
+        for flow in self._flows.values():
+            if self._line >= 0:
+                flow.settle(self._line)
+        self._forget()
+
+    def _advance(self) -> None:
         waiting = [time for time in pending(self._java) if time not in self._done]
         undone = min([*waiting, *self._failed], default=None)
         line = max((time for time in self._done if undone is None or time < undone), default=-1)
         if line > self._line:
             self._line = line
             self._done = {time for time in self._done if time >= line}
-        for flow in self._flows.values():
-            if self._line >= 0:
-                flow.settle(self._line)
-        self._forget()
 
     def _forget(self) -> None:
         """Remove the notes that no checkpoint needs any more."""

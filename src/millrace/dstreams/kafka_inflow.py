@@ -48,6 +48,8 @@ class Door:
     cluster: Cluster
     last: Note | None = None
     """The note that was decided last, which needs no second look."""
+    begun: set[Place] | None = None
+    """The partitions of which the group knows where we began; None before the first batch."""
     _silent_since: dict[str, float] = field(default_factory=dict)
 
     def look(self, topics: Collection[str], *, committed: bool) -> Seen | None:
@@ -130,7 +132,8 @@ class KafkaInflow(Inflow):
             if self._is_ours(place) and place not in begin and place in seen.first:
                 begin[place] = seen.first[place]
         _require_there(begin, begin, seen)
-        waiting = {place: seen.end.get(place, at) - at for place, at in begin.items()}
+        held = self._not_begun(before, begin, opened)
+        waiting = {place: 0 if place in held else seen.end.get(place, at) - at for place, at in begin.items()}
         limits = limits_of(waiting, batch)
         opened.last = _noted((place, at, at + min(waiting[place], limits[place])) for place, at in begin.items())
         return opened.last
@@ -152,17 +155,34 @@ class KafkaInflow(Inflow):
 
     def settle(self, note: Note, opened: Door) -> bool:
         """Commit where the note ends to the group, if there is one."""
-        if self.group is None:
-            return True
-        moves = [groups.Move(one.topic, one.partition, None, one.untilOffset) for one in ranges_of(note)]
-        if not moves:  # another stream of the group has every partition
-            return True
+        done = {(one.topic, one.partition): one.untilOffset for one in ranges_of(note)}
         try:
-            groups.apply_reset(opened.cluster, self.group, moves)
+            self._commit(done, opened)
         except (RunError, GroupInUse) as error:  # the next batch that is done says more than this one
             log.warning("the offsets of the group %s were not committed yet: %s", self.group, error.message)
             return False
         return True
+
+    def _not_begun(self, before: Note | None, begin: Mapping[Place, int], opened: Door) -> set[Place]:
+        """Commit where partitions begin that no batch has read yet; gives those of which nothing may be read so far.
+
+        A program that dies before a batch is done begins there again. Without that it would begin with what comes then.
+        """
+        if opened.begun is None:
+            opened.begun = set(self._positions(before)) if before else set()
+        new = {place: at for place, at in begin.items() if place not in opened.begun}
+        try:
+            self._commit(new, opened)
+        except (KafkaUnreachable, KafkaFailed) as error:
+            log.warning("%s; batches read nothing of the partitions that are new until it has worked", error.message)
+            return set(new)
+        opened.begun |= new.keys()
+        return set()
+
+    def _commit(self, reached: Mapping[Place, int], opened: Door) -> None:
+        if self.group is not None and reached:  # else another stream of the group has every partition
+            moves = [groups.Move(*place, None, at) for place, at in sorted(reached.items())]
+            groups.apply_reset(opened.cluster, self.group, moves)
 
     def _positions(self, before: Note | None) -> dict[Place, int]:
         if before is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +21,11 @@ from millrace.clients.aggregated import unpacked
 from millrace.clients.kinesis import Kinesis
 from millrace.clients.leases import FileLeases, Leases, TableLeases
 from millrace.clients.shards import Reach, Span, between
-from millrace.clients.tail import Tail, read_again
+from millrace.clients.tail import Record, Tail, read_again
 from millrace.dstreams.inflow import Batch, Inflow, stream_of
 from millrace.dstreams.notes import Note
-from millrace.dstreams.offsets import utf8_decoder
+from millrace.dstreams.offsets import Decoder, utf8_decoder
+from millrace.dstreams.spoken import undecodable
 from millrace.errors import InvalidOption, KinesisFailed, KinesisUnreachable, UnknownStream
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ class MetricsLevel:
     DETAILED, SUMMARY, NONE = (0, 1, 2)
 
 
+_Held = list[tuple[str, bytes]]
+"""Sequence numbers and data."""
+
+
 class _Open:
     """What a program has open of one stream."""
 
@@ -69,26 +74,43 @@ class _Part:
     door: Kinesis
     stream: str
     span: Span
-    data: list[bytes] | None
+    held: _Held | None
     go_on: bool
 
-    def records(self) -> Iterator[bytes]:
+    def decoded(self, decoder: Decoder) -> Iterator[Any]:
         """In a task; those that the Kinesis Producer Library has packed are taken apart."""
-        data = self.data
-        if data is None:
-            data = [one["Data"] for one in read_again(self.door, self.stream, self.span, go_on=self.go_on)]
-        for one in data:
-            inside = unpacked(one)
-            yield from (one,) if inside is None else (record for _, record in inside)
+        held = self.held or _held(read_again(self.door, self.stream, self.span, go_on=self.go_on))
+        for sequence, data in held:
+            inside = unpacked(data)
+            for one in (data,) if inside is None else (record for _, record in inside):
+                try:
+                    made = decoder(one)
+                except Exception as error:
+                    record = f"the record {sequence} of {self.span.shard} of stream {self.stream!r}"
+                    raise undecodable("decoder", record, error) from error
+                yield made
+
+
+def _held(records: Iterable[Record]) -> _Held:
+    return [(one["SequenceNumber"], one["Data"]) for one in records]
 
 
 class KinesisInflow(Inflow):
     """A stream of Kinesis, read by an application of a name."""
 
-    def __init__(self, door: Kinesis, application: str, name: str, *, latest: bool, interval: float) -> None:
+    def __init__(
+        self,
+        door: Kinesis,
+        application: str,
+        name: str,
+        *,
+        latest: bool,
+        interval: float,
+        decoder: Decoder = utf8_decoder,
+    ) -> None:
         super().__init__()
         self._door, self._application, self._name = door, application, name
-        self._latest, self._interval = latest, interval
+        self._latest, self._interval, self._decoder = latest, interval, decoder
         self._owner = uuid.uuid4().hex
         self.idle = False
         """Whether another stream of the program reads all shards for this application."""
@@ -135,7 +157,8 @@ class KinesisInflow(Inflow):
         ]
         if not parts:
             return batch.context.emptyRDD()
-        return batch.context.parallelize(parts, len(parts)).flatMap(_Part.records)
+        decoder = self._decoder
+        return batch.context.parallelize(parts, len(parts)).flatMap(lambda part: part.decoded(decoder))
 
     def count(self, note: Note) -> int:
         """Records of Kinesis."""
@@ -190,9 +213,9 @@ class KinesisInflow(Inflow):
         return max(1, round(min(limits) * batch.seconds)) if limits else None
 
     @staticmethod
-    def _at_hand(opened: _Open, span: Span) -> list[bytes] | None:
+    def _at_hand(opened: _Open, span: Span) -> _Held | None:
         records = opened.tail.taken(span) if opened.tail else None
-        return [one["Data"] for one in records] if records else None
+        return _held(records) if records else None
 
 
 class KinesisUtils:
@@ -211,7 +234,7 @@ class KinesisUtils:
         storageLevel: Any = StorageLevel.MEMORY_AND_DISK_2,  # noqa: N803
         awsAccessKeyId: Any = None,  # noqa: N803
         awsSecretKey: Any = None,  # noqa: N803
-        decoder: Callable[[bytes | None], Any] = utf8_decoder,
+        decoder: Decoder = utf8_decoder,
         stsAssumeRoleArn: str | None = None,  # noqa: N803
         stsSessionName: str | None = None,  # noqa: N803
         stsExternalId: str | None = None,  # noqa: N803
@@ -241,9 +264,10 @@ class KinesisUtils:
         )
         _require(door, streamName)
         latest = initialPositionInStream == InitialPositionInStream.LATEST
-        inflow = KinesisInflow(door, kinesisAppName, streamName, latest=latest, interval=float(checkpointInterval))
+        interval = float(checkpointInterval)
+        inflow = KinesisInflow(door, kinesisAppName, streamName, latest=latest, interval=interval, decoder=decoder)
         inflow.idle = not _is_first(ssc, door, kinesisAppName, streamName)
-        return stream_of(ssc, inflow).map(decoder)
+        return stream_of(ssc, inflow)
 
 
 def _is_first(ssc: StreamingContext, door: Kinesis, application: str, name: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.dstreams.offsets import Decoder, KafkaMessageAndMetadata, OffsetRange, utf8_decoder
 from millrace.dstreams.parameters import Parameters
-from millrace.dstreams.spoken import carried
+from millrace.dstreams.spoken import undecodable
 from millrace.errors import BadRecord
 
 if TYPE_CHECKING:
@@ -108,9 +108,4 @@ def _frame(session: SparkSession, parameters: Parameters, ranges: Sequence[Offse
 
 def _undecodable(batch: pa.RecordBatch, row: int, what: str, error: Exception) -> BadRecord:
     topic, partition, offset = (batch.column(at)[row].as_py() for at in (2, 3, 4))
-    told = BadRecord(
-        f"the {what} raised for the record at offset {offset} of partition {partition} of {topic!r}",
-        why=f"{type(error).__name__}: {error}",
-        hint="mend the decoder (it may give None) and start again: the batch is repeated",
-    )
-    return carried(told)
+    return undecodable(what, f"the record at offset {offset} of partition {partition} of {topic!r}", error)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import traceback
 from typing import Any, TypeVar
 
 from millrace import errors
-from millrace.errors import FunctionFailed, MillraceError, OffsetsGone, Place, RunError
+from millrace.errors import BadRecord, FunctionFailed, MillraceError, OffsetsGone, Place, RunError
 
 E = TypeVar("E", bound=MillraceError)
 
@@ -14,7 +15,7 @@ _ANEW = "start anew with another checkpoint folder, and let Kafka keep records f
 _FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
 _LIBRARIES = re.compile(r"[/\\](?:site-packages|pyspark|py4j|millrace[/\\]dstreams)[/\\]|pyspark\.zip")
 _RAISED = re.compile(r"^(?:([\w.]+)\.)?(\w+)(?:: (.*))?$", re.MULTILINE)
-_WHY, _TRY = " | why: ", " | try: "
+_WHY, _TRY, _AT = " | why: ", " | try: ", " | at: "
 _GONE = re.compile(
     r"failOnDataLoss|may have been (?:lost|missed|aged out)|some data may|OffsetOutOfRange", re.IGNORECASE
 )
@@ -25,7 +26,20 @@ def carried(error: E) -> E:
     """The error with all its parts in its message: only that crosses from a worker to the driver."""
     why = f"{_WHY}{_on_one_line(error.why)}" if error.why else ""
     hint = f"{_TRY}{_on_one_line(error.hint)}" if error.hint else ""
-    return type(error)(f"{_on_one_line(error.message)}{why}{hint}")
+    place = f"{_AT}{error.place}" if error.place else ""
+    return type(error)(f"{_on_one_line(error.message)}{why}{hint}{place}")
+
+
+def undecodable(decoder: str, record: str, error: Exception) -> BadRecord:
+    """What a task says when a decoder of the program's raised: for which record, and where in the program."""
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if not _LIBRARIES.search(one.filename)]
+    told = BadRecord(
+        f"the {decoder} raised for {record}",
+        why=f"{type(error).__name__}: {error}",
+        hint="mend the decoder (it may give None) and start again: the batch is repeated",
+        place=Place(frames[-1].filename, frames[-1].lineno) if frames else None,
+    )
+    return carried(told)
 
 
 def raised_by(trace: str, milliseconds: int) -> MillraceError:
@@ -57,9 +71,13 @@ def _carried(text: str) -> MillraceError | None:
         return None
     name, said = found[-1]
     kind = getattr(errors, name, RunError)
-    rest, _, hint = said.partition(_TRY)
+    rest, _, at = said.partition(_AT)
+    rest, _, hint = rest.partition(_TRY)
     message, _, why = rest.partition(_WHY)
-    made: MillraceError = kind(message, why=why or None, hint=hint or None)
+    file, _, line = at.rpartition(":")
+    made: MillraceError = kind(
+        message, why=why or None, hint=hint or None, place=Place(file, int(line)) if at else None
+    )
     return made
 
 

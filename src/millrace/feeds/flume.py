@@ -11,7 +11,7 @@ from typing import ClassVar
 from millrace.errors import InvalidOption
 from millrace.feeds.agents import Agents, Terms
 from millrace.feeds.base import Batch, Feed, Run
-from millrace.feeds.listening import address_of, is_loopback, listening, shown
+from millrace.listening import address_of, is_loopback, listening, shown
 from millrace.plugins import option
 
 _TICK = 0.1

@@ -13,7 +13,7 @@ import uvicorn
 from millrace.errors import FeedFailed, InvalidOption
 from millrace.feeds.base import Batch, Feed, Run
 from millrace.feeds.intake import Intake, Terms
-from millrace.feeds.listening import address_of, is_loopback, listening, shown
+from millrace.listening import address_of, is_loopback, listening, shown
 from millrace.plugins import option
 
 MOST_CONNECTIONS = 1000

@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-_WAIT = 0.2
-"""Seconds that Spark is kept waiting for a first record, before it asks again."""
+_WAIT, _FIRST_WAIT = 0.2, 5.0
+"""Seconds that Spark is kept waiting for a record, before it asks again; and where a query begins, for a first answer.
+
+A query that has begun makes a batch of what it is given then, be it nothing.
+"""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             most = min(own.most or MOST, MOST)
             self._tail = Tail(own.door, start, poll=own.poll, most=most, go_on=own.go_on, until=self._last)
             self._given = start
+            self._tail.wait_for_first(_FIRST_WAIT)
         return self._tail
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -22,7 +22,8 @@ def kept(records: Sequence[Record]) -> bytes:
 
     columns = {
         "value": pa.array([one["Data"] for one in records], pa.binary()),
-        "key": pa.array([one["PartitionKey"].encode() for one in records], pa.binary()),
+        # A stream that spreads its records itself may have some without a key.
+        "key": pa.array([one.get("PartitionKey") for one in records], pa.string()).cast(pa.binary()),
         "sequence": pa.array([one["SequenceNumber"] for one in records], pa.string()),
         "timestamp": pa.array([one["ApproximateArrivalTimestamp"] for one in records], pa.timestamp("us", "UTC")),
     }

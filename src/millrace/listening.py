@@ -1,4 +1,4 @@
-"""Where a feed listens that others send to."""
+"""Sockets that listen, for whoever is sent to: feeds, and the page's server."""
 
 from __future__ import annotations
 
