@@ -201,6 +201,17 @@ def test_our_own_kafka_is_named_to_the_program(
     assert offline_millrace("exec", script).stdout == "None\n"
 
 
+def test_who_imports_from_where_pyspark_had_it_is_told_where_it_is(
+    offline_millrace: CommandLine, program: Program
+) -> None:
+    script = program("from pyspark.streaming.kafka import KafkaUtils\n")
+    with offline_millrace.start("exec", "--no-dashboard", str(script)) as running:
+        err = running.communicate(timeout=100)[1].decode()
+    assert running.returncode == 1
+    assert "ModuleNotFoundError: No module named 'pyspark.streaming.kafka'" in err
+    assert "from millrace.dstreams import KafkaUtils" in err
+
+
 @pytest.mark.chaos
 def test_a_program_without_a_session_ends_without_a_trace(offline_millrace: CommandLine, program: Program) -> None:
     script = program("from pyspark import SparkContext\nsc = SparkContext()\nprint(sc.parallelize(range(5)).sum())\n")

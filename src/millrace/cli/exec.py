@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millrace.cli.options import setting_option, spark_settings
-from millrace.cli.output import err
+from millrace.cli.output import err, say
 from millrace.cli.page import (
     LOCAL,
     Dashboard,
@@ -200,6 +200,10 @@ class _Asked:
                 os.kill(os.getpid(), number)
 
 
+_DROPPED = "pyspark.streaming.kafka"
+"""Where programs of the RDD era import KafkaUtils from."""
+
+
 def _run(script: Path, arguments: list[str], asked: _Asked) -> None:
     """Run the program as Python would; its exit code is ours."""
     sys.argv = [str(script), *arguments]
@@ -213,6 +217,8 @@ def _run(script: Path, arguments: list[str], asked: _Asked) -> None:
     except Exception as error:
         if asked.number is None:
             err().out("".join(_trace(error, script)).rstrip("\n"), highlight=False)
+            if isinstance(error, ModuleNotFoundError) and error.name == _DROPPED:
+                say("PySpark has dropped KafkaUtils; it is here: from millrace.dstreams import KafkaUtils")
             raise SystemExit(1) from None
     if asked.number is not None:
         raise SystemExit(128 + asked.number)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
 from millrace.clients.kinesis import Kinesis
@@ -53,7 +54,10 @@ class Access:
         return Kinesis(**{one.name: getattr(self, one.name) for one in fields(Access)})
 
     def bad_access(self, stream: str) -> Iterator[Mistake]:
-        """No such name of a stream, half of a key."""
+        """No such name of a stream, half of a key, no boto3."""
+        if find_spec("boto3") is None:
+            said, hint = "kinesis needs the package boto3, which is not installed", "pip install 'millrace[kinesis]'"
+            yield Mistake("extra.missing", said, None, hint)
         if not _NAME.fullmatch(stream):
             hint = "a stream's name has letters, digits, '.', '_' and '-', at most 128 of them"
             yield Mistake("option.invalid", f"there can be no stream named {stream!r}", None, hint)

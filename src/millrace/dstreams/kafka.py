@@ -194,6 +194,12 @@ def _share(ssc: StreamingContext, inflow: KafkaInflow) -> None:
 def _require_offsets(cluster: Cluster, names: list[str], wanted: Mapping[Place, int]) -> None:
     if {topic for topic, _ in wanted} != set(names):
         raise InvalidOption("fromOffsets has other topics than topics", hint=f"name offsets of {', '.join(names)}")
+    for (topic, partition), at in wanted.items():
+        if at < 0:
+            raise InvalidOption(
+                f"fromOffsets: partition {partition} of {topic!r} cannot begin at {at}",
+                hint="offsets begin at 0; auto.offset.reset says smallest or largest where none is named",
+            )
     ranges = [OffsetRange(*place, at, at) for place, at in wanted.items()]
     _require_ranges(cluster, ranges)
 

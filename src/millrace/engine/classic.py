@@ -52,6 +52,9 @@ class Batches:
         self._seconds = self._context._jssc.ssc().graph().batchDuration().milliseconds() / 1000
         self._context.addStreamingListener(_listener(self._events, self))
         self._board.started(self._name)
+        if self._context._jssc.ssc().isCheckpointPresent():
+            missed = "Going on from its checkpoint: the batches of the time that it was away come first"
+            self._board.told(self._name, Phase.STARTING, missed)
         self._thread.start()
         return self
 
