@@ -19,7 +19,6 @@ from millrace.connectors.cutting import QUERY_ID
 from millrace.connectors.stream import Messages, Reader, Site
 from millrace.engine.buried import Buried
 from millrace.engine.checkpoint import finished
-from millrace.engine.narrowing import Used
 from millrace.engine.onthejvm import parsed, unpacked
 from millrace.errors import BadRecord
 from millrace.formats.base import Decoder, Format
@@ -110,8 +109,6 @@ class Decoding:
     included: tuple[str, ...]
     binary_key: bool
     bad: Bad
-    used: Used | None = None
-    """What of the rows goes on; None: everything."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Decode batch by batch."""
@@ -136,10 +133,9 @@ class Decoding:
             indices = [bad.index for bad in decoded.bad]
             burying.add(_letters(batch.take(pa.array(indices)), [bad.reason for bad in decoded.bad], self.bad))
         kept = batch if decoded.good is None else batch.take(decoded.good)
-        names = self.used.columns if self.used else (*decoded.rows.schema.names, *self.included)
-        columns = [self._carried(kept, name) if name in self.included else decoded.rows.column(name) for name in names]
-        rows = pa.RecordBatch.from_arrays(columns, names=names)
-        return self.used.rows(rows) if self.used else rows
+        names = [*decoded.rows.schema.names, *self.included]
+        columns = [*decoded.rows.columns, *(self._carried(kept, name) for name in self.included)]
+        return pa.RecordBatch.from_arrays(columns, names=names)
 
     def _carried(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         column = batch.column(name)
@@ -192,8 +188,8 @@ class Sifting:
         )
 
 
-def good_rows(reader: Reader, raw: DataFrame, bad: Bad, used: Used | None = None) -> DataFrame:
-    """What a source's rows are once they are decoded; where it is known, only what is used of them."""
+def good_rows(reader: Reader, raw: DataFrame, bad: Bad) -> DataFrame:
+    """What a source's rows are once they are decoded."""
     if not isinstance(reader, Messages):
         return raw
     columns = reader.columns()
@@ -201,10 +197,7 @@ def good_rows(reader: Reader, raw: DataFrame, bad: Bad, used: Used | None = None
         return raw
     if reader.decoding == "arrow":
         binary_key = Field("key", Simple("binary")) in columns.fields
-        decoding = Decoding(reader.bytes_format, reader.declared, reader.included, binary_key, bad, used)
-        if used:
-            fields = {field.name: field for field in columns.fields}
-            columns = Schema(tuple(fields[name] for name in used.columns))
+        decoding = Decoding(reader.bytes_format, reader.declared, reader.included, binary_key, bad)
         return _mapped(raw, decoding, columns.nullable())
     if reader.decoding == "sift":
         return _sifted(reader, *reader.sift(raw), bad).selectExpr(*_selected(columns, raw))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ from millrace.engine.decode import bad_of, forget_repeated, good_rows
 from millrace.engine.failures import explain
 from millrace.engine.gone import gone
 from millrace.engine.inhand import position
-from millrace.engine.narrowing import Used, used
 from millrace.engine.newest import sites
 from millrace.engine.onthejvm import decoded_on_the_jvm
 from millrace.engine.panels import hung
@@ -74,7 +73,8 @@ class Workshop:
         try:
             if any(writer_of(sink).exclusive for sink in query.sinks):
                 self.require_alone()
-            running = self._started(query)
+            tables = Tables(self, query)
+            running = self._started(query, tables.frame(query.table), tables.sources())
             self.begun.add(query.name)
             return running
         except MillraceError:
@@ -82,46 +82,36 @@ class Workshop:
         except Exception as error:
             raise explain(error, place=query.place) from error
 
-    def _started(self, query: Query) -> StreamingQuery:
+    def _started(self, query: Query, table: DataFrame, sources: dict[str, DataFrame]) -> StreamingQuery:
         resuming = Resuming(self.pipeline, query, self.ground.state, self.accept)
+        frame = resuming.whole(table) if query.sinks else table
+        if self.gallery:
+            frame = hung(frame, query, self.gallery)
         writers = [writer_of(sink) for sink in query.sinks]
-        tables = Tables(self, query)
-        frame = self._written(query, tables, resuming, writers)
         folder = self.checkpoint(query)
         if not self.resumes(query, writers):
             shutil.rmtree(folder, ignore_errors=True)
         self._tell_lost(query, folder)
         self._require_same_topics(query, folder)
         own = sites(replace(self.ground, require_alone=self.still_alone), query, writers, folder)
+        if query.batches and any(writer.exclusive for writer in writers):
+            frame = steady(frame)
         if not (folder / "offsets").exists():
             for writer in writers:
                 writer.require_new()
         for writer, site in zip(writers, own, strict=True):
             writer.require_newest(site)
+        written = _shaped(writers[0], frame, query.sinks[0]) if len(writers) == 1 else frame
         if writers:
-            resuming.require(tables.frame(query.table), frame, tables.sources())
-        narrow = used(frame, tables.sources()) if query.batches else {}
-        if narrow:
-            frame = self._written(query, Tables(self, query, narrow), resuming, writers)
+            resuming.require(table, written, sources)
         if not writers:
             writer = frame.writeStream.format("noop")  # its panels see the rows on their way to nowhere
         elif len(writers) == 1:
-            writer = writers[0].stream(frame.writeStream, own[0])
+            writer = writers[0].stream(written.writeStream, own[0])
         else:
             writer = frame.writeStream.foreachBatch(_Fan(list(zip(writers, own, query.sinks, strict=True))))
         writer = writer.outputMode(query.mode).queryName(query.name).option("checkpointLocation", str(folder))
         return _triggered(writer, query.trigger).start()
-
-    def _written(self, query: Query, tables: Tables, resuming: Resuming, writers: list[Writer]) -> DataFrame:
-        """The table of a query with all that is done to it before a sink has it."""
-        frame = tables.frame(query.table)
-        if query.sinks:
-            frame = resuming.whole(frame)
-        if self.gallery:
-            frame = hung(frame, query, self.gallery)
-        if query.batches and any(writer.exclusive for writer in writers):
-            frame = steady(frame)
-        return _shaped(writers[0], frame, query.sinks[0]) if len(writers) == 1 else frame
 
     def resumes(self, query: Query, writers: list[Writer]) -> bool:
         """Whether a query goes on: not when nothing of what it wrote is left, nor when nothing can be read again."""
@@ -209,11 +199,9 @@ class _Fan:
 class Tables:
     """The DataFrames of one query, each built once."""
 
-    def __init__(self, workshop: Workshop, query: Query, narrow: Mapping[str, Used] | None = None) -> None:
-        """`narrow`: what the query uses of its sources, where it is not everything."""
+    def __init__(self, workshop: Workshop, query: Query) -> None:
         self._workshop = workshop
         self._query = query
-        self._narrow = narrow or {}
         self._built: dict[str, DataFrame] = {}
 
     def frame(self, name: str) -> DataFrame:
@@ -260,7 +248,7 @@ class Tables:
         trusting = not site.static and self._workshop.trusts(self._query)
         bad = bad_of(reader, site, owns=owns, count=dead.get(site.name) if owns else None, trusting=trusting)
         forget_repeated(bad.burial, self._workshop.checkpoint(self._query), anew=anew)
-        return good_rows(reader, raw, bad, self._narrow.get(site.name))
+        return good_rows(reader, raw, bad)
 
     def _made(self, table: Table) -> DataFrame:
         try:
