@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +92,10 @@ class Course:
             else:
                 unknown = RunError(f"an output of the batch of {told.time} failed", hint="mend it and start again")
                 self._failed.setdefault(told.time, unknown)
-            self._settle()
+            try:
+                self._settle()
+            except MillraceError as error:  # Spark's listener, which called, would only print it
+                self.fail(error)
 
     def stumbled(self, time: int, error: MillraceError) -> None:
         """An output of a batch raised. Without the lock, and before Spark knows: no checkpoint may be quicker."""
@@ -204,7 +207,8 @@ class Course:
         """End the context when Spark has noticed the failure: a stop before that would pass for a good end."""
         await_failure(self._jssc)
         self._jssc.stop(False, False)
-        self.end()
+        with suppress(MillraceError):  # the failure that is told came first
+            self.end()
 
 
 _arrived: list[tuple[Inflow, StreamingContext | None]] = []

@@ -125,6 +125,8 @@ class KafkaInflow(Inflow):
     def decide(self, before: Note | None, batch: Batch, opened: Door) -> Note:
         """From where the batch before ended to what is there now, or as far as the rate allows."""
         begin = self._positions(before)
+        if opened.begun is None:  # before anything can keep a first note from being followed by its commit
+            opened.begun = set(begin) if before else set()
         seen = opened.look(self.topics, committed=self.parameters.committed)
         if seen is None:
             return _noted((place, at, at) for place, at in begin.items())
@@ -132,7 +134,7 @@ class KafkaInflow(Inflow):
             if self._is_ours(place) and place not in begin and place in seen.first:
                 begin[place] = seen.first[place]
         _require_there(begin, begin, seen)
-        held = self._not_begun(before, begin, opened)
+        held = self._not_begun(begin, opened)
         waiting = {place: 0 if place in held else seen.end.get(place, at) - at for place, at in begin.items()}
         limits = limits_of(waiting, batch)
         opened.last = _noted((place, at, at + min(waiting[place], limits[place])) for place, at in begin.items())
@@ -163,20 +165,19 @@ class KafkaInflow(Inflow):
             return False
         return True
 
-    def _not_begun(self, before: Note | None, begin: Mapping[Place, int], opened: Door) -> set[Place]:
+    def _not_begun(self, begin: Mapping[Place, int], opened: Door) -> set[Place]:
         """Commit where partitions begin that no batch has read yet; gives those of which nothing may be read so far.
 
         A program that dies before a batch is done begins there again. Without that it would begin with what comes then.
         """
-        if opened.begun is None:
-            opened.begun = set(self._positions(before)) if before else set()
-        new = {place: at for place, at in begin.items() if place not in opened.begun}
+        begun = opened.begun or set()
+        new = {place: at for place, at in begin.items() if place not in begun}
         try:
             self._commit(new, opened)
         except (KafkaUnreachable, KafkaFailed) as error:
             log.warning("%s; batches read nothing of the partitions that are new until it has worked", error.message)
             return set(new)
-        opened.begun |= new.keys()
+        opened.begun = begun | new.keys()
         return set()
 
     def _commit(self, reached: Mapping[Place, int], opened: Door) -> None:

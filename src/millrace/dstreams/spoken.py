@@ -71,12 +71,13 @@ def _carried(text: str) -> MillraceError | None:
         return None
     name, said = found[-1]
     kind = getattr(errors, name, RunError)
-    rest, _, at = said.partition(_AT)
-    rest, _, hint = rest.partition(_TRY)
-    message, _, why = rest.partition(_WHY)
+    before, _, at = said.rpartition(_AT)
     file, _, line = at.rpartition(":")
+    placed = bool(before) and line.isdecimal()
+    rest, _, hint = (before if placed else said).partition(_TRY)
+    message, _, why = rest.partition(_WHY)
     made: MillraceError = kind(
-        message, why=why or None, hint=hint or None, place=Place(file, int(line)) if at else None
+        message, why=why or None, hint=hint or None, place=Place(file, int(line)) if placed else None
     )
     return made
 

@@ -6,7 +6,7 @@ one before has stopped, the outputs of both are whole; such a sink gets from bot
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +46,8 @@ def _handover(pipeline: Pipeline, sink: Sink, base: Path, before: int, now: int)
     old, new = (_query(pipeline, sink, number) for number in (before, now))
     if not _gave(pipeline, sink, old, state_of(base, before)):
         return Handover(sink)
-    given, begins = _read(state_of(base, before), old), _begins(base, now, new)
+    given = _read(state_of(base, before), old)
+    begins = _begins(base, now, new, given)
     both = sorted(given.keys() & begins.keys())
     twice = [_told(place, begins[place], given[place]) for place in both if begins[place] < given[place]]
     if _gave(pipeline, sink, new, state_of(base, now)):  # it was handed over before: what is between, it has from there
@@ -69,12 +70,12 @@ def _gave(pipeline: Pipeline, sink: Sink, query: Query, state: Path) -> bool:
     )
 
 
-def _begins(base: Path, number: int, query: Query) -> dict[tuple[str, int], int]:
-    """Where a run goes on: after its checkpoint, or else where the replay has ended."""
+def _begins(base: Path, number: int, query: Query, known: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Where a run goes on: after its checkpoint, or else where the replay has ended (0 in partitions of after that)."""
     made = load(base).get(number)
     if position(state_of(base, number), query.name) is not None or made is None:
         return _read(state_of(base, number), query)
-    return _flat(made.end)
+    return dict.fromkeys(known, 0) | _flat(made.end)
 
 
 def _read(state: Path, query: Query) -> dict[tuple[str, int], int]:

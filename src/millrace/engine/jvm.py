@@ -107,8 +107,7 @@ class Jvm:
             process.kill()
             process.wait()
         with contextlib.suppress(Exception):  # not before: it would wait for threads that wait for the JVM
-            self.gateway.close(keep_callback_server=True)
-            self.gateway.shutdown_callback_server()
+            self.gateway.shutdown()
         self._drain()
 
     def _launched(self, settings: Mapping[str, str], voice: Voice, holds: Sequence[int]) -> Any:
