@@ -23,7 +23,8 @@ from millrace.clients.cluster import Cluster
 def main() -> None:
     """Prepare who can be had, run round by round, show."""
     given = arguments()
-    chosen = [case for case in cases(given.quick) if not given.jobs or case.letter in given.jobs.split(",")]
+    wanted = given.jobs.split(",") if given.jobs else []
+    chosen = [case for case in cases(given.quick, given.scale) if not wanted or case.letter in wanted]
     results = Results(given.into, add=given.add)
     missing = prepared(chosen, given.peers, results)
     with broker() as cluster:
@@ -41,6 +42,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", help="only these, by letter")
     parser.add_argument("--peers", help="only those whose names begin like one of these")
     parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--scale", type=float, default=1.0, help="so many times the records, except those of S")
     parser.add_argument("--into", type=Path, default=Path("build/bench"), help="where results are kept")
     parser.add_argument("--add", action="store_true", help="add to the results that are there")
     return parser.parse_args()

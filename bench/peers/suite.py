@@ -64,16 +64,20 @@ class Live:
 Case = CatchUp | Live
 
 
-def cases(quick: bool) -> Iterator[Case]:
+def cases(quick: bool, scale: float = 1.0) -> Iterator[Case]:
     """Everything, in the order of the tables."""
-    yield CatchUp("W", Words, 300_000 if quick else 1_500_000, _able("words"))
-    yield CatchUp("A", Ads, 500_000 if quick else 1_500_000, _able("ads"))
-    yield CatchUp("E", Copied, 300_000 if quick else 1_000_000, _able("once"))
+
+    def sized(short: int, full: int) -> int:
+        return int((short if quick else full) * scale)
+
+    yield CatchUp("W", Words, sized(300_000, 1_500_000), _able("words"))
+    yield CatchUp("A", Ads, sized(500_000, 1_500_000), _able("ads"))
+    yield CatchUp("E", Copied, sized(300_000, 1_000_000), _able("once"))
     for letter, job in (("L1", stateless), ("L2", keyed)):
         yield Live(letter, job, *((10.0, 10.0) if quick else (20.0, 30.0)), _able(job.__name__))
     for keys in (10_000, 100_000) if quick else (10_000, 100_000, 1_000_000, 5_000_000):
         yield CatchUp("S", State, keys, tuple(peer for peer in _able("state") if peer.name in STATEFUL))
-    yield CatchUp("B", Ads, 500_000 if quick else 1_500_000, PARTS)
+    yield CatchUp("B", Ads, sized(500_000, 1_500_000), PARTS)
 
 
 def _able(job: str) -> tuple[Peer, ...]:
