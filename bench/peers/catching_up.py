@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -17,7 +18,7 @@ from peers.process import Watched
 
 REST = 1.0
 """Seconds without output after which it is looked at."""
-PATIENCE = 240.0
+PATIENCE = float(os.environ.get("PATIENCE", "240"))
 
 
 class WrongError(Exception):

@@ -73,9 +73,10 @@ class Output:
         return True
 
     def _since(self, needed: Ends) -> float:
-        return next(
-            at for at, ends in self._samples if all(end >= need for end, need in zip(ends, needed, strict=True))
-        )
+        for at, ends in self._samples:
+            if all(end >= need for end, need in zip(ends, needed, strict=True)):
+                return at
+        return time.monotonic()  # read before it was sampled
 
     def _sample(self) -> None:
         wanted = {TopicPartition(one.topic, one.partition): OffsetSpec.latest() for one in self._places}

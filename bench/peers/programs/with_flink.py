@@ -50,14 +50,14 @@ JOBS = {
         f"CREATE TABLE results (campaign STRING, `window` BIGINT, `count` BIGINT) WITH ({APPEND}, 'format' = 'json')",
         "CREATE TEMPORARY FUNCTION campaign_of AS 'CampaignOf' LANGUAGE JAVA",
         """
-        CREATE TEMPORARY VIEW views AS
+        CREATE TEMPORARY VIEW seen AS
         SELECT campaign_of(ad_id) AS campaign, `at` FROM events WHERE event_type = 'view'
         """,
         """
         INSERT INTO results
         SELECT campaign,
             TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', window_start) * CAST(1000 AS BIGINT), COUNT(*)
-        FROM TABLE(TUMBLE(TABLE views, DESCRIPTOR(`at`), INTERVAL '10' SECONDS))
+        FROM TABLE(TUMBLE(TABLE seen, DESCRIPTOR(`at`), INTERVAL '10' SECONDS))
         GROUP BY campaign, window_start, window_end
         """,
     ],

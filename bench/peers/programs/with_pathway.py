@@ -33,7 +33,7 @@ class Record(pw.Schema):
 
 def words() -> pw.Table:
     lines = pw.io.kafka.read(SETTINGS, format="plaintext", **READ)
-    split = lines.select(word=pw.this.data.str.split(" ")).flatten(pw.this.word)
+    split = lines.select(word=pw.apply_with_type(str.split, list[str], pw.this.data)).flatten(pw.this.word)
     return split.groupby(pw.this.word).reduce(pw.this.word, count=pw.reducers.count())
 
 
