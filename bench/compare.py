@@ -6,6 +6,7 @@ python bench/compare.py [--quick] [--jobs W,A,E,L1,L2,S,B] [--peers NAME,…] [-
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from millrace.clients.cluster import Cluster
 
 def main() -> None:
     """Prepare who can be had, run round by round, show."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that no program is left behind
     given = arguments()
     wanted = given.jobs.split(",") if given.jobs else []
     chosen = [case for case in cases(given.quick, given.scale) if not wanted or case.letter in wanted]

@@ -32,7 +32,7 @@ PEERS: tuple[Peer, ...] = (
     BareConsumer(),
     HandWritten(),
 )
-STATEFUL = {"Millrace", "PySpark, tuned", "Flink", "Kafka Streams"}
+STATEFUL = {"Millrace", "tuned PySpark", "Flink", "Kafka Streams"}
 """Who takes part in S: the others hold no such state, or take minutes for it."""
 
 

@@ -14,7 +14,7 @@ from peers.homes import PROGRAMS
 class PlainPySpark(Peer):
     """Spark's defaults, from_json, Spark's own Kafka sink (at least once)."""
 
-    name = "PySpark, plain"
+    name = "plain PySpark"
     jobs = frozenset({"words", "ads", "state", "stateless", "keyed"})
     tuned = ""
 
@@ -40,5 +40,5 @@ class PlainPySpark(Peer):
 class TunedPySpark(PlainPySpark):
     """The settings of an expert: partitions as cores, no page, larger fetches, real-time mode for latency."""
 
-    name = "PySpark, tuned"
+    name = "tuned PySpark"
     tuned = "1"
