@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-from peers.tables import OURS, rate
+from peers.tables import OURS, cpu, ranked
 
 Made = Mapping[str, Any]
 WIDTH, LEFT, RIGHT, BAR, GAP, HEAD = 760, 150, 90, 16, 6, 34
@@ -15,17 +15,17 @@ COLOURS = {True: "#0f766e", False: "#94a3b8"}
 
 
 def drawn(made: Made) -> str:
-    """A panel for each job that has figures, one below the other."""
+    """A panel for each job that has figures, one below the other; shorter is better in all of them."""
     panels = [
-        ("W: word count, lines/s, warm (longer is better)", "W", rate, "{:,.0f}"),
-        ("A: ad analytics, events/s, warm (longer is better)", "A", rate, "{:,.0f}"),
-        ("E: Kafka to Kafka exactly once, records/s, warm (longer is better)", "E", rate, "{:,.0f}"),
-        ("L1: stateless, milliseconds to the result, p50 (shorter is better)", "L1", _p50, "{:,.1f}"),
-        ("L2: running count, milliseconds to the result, p50 (shorter is better)", "L2", _p50, "{:,.1f}"),
+        ("W: word count, CPU seconds per million lines, warm", "W", cpu, "{:,.1f}"),
+        ("A: ad analytics, CPU seconds per million events, warm", "A", cpu, "{:,.1f}"),
+        ("E: Kafka to Kafka exactly once, CPU seconds per million records, warm", "E", cpu, "{:,.1f}"),
+        ("L1: stateless, milliseconds to the result, p50", "L1", _p50, "{:,.1f}"),
+        ("L2: running count, milliseconds to the result, p50", "L2", _p50, "{:,.1f}"),
     ]
     parts, top = [], 10
     for title, letter, figure, form in panels:
-        runs = [run for run in made["runs"] if run["job"] == letter and "wrong" not in run]
+        runs = ranked([run for run in made["runs"] if run["job"] == letter and "wrong" not in run])
         if runs:
             parts.append(_panel(title, runs, figure, form, top))
             top += HEAD + len(runs) * (BAR + GAP) + 10

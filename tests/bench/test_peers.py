@@ -166,5 +166,5 @@ def test_only_right_runs_count_and_the_median_is_shown():
     assert [row[0] for row in table.rows] == ["**Millrace**", "other"]
     assert table.rows[0][3] == "50"
     assert table.rows[1][1] == "wrong"
-    assert "50</text>" in drawn(made)
+    assert "Millrace</text>" in drawn(made)
     assert "other" not in drawn(made)

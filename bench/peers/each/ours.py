@@ -10,6 +10,7 @@ from measure import MILLRACE
 import millrace
 from peers.contract import Peer, Place
 from peers.homes import PROGRAMS
+from peers.tables import ALL
 
 
 class Millrace(Peer):
@@ -39,7 +40,7 @@ class Millrace(Peer):
 
 
 PARTS: tuple[Peer, ...] = (
-    Millrace("all parts", page=True),
+    Millrace(ALL, page=True),
     Millrace("without the page"),
     Millrace("without dead letters", page=True, ON_BAD="drop"),
     Millrace("without exactly-once", page=True, GUARANTEE="at-least-once"),
