@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from millrace.clients.cluster import Cluster
@@ -82,5 +83,6 @@ class Output:
         wanted = {TopicPartition(one.topic, one.partition): OffsetSpec.latest() for one in self._places}
         while not self._over.wait(_EVERY):
             asked = self._admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED)
-            found = {place.partition: answer.result().offset for place, answer in asked.items()}
-            self._samples.append((time.monotonic(), tuple(found[number] for number in range(len(found)))))
+            with suppress(KafkaException):  # a broker that is too busy to answer is asked again
+                found = {place.partition: answer.result().offset for place, answer in asked.items()}
+                self._samples.append((time.monotonic(), tuple(found[number] for number in range(len(found)))))
