@@ -2,7 +2,8 @@
 # make test   sets everything up and runs the linters and every test
 # make chaos  runs the long tests: what is killed thirty times, or stopped for long
 # make lint   runs the linters only; make format mends what they can
-# make bench  measures feeds, clients, pipelines and the page, side by side with bare programs
+# make bench  measures feeds, clients, pipelines and the page, side by side with bare programs and with peers
+# make bench-quick  measures Millrace and its peers on the same data, with fewer records
 # make screenshots  takes pictures of every page of the dashboard, into screenshots/
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +12,7 @@ READY := $(VENV)/.ready
 PAGE := src/millrace/dashboard/static/index.html
 WEB := $(shell find web -name node_modules -prune -o -type f -print)
 
-.PHONY: help setup demo test chaos lint format bench browser screenshots clean
+.PHONY: help setup demo test chaos lint format bench bench-quick browser screenshots clean
 
 help:
 	@grep '^# make' Makefile | sed 's/^# //'
@@ -73,6 +74,10 @@ bench: setup
 	$(BIN)/python bench/kinesis.py
 	$(BIN)/python bench/page.py
 	$(BIN)/python bench/dashboard.py
+	$(BIN)/python bench/compare.py $(ARGS)
+
+bench-quick: setup
+	$(BIN)/python bench/compare.py --quick $(ARGS)
 
 clean:
 	rm -rf $(VENV) web/node_modules tests/kinesis/node_modules src/millrace/dashboard/static .mypy_cache .ruff_cache .pytest_cache build dist

@@ -5,15 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from dstreams.records import pour
 from dstreams.stages import Stage
+from dstreams.test_limits import Settings
 from millrace.clients import groups
 from millrace.clients.cluster import Cluster
 from millrace.dstreams import KafkaUtils
+from millrace.dstreams.inflow import Batch
+from millrace.dstreams.kafka_inflow import KafkaInflow, ranges_of
+from millrace.dstreams.offsets import utf8_decoder
+from millrace.dstreams.parameters import Parameters
+from millrace.dstreams.reading import Decoding
 from millrace.errors import FunctionFailed
 
 if TYPE_CHECKING:
@@ -84,6 +90,24 @@ def test_a_program_that_began_with_what_comes_and_fails_in_its_first_batch_begin
     finally:
         again.stop()
     assert again.all("got") == ["first", "second"]
+
+
+def test_where_a_stream_begins_is_committed_though_kafka_did_not_answer_at_first(
+    cluster: Cluster, lane: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pour(cluster, lane, ["before", "first"])
+    group = f"group-of-{lane}"
+    parameters = Parameters.of({"metadata.broker.list": cluster.bootstrap})
+    inflow = KafkaInflow(parameters, [lane], {(lane, 0): 1}, Decoding(utf8_decoder, utf8_decoder), group=group)
+    opened = inflow.open()
+    batch = Batch(0, 1.0, cast("Any", Settings()))
+    with monkeypatch.context() as away:
+        away.setattr(opened, "look", lambda *_, **__: None)
+        note = inflow.decide(None, batch, opened)
+    assert groups.committed(cluster, group) == {}
+    note = inflow.decide(note, batch, opened)
+    assert [(one.fromOffset, one.untilOffset) for one in ranges_of(note)] == [(1, 2)]
+    assert groups.committed(cluster, group) == {(lane, 0): 1}
 
 
 def test_no_commit_passes_a_batch_of_which_only_the_last_output_was_good(
