@@ -60,7 +60,7 @@ def test_get_offset_shell_and_log_dirs_agree(cluster: Cluster, millrace: Command
     theirs = {int(part): int(end) for part, end in re.findall(rf"{produced}:(\d+):(\d+)", shell)}
     (topic,) = json.loads(millrace("kafka", "topics", "describe", produced, "--json").stdout)
     assert {one["id"]: one["end"] for one in topic["partitions"]} == theirs
-    assert topic["records"] == 500
+    assert topic["offsets"] == 500
     logs = tool("LogDirsCommand", "--describe", "--bootstrap-server", cluster.bootstrap, "--topic-list", produced)
     (folder,) = json.loads(logs[logs.index("{") :])["brokers"][0]["logDirs"]
     sizes = {int(one["partition"].rpartition("-")[2]): one["size"] for one in folder["partitions"]}

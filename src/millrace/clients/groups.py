@@ -129,7 +129,15 @@ def plan_reset(
 
 
 def apply_reset(cluster: Cluster, name: str, moves: Sequence[Move]) -> None:
-    """Commit the offsets of a plan; refused while the group has members."""
+    """Commit the offsets of a plan; refused while the group has members. A coordinator that moves is waited for."""
+    deadline = time.monotonic() + cluster.timeout
+    while problem := _move(cluster, name, moves):
+        if problem.code() not in _MOVING or time.monotonic() > deadline:
+            raise _in_use(cluster, problem, name, "move")
+        time.sleep(_SOON)
+
+
+def _move(cluster: Cluster, name: str, moves: Sequence[Move]) -> KafkaError | None:
     places = [TopicPartition(move.topic, move.partition, move.after) for move in moves]
     wanted = [ConsumerGroupTopicPartitions(name, places)]
     asked = cluster.ask_coordinators(
@@ -137,12 +145,11 @@ def apply_reset(cluster: Cluster, name: str, moves: Sequence[Move]) -> None:
         lambda admin, limit: admin.alter_consumer_group_offsets(wanted, request_timeout=limit),
     )
     try:
-        result = asked[name].result()
+        moved = asked[name].result().topic_partitions
     except KafkaException as error:
-        raise _in_use(cluster, error.args[0], name, "move") from None
-    for place in result.topic_partitions:
-        if place.error:
-            raise _in_use(cluster, place.error, name, "move")
+        problem: KafkaError = error.args[0]
+        return problem
+    return next((place.error for place in moved if place.error), None)
 
 
 def delete(cluster: Cluster, name: str) -> None:
