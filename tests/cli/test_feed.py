@@ -53,7 +53,7 @@ JSON = {"content-type": "application/json"}
 def test_a_count_of_posts_arrives(millrace: CommandLine, cluster: Cluster, topic: str) -> None:
     said = millrace("feed", "posts", "--topic", topic, "--count", "5000", "--seed", "7")
     assert "5,000 delivered, 0 failed" in said.stderr
-    assert topics.describe(cluster, [topic])[0].records == 5000
+    assert topics.describe(cluster, [topic])[0].offsets == 5000
 
 
 def test_the_same_seed_and_start_give_the_same_bytes(offline_millrace: CommandLine) -> None:
@@ -66,7 +66,7 @@ def test_the_same_seed_and_start_give_the_same_bytes(offline_millrace: CommandLi
 
 def test_a_missing_topic_is_made(millrace: CommandLine, cluster: Cluster, topic: str) -> None:
     millrace("feed", "sensors", "--topic", f"{topic}-new", "--count", "10")
-    assert topics.describe(cluster, [f"{topic}-new"])[0].records == 10
+    assert topics.describe(cluster, [f"{topic}-new"])[0].offsets == 10
 
 
 def test_into_a_file(offline_millrace: CommandLine) -> None:
@@ -93,13 +93,13 @@ def test_http_answers_when_kafka_has_it(millrace: CommandLine, cluster: Cluster,
                 break
         answer = httpx.post(address, json=[{"n": 1}, {"n": 2}])
         assert (answer.status_code, answer.json()) == (200, {"accepted": 2})
-        assert topics.describe(cluster, [topic])[0].records == 2
+        assert topics.describe(cluster, [topic])[0].offsets == 2
         # A record that the topic will not take is its sender's business, and nobody else's.
         too_large = json.dumps({"noise": random.Random(1).randbytes(2_000_000).hex()})
         assert httpx.post(address, content=too_large, headers=JSON).status_code == 413
         assert httpx.post(address, content="{broken", headers=JSON).status_code == 400
         assert httpx.post(address, json={"n": 3}).status_code == 200
-        assert topics.describe(cluster, [topic])[0].records == 3
+        assert topics.describe(cluster, [topic])[0].offsets == 3
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert process.returncode == 0

@@ -40,7 +40,7 @@ def values(messages: list[Message]) -> list[bytes | None]:
 
 
 def records(cluster: Cluster, topic: str) -> int:
-    return topics.describe(cluster, [topic])[0].records
+    return topics.describe(cluster, [topic])[0].offsets
 
 
 def type_in(process: subprocess.Popen[bytes], text: bytes) -> None:

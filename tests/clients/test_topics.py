@@ -39,7 +39,7 @@ def test_a_topic_is_made_as_asked(cluster: Cluster, name: str) -> None:
     [found] = topics.describe(cluster, [name])
     assert (found.name, len(found.partitions), found.replication) == (name, 2, 1)
     assert found.configs == {"cleanup.policy": "compact", "retention.ms": "60000"}
-    assert (found.records, found.under_replicated) == (0, 0)
+    assert (found.offsets, found.under_replicated) == (0, 0)
 
 
 def test_what_is_not_said_is_left_to_the_broker(cluster: Cluster, name: str) -> None:
@@ -60,8 +60,8 @@ def test_partitions_tell_who_holds_them(cluster: Cluster, topic: str) -> None:
 def test_offsets_are_counted(cluster: Cluster, topic: str, put: Callable[..., object]) -> None:
     put(topic, *(Record(b"v", partition=number) for number in (0, 2, 2)))
     [found] = topics.describe(cluster, [topic])
-    assert [(one.first, one.end, one.records) for one in found.partitions] == [(0, 1, 1), (0, 0, 0), (0, 2, 2)]
-    assert found.records == 3
+    assert [(one.first, one.end, one.offsets) for one in found.partitions] == [(0, 1, 1), (0, 0, 0), (0, 2, 2)]
+    assert found.offsets == 3
 
 
 def test_topics_are_listed_by_name_without_kafkas_own(cluster: Cluster, topic: str, lane: str) -> None:

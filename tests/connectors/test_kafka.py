@@ -23,7 +23,7 @@ def test_records_arrive_and_are_counted(cluster: Cluster, topic: str) -> None:
     sink.write([Record(b"a"), Record(b"b")])
     tally = sink.close()
     assert (tally.delivered, tally.failed, tally.reason) == (2, 0, None)
-    assert topics.describe(cluster, [topic])[0].records == 2
+    assert topics.describe(cluster, [topic])[0].offsets == 2
 
 
 def test_done_is_called_without_another_write(cluster: Cluster, topic: str) -> None:

@@ -77,7 +77,7 @@ def test_an_agent_writes_straight_to_kafka(cluster: Cluster, tmp_path: Path) -> 
     with flume_agent((FOLDER / "kafka.conf").read_text("utf-8"), tmp_path, changes) as log:
         pause = threading.Event()
         for _ in range(600):
-            if topics.describe(cluster, [topic])[0].records >= len(LINES) or pause.wait(0.1):
+            if topics.describe(cluster, [topic])[0].offsets >= len(LINES) or pause.wait(0.1):
                 break
     found = Counter((one.key(), one.value()) for one in committed(cluster, topic))
     assert found == Counter((b"shop", line) for line in LINES), log.read_text("utf-8")
