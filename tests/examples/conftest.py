@@ -85,7 +85,7 @@ class Stage:
         """The keys and (JSON) values of all records of a topic, in order."""
         (found,) = topics.describe(self.cluster, [topic])
         reading = Reading(topic, "earliest", most=found.offsets, timeout=10)
-        messages = [message for batch in read(self.cluster, reading) for message in batch] if found.records else []
+        messages = [message for batch in read(self.cluster, reading) for message in batch] if found.offsets else []
         return [((message.key() or b"").decode(), orjson.loads(message.value() or b"")) for message in messages]
 
     @property
