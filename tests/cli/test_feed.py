@@ -9,6 +9,7 @@ import textwrap
 
 import httpx
 
+from cli.conftest import Start
 from conftest import CommandLine
 from millrace.clients import topics
 from millrace.clients.cluster import Cluster
@@ -82,26 +83,26 @@ def test_a_file_line_by_line(millrace: CommandLine, topic: str) -> None:
     assert sorted(read.stdout.split()) == ["a", "b", "c"]
 
 
-def test_http_answers_when_kafka_has_it(millrace: CommandLine, cluster: Cluster, topic: str) -> None:
-    with millrace.start("feed", "http", "--topic", topic) as process:
-        assert process.stderr is not None
-        address = ""
-        for line in process.stderr:
-            words = [word for word in line.decode().split() if word.startswith("http://")]
-            if words:
-                address = words[0].rstrip(".,;")
-                break
-        answer = httpx.post(address, json=[{"n": 1}, {"n": 2}])
-        assert (answer.status_code, answer.json()) == (200, {"accepted": 2})
-        assert topics.describe(cluster, [topic])[0].offsets == 2
-        # A record that the topic will not take is its sender's business, and nobody else's.
-        too_large = json.dumps({"noise": random.Random(1).randbytes(2_000_000).hex()})
-        assert httpx.post(address, content=too_large, headers=JSON).status_code == 413
-        assert httpx.post(address, content="{broken", headers=JSON).status_code == 400
-        assert httpx.post(address, json={"n": 3}).status_code == 200
-        assert topics.describe(cluster, [topic])[0].offsets == 3
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+def test_http_answers_when_kafka_has_it(start: Start, cluster: Cluster, topic: str) -> None:
+    process = start("feed", "http", "--topic", topic)
+    assert process.stderr is not None
+    address = ""
+    for line in process.stderr:
+        words = [word for word in line.decode().split() if word.startswith("http://")]
+        if words:
+            address = words[0].rstrip(".,;")
+            break
+    answer = httpx.post(address, json=[{"n": 1}, {"n": 2}])
+    assert (answer.status_code, answer.json()) == (200, {"accepted": 2})
+    assert topics.describe(cluster, [topic])[0].offsets == 2
+    # A record that the topic will not take is its sender's business, and nobody else's.
+    too_large = json.dumps({"noise": random.Random(1).randbytes(2_000_000).hex()})
+    assert httpx.post(address, content=too_large, headers=JSON).status_code == 413
+    assert httpx.post(address, content="{broken", headers=JSON).status_code == 400
+    assert httpx.post(address, json={"n": 3}).status_code == 200
+    assert topics.describe(cluster, [topic])[0].offsets == 3
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
     assert process.returncode == 0
 
 

@@ -76,10 +76,10 @@ def run_and_kill(start: Start, folder: Path, rng: random.Random) -> None:
     process.communicate(timeout=60)
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kills", [pytest.param(10, marks=pytest.mark.chaos)])
 def test_the_result_is_exact_however_often_the_run_is_killed(
-    millrace: CommandLine, start: Start, cluster: Cluster, topic: str, kills: int
+    millrace: CommandLine, start: Start, cluster: Cluster, topic: str
 ) -> None:
     records, expected = events()
     producer = Producer(cluster, topic)
@@ -87,7 +87,7 @@ def test_the_result_is_exact_however_often_the_run_is_killed(
     producer.close()
     (millrace.folder / "pipeline.yaml").write_text(PIPELINE.replace("TOPIC", topic))
     rng = random.Random()
-    for _ in range(kills):
+    for _ in range(10):
         run_and_kill(start, millrace.folder, rng)
     assert batches(millrace.folder, "commits") < RECORDS // PER_BATCH, "it was ready before the last kill"
     millrace("run", "pipeline.yaml", "--until-caught-up", *QUICK)
