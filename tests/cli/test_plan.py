@@ -77,6 +77,21 @@ def test_a_pipeline_that_never_ran(offline_run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / ".millrace").exists()
 
 
+def test_whether_real_time_mode_could_run_it(offline_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(COUNTED)
+    assert "real-time mode: possible, with trigger: realtime" in offline_run("plan", "p.yaml", "--explain").out
+    (tmp_path / "p.yaml").write_text(COUNTED.replace("kafka: counts", "cassandra: k.counts"))
+    shown = offline_run("plan", "p.yaml", "--explain").out
+    assert "real-time mode: not possible: real-time mode cannot write to cassandra" in shown
+
+
+def test_dead_letters_of_a_real_time_query_have_one_of_their_own(offline_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(COUNTED.replace("mode: update", "mode: update, trigger: realtime"))
+    shown = offline_run("plan", "p.yaml", "--explain").out
+    assert "real-time mode: chosen" in shown
+    assert "dead.lines  reads lines once more, each second, for its dead letters" in shown
+
+
 def test_what_ran_goes_on(offline_run: Run, tmp_path: Path) -> None:
     ran(tmp_path, COUNTED)
     shown = offline_run("plan", "p.yaml").out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +60,25 @@ def test_bad_records_are_buried_though_nobody_looked_at_first(
     assert sorted(letters, key=str) == [b"\xfd", b"\xfe", b"\xff"]
     assert [(one.phase, one.error) for one in board.queries()] == [(Phase.STOPPED, None)]
     assert board.dead() == {"lines": 2}
+
+
+def test_json_is_trusted_too(cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path) -> None:
+    """With the places of its bad records, which did not travel at first."""
+    send(cluster, topic, *(b'{"n": %d}' % number for number in range(6)))
+    pipeline = mr.Pipeline("json")
+    pipeline.source("rows", mr.kafka(topic, schema="n int", include=("partition",), max_per_batch=4))
+    pipeline.sink("rows", mr.kafka(f"{topic}-out"))
+    state = tmp_path / "state"
+    run_pipeline(pipeline, state)
+    assert not (state / "careful").exists()
+    send(cluster, topic, b'{"n": 6}', b"{", b'{"n": 7}')
+    board = run_pipeline(pipeline, state)
+    assert (state / "careful" / "rows").exists()
+    written = [json.loads(one.value() or b"") for one in committed(cluster, f"{topic}-out")]
+    assert sorted((one["n"], one["partition"]) for one in written) == [*((n, n % 3) for n in range(6)), (6, 0), (7, 2)]
+    (found,) = dead.in_topic(cluster, f"{topic}.dead")
+    assert (found.letter.value, found.letter.partition, found.letter.offset) == (b"{", 1, 2)
+    assert board.dead() == {"rows": 1}
 
 
 @pytest.mark.parametrize("sink", ["foreach", "at-least-once"])

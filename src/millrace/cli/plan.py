@@ -47,18 +47,19 @@ def plan(
 ) -> None:
     """Tell what a run would do with each query: resume, start anew, or not start at all, and why."""
     from millrace.cli.check import load_sound
+    from millrace.connectors.options import CONNECTORS
     from millrace.engine import planned
     from millrace.engine.following import follow
     from millrace.engine.newest import asked
     from millrace.engine.resuming import outlooks
     from millrace.engine.state import unused
-    from millrace.pipeline.plan import make_plan
+    from millrace.pipeline.plan import make_plan, with_letters
 
     chosen, others = _generations(load_sound(file), state)
     pipeline, folder = chosen.pipeline, chosen.state.absolute()
     with suppress(MillraceError):  # whoever cannot be asked for the current generation is told of below
         pipeline = follow(pipeline, lambda: chosen_cluster(kafka, kafka_config, data))
-    made = make_plan(pipeline)
+    made = with_letters(make_plan(pipeline), CONNECTORS)
     kafka_told, cluster_id, problem = _kafka(made, kafka, kafka_config, data)
     found = outlooks(made, folder, cluster_id, accept or ())
     if deep:
@@ -77,6 +78,7 @@ def plan(
         "generation": chosen.number,
         "generations": others,
         "queries": [planned.query(pipeline, one, folder, chosen.span) for one in found],
+        "letters": {one.name: one.undertakes.name for one in made.queries if one.undertakes},
         "unused": unused(folder, made),
         "kafka": kafka_told,
         "needs": _needs(made, kafka_told),
@@ -186,6 +188,10 @@ def _needs(made: Plan, kafka: dict[str, Any] | None) -> list[str]:
 def _show(told: dict[str, Any], *, explain: bool) -> None:
     for one in told["queries"]:
         _show_query(one)
+        if explain:
+            _line(f"  real-time mode: {_realtime(one['realtime'])}")
+    for name, source in told["letters"].items():
+        _line(f"{name}  reads {source} once more, each second, for its dead letters: without batches nothing is buried")
     for name in told["unused"]:
         _line(f"the checkpoint of query {name!r} is not used any more: no sink of the pipeline leads to it")
     missing = (told["kafka"] or {}).get("missing")
@@ -224,6 +230,14 @@ def _show_query(one: dict[str, Any]) -> None:
     for sink in one["sinks"]:
         _line(f"  writes {sink['to']}: {sink['guarantee']}")
     _line(f"  trigger {one['trigger']}, mode {one['mode']}")
+
+
+def _realtime(told: dict[str, Any]) -> str:
+    if told["chosen"]:
+        return "chosen"
+    if told["possible"]:
+        return "possible, with trigger: realtime (milliseconds from a record to its result, at least once)"
+    return f"not possible: {'; '.join(told['against'])}"
 
 
 _LABELS = {"new": "new", "asks": "changed", "mixes": "not the same", "breaks": "not possible"}

@@ -134,7 +134,7 @@ class KafkaReader(Decoded):
         """Make the topics that are missing, and those of the dead letters."""
         for name in self.topics():
             _ensure(site, name)
-        if self.when_bad == "dead" and self.decoding != "whole":
+        if self.keeps_letters:
             self._prepare_dead(site)
 
     def _prepare_dead(self, site: Site) -> None:

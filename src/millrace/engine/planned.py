@@ -11,7 +11,7 @@ from millrace.clients.letters import dead_topic
 from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.options import CONNECTORS, make_reader
 from millrace.connectors.span import Span
-from millrace.connectors.stream import Messages, Reader
+from millrace.connectors.stream import Reader
 from millrace.connectors.systems import system_of
 from millrace.engine.remembered import Position
 from millrace.engine.resuming import ANEW, Outlook, choices
@@ -19,8 +19,9 @@ from millrace.engine.run import state_store
 from millrace.engine.tuning import ROCKSDB
 from millrace.engine.tuning import choices as chosen
 from millrace.pipeline.model import Pipeline, Sink, Source
-from millrace.pipeline.plan import Plan
+from millrace.pipeline.plan import Plan, Query
 from millrace.pipeline.ran import plain
+from millrace.pipeline.rules.realtime import obstacles
 from millrace.pipeline.secret import shown
 
 Told = dict[str, Any]
@@ -45,11 +46,19 @@ def query(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span | None =
         "trigger": str(one.trigger),
         "sources": [_source(source, at, sources, span, anew=outlook.verdict == ANEW) for source in sources],
         "sinks": [_sink(sink) for sink in one.sinks],
+        "realtime": _realtime(pipeline, one),
     }
     if outlook.error:
         error = outlook.error
         told |= {"why": "; ".join(filter(None, (error.message, error.why))), "choices": error.hint}
     return told
+
+
+def _realtime(pipeline: Pipeline, one: Query) -> Told:
+    """Whether real-time mode could run a query, and what stands in the way."""
+    found = [problem for sink in one.sinks for problem in obstacles(pipeline, sink, CONNECTORS)]
+    against = list(dict.fromkeys(problem.why or problem.message for problem in found))
+    return {"chosen": one.trigger.kind == "realtime", "possible": not found, "against": against}
 
 
 def _source(source: Source, at: Position | None, among: list[Source], span: Span | None, *, anew: bool) -> Told:
@@ -100,7 +109,7 @@ def _read(pipeline: Pipeline) -> Iterator[str]:
         reader, _ = make_reader(source.connection)
         named = _topics(reader.touches()) if reader else []
         yield from named
-        if isinstance(reader, Messages) and reader.when_bad == "dead" and reader.decoding != "whole":
+        if reader and reader.keeps_letters:
             yield from map(dead_topic, named)
 
 

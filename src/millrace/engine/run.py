@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.cluster import Cluster
 from millrace.connectors.memory import MEMORY
+from millrace.connectors.options import CONNECTORS
 from millrace.connectors.outlet import LEDGER
 from millrace.connectors.span import Span
 from millrace.connectors.stream import Site, no_cassandra
@@ -35,7 +36,7 @@ from millrace.engine.tuning import ROCKSDB
 from millrace.engine.waking import wake_workers
 from millrace.engine.watch import Watch
 from millrace.errors import MillraceError
-from millrace.pipeline.plan import Plan
+from millrace.pipeline.plan import Plan, with_letters
 from millrace.settings import PATIENCE
 from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels
@@ -96,7 +97,7 @@ class Settings:
 
 def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
     """Run until every query has ended, the time is over or `stop` is set; one that is given up ends all and raises."""
-    plan = replace(plan, pipeline=follow(plan.pipeline, settings.cluster))
+    plan = with_letters(replace(plan, pipeline=follow(plan.pipeline, settings.cluster)), CONNECTORS)
     with State(settings.state, plan.pipeline) as state:
         settings.holding()
         cluster_id = settings.cluster().connect().cluster_id if uses(plan.pipeline, "kafka") else None
@@ -209,9 +210,10 @@ def _lease(plan: Plan, settings: Settings, state: State) -> Iterator[Lease | Non
 
 def _queries(queries: Running, plan: Plan, settings: Settings, watch: Watch, stop: threading.Event) -> None:
     try:
+        first = next((query for query in plan.queries if query.sinks), None)
         for query in plan.queries:
             running = queries.start(query)
-            if running is not None and query is plan.queries[0]:
+            if running is not None and query is first:
                 watch.await_batch(running, settings.head_start, stop)
         queries.stay(settings.seconds, stop)
     finally:

@@ -25,7 +25,7 @@ from millrace.engine.remade import Identities
 from millrace.engine.resuming import Resuming
 from millrace.errors import InvalidDefinition, MillraceError, OffsetsGone
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark
-from millrace.pipeline.plan import WITHOUT_BATCHES, Query
+from millrace.pipeline.plan import WITHOUT_BATCHES, Query, unbatched
 from millrace.telemetry.gallery import Gallery
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Workshop:
         if writers:
             resuming.require(table, written, sources)
         if not writers:
-            writer = frame.writeStream.format("noop")  # its panels see the rows on their way to nowhere
+            writer = frame.writeStream.format("noop")  # panels or dead letters are all that is made of its rows
         elif len(writers) == 1:
             writer = writers[0].stream(written.writeStream, own[0])
         else:
@@ -115,8 +115,8 @@ class Workshop:
 
     def resumes(self, query: Query, writers: list[Writer]) -> bool:
         """Whether a query goes on: not when nothing of what it wrote is left, nor when nothing can be read again."""
-        kept = query.name in self.begun or any(writer.resumes for writer in writers)
-        return kept and self.rereads(query)
+        kept = query.name in self.begun or query.undertakes or any(writer.resumes for writer in writers)
+        return bool(kept) and self.rereads(query)
 
     def rereads(self, query: Query) -> bool:
         """Whether what a query has read can be read again."""
@@ -155,10 +155,11 @@ class Workshop:
         return [reader_of(source) for source in needed if source and not source.static]
 
     def trusts(self, query: Query) -> bool:
-        """Whether a query takes its records for good where Spark itself sees that one is not (text, CSV files).
+        """Whether a query takes its records for good, until one is not.
 
-        Python is only there to bury bad ones: a topic without any is read as quickly as if nobody looked. The first one
-        ends the query, before its batch counts, and the query begins again with care.
+        Then what only a dead letter needs is left out: Python, where Spark itself sees that a record is bad (text, CSV
+        files), and else the way there of all that tells a record's place. The first bad one ends the query, before its
+        batch counts, and the query begins again with care.
         """
         writers = [writer_of(sink) for sink in query.sinks]
         unharmed = len(writers) > 1 or all(writer.repeatable for writer in writers)
@@ -177,7 +178,7 @@ class Workshop:
 
     def checkpoint(self, query: Query) -> Path:
         """Where a query remembers; one that only draws begins anew each time, and is no part of what was done."""
-        return self.ground.state / ("checkpoints" if query.sinks else "panels") / query.name
+        return self.ground.state / ("checkpoints" if query.lasts else "panels") / query.name
 
 
 class _Fan:
@@ -228,6 +229,8 @@ class Tables:
             site = replace(site, span=None)  # a table in memory begins where the file says, each time
         try:
             reader = reader_of(source).resolved(site)
+            if isinstance(reader, Messages) and source.name in unbatched(workshop.pipeline):
+                reader = reader.by_spark()
             raw = reader.load(site)
             rows = self._decoded(reader, raw, site) if isinstance(reader, Messages) else raw
             return with_watermark(rows, source.watermark)
