@@ -19,13 +19,14 @@ from millrace.services.jars import jar_sets
 from millrace.settings import SETTINGS
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("docs/kafka.md", "README.md", "docs/feeds.md")
+PAGES = ("README.md", "docs/feeds.md")
 LONG = (
     "docs/cassandra.md",
     "docs/dead-letters.md",
     "docs/exec.md",
     "docs/extending.md",
     "docs/jars.md",
+    "docs/kafka.md",
     "docs/plan.md",
     "docs/replay.md",
     "docs/supervision.md",

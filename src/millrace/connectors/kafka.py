@@ -379,7 +379,8 @@ class KafkaWriter(Writer):
         return {
             "kafka.bootstrap.servers": cluster.bootstrap,
             "kafka.acks": "all",
-            "kafka.compression.type": "lz4",
+            # Without batches each row leaves at once: there is nothing to gather, and little to compress.
+            **({"kafka.compression.type": "lz4"} if site.batches else {"kafka.linger.ms": "0"}),
             **({"topic": self.topic} if self.topic and not self.topic_column else {}),
             **({"includeHeaders": "true"} if self.headers else {}),
             **{f"kafka.{name}": value for name, value in cluster.java_properties().items()},
