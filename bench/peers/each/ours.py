@@ -8,6 +8,7 @@ from pathlib import Path
 from measure import MILLRACE
 
 import millrace
+from millrace.engine import archive
 from peers.contract import Peer, Place
 from peers.homes import PROGRAMS
 from peers.tables import ALL
@@ -23,6 +24,10 @@ class Millrace(Peer):
         self._page = page
         self._start: list[str | Path] = [MILLRACE] if lag else [sys.executable, PROGRAMS / "without_lag.py"]
         self._variables = variables
+
+    def prepare(self) -> None:
+        """What the first run on a machine makes, so that no run does."""
+        archive.ensure(print)
 
     def command(self, place: Place) -> list[str | Path]:
         """A run that goes on."""
