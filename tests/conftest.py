@@ -249,8 +249,9 @@ class RunPipeline:
         The pipeline is a file, or what one defines; `environment` is what the file may ask for. Without `state` each
         run begins anew. With `channels` its panels are shown there.
         """
+        from millrace.connectors.options import CONNECTORS
         from millrace.engine.run import Settings, run
-        from millrace.pipeline.plan import make_plan
+        from millrace.pipeline.plan import make_plan, with_letters
         from millrace.telemetry.board import Board
 
         self._runs += 1
@@ -270,6 +271,7 @@ class RunPipeline:
             threading.Thread(target=_stop_when, args=(until, stop), daemon=True).start()
         try:
             plan = make_plan(_model(pipeline), once=until is None, panels=channels is not None)
+            plan = with_letters(plan, CONNECTORS)
             run(plan, settings, board, stop)
         finally:
             stop.set()

@@ -79,7 +79,10 @@ def test_a_pipeline_that_never_ran(offline_run: Run, tmp_path: Path) -> None:
 
 def test_whether_real_time_mode_could_run_it(offline_run: Run, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(COUNTED)
-    assert "real-time mode: possible, with trigger: realtime" in offline_run("plan", "p.yaml", "--explain").out
+    assert (
+        "real-time mode: possible, as far as the file tells, with trigger: realtime"
+        in offline_run("plan", "p.yaml", "--explain").out
+    )
     (tmp_path / "p.yaml").write_text(COUNTED.replace("kafka: counts", "cassandra: k.counts"))
     shown = offline_run("plan", "p.yaml", "--explain").out
     assert "real-time mode: not possible: real-time mode cannot write to cassandra" in shown

@@ -58,8 +58,9 @@ def test_a_source_that_is_read_without_batches_has_a_query_for_its_dead_letters(
         ("joined", ("users",), True),
     ]
     assert plan.queries[0].place is SOURCES[0].place
-    assert with_letters(plan, letters) == plan
     assert unbatched(plan.pipeline) == {"posts"}
+    once = with_letters(make_plan(plan.pipeline, once=True), letters)
+    assert [(query.name, query.trigger.kind) for query in once.queries][:1] == [("dead.posts", "once")]
 
 
 def test_with_batches_nobody_buries_for_others() -> None:

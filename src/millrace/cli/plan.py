@@ -263,7 +263,7 @@ def _realtime(told: dict[str, Any]) -> str:
     if told["chosen"]:
         return "chosen"
     if told["possible"]:
-        return "possible, with trigger: realtime (milliseconds from a record to its result, at least once)"
+        return "possible, as far as the file tells, with trigger: realtime (milliseconds, at least once)"
     return f"not possible: {'; '.join(told['against'])}"
 
 

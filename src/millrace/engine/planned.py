@@ -53,7 +53,9 @@ def query(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span | None =
         "sinks": [_sink(sink) for sink in one.sinks],
         "realtime": _realtime(pipeline, one),
         "state": [
-            _kept(step) for step in shapes(pipeline).get(one.table.lower(), UNKNOWN).steps if step.kind in _STATE
+            _kept(step, one.mode)
+            for step in shapes(pipeline).get(one.table.lower(), UNKNOWN).steps
+            if step.kind in _STATE
         ],
         "state_bytes": _bytes(checkpoint_of(state, one.name) / "state"),
     }
@@ -63,10 +65,11 @@ def query(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span | None =
     return told
 
 
-def _kept(step: Step) -> Told:
+def _kept(step: Step, mode: str) -> Told:
     """What an operation remembers, by what, and whether it is forgotten one day (None: that cannot be told)."""
+    forgotten = False if mode == "complete" else step.bounded
     keys = list(step.keys) if step.keys is not None else None
-    return {"operation": step.what, "table": step.table, "keys": keys, "forgotten": step.bounded}
+    return {"operation": step.what, "table": step.table, "keys": keys, "forgotten": forgotten}
 
 
 def _bytes(folder: Path) -> int:

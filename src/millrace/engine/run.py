@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.cluster import Cluster
 from millrace.connectors.memory import MEMORY
-from millrace.connectors.options import CONNECTORS
 from millrace.connectors.outlet import LEDGER
 from millrace.connectors.span import Span
 from millrace.connectors.stream import Site, no_cassandra
@@ -36,7 +35,7 @@ from millrace.engine.tuning import ROCKSDB
 from millrace.engine.waking import wake_workers
 from millrace.engine.watch import Watch
 from millrace.errors import MillraceError
-from millrace.pipeline.plan import Plan, with_letters
+from millrace.pipeline.plan import Plan
 from millrace.settings import PATIENCE
 from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels
@@ -97,7 +96,7 @@ class Settings:
 
 def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
     """Run until every query has ended, the time is over or `stop` is set; one that is given up ends all and raises."""
-    plan = with_letters(replace(plan, pipeline=follow(plan.pipeline, settings.cluster)), CONNECTORS)
+    plan = replace(plan, pipeline=follow(plan.pipeline, settings.cluster))
     with State(settings.state, plan.pipeline) as state:
         settings.holding()
         cluster_id = settings.cluster().connect().cluster_id if uses(plan.pipeline, "kafka") else None
@@ -124,6 +123,7 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
                     still_alone=lease.require_held if lease else lambda: None,
                     tell=settings.tell,
                     accept=settings.accept,
+                    undertaken={query.undertakes.name for query in plan.queries if query.undertakes},
                 )
                 settings.opened(workshop.spark)
                 if settings.session is None:
@@ -210,7 +210,7 @@ def _lease(plan: Plan, settings: Settings, state: State) -> Iterator[Lease | Non
 
 def _queries(queries: Running, plan: Plan, settings: Settings, watch: Watch, stop: threading.Event) -> None:
     try:
-        first = next((query for query in plan.queries if query.sinks), None)
+        first = next((query for query in plan.queries if query.sinks), plan.queries[0])
         for query in plan.queries:
             running = queries.start(query)
             if running is not None and query is first:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.carried import carry
 from millrace.connectors.cutting import pieces, steady
+from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.options import make_reader, make_writer
 from millrace.connectors.stream import Messages, Reader, Site, Writer, require, whole
 from millrace.engine.buried import Adding, Buried
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
+_LETTERS_OF = 100_000
+"""Records of which a query that only buries looks for bad ones at once: a run may end before all are looked at."""
 VIEWS = threading.Lock()
 """Held while names are given to frames and a query is analysed: names belong to the whole session."""
 
@@ -59,6 +62,8 @@ class Workshop:
     tell: Callable[[str], None] = lambda _: None
     accept: Collection[str] = ()
     """Queries that go on with a state that was computed otherwise."""
+    undertaken: Collection[str] = ()
+    """Sources whose dead letters a query of their own buries."""
 
     @property
     def spark(self) -> SparkSession:
@@ -106,7 +111,7 @@ class Workshop:
         if writers:
             resuming.require(table, written, sources)
         if not writers:
-            writer = frame.writeStream.format("noop")  # panels or dead letters are all that is made of its rows
+            writer = _unwritten(frame, query).writeStream.format("noop")
         elif len(writers) == 1:
             writer = writers[0].stream(written.writeStream, own[0])
         else:
@@ -232,6 +237,8 @@ class Tables:
             reader = reader_of(source).resolved(site)
             if isinstance(reader, Messages) and source.name in unbatched(workshop.pipeline):
                 reader = reader.by_spark()
+            if query.undertakes and isinstance(reader, KafkaReader):
+                reader = replace(reader, max_per_batch=reader.max_per_batch or _LETTERS_OF)
             raw = reader.load(site)
             rows = self._decoded(reader, raw, site) if isinstance(reader, Messages) else raw
             return with_watermark(rows, source.watermark)
@@ -243,6 +250,12 @@ class Tables:
 
     def _decoded(self, reader: Messages, raw: DataFrame, site: Site) -> DataFrame:
         if not self._query.batches:
+            if reader.keeps_letters and site.name not in self._workshop.undertaken:
+                raise InvalidDefinition(
+                    f"a query without batches keeps no dead letters of {site.name!r}",
+                    why="Spark runs no Python in it, and nobody else buries those of a static source",
+                    hint="say on_bad: drop or on_bad: fail, or use another trigger",
+                )
             return decoded_on_the_jvm(reader, raw)
         dead = self._workshop.dead
         owns = site.name in self._query.buries
@@ -281,6 +294,16 @@ class Tables:
                 hint="return a DataFrame, or SQL text",
             )
         return made
+
+
+def _unwritten(frame: DataFrame, query: Query) -> DataFrame:
+    """Rows on their way to nowhere: panels see them, or dead letters are all that is made of them.
+
+    For those, Spark must compute every row and give none: in one task, since queries without batches hold their slots.
+    """
+    from pyspark.sql import functions as F
+
+    return frame.coalesce(1).filter(F.spark_partition_id() < 0) if query.undertakes else frame
 
 
 def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:

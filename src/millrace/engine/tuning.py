@@ -15,7 +15,7 @@ from millrace.errors import InvalidOption
 
 LOCAL = "local[*]"
 """Where Spark runs unless a master is named: in one JVM, on every core of this machine."""
-REALTIME = "local[16]"
+REALTIME = "local[24]"
 """Real-time mode keeps a slot for every task of every stage at once, most of them idle: more slots than cores."""
 
 _LOCAL = re.compile(r"local(?:-cluster)?(?:\[\s*(\*|\d+)[\d\s,*]*\])?")

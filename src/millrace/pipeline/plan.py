@@ -81,17 +81,16 @@ def make_plan(pipeline: Pipeline, *, once: bool = False, panels: bool = False) -
 def with_letters(plan: Plan, connectors: Connectors) -> Plan:
     """The plan with a query for the dead letters of each source that is read without batches, where nothing is buried.
 
-    It reads the source once more, in batches, and is there before the others are.
+    It reads the source once more, in batches, and is there before the others are; also in a run that ends when it has
+    caught up, so that it is never behind what the others have passed by.
     """
-    pipeline = plan.pipeline
-    there = {query.undertakes.name for query in plan.queries if query.undertakes}
-    needed = [name for query in plan.queries if not query.batches for name in pipeline.upstream(query.table)]
-    sources = [source for name in dict.fromkeys(needed) if (source := pipeline.source(name)) and not source.static]
-    buried = [one for one in sources if one.name not in there and connectors.source(one.connection, False).letters]
+    sources = [one for one in plan.pipeline.sources if one.name in unbatched(plan.pipeline) and not one.static]
+    buried = [one for one in sources if connectors.source(one.connection, False).letters]
     names = {one.name for one in buried}
     others = (replace(one, buries=tuple(name for name in one.buries if name not in names)) for one in plan.queries)
+    trigger = Trigger("once") if all(query.trigger.kind == "once" for query in plan.queries) else _BESIDE
     # No table has a dot in its name, so no sink's query is called so.
-    own = (Query(f"dead.{one.name}", one.name, (), "append", _BESIDE, (one.name,), undertakes=one) for one in buried)
+    own = (Query(f"dead.{one.name}", one.name, (), "append", trigger, (one.name,), undertakes=one) for one in buried)
     return replace(plan, queries=(*own, *others))
 
 
