@@ -19,12 +19,13 @@ from millrace.services.jars import jar_sets
 from millrace.settings import SETTINGS
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("docs/kafka.md", "README.md", "docs/feeds.md")
+PAGES = ("docs/kafka.md", "README.md", "docs/feeds.md", "docs/testing.md")
 LONG = (
     "docs/cassandra.md",
     "docs/dead-letters.md",
     "docs/exec.md",
     "docs/extending.md",
+    "docs/init.md",
     "docs/jars.md",
     "docs/plan.md",
     "docs/replay.md",

@@ -153,8 +153,8 @@ class Trial:
         if element is None:
             known = [one.name for one in (*self.pipeline.tables, *self.pipeline.sources)]
             raise InvalidTest(f"there is no table {name!r}", hint=did_you_mean(name, known))
-        looked = replace(self.pipeline, sinks=(), panels=(Panel(element.name, "table"),))
-        return make_plan(looked, panels=True).queries[0]
+        looked = replace(self.pipeline, panels=(Panel(element.name, "table"),))
+        return make_plan(looked, panels=True).queries[-1]
 
     def _played(self, query: Query) -> Play:
         """A query that has had every step."""
