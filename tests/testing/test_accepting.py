@@ -39,7 +39,9 @@ def test_values_are_replaced_where_they_stand() -> None:
         **failure("tests", "one", "late", "popular", expected=1, came=2),
         **failure("tests", "two", "steps", 0, "expect", "popular", expected=[], came=rows),
     }
-    assert rewritten(TEXT, failures) == """\
+    assert (
+        rewritten(TEXT, failures)
+        == """\
 tests:
   one: # a comment
     given: {posts: [a]}
@@ -55,3 +57,4 @@ tests:
       - given: {posts: [b]}
         expect: {popular: [{tag: rain, count: 3, at: '2026-05-04T12:00:00Z'}]}
 """
+    )

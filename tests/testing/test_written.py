@@ -51,7 +51,12 @@ def test_a_test_is_one_step_or_several(tmp_path: Path) -> None:
 def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
     found = problems(
         tmp_path,
-        "tests:\n  a: {expct: {}}\n  b: {steps: [], given: {}}\n  c:\n    steps:\n      - {watermark: now, given: {x: []}}\n",
+        "tests:\n"
+        "  a: {expct: {}}\n"
+        "  b: {steps: [], given: {}}\n"
+        "  c:\n"
+        "    steps:\n"
+        "      - {watermark: now, given: {x: []}}\n",
     )
     assert [line for line, _ in found] == [2, 2, 3, 3, 6]
 
