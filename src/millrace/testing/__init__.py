@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from millrace.testing.comparing import Different
-    from millrace.testing.trial import Trial, trial
+    from millrace.testing.trials import Trial, trial
 
 __all__ = ["Different", "Trial", "trial"]
 
@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
 
         return Different
     if name in ("Trial", "trial"):
-        from millrace.testing import trial as module
+        from millrace.testing import trials as module
 
         return getattr(module, name)
     raise AttributeError(f"module 'millrace.testing' has no attribute {name!r}")

@@ -119,8 +119,8 @@ class FedTables(Tables):
         ]
         ticks = self._of(tick_of(name)).select(*moved, F.lit(True).alias(_TICK))
         both = with_watermark(frame.withColumn(_TICK, F.lit(False)).unionByName(ticks), watermark)
-        # By chance, as far as Spark knows: else it would put the filter before the watermark.
-        return both.filter(~F.col(_TICK) & (F.rand() >= 0)).drop(_TICK)
+        # By chance, as far as Spark knows, and in one piece: else it would put the filter before the watermark.
+        return both.filter(F.when(F.rand() < 0, True).otherwise(~F.col(_TICK))).drop(_TICK)
 
 
 def tick_of(name: str) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from millrace.testing.cases import Case, Sheet
-    from millrace.testing.trial import Trial
+    from millrace.testing.trials import Trial
 
 _ENDINGS = (".test.yaml", ".test.yml")
 
@@ -32,7 +32,7 @@ def millrace_spark() -> SparkSession:
 def millrace_test(millrace_spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Callable[..., Trial]]:
     """`millrace_test("trending.yaml")` is a trial of a pipeline; its path, and those of rows, begin beside the test."""
     from millrace.testing import warm
-    from millrace.testing.trial import trial
+    from millrace.testing.trials import trial
 
     warm.lend(millrace_spark)
     folder = request.path.parent
@@ -48,7 +48,7 @@ def millrace_test(millrace_spark: SparkSession, request: pytest.FixtureRequest) 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """A file of tests beside a pipeline."""
     if file_path.name.endswith(_ENDINGS):
-        return SheetFile.from_parent(parent, path=file_path)  # type: ignore[no-any-return]
+        return SheetFile.from_parent(parent, path=file_path)
     return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from millrace.errors import FileUnusable, InvalidTest, MillraceError
 from millrace.testing import comparing
 from millrace.testing.cases import Case, Expected, Sheet, Step
+from millrace.testing.surroundings import environment
 from millrace.testing.written import ENDINGS
 
 if TYPE_CHECKING:
     from millrace.pipeline.model import Pipeline
-    from millrace.testing.trial import Trial
+    from millrace.testing.trials import Trial
 
 _LEFT_OUT = ("node_modules", "__pycache__", "site-packages")
 
@@ -89,7 +89,7 @@ def run(sheet: Sheet, wanted: str = "", *, chaos: bool = False) -> Iterator[Resu
     """Run the tests of a file whose names have these words in them, each on every pipeline that the file is about."""
     from millrace.testing.loading import sound
 
-    with _environment(sheet.environment):
+    with environment(sheet.environment):
         for file in sheet.pipelines:
             pipeline = sound(file)
             for case in sheet.cases:
@@ -101,13 +101,13 @@ def run_one(sheet: Sheet, file: str, case: Case, *, chaos: bool = False) -> Resu
     """One test, and the pipeline's file read for it."""
     from millrace.testing.loading import sound
 
-    with _environment(sheet.environment):
+    with environment(sheet.environment):
         return run_case(sheet, file, sound(file), case, chaos=chaos)
 
 
 def run_case(sheet: Sheet, file: str, pipeline: Pipeline, case: Case, *, chaos: bool = False) -> Result:
     """One test on one pipeline."""
-    from millrace.testing.trial import Trial
+    from millrace.testing.trials import Trial
 
     began = time.monotonic()
     failures: list[Failure] = []
@@ -147,18 +147,3 @@ def _of_step(trial: Trial, step: Step, number: int | None, keys: Mapping[str, tu
         letters = trial.dead(source, step=number)
         if told := comparing.dead_difference(source, letters, expected.value):
             yield Failure(told, expected, comparing.plain_letters(letters, expected.value))
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """What the pipelines of a file ask the environment for."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

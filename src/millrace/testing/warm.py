@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from millrace.testing.surroundings import environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,6 +20,9 @@ _SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",  # code that is made and compiled for three rows is most of their time
     "spark.driver.memory": "1g",
 }
+
+_COMPILED_QUICKLY = "-XX:TieredStopAtLevel=1"
+"""Code that is compiled quickly, not well: a test has run before the other kind would pay."""
 
 
 class _Warm:
@@ -47,7 +53,9 @@ def _opened() -> SparkSession:
     from millrace.engine.session import close_session, open_session
 
     folder = Path(tempfile.mkdtemp(prefix="millrace-test-"))
-    spark = open_session("millrace test", master="local[2]", settings=_SETTINGS, log=folder / "spark.log")
+    java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_COMPILED_QUICKLY}".strip()
+    with environment({"JDK_JAVA_OPTIONS": java}):
+        spark = open_session("millrace test", master="local[2]", settings=_SETTINGS, log=folder / "spark.log")
 
     def close() -> None:
         _Warm.spark = None

@@ -17,7 +17,7 @@ from millrace.engine.run import state_store
 from millrace.engine.structured import Workshop, reader_of
 from millrace.engine.tuning import ROCKSDB
 from millrace.errors import InvalidTest, did_you_mean
-from millrace.pipeline.model import Panel, Pipeline, Source, Watermark
+from millrace.pipeline.model import Panel, Pipeline, Source, Table, Watermark
 from millrace.pipeline.plan import Query, make_plan
 from millrace.pipeline.python import Pipeline as Written
 from millrace.testing import comparing, warm
@@ -78,10 +78,10 @@ class Trial:
     def watermark(self, at: Any) -> None:
         """The next step: no rows, and event time goes on until every watermark is at this moment."""
         self._move_watermarks()
-        marked = [one for one in (*self.pipeline.sources, *self.pipeline.tables) if one.watermark]
-        if not marked:
+        ticks = [_tick(one.name, one.watermark, at) for one in self._elements() if one.watermark]
+        if not ticks:
             raise InvalidTest("no source and no table of the pipeline has a watermark", place=self.pipeline.place)
-        self._steps.append(self._mould.rows([_tick(one.name, one.watermark, at) for one in marked if one.watermark]))
+        self._steps.append(self._mould.rows(ticks))
 
     def rows(self, table: str, *, step: int | None = -1, key: Sequence[str] = ()) -> pa.Table:
         """What came out of a table in a step; in all of them with `step=None`, of a key the newest row only."""
@@ -140,6 +140,9 @@ class Trial:
     ) -> None:
         self.close()
 
+    def _elements(self) -> list[Source | Table]:
+        return [*self.pipeline.sources, *self.pipeline.tables]
+
     def _plan(self) -> tuple[Query, ...]:
         return make_plan(self.pipeline).queries
 
@@ -151,7 +154,7 @@ class Trial:
             return found[0]
         element = self.pipeline.table(name) or self.pipeline.source(name)
         if element is None:
-            known = [one.name for one in (*self.pipeline.tables, *self.pipeline.sources)]
+            known = [one.name for one in self._elements()]
             raise InvalidTest(f"there is no table {name!r}", hint=did_you_mean(name, known))
         looked = replace(self.pipeline, panels=(Panel(element.name, "table"),))
         return make_plan(looked, panels=True).queries[-1]
