@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,16 @@ from millrace.testing import warm
 Run = Callable[..., Any]
 
 
-@pytest.mark.parametrize("form", ["yaml", "python"])
-@pytest.mark.parametrize("template", list(Template))
+QUICK = {("posts", "yaml"), ("logs", "yaml"), ("sensors", "python"), ("blank", "python")}
+
+
+def projects() -> Iterator[Any]:
+    """Every template in both forms; half of them in `make chaos`."""
+    for template, form in product(Template, ("yaml", "python")):
+        yield pytest.param(template, form, marks=() if (template, form) in QUICK else pytest.mark.chaos)
+
+
+@pytest.mark.parametrize(("template", "form"), projects())
 def test_a_project_is_sound_and_its_tests_pass(
     offline_run: Run, spark: SparkSession, tmp_path: Path, template: Template, form: str
 ) -> None:

@@ -18,6 +18,7 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",  # a test has a handful of rows, and each partition is a task of every batch
     "spark.sql.streaming.stateStore.maintenanceInterval": "10min",
     "spark.sql.codegen.wholeStage": "false",  # code that is made and compiled for three rows is most of their time
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.memory": "1g",
 }
 
