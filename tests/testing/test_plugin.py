@@ -43,7 +43,18 @@ def test_each_test_of_a_file_is_an_item(spark: SparkSession, tmp_path: Path) -> 
     (tmp_path / "words.test.yaml").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     reports = Reports()
-    options = ["-p", "millrace.testing.plugin", "-p", "no:cacheprovider", "-p", "no:xdist", "-q", "--capture=no"]
+    options = [
+        "-p",
+        "millrace.testing.plugin",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:faulthandler",
+        "-q",
+        "--capture=no",
+    ]
     pytest.main([str(tmp_path), "-c", str(tmp_path / "pytest.ini"), *options], plugins=[reports])
     assert {name: outcome for name, (outcome, _) in reports.found.items()} == {
         "good": "passed",

@@ -11,6 +11,7 @@ from millrace.clients.letters import Letter, from_line
 from millrace.engine.failures import explain
 from millrace.engine.structured import Workshop, writer_of
 from millrace.errors import MillraceError
+from millrace.pipeline.model import Sink
 from millrace.pipeline.plan import Query
 from millrace.testing.comparing import difference, plain_rows
 from millrace.testing.feeding import FedTables
@@ -46,11 +47,11 @@ class Play:
     ) -> None:
         self.steps: list[Played] = []
         self.unstable: list[str] = []
-        self._query, self._stream, self._chaos = query, stream, chaos
+        self.query, self._stream, self._chaos = query, stream, chaos
         self._folder = workshop.ground.state
         self._frame = FedTables(workshop, query, stream, static, ticking).frame(query.table)
         for sink in query.sinks:
-            writer_of(sink).shape(self._frame)  # a key that is no column is found here, not in production
+            _require_shape(self._frame, sink)
         self._written: dict[int, pa.Table] = {}
         self._cut: set[int] = set()
         self._counted: dict[int, int] = {}
@@ -72,17 +73,17 @@ class Play:
 
     def _started(self) -> StreamingQuery:
         try:
-            writer = self._frame.writeStream.foreachBatch(self._take).outputMode(self._query.mode)
+            writer = self._frame.writeStream.foreachBatch(self._take).outputMode(self.query.mode)
             return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
         except Exception as error:
-            raise explain(error, place=self._query.place) from error
+            raise explain(error, place=self.query.place) from error
 
     def _take(self, frame: DataFrame, batch: int) -> None:
         rows: Any = frame.toArrow()
         first = self._written.get(batch)
         self._written[batch] = rows
         if first is not None:
-            if told := difference(self._query.table, rows, plain_rows(first)):
+            if told := difference(self.query.table, rows, plain_rows(first)):
                 self.unstable.append(f"batch {batch} gave other rows when it was run again\n{told}")
         elif self._chaos and batch not in self._cut:
             self._cut.add(batch)
@@ -97,7 +98,7 @@ class Play:
                 raise
             except Exception as error:
                 if not (self._chaos and _CRASH in str(error)):
-                    raise explain(error, place=self._query.place) from error
+                    raise explain(error, place=self.query.place) from error
                 self._late()  # of the batches until here
                 self._running = self._started()
 
@@ -105,7 +106,7 @@ class Play:
         import pyarrow as pa
 
         if batches:
-            return batches[-1] if self._query.mode == "complete" else pa.concat_tables(batches)
+            return batches[-1] if self.query.mode == "complete" else pa.concat_tables(batches)
         if self._written:
             return next(iter(self._written.values())).slice(0, 0)
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -129,3 +130,14 @@ class Play:
                 self._letters.add(file)
                 found.setdefault(file.parent.name, []).extend(map(from_line, file.read_bytes().splitlines()))
         return found
+
+
+def _require_shape(frame: DataFrame, sink: Sink) -> None:
+    """A sink's key that is no column is found in a test, not in production."""
+    try:
+        writer_of(sink).shape(frame)
+    except MillraceError as error:
+        error.place = error.place or sink.place
+        raise
+    except Exception as error:
+        raise explain(error, place=sink.place) from error

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -60,8 +59,7 @@ class Trial:
         self._steps: list[Any] = []
         self._static: dict[str, DataFrame] = {}
         self._plays: dict[str, Play] = {}
-        _choose_state_store(self._spark, pipeline)
-        _choose_modules(self._spark, pipeline)
+        self._restore = [_choose_state_store(self._spark, pipeline), _choose_modules(self._spark, pipeline)]
 
     def give(self, rows: Mapping[str, Rows] | None = None, /, **more: Rows) -> None:
         """The next step: rows by their sources' names, all in one batch. Static sources have theirs in the first."""
@@ -98,7 +96,8 @@ class Trial:
     def dead(self, source: str, *, step: int | None = -1) -> list[Letter]:
         """The dead letters of a source, of a step or of all."""
         name = self._source(source).name
-        query = next((one for one in self._plan() if name in self.pipeline.upstream(one.table)), None)
+        known = (*(play.query for play in self._plays.values()), *self._plan())  # one that runs is asked for free
+        query = next((one for one in known if name in self.pipeline.upstream(one.table)), None)
         steps = self._played(query or self._query(name)).steps
         return [letter for one in (steps if step is None else [_at(steps, step)]) for letter in one.dead.get(name, ())]
 
@@ -130,6 +129,8 @@ class Trial:
     def close(self) -> None:
         """End the queries and forget what they kept; Spark stays."""
         self._end_plays()
+        for restore in self._restore:
+            restore()
         shutil.rmtree(self._state, ignore_errors=True)
 
     def __enter__(self) -> Trial:
@@ -212,21 +213,21 @@ def _no_cluster() -> Any:
     raise InvalidTest("a test has no Kafka", hint="give the rows of each source instead")
 
 
-def _choose_state_store(spark: SparkSession, pipeline: Pipeline) -> None:
-    wanted = state_store(make_plan(pipeline))
-    if wanted:
-        spark.conf.set(ROCKSDB.key, ROCKSDB.value)
-    else:
-        spark.conf.unset(ROCKSDB.key)
+def _choose_state_store(spark: SparkSession, pipeline: Pipeline) -> Callable[[], None]:
+    """The store that the pipeline would have; returns what makes it as it was."""
+    if not state_store(make_plan(pipeline)):
+        return lambda: None
+    before = spark.conf.get(ROCKSDB.key, None)
+    spark.conf.set(ROCKSDB.key, ROCKSDB.value)
+    return lambda: spark.conf.unset(ROCKSDB.key) if before is None else spark.conf.set(ROCKSDB.key, before)
 
 
-def _choose_modules(spark: SparkSession, pipeline: Pipeline) -> None:
+def _choose_modules(spark: SparkSession, pipeline: Pipeline) -> Callable[[], None]:
     """Workers find the modules that stand beside a pipeline; where there are none, those that run are used again."""
     own = Path(pipeline.place.file).absolute()
     beside = [one for one in own.parent.glob("*.py") if one != own and not one.name.startswith(("test_", "conftest"))]
+    if own.suffix != ".py" or not beside:
+        return lambda: None
     environment: dict[str, str] = spark.sparkContext.environment
-    if own.suffix == ".py" and beside:
-        environment["PYTHONPATH"] = str(own.parent)
-    else:
-        with suppress(KeyError):
-            del environment["PYTHONPATH"]
+    environment["PYTHONPATH"] = str(own.parent)
+    return lambda: environment.__delitem__("PYTHONPATH")
