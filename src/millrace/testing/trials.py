@@ -230,4 +230,8 @@ def _choose_modules(spark: SparkSession, pipeline: Pipeline) -> Callable[[], Non
         return lambda: None
     environment: dict[str, str] = spark.sparkContext.environment
     environment["PYTHONPATH"] = str(own.parent)
-    return lambda: environment.__delitem__("PYTHONPATH")
+
+    def restore() -> None:
+        environment.pop("PYTHONPATH", None)
+
+    return restore
