@@ -43,8 +43,9 @@ def expected_rows(rows: Any, folder: Path) -> list[Row]:
     if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
         raise InvalidTest("expected rows are a list, or json or csv with a file", hint="an empty one is []")
     found = list(rows)
-    if wrong := next((row for row in found if not isinstance(row, Mapping)), None):
-        raise InvalidTest(f"an expected row has columns, as {{tag: rain}}: {wrong!r} has none")
+    for row in found:
+        if not isinstance(row, Mapping):
+            raise InvalidTest(f"an expected row has columns, as {{tag: rain}}: {row!r} has none")
     return found
 
 
