@@ -68,7 +68,7 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]
 @cache
 def _lane(file: str) -> str:
     path = Path(__file__).parents[1] / file
-    asks = re.search(r"\b(?:spark|ssc|run_pipeline|cassandra|keyspace)\b\s*:", path.read_text("utf-8"))
+    asks = re.search(r"\b(?:spark|ssc|run_pipeline|cassandra|keyspace|millrace_test)\b\s*:", path.read_text("utf-8"))
     return "spark" if asks or path.parent.name == "examples" else file
 
 
@@ -214,6 +214,12 @@ def spark(quick_starts: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
     session = open_session("tests", master=None, settings={}, log=tmp_path_factory.mktemp("spark") / "spark.log")
     yield session
     close_session(session)
+
+
+@pytest.fixture(scope="session")
+def millrace_spark(spark: SparkSession) -> SparkSession:
+    """The Spark of the test kit is that of all tests."""
+    return spark
 
 
 class RunPipeline:

@@ -25,11 +25,13 @@ LONG = (
     "docs/dead-letters.md",
     "docs/exec.md",
     "docs/extending.md",
+    "docs/init.md",
     "docs/jars.md",
     "docs/kafka.md",
     "docs/plan.md",
     "docs/replay.md",
     "docs/supervision.md",
+    "docs/testing.md",
 )
 """Pages that `make chaos` follows: what they show has tests of its own."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
