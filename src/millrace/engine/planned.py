@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from millrace.connectors.options import CONNECTORS, make_reader
 from millrace.connectors.span import Span
 from millrace.connectors.stream import Reader
 from millrace.connectors.systems import system_of
-from millrace.engine.remembered import Position
+from millrace.engine.remembered import Position, checkpoint_of
 from millrace.engine.resuming import ANEW, Outlook, choices
 from millrace.engine.run import state_store
 from millrace.engine.tuning import ROCKSDB
@@ -23,8 +24,12 @@ from millrace.pipeline.plan import Plan, Query
 from millrace.pipeline.ran import plain
 from millrace.pipeline.rules.realtime import obstacles
 from millrace.pipeline.secret import shown
+from millrace.pipeline.shapes.shape import UNKNOWN, Step
+from millrace.pipeline.shapes.whole import shapes
 
 Told = dict[str, Any]
+_STATE = ("aggregate", "deduplicate", "within", "join", "state")
+"""Operations that remember something from batch to batch."""
 _TOPIC = "topic "
 
 
@@ -47,11 +52,30 @@ def query(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span | None =
         "sources": [_source(source, at, sources, span, anew=outlook.verdict == ANEW) for source in sources],
         "sinks": [_sink(sink) for sink in one.sinks],
         "realtime": _realtime(pipeline, one),
+        "state": [
+            _kept(step) for step in shapes(pipeline).get(one.table.lower(), UNKNOWN).steps if step.kind in _STATE
+        ],
+        "state_bytes": _bytes(checkpoint_of(state, one.name) / "state"),
     }
     if outlook.error:
         error = outlook.error
         told |= {"why": "; ".join(filter(None, (error.message, error.why))), "choices": error.hint}
     return told
+
+
+def _kept(step: Step) -> Told:
+    """What an operation remembers, by what, and whether it is forgotten one day (None: that cannot be told)."""
+    keys = list(step.keys) if step.keys is not None else None
+    return {"operation": step.what, "table": step.table, "keys": keys, "forgotten": step.bounded}
+
+
+def _bytes(folder: Path) -> int:
+    """What the files of a state take; its query may be at work, and remove some meanwhile."""
+    total = 0
+    for file in folder.rglob("*"):
+        with suppress(OSError):
+            total += file.stat().st_size if file.is_file() else 0
+    return total
 
 
 def _realtime(pipeline: Pipeline, one: Query) -> Told:

@@ -26,6 +26,7 @@ from millrace.engine.resuming import Resuming
 from millrace.errors import InvalidDefinition, MillraceError, OffsetsGone
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark
 from millrace.pipeline.plan import WITHOUT_BATCHES, Query, unbatched
+from millrace.settings import TRUST
 from millrace.telemetry.gallery import Gallery
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Workshop:
         """
         writers = [writer_of(sink) for sink in query.sinks]
         unharmed = len(writers) > 1 or all(writer.repeatable for writer in writers)
-        return unharmed and self.rereads(query) and not self._careful(query).exists()
+        return TRUST.value() and unharmed and self.rereads(query) and not self._careful(query).exists()
 
     def take_care(self, query: Query) -> bool:
         """Trust no more, in later runs neither; False where a query has not trusted."""
