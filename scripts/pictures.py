@@ -90,21 +90,24 @@ def _steps(marks: list[str | None], starts: list[float], width: float, level: An
 def _closed(run: dict[str, Any]) -> dict[str, str]:
     """Each window, and in which batch append mode wrote it."""
     written = {minute: number for number, rows in enumerate(run["append"]) for minute, _ in rows}
-    counts = dict(run["complete"][-1])
+    counts = _counted(run)
     return {
         minute: f"{count} clicks, written in batch {written[minute]}" if minute in written else f"{count} so far, open"
         for minute, count in counts.items()
     }
 
 
+def _counted(run: dict[str, Any]) -> dict[str, int]:
+    """Each window's clicks, as update mode told them last."""
+    return {minute: clicks for rows in run["update"] for minute, clicks in rows}
+
+
 def _late(run: dict[str, Any]) -> set[str]:
     """The clicks whose window was over when they came: what is missing in the counts of update mode proves it."""
     found = set()
-    for mark, times in zip(run["watermarks"], run["batches"], strict=False):
+    for mark, times in zip([None, *run["watermarks"]], run["batches"], strict=False):  # Spark asks the batch before
         found |= {time for time in times if mark and f"{time[:5]}:59" < mark}
-    counted: dict[str, int] = {}
-    for rows in run["update"]:
-        counted |= dict(rows)
+    counted = _counted(run)
     came = sum(len(times) for times in run["batches"])
     if sum(counted.values()) != came - len(found):
         raise SystemExit(f"{came} clicks came, {counted} were counted, and {found} should be late")
@@ -128,7 +131,9 @@ def output_modes(run: dict[str, Any]) -> str:
             for line, (minute, clicks) in enumerate(rows):
                 picture.text(110 + number * cell, top + 19 + line * 18, f"{minute}   {clicks}")
             if not rows:
-                picture.text(110 + number * cell, top + 19, "nothing", fill=FAINT)
+                picture.text(
+                    110 + number * cell, top + 19, "nothing" if number < len(run[mode]) else "no batch", fill=FAINT
+                )
     return picture.svg()
 
 
