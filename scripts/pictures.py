@@ -43,8 +43,8 @@ def event_time(run: dict[str, Any]) -> str:
     starts, width = [], 100.0
     for times in batches:
         starts.append(width)
-        width += max(len(times), 2) * step + 14
-    picture = Drawing(width + 130, 470, "Event time, watermark and windows of a run")
+        width += max(len(times), 3) * step + 14
+    picture = Drawing(width + 200, 470, "Event time, watermark and windows of a run")
 
     def level(time: str) -> float:
         return 405 - (seconds(time) - first) * per_second
@@ -68,12 +68,12 @@ def event_time(run: dict[str, Any]) -> str:
             picture.text(x, level(time) - 10, time[3:], anchor="middle", fill=RED if time in late else FAINT)
     picture.line(_steps(run["watermarks"], starts, width, level), stroke=AMBER, wide=2.5)
     picture.text(10, 24, "Each click by when it happened (upwards) and when it came (to the right)", bold=True)
-    picture.dot(470, 20)
-    picture.text(480, 24, "counted")
-    picture.dot(545, 20, fill=RED, hollow=True)
-    picture.text(555, 24, "too late: left out", fill=RED)
-    picture.line([(672, 20), (697, 20)], stroke=AMBER, wide=2.5)
-    picture.text(703, 24, "watermark", fill=AMBER)
+    picture.dot(560, 20)
+    picture.text(570, 24, "counted")
+    picture.dot(640, 20, fill=RED, hollow=True)
+    picture.text(650, 24, "too late: left out", fill=RED)
+    picture.line([(770, 20), (795, 20)], stroke=AMBER, wide=2.5)
+    picture.text(802, 24, "watermark", fill=AMBER)
     return picture.svg()
 
 
