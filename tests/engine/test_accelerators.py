@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import millrace as mr
-from conftest import CommandLine, committed
+from conftest import committed
 from millrace.clients import dead
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import RunPipeline
     from millrace.clients.cluster import Cluster
 
@@ -24,17 +22,8 @@ COUNTS = """
     SELECT window(at, '10 seconds').start AS w, count(*) AS n, sum(id) AS ids
     FROM views GROUP BY window(at, '10 seconds')
 """
-MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
 SCHEMA = "id bigint NOT NULL, kind string, at bigint, spare array<int>"
 BAD = (b"{", b'{"kind": "view"}', b'{"id": 1, "spare": "none"}')
-OFF = (
-    "spark.python.daemon.module=pyspark.daemon",
-    "spark.sql.execution.arrow.maxRecordsPerBatch=100",
-    "spark.sql.shuffle.partitions=5",
-    "spark.ui.enabled=true",
-    f"spark.sql.streaming.checkpointFileManagerClass={MANAGER}",
-)
-"""What is chosen for Spark, chosen otherwise."""
 
 
 def fill(cluster: Cluster, topic: str) -> None:
@@ -78,23 +67,5 @@ def test_without_decoding_in_columns_and_without_trust(
     pipeline.sql("counts", COUNTS)
     pipeline.sink("counts", mr.kafka(f"{topic}-out"), mode="update")
     run_pipeline(pipeline)
-    assert found(cluster, topic) == expected()
-    assert buried(cluster, topic) == sorted(BAD, key=str)
-
-
-def test_without_what_is_chosen_for_spark_and_the_archive(millrace: CommandLine, cluster: Cluster, topic: str) -> None:
-    fill(cluster, topic)
-    file: Path = millrace.folder / "p.yaml"
-    source = {"kafka": topic, "schema": SCHEMA}
-    sink = {"from": "counts", "kafka": f"{topic}-out", "mode": "update"}
-    text = {
-        "name": "same",
-        "sources": {"events": source},
-        "tables": {"views": VIEWS, "counts": COUNTS},
-        "sinks": [sink],
-    }
-    file.write_text(json.dumps(text))
-    given = [part for one in OFF for part in ("--set", one)]
-    millrace("run", "p.yaml", "--until-caught-up", "--no-dashboard", *given, MILLRACE_ARCHIVE="off")
     assert found(cluster, topic) == expected()
     assert buried(cluster, topic) == sorted(BAD, key=str)
