@@ -51,6 +51,7 @@
         ├── RegistryUnreachable         1  registry.unreachable
         ├── RegistryRefused             1  registry.refused
         ├── SparkFailed                 1  spark.failed
+        ├── ClusterUnfit                1  spark.cluster-unfit
         ├── QueryFailed                 1  query.failed
         ├── FunctionFailed              1  function.failed
         │   └── SinkFailed              1  sink.failed
@@ -143,6 +144,7 @@ from millrace.errors.records import (
     RegistryUnreachable,
 )
 from millrace.errors.running import (
+    ClusterUnfit,
     DiskFull,
     FetchFailed,
     FunctionFailed,
@@ -163,6 +165,7 @@ __all__ = [
     "CassandraMismatch",
     "CassandraUnreachable",
     "CheckpointIncompatible",
+    "ClusterUnfit",
     "CommitUnknown",
     "DataDirInUse",
     "DataDirMismatch",
