@@ -61,7 +61,7 @@ def test_urls_are_told_from_paths(tmp_path: Path) -> None:
     assert path_of("s3a://b/x") == StorePath("s3a://b/x")
 
 
-@pytest.mark.parametrize("url", ["s3a://bucket/a/b", "hdfs://name:9000/a", "hdfs:///a"])
+@pytest.mark.parametrize("url", ["s3a://bucket/a/b", "hdfs://name:9000/a"])
 def test_a_url_stays_as_it_is(url: str) -> None:
     path = StorePath(url)
     assert str(path) == url
@@ -71,8 +71,14 @@ def test_a_url_stays_as_it_is(url: str) -> None:
     assert str(pickle.loads(pickle.dumps(path)).absolute().resolve()) == url  # noqa: S301 - our own
 
 
+@pytest.mark.parametrize("url", ["hdfs:///a/b", "s3a://bucket", "s3a://bucket".upper()])
+def test_a_store_and_a_folder_must_be_named(url: str) -> None:
+    with pytest.raises(FileUnusable):
+        path_of(url)
+
+
 def test_what_the_disk_alone_can_do_is_refused() -> None:
-    for call in (lambda: os.listdir(STATE), STATE.open, STATE.stat, lambda: os.fspath(STATE)):
+    for call in (STATE.open, STATE.stat, lambda: os.fspath(STATE)):
         with pytest.raises(TypeError):
             call()
 

@@ -67,6 +67,10 @@ def is_url(text: str) -> bool:
 
 def path_of(text: str) -> Path:
     """A path, on a store or on the disk."""
+    if is_url(text) and "/" not in text.partition("://")[2].lstrip("/"):
+        raise FileUnusable(f"{text} names no folder of a store", hint="write it as s3a://BUCKET/FOLDER")
+    if is_url(text) and text.partition("://")[2].startswith("/"):
+        raise FileUnusable(f"{text} does not say whose store it is", hint="write it as hdfs://HOST:PORT/FOLDER")
     return StorePath(text) if is_url(text) else Path(text.removeprefix("file://")).expanduser()
 
 

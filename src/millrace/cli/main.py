@@ -25,6 +25,7 @@ from millrace.cli import (
     run,
     schema,
     settings,
+    submit,
 )
 from millrace.cli import exec as exec_
 from millrace.cli.output import show_error
@@ -43,6 +44,7 @@ app.command("demo")(demo.demo)
 app.command("check")(check.check)
 app.command("plan")(plan.plan)
 app.command("run")(run.run)
+app.command("submit")(submit.submit)
 app.command("replay")(replay.replay)
 app.command("query")(query.query)
 app.command("schema")(schema.schema)

@@ -57,14 +57,18 @@ def _is_this_machine(host: str) -> bool:
     return host.strip("[]") in ("localhost", "::1") or host.startswith("127.")
 
 
-def equip(spark: SparkSession, luggage: Luggage, *, partitions: bool) -> None:
-    """Wait for executors and make them fit; raises when they are not. `partitions`: let us choose how many."""
+def equip(spark: SparkSession, luggage: Luggage, *, partitions: bool, send: bool = True) -> None:
+    """Wait for executors and make them fit; raises when they are not.
+
+    `partitions`: whether we choose how many. `send`: whether nobody has sent them our code yet.
+    """
     context = spark.sparkContext
     cores = _awaited(context, luggage.tell)
-    files = [shipping.millrace_zip(luggage.folder)]
-    if luggage.beside is not None:
-        files.append(shipping.project_zip(luggage.beside, luggage.folder))
-    shipping.send(context, files)
+    if send:
+        files = [shipping.millrace_zip(luggage.folder)]
+        if luggage.beside is not None:
+            files.append(shipping.project_zip(luggage.beside, luggage.folder))
+        shipping.send(context, files)
     _require_fit(context, cores, luggage.shared)
     if partitions:
         spark.conf.set(PARTITIONS, str(cores))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _KAFKA = "spark-sql-kafka"
+_SUBMITTED = ("spark.master", "spark.app.name")
+"""What spark-submit has settled: in a driver on the cluster, a master has another address."""
 _PYTHONPATH = "spark.executorEnv.PYTHONPATH"
 
 
@@ -61,8 +63,9 @@ def open_session(
     open in the JVM, as those of locks on what it writes to; `jar_sets` are needed besides the connectors.
     """
     chosen = choices(master=settings.get("spark.master", master), realtime=realtime)
-    picked = settled(chosen, {"spark.app.name": name, **with_connectors(settings, jar_sets)})
-    if travel.packages:
+    given = settings if is_submitted() else with_connectors(settings, jar_sets)
+    picked = settled(chosen, {"spark.app.name": name, **given})
+    if travel.packages and not is_submitted():
         picked = with_packages(picked)
     variables = {} if beside is None else {"PYTHONPATH": _prepended(beside)}
     warnings.filterwarnings("ignore", module="pyspark")  # about versions of what is installed: not the user's matter
@@ -72,7 +75,7 @@ def open_session(
         return spark
     try:
         luggage = Luggage(log.absolute().parent / "shipped", beside, travel.shared, travel.tell)
-        equip(spark, luggage, partitions=PARTITIONS not in settings)
+        equip(spark, luggage, partitions=PARTITIONS not in settings, send=not is_submitted())
     except BaseException:
         close_session(spark)
         raise
@@ -101,6 +104,11 @@ def _hush_accumulators(spark: SparkSession) -> None:
         server.handle_error = lambda *_: None
 
 
+def is_submitted() -> bool:
+    """Whether spark-submit has started this process: there is a JVM, and executors are sent what it was given."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def with_connectors(settings: Mapping[str, str], more: Sequence[str] = ()) -> dict[str, str]:
     """The settings, and our jars for Kafka and Avro beside the user's own; a Kafka connector of the user's wins."""
     named = f"{settings.get('spark.jars', '')} {settings.get('spark.jars.packages', '')}"
@@ -122,13 +130,16 @@ def _session(settings: Mapping[str, str], log: Path, voice: Voice, holds: Sequen
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    if is_submitted():
+        SparkContext._ensure_initialized()  # with the JVM that has started us, and ends when we do
     if SparkContext._gateway is None:  # else this process has a JVM, of ours or of the program that we are in
         jvm = Jvm(settings, log, voice, holds)
         SparkContext._ensure_initialized(gateway=jvm.gateway)
         _opened.append(jvm)
-    conf = SparkConf(loadDefaults=False)
+    conf = SparkConf(loadDefaults=is_submitted())
     for key, value in settings.items():
-        conf.set(key, value)
+        if not (is_submitted() and key in _SUBMITTED and conf.contains(key)):
+            conf.set(key, value)
     try:
         return SparkSession(SparkContext(conf=conf))
     except Exception as error:
