@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path, PosixPath
-from typing import Any
+from typing import Any, Self
 
 from millrace.errors import FileUnusable
 
@@ -104,11 +104,11 @@ class StorePath(PosixPath):
     def __fspath__(self) -> str:
         raise TypeError(f"{self} is not on a disk")
 
-    def absolute(self) -> StorePath:
+    def absolute(self) -> Self:
         """As it is: there is no folder that it could be relative to."""
         return self
 
-    def resolve(self, strict: bool = False) -> StorePath:
+    def resolve(self, strict: bool = False) -> Self:
         """As it is: stores have no links."""
         del strict
         return self
@@ -132,10 +132,10 @@ class StorePath(PosixPath):
     def is_file(self, **_: Any) -> bool:
         return self.store.is_folder(str(self)) is False
 
-    def iterdir(self) -> Generator[StorePath, None, None]:
+    def iterdir(self) -> Generator[Self, None, None]:
         yield from (self / name for name in self.store.names(str(self)))
 
-    def glob(self, pattern: str, **_: Any) -> Generator[StorePath, None, None]:  # type: ignore[override]
+    def glob(self, pattern: str, **_: Any) -> Generator[Self, None, None]:
         """As of the disk, without `**`; a pattern's last part may be a plain name."""
         first, _slash, rest = pattern.partition("/")
         for one in self.iterdir():
@@ -153,7 +153,7 @@ class StorePath(PosixPath):
         if not self.store.remove(str(self)) and not missing_ok:
             raise FileNotFoundError(str(self))
 
-    def open(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]
+    def open(self, *_: Any, **__: Any) -> Any:
         raise TypeError(f"{self} is not on a disk")
 
     def stat(self, **_: Any) -> Any:

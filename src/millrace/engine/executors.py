@@ -99,7 +99,7 @@ def _awaited(context: SparkContext, tell: Callable[[str], None]) -> int:
 
 
 def _executors(context: SparkContext) -> int:
-    tracker = context._jsc.sc().statusTracker()  # type: ignore[attr-defined]
+    tracker = context._jsc.sc().statusTracker()
     return len(tracker.getExecutorInfos()) - 1  # one of them is the driver
 
 

@@ -21,7 +21,7 @@ class Hadoop(Store):
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark._jvm
-        self._settings: Any = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+        self._settings: Any = spark.sparkContext._jsc.hadoopConfiguration()
 
     def read(self, url: str) -> bytes:
         """All of a file."""
