@@ -36,7 +36,7 @@ def file(tmp_path: Path) -> str:
 
 def told(run: Run, *line: str) -> tuple[list[str], dict[str, str]]:
     """The command that would be called, and its settings."""
-    words = shlex.split(run("submit", *line, "--dry-run").out)
+    words = shlex.split(run("submit", "--dry-run", *line).out)
     assert words.pop(0) == f"PYSPARK_DRIVER_PYTHON={sys.executable}"
     assert words[0].endswith("pyspark/bin/spark-submit")
     settings = dict(words[at + 1].split("=", 1) for at, word in enumerate(words) if word == "--conf")

@@ -15,16 +15,15 @@ from bucket import BUCKET, KEYS, Bucket
 from conftest import CommandLine
 from millrace.engine.hadoop import Hadoop
 
+QUICK = ("--no-dashboard", "--master", "local[1]", "--set", "spark.sql.codegen.wholeStage=false")
 PIPELINE = """
 name: words
 sources:
   lines: {files: "s3a://runs/in", schema: "id int, word string", on_bad: fail}
 tables:
   longer: SELECT id, upper(word) AS word FROM lines WHERE length(word) > 3
-  often: SELECT word, count(*) AS times FROM lines GROUP BY word
 sinks:
   - {from: longer, files: "s3a://runs/out"}
-  - {from: often, memory: often, mode: complete}
 """
 
 
@@ -40,7 +39,7 @@ def rows(bucket: Bucket) -> list[tuple[int, str]]:
     host = bucket.endpoint.removeprefix("http://")
     store = fs.S3FileSystem(access_key=KEYS[0], secret_key=KEYS[1], endpoint_override=host, scheme="http")
     found: list[tuple[int, str]] = []
-    for key in bucket.keys("out/_spark_metadata/"):
+    for key in (one for one in bucket.keys("out/_spark_metadata/") if one.rpartition("/")[2].isdecimal()):
         _, *entries = bucket.client.get_object(Bucket=BUCKET, Key=key)["Body"].read().decode().splitlines()
         for entry in entries:
             path = json.loads(entry)["path"].removeprefix("s3a://")
@@ -51,7 +50,7 @@ def rows(bucket: Bucket) -> list[tuple[int, str]]:
 def test_a_run_with_all_it_has_on_s3_and_another_that_goes_on(offline_millrace: CommandLine, bucket: Bucket) -> None:
     (offline_millrace.folder / "words.yaml").write_text(PIPELINE)
     given = [word for key, value in bucket.settings.items() for word in ("--set", f"{key}={value}")]
-    line = ("run", "words.yaml", "--state", f"s3a://{BUCKET}/state", "--until-caught-up", "--no-dashboard", *given)
+    line = ("run", "words.yaml", "--state", f"s3a://{BUCKET}/state", "--until-caught-up", *QUICK, *given)
     bucket.put("in/one.json", '{"id": 1, "word": "mill"}\n{"id": 2, "word": "a"}\n')
     offline_millrace(*line)
     assert rows(bucket) == [(1, "MILL")]

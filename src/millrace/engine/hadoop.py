@@ -98,7 +98,7 @@ class Hadoop(Store):
 @contextmanager
 def _spoken(url: str) -> Iterator[None]:
     """Java's errors as Python's."""
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     try:
         yield

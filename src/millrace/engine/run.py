@@ -287,7 +287,8 @@ def _session(plan: Plan, settings: Settings, holds: Sequence[int] = ()) -> Itera
 
 def jar_sets(pipeline: Pipeline, state: Path) -> tuple[str, ...]:
     """The sets of jars that a pipeline needs besides Spark's connectors."""
-    named = [str(state), *(repr(one.connection) for one in (*pipeline.sources, *pipeline.sinks))]
+    connections = [*(one.connection for one in pipeline.sources), *(one.connection for one in pipeline.sinks)]
+    named = [str(state), *map(repr, connections)]
     return ("s3",) if any("s3a://" in text for text in named) else ()
 
 
