@@ -4,6 +4,8 @@
 # make lint   runs the linters only; make format mends what they can
 # make bench  measures feeds, clients, pipelines and the page, side by side with bare programs and with peers
 # make bench-quick  measures Millrace and its peers on the same data, with fewer records
+# make docs   makes the site of the documentation in build/site, with the reference from the code; broken links fail
+# make pictures  draws the pictures of the documentation from real runs
 # make screenshots  takes pictures of every page of the dashboard, into screenshots/
 PYTHON ?= python3
 VENV := .venv
@@ -12,7 +14,7 @@ READY := $(VENV)/.ready
 PAGE := src/millrace/dashboard/static/index.html
 WEB := $(shell find web -name node_modules -prune -o -type f -print)
 
-.PHONY: help setup demo test chaos lint format bench bench-quick browser screenshots clean
+.PHONY: help setup demo test chaos lint format bench bench-quick browser screenshots docs pictures clean
 
 help:
 	@grep '^# make' Makefile | sed 's/^# //'
@@ -49,6 +51,14 @@ browser: setup
 
 screenshots: setup browser
 	$(BIN)/python scripts/screenshots.py
+
+docs: setup
+	@$(BIN)/python scripts/reference.py
+	$(BIN)/python -m mkdocs build --quiet
+	@echo "build/site/index.html; with its search: $(BIN)/python -m http.server -d build/site 8000"
+
+pictures: setup
+	$(BIN)/python scripts/pictures.py
 
 lint: setup
 	$(BIN)/ruff check

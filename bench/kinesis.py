@@ -33,7 +33,15 @@ def cpu(emulator: Emulator) -> float:
     """Seconds of this process and of those that it has started, without the emulator's."""
     own = psutil.Process()
     others = [one for one in own.children(recursive=True) if one.pid != emulator.pid]
-    return sum(sum(one.cpu_times()[:4]) for one in (own, *others))
+    return sum(map(seconds, (own, *others)))
+
+
+def seconds(process: psutil.Process) -> float:
+    """CPU seconds of a process and of its ended children; nothing of one that has just ended: its parent has them."""
+    try:
+        return sum(process.cpu_times()[:4])
+    except psutil.NoSuchProcess:
+        return 0.0
 
 
 def bare(emulator: Emulator) -> Any:

@@ -69,7 +69,7 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]
 @cache
 def _lane(file: str) -> str:
     path = Path(__file__).parents[1] / file
-    asks = re.search(r"\b(?:spark|ssc|run_pipeline|cassandra|keyspace)\b\s*:", path.read_text("utf-8"))
+    asks = re.search(r"\b(?:spark|ssc|run_pipeline|cassandra|keyspace|millrace_test)\b\s*:", path.read_text("utf-8"))
     return "spark" if asks or path.parent.name == "examples" else file
 
 
@@ -217,6 +217,12 @@ def spark(quick_starts: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
     close_session(session)
 
 
+@pytest.fixture(scope="session")
+def millrace_spark(spark: SparkSession) -> SparkSession:
+    """The Spark of the test kit is that of all tests."""
+    return spark
+
+
 class RunPipeline:
     """Runs pipelines on the Spark and the broker of the tests, in this process."""
 
@@ -250,8 +256,9 @@ class RunPipeline:
         The pipeline is a file, or what one defines; `environment` is what the file may ask for. Without `state` each
         run begins anew. With `channels` its panels are shown there.
         """
+        from millrace.connectors.options import CONNECTORS
         from millrace.engine.run import Settings, run
-        from millrace.pipeline.plan import make_plan
+        from millrace.pipeline.plan import make_plan, with_letters
         from millrace.telemetry.board import Board
 
         self._runs += 1
@@ -271,6 +278,7 @@ class RunPipeline:
             threading.Thread(target=_stop_when, args=(until, stop), daemon=True).start()
         try:
             plan = make_plan(_model(pipeline), once=until is None, panels=channels is not None)
+            plan = with_letters(plan, CONNECTORS)
             run(plan, settings, board, stop)
         finally:
             stop.set()

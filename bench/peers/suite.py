@@ -10,7 +10,7 @@ from peers.each.bytewax import Bytewax
 from peers.each.flink import Flink
 from peers.each.floor import BareConsumer, HandWritten
 from peers.each.kafka_streams import KafkaStreams
-from peers.each.ours import PARTS, Millrace
+from peers.each.ours import ON_DISK, PARTS, Millrace
 from peers.each.pathway import Pathway
 from peers.each.pyspark import PlainPySpark, TunedPySpark
 from peers.each.quix import Quix
@@ -74,9 +74,10 @@ def cases(quick: bool, scale: float = 1.0) -> Iterator[Case]:
     yield CatchUp("A", Ads, sized(500_000, 1_500_000), _able("ads"))
     yield CatchUp("E", Copied, sized(300_000, 1_000_000), _able("once"))
     for letter, job in (("L1", stateless), ("L2", keyed)):
-        yield Live(letter, job, *((10.0, 10.0) if quick else (20.0, 30.0)), _able(job.__name__))
+        yield Live(letter, job, *((20.0, 10.0) if quick else (20.0, 30.0)), _able(job.__name__))
     for keys in (10_000, 100_000) if quick else (10_000, 100_000, 1_000_000, 5_000_000):
-        yield CatchUp("S", State, keys, tuple(peer for peer in _able("state") if peer.name in STATEFUL))
+        able = (peer for peer in _able("state") if peer.name in STATEFUL)
+        yield CatchUp("S", State, keys, (*able, ON_DISK))
     yield CatchUp("B", Ads, sized(500_000, 1_500_000), PARTS)
 
 

@@ -141,6 +141,16 @@ ALERT_LAG = Setting[Behind | None](
 ALERT_DEAD = Setting[float | None](
     "alert_dead", parse_rate_with_unit, None, "Alert when more dead letters come than this: 10/m, 1/s.", "never"
 )
+ARCHIVE = Setting(
+    "archive", _yes, True, "Whether an archive of Spark's classes is made and used, for quick starts.", "on"
+)
+TRUST = Setting(
+    "trust",
+    _yes,
+    True,
+    "Whether a query takes its records for good until it meets one that is not, which is quicker.",
+    "on",
+)
 VERBOSE = Setting("verbose", _yes, False, "Show stack traces and what child processes say.", "off")
 
 SETTINGS: tuple[Setting[object], ...] = (
@@ -163,5 +173,7 @@ SETTINGS: tuple[Setting[object], ...] = (
     ALERT,
     ALERT_LAG,
     ALERT_DEAD,
+    ARCHIVE,
+    TRUST,
     VERBOSE,
 )  # type: ignore[assignment]  # a tuple of different T

@@ -77,6 +77,38 @@ def test_a_pipeline_that_never_ran(offline_run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / ".millrace").exists()
 
 
+def test_whether_real_time_mode_could_run_it(offline_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(COUNTED)
+    assert (
+        "real-time mode: possible, as far as the file tells, with trigger: realtime"
+        in offline_run("plan", "p.yaml", "--explain").out
+    )
+    (tmp_path / "p.yaml").write_text(COUNTED.replace("kafka: counts", "cassandra: k.counts"))
+    shown = offline_run("plan", "p.yaml", "--explain").out
+    assert "real-time mode: not possible: real-time mode cannot write to cassandra" in shown
+
+
+def test_what_is_remembered_and_read_more_than_once_is_explained(offline_run: Run, tmp_path: Path) -> None:
+    more = "  - {from: lines, kafka: copies, format: raw, value: value}\n"
+    (tmp_path / "p.yaml").write_text(COUNTED + more)
+    shown = offline_run("plan", "p.yaml", "--explain").out
+    assert "  lines is read by 2 queries, by each for itself: counts-update, lines" in shown
+    grows = "a row for each value: never forgotten, so it grows with the number of keys"
+    assert f"  remembers, for GROUP BY in counts, {grows}" in shown
+    assert "  remembers nothing but offsets" in shown
+    state = ran(tmp_path, COUNTED) / "checkpoints" / "counts-update" / "state" / "0" / "0" / "1.delta"
+    state.parent.mkdir(parents=True)
+    state.write_bytes(bytes(2048))
+    assert "its state takes 2.0 KB on disk now" in offline_run("plan", "p.yaml", "--explain").out
+
+
+def test_dead_letters_of_a_real_time_query_have_one_of_their_own(offline_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(COUNTED.replace("mode: update", "mode: update, trigger: realtime"))
+    shown = offline_run("plan", "p.yaml", "--explain").out
+    assert "real-time mode: chosen" in shown
+    assert "dead.lines  reads lines once more, each second, for its dead letters" in shown
+
+
 def test_what_ran_goes_on(offline_run: Run, tmp_path: Path) -> None:
     ran(tmp_path, COUNTED)
     shown = offline_run("plan", "p.yaml").out

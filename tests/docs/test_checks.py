@@ -12,8 +12,8 @@ from millrace.errors import InvalidSchema
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "millrace"
-CONDITION = re.compile(r'"((?:[a-z]+\.)[a-z-]+)"')
-MADE = re.compile(r'(?:Mistake|Problem)\(\s*"([a-z.-]+)"')
+CONDITION = re.compile(r'"((?:[a-z]+\.)[a-z0-9-]+)"')
+MADE = re.compile(r'(?:Mistake|Problem)\(\s*"([a-z0-9.-]+)"')
 
 
 def conditions() -> set[str]:
@@ -34,7 +34,7 @@ def conditions() -> set[str]:
 
 def test_every_condition_of_check_is_explained() -> None:
     page = (ROOT / "docs/checks.md").read_text("utf-8")
-    rows = re.findall(r"^\| `([a-z.-]+)` \| .+ \| .+ \|$", page, re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z0-9.-]+)` \| .+ \| .+ \|$", page, re.MULTILINE)
     assert len(rows) == len(set(rows))
     assert set(rows) == conditions()
 

@@ -9,6 +9,7 @@ import pytest
 
 from millrace.connectors.messages import Decoded
 from millrace.connectors.stream import READERS, WRITERS
+from millrace.formats.base import FORMATS
 from millrace.plugins import Room
 
 PAGE = (Path(__file__).parents[2] / "docs" / "connectors.md").read_text("utf-8")
@@ -26,3 +27,11 @@ def test_every_option_is_documented(room: Room[object], name: str) -> None:
             told = f"| `{option.name}`"
             assert told in section or (issubclass(kind, Decoded) and told in common), f"{name}: {option.name}"
             assert option.metadata["help"]
+
+
+@pytest.mark.parametrize("name", FORMATS.names())
+def test_every_format_is_documented_with_its_options(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text("utf-8")
+    assert f"\n## {name}\n" in page or f"\n| `{name}` |" in page
+    for option in dataclasses.fields(FORMATS.load(name)):  # type: ignore[arg-type]
+        assert not option.init or f"`{option.name}`" in page, option.name

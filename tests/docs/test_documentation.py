@@ -19,16 +19,23 @@ from millrace.services.jars import jar_sets
 from millrace.settings import SETTINGS
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("docs/kafka.md", "README.md", "docs/feeds.md")
+PAGES = ("README.md", "docs/feeds.md")
 LONG = (
     "docs/cassandra.md",
     "docs/dead-letters.md",
     "docs/exec.md",
+    "docs/explanation/event-time.md",
+    "docs/explanation/guarantees.md",
+    "docs/explanation/output-modes.md",
     "docs/extending.md",
+    "docs/init.md",
     "docs/jars.md",
+    "docs/kafka.md",
     "docs/plan.md",
     "docs/replay.md",
     "docs/supervision.md",
+    "docs/testing.md",
+    "docs/tutorial.md",
 )
 """Pages that `make chaos` follows: what they show has tests of its own."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -39,10 +46,10 @@ def blocks(page: str, language: str) -> list[str]:
     return [text for kind, text in BLOCK.findall((ROOT / page).read_text("utf-8")) if kind == language]
 
 
-def commands(page: str) -> list[str]:
-    """The `$ millrace …` lines of a page, and what is piped into it, in order."""
-    lines = [line.removeprefix("$ ") for block in blocks(page, "console") for line in block.splitlines()]
-    return [line for line in lines if "millrace " in line and "spark-submit" not in line]
+def commands(block: str) -> list[str]:
+    """The `$ millrace …` lines of a block, what is piped into it, and where it goes on, in order."""
+    lines = [line.removeprefix("$ ") for line in block.splitlines()]
+    return [line for line in lines if ("millrace " in line and "spark-submit" not in line) or line.startswith("cd ")]
 
 
 def run(command: str, folder: Path) -> None:
@@ -79,17 +86,21 @@ def stop_what_is_left(folder: Path) -> None:
 
 
 def follow(page: str, folder: Path) -> None:
-    """Make the files of a page, and run its commands in order."""
-    for file in (*blocks(page, "python"), *blocks(page, "yaml")):
-        if file.startswith("# "):
-            (folder / file.splitlines()[0].removeprefix("# ")).write_text(file)
-    wanted = commands(page)
-    assert len(wanted) >= 2
+    """Make the files of a page and run its commands, in order."""
+    here, ran = folder, 0
     try:
-        for command in wanted:
-            run(command, folder)
+        for kind, text in BLOCK.findall((ROOT / page).read_text("utf-8")):
+            if kind in ("python", "yaml") and text.startswith("# "):
+                (here / text.splitlines()[0].removeprefix("# ")).write_text(text)
+            for command in commands(text) if kind == "console" else ():
+                if command.startswith("cd "):
+                    here /= command.removeprefix("cd ")
+                else:
+                    run(command, here)
+                    ran += 1
     finally:
         stop_what_is_left(folder)
+    assert ran >= 2
 
 
 @pytest.fixture(scope="module")

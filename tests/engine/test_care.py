@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 import millrace as mr
 from conftest import committed
-from millrace.clients import dead
+from millrace.clients import dead, topics
 from millrace.clients.cluster import Cluster
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
@@ -19,9 +21,10 @@ from millrace.telemetry.board import Board, Phase
 Run = Callable[..., Board]
 
 
-def send(cluster: Cluster, topic: str, *values: bytes) -> None:
+def send(cluster: Cluster, topic: str, *values: bytes, one_partition: bool = False) -> None:
     producer = Producer(cluster, topic)
-    producer.send([Record(value, partition=number % 3) for number, value in enumerate(values)])
+    spread = 1 if one_partition else 3
+    producer.send([Record(value, partition=number % spread) for number, value in enumerate(values)])
     producer.close()
 
 
@@ -59,6 +62,48 @@ def test_bad_records_are_buried_though_nobody_looked_at_first(
     assert sorted(letters, key=str) == [b"\xfd", b"\xfe", b"\xff"]
     assert [(one.phase, one.error) for one in board.queries()] == [(Phase.STOPPED, None)]
     assert board.dead() == {"lines": 2}
+
+
+def test_json_is_trusted_too(cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path) -> None:
+    """With the places of its bad records, which did not travel at first."""
+    send(cluster, topic, *(b'{"n": %d}' % number for number in range(6)))
+    pipeline = mr.Pipeline("json")
+    pipeline.source("rows", mr.kafka(topic, schema="n int", include=("partition",), max_per_batch=4))
+    pipeline.sink("rows", mr.kafka(f"{topic}-out"))
+    state = tmp_path / "state"
+    run_pipeline(pipeline, state)
+    assert not (state / "careful").exists()
+    send(cluster, topic, b'{"n": 6}', b"{", b'{"n": 7}')
+    board = run_pipeline(pipeline, state)
+    assert (state / "careful" / "rows").exists()
+    written = [json.loads(one.value() or b"") for one in committed(cluster, f"{topic}-out")]
+    assert sorted((one["n"], one["partition"]) for one in written) == [*((n, n % 3) for n in range(6)), (6, 0), (7, 2)]
+    (found,) = dead.in_topic(cluster, f"{topic}.dead")
+    assert (found.letter.value, found.letter.partition, found.letter.offset) == (b"{", 1, 2)
+    assert board.dead() == {"rows": 1}
+
+
+def test_what_breaks_off_is_not_committed_as_whole(
+    cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, spark: SparkSession
+) -> None:
+    """The bad record ends the task when its sink has had some of the rows already, a few at a time."""
+    many, alone = 20_000, f"{topic}-alone"
+    topics.create(cluster, alone, 1)
+    good = (b'{"n": %d, "pad": "%s"}' % (number, b"x" * 60) for number in range(many))
+    send(cluster, alone, *good, b"{", one_partition=True)
+    pipeline = mr.Pipeline("broken")
+    pipeline.source("rows", mr.kafka(alone, schema="n int, pad string"))
+    pipeline.sink("rows", mr.kafka(f"{alone}-out"))
+    size = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(size)
+    spark.conf.set(size, "1000")
+    try:
+        run_pipeline(pipeline, tmp_path / "state")
+    finally:
+        spark.conf.set(size, before or "")
+    written = [json.loads(one.value() or b"")["n"] for one in committed(cluster, f"{alone}-out")]
+    assert sorted(written) == list(range(many))
+    assert len(list(dead.in_topic(cluster, f"{alone}.dead"))) == 1
 
 
 @pytest.mark.parametrize("sink", ["foreach", "at-least-once"])

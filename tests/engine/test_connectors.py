@@ -240,7 +240,7 @@ def test_real_time_from_topic_to_topic(cluster: Cluster, topic: str, run_pipelin
     topic = alone(cluster, topic)
     send(cluster, topic, b'{"n": 1}', b"nonsense", b'{"n": 2}')
     pipeline = mr.Pipeline("quick", trigger="realtime 5s")
-    pipeline.source("source", mr.kafka(topic, schema="n int", on_bad="drop"))
+    pipeline.source("source", mr.kafka(topic, schema="n int"))
     pipeline.sql("doubled", "SELECT n * 2 AS n FROM source")
     pipeline.sink("doubled", mr.kafka(f"{topic}-out"), mode="update")
     found: list[Any] = []
@@ -248,9 +248,13 @@ def test_real_time_from_topic_to_topic(cluster: Cluster, topic: str, run_pipelin
     def arrived() -> bool:
         if f"{topic}-out" in cluster.connect().topics and not found:
             found.extend(received(cluster, f"{topic}-out", 2))
-        return len(found) == 2
+        return len(found) == 2 and bool(buried())
+
+    def buried() -> list[bytes | None]:
+        return [one.letter.value for one in dead.in_topic(cluster, f"{topic}.dead")]
 
     run_pipeline(pipeline, until=arrived)
+    assert buried() == [b"nonsense"]
     assert sorted(json.loads(message.value())["n"] for message in found) == [2, 4]
 
 

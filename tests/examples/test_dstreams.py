@@ -137,6 +137,7 @@ def test_foreach_rdd(play: Play, talker: Talker, tmp_path: Path) -> None:
     running.stop()
 
 
+@pytest.mark.chaos
 def test_recoverable_word_count(offline_millrace: CommandLine, talker: Talker, tmp_path: Path) -> None:
     """Killed and started again; and the page knows of batches, delays and rows."""
     port, output = free_port(), tmp_path / "counts.txt"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from millrace.pipeline.facts import Connectors, Facts
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, connection
-from millrace.pipeline.plan import make_plan
+from millrace.pipeline.plan import make_plan, unbatched, with_letters
 
 SOURCES = (Source("posts", connection("kafka", "posts")), Source("users", connection("kafka", "users")))
 TABLES = (
@@ -45,6 +46,27 @@ def test_real_time_queries_have_one_sink() -> None:
 def test_each_source_is_buried_by_one_query() -> None:
     plan = make_plan(Pipeline("p", SOURCES, TABLES, (sink("tags", "console"), sink("joined", "console"))))
     assert [query.buries for query in plan.queries] == [("posts",), ("users",)]
+
+
+def test_a_source_that_is_read_without_batches_has_a_query_for_its_dead_letters() -> None:
+    letters = Connectors(lambda connection, _: Facts(letters=connection.argument == "posts"), lambda *_: Facts())
+    sinks = (sink("tags", "kafka", "update", Trigger("realtime")), sink("joined", "kafka"))
+    plan = with_letters(make_plan(Pipeline("p", SOURCES, TABLES, sinks)), letters)
+    assert [(query.name, query.buries, query.batches) for query in plan.queries] == [
+        ("dead.posts", ("posts",), True),
+        ("tags-update-realtime-kafka-None", (), False),
+        ("joined", ("users",), True),
+    ]
+    assert plan.queries[0].place is SOURCES[0].place
+    assert unbatched(plan.pipeline) == {"posts"}
+    once = with_letters(make_plan(plan.pipeline, once=True), letters)
+    assert [(query.name, query.trigger.kind) for query in once.queries][:1] == [("dead.posts", "once")]
+
+
+def test_with_batches_nobody_buries_for_others() -> None:
+    letters = Connectors(lambda *_: Facts(letters=True), lambda *_: Facts())
+    plan = make_plan(Pipeline("p", SOURCES, TABLES, (sink("tags", "kafka"),)))
+    assert with_letters(plan, letters) == plan
 
 
 def test_once_wins_over_every_trigger() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from measure import MILLRACE
 
 import millrace
+from millrace.engine import archive
+from millrace.engine.tuning import ROCKSDB
 from peers.contract import Peer, Place
 from peers.homes import PROGRAMS
 from peers.tables import ALL
@@ -18,17 +21,31 @@ class Millrace(Peer):
 
     jobs = frozenset({"words", "ads", "once", "state", "stateless", "keyed"})
 
-    def __init__(self, name: str = "Millrace", *, page: bool = False, lag: bool = True, **variables: str) -> None:
+    def __init__(
+        self,
+        name: str = "Millrace",
+        *,
+        page: bool = False,
+        lag: bool = True,
+        spark: Mapping[str, str] | None = None,
+        **variables: str,
+    ) -> None:
+        """`spark`: settings that are given; the rest is for the program's environment."""
         self.name = name
+        self._given = [part for key, value in (spark or {}).items() for part in ("--set", f"{key}={value}")]
         self._page = page
         self._start: list[str | Path] = [MILLRACE] if lag else [sys.executable, PROGRAMS / "without_lag.py"]
         self._variables = variables
 
+    def prepare(self) -> None:
+        """What the first run on a machine makes, so that no run does."""
+        archive.ensure(print)
+
     def command(self, place: Place) -> list[str | Path]:
         """A run that goes on."""
-        page = ["--port", "0"] if self._page else ["--no-dashboard"]
+        more = [*(["--port", "0"] if self._page else ["--no-dashboard"]), *self._given]
         script = PROGRAMS / "with_millrace.py"
-        return [*self._start, "run", script, "--kafka", place.bootstrap, "--state", place.folder / "state", *page]
+        return [*self._start, "run", script, "--kafka", place.bootstrap, "--state", place.folder / "state", *more]
 
     def variables(self, place: Place) -> dict[str, str]:  # noqa: ARG002
         """What is chosen otherwise than by default."""
@@ -39,6 +56,13 @@ class Millrace(Peer):
         return millrace.__version__
 
 
+ON_DISK = Millrace(
+    "Millrace, state in RocksDB",
+    spark={
+        ROCKSDB.key: ROCKSDB.value,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    },
+)
 PARTS: tuple[Peer, ...] = (
     Millrace(ALL, page=True),
     Millrace("without the page"),

@@ -17,15 +17,18 @@ from millrace.cli import (
     demo,
     doctor,
     feed,
+    init,
     jars,
     kafka,
     plan,
     query,
+    record,
     replay,
     run,
     schema,
     settings,
     submit,
+    test,
 )
 from millrace.cli import exec as exec_
 from millrace.cli.output import show_error
@@ -41,10 +44,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(demo.demo)
+app.command("init")(init.init)
 app.command("check")(check.check)
 app.command("plan")(plan.plan)
 app.command("run")(run.run)
 app.command("submit")(submit.submit)
+app.command("test")(test.run_tests)
+app.command("record")(record.record)
 app.command("replay")(replay.replay)
 app.command("query")(query.query)
 app.command("schema")(schema.schema)

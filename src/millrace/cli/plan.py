@@ -14,6 +14,7 @@ from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, 
 from millrace.cli.output import out, say, show_error, show_json, show_table, status_line
 from millrace.errors import MillraceError, NoCluster, StateMismatch
 from millrace.settings import KAFKA_DATA
+from millrace.units import format_bytes
 
 if TYPE_CHECKING:
     from millrace.clients.cluster import Cluster
@@ -35,7 +36,8 @@ def plan(
         bool, typer.Option("--deep", help="Start Spark as well, and compare what it makes of the queries.")
     ] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="The settings that are chosen for Spark, and why.")
+        bool,
+        typer.Option("--explain", help="What is remembered, whether real-time mode fits, Spark's settings and why."),
     ] = False,
     accept: Accept = None,
     master: Master = None,
@@ -47,18 +49,19 @@ def plan(
 ) -> None:
     """Tell what a run would do with each query: resume, start anew, or not start at all, and why."""
     from millrace.cli.check import load_sound
+    from millrace.connectors.options import CONNECTORS
     from millrace.engine import planned
     from millrace.engine.following import follow
     from millrace.engine.newest import asked
     from millrace.engine.resuming import outlooks
     from millrace.engine.state import unused
-    from millrace.pipeline.plan import make_plan
+    from millrace.pipeline.plan import make_plan, with_letters
 
     chosen, others = _generations(load_sound(file), state)
     pipeline, folder = chosen.pipeline, chosen.state.absolute()
     with suppress(MillraceError):  # whoever cannot be asked for the current generation is told of below
         pipeline = follow(pipeline, lambda: chosen_cluster(kafka, kafka_config, data))
-    made = make_plan(pipeline)
+    made = with_letters(make_plan(pipeline), CONNECTORS)
     kafka_told, cluster_id, problem = _kafka(made, kafka, kafka_config, data)
     found = outlooks(made, folder, cluster_id, accept or ())
     if deep:
@@ -77,6 +80,7 @@ def plan(
         "generation": chosen.number,
         "generations": others,
         "queries": [planned.query(pipeline, one, folder, chosen.span) for one in found],
+        "letters": {one.name: one.undertakes.name for one in made.queries if one.undertakes},
         "unused": unused(folder, made),
         "kafka": kafka_told,
         "needs": _needs(made, kafka_told),
@@ -186,6 +190,10 @@ def _needs(made: Plan, kafka: dict[str, Any] | None) -> list[str]:
 def _show(told: dict[str, Any], *, explain: bool) -> None:
     for one in told["queries"]:
         _show_query(one)
+        if explain:
+            _explain_query(one, told["queries"])
+    for name, source in told["letters"].items():
+        _line(f"{name}  reads {source} once more, each second, for its dead letters: without batches nothing is buried")
     for name in told["unused"]:
         _line(f"the checkpoint of query {name!r} is not used any more: no sink of the pipeline leads to it")
     missing = (told["kafka"] or {}).get("missing")
@@ -200,7 +208,7 @@ def _show(told: dict[str, Any], *, explain: bool) -> None:
         rows = [(one["key"], one["value"], _why(one)) for one in told["settings"]]
         show_table(("setting", "value", "why"), rows)
     else:
-        say("millrace plan --explain shows the settings chosen for Spark; --deep asks Spark itself")
+        say("millrace plan --explain says more, with Spark's settings and their reasons; --deep asks Spark itself")
 
 
 def _show_query(one: dict[str, Any]) -> None:
@@ -224,6 +232,39 @@ def _show_query(one: dict[str, Any]) -> None:
     for sink in one["sinks"]:
         _line(f"  writes {sink['to']}: {sink['guarantee']}")
     _line(f"  trigger {one['trigger']}, mode {one['mode']}")
+
+
+def _explain_query(one: dict[str, Any], among: list[dict[str, Any]]) -> None:
+    """What an expert would add: what it reads beside others, what it remembers, whether it could be quicker."""
+    for source in one["sources"]:
+        readers = [query["name"] for query in among if source["name"] in (read["name"] for read in query["sources"])]
+        if len(readers) > 1:
+            _line(f"  {source['name']} is read by {len(readers)} queries, by each for itself: {', '.join(readers)}")
+    if len(one["sinks"]) > 1:
+        _line(f"  its {len(one['sinks'])} sinks share one reading and one computation")
+    for kept in one["state"]:
+        keys = f"a row for each {', '.join(kept['keys'])}" if kept["keys"] else "rows"
+        _line(f"  remembers, for {kept['operation']} in {kept['table']}, {keys}: {_FORGOTTEN[kept['forgotten']]}")
+    if one["state"] and one["state_bytes"]:
+        _line(f"  its state takes {format_bytes(one['state_bytes'])} on disk now")
+    if not one["state"]:
+        _line("  remembers nothing but offsets from batch to batch, as far as the file tells")
+    _line(f"  real-time mode: {_realtime(one['realtime'])}")
+
+
+_FORGOTTEN = {
+    True: "forgotten when the watermark has passed it",
+    False: "never forgotten, so it grows with the number of keys",
+    None: "whether it is ever forgotten, only Spark can tell",
+}
+
+
+def _realtime(told: dict[str, Any]) -> str:
+    if told["chosen"]:
+        return "chosen"
+    if told["possible"]:
+        return "possible, as far as the file tells, with trigger: realtime (milliseconds, at least once)"
+    return f"not possible: {'; '.join(told['against'])}"
 
 
 _LABELS = {"new": "new", "asks": "changed", "mixes": "not the same", "breaks": "not possible"}

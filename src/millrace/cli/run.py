@@ -86,10 +86,11 @@ def run(
     """Run a pipeline until Ctrl-C, --for or --until-caught-up; the next run goes on where it stopped."""
     from millrace.cli.check import load_sound
     from millrace.cli.live import live, of_page
+    from millrace.connectors.options import CONNECTORS
     from millrace.connectors.systems import uses
     from millrace.engine.run import Settings, jar_sets
     from millrace.engine.run import run as run_plan
-    from millrace.pipeline.plan import make_plan
+    from millrace.pipeline.plan import make_plan, with_letters
     from millrace.telemetry.board import Board
 
     seconds = None if for_ is None else parse_duration(for_)
@@ -100,7 +101,7 @@ def run(
     require_page(dashboard, port=port is not None, host=host != LOCAL, open=open_)
     chosen = chosen_generation(load_sound(file), state, generation)
     pipeline, folder = chosen.pipeline, chosen.state
-    plan = make_plan(pipeline, once=until_caught_up, panels=dashboard)
+    plan = with_letters(make_plan(pipeline, once=until_caught_up, panels=dashboard), CONNECTORS)
     spark = spark_settings(set_)
     board = Board()
     prepare_spark(*jar_sets(pipeline, folder))

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
@@ -39,7 +40,24 @@ def count(
 
 def records(cluster: Cluster, names: Sequence[str]) -> Iterator[list[Message]]:
     """All of them, in batches; those of a partition in order."""
-    first, left = _bounds(cluster, names)
+    yield from _read(cluster, *_bounds(cluster, names))
+
+
+def between(
+    cluster: Cluster, name: str, start: str | int | datetime, end: str | int | datetime
+) -> Iterator[list[Message]]:
+    """Those of a topic from one place (`earliest`, an offset, a time) to another, which is not among them."""
+    first, ends = _bounds(cluster, [name])
+    places = [TopicPartition(*place) for place in first]
+    begin, stop = offsets.resolve(cluster, places, start), offsets.resolve(cluster, places, end)
+    left = {place: min(last, stop[place]) for place, last in ends.items()}
+    yield from _read(cluster, begin, {place: last for place, last in left.items() if last > begin[place]})
+
+
+def _read(
+    cluster: Cluster, first: dict[tuple[str, int], int], left: dict[tuple[str, int], int]
+) -> Iterator[list[Message]]:
+    """From where each partition begins to where it ends; `left` loses those that have ended."""
     with cluster.speaking("open a consumer"):
         consumer = Consumer({**cluster.config(), **_OWN, "group.id": f"millrace-{uuid.uuid4()}"})
     heard = time.monotonic()

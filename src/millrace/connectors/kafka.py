@@ -134,7 +134,7 @@ class KafkaReader(Decoded):
         """Make the topics that are missing, and those of the dead letters."""
         for name in self.topics():
             _ensure(site, name)
-        if self.when_bad == "dead" and self.decoding != "whole":
+        if self.keeps_letters:
             self._prepare_dead(site)
 
     def _prepare_dead(self, site: Site) -> None:
@@ -379,7 +379,8 @@ class KafkaWriter(Writer):
         return {
             "kafka.bootstrap.servers": cluster.bootstrap,
             "kafka.acks": "all",
-            "kafka.compression.type": "lz4",
+            # Without batches each row leaves at once: there is nothing to gather, and little to compress.
+            **({"kafka.compression.type": "lz4"} if site.batches else {"kafka.linger.ms": "0"}),
             **({"topic": self.topic} if self.topic and not self.topic_column else {}),
             **({"includeHeaders": "true"} if self.headers else {}),
             **{f"kafka.{name}": value for name, value in cluster.java_properties().items()},

@@ -85,6 +85,10 @@ class Decoded(Messages):
         """`dead`, `drop` or `fail`."""
         return self.on_bad
 
+    def by_spark(self) -> Decoded:
+        """With `decoder: spark`."""
+        return dataclasses.replace(self, decoder="spark") if self.format in ("json", "csv") else self
+
     def _decoded(self) -> Schema:
         return self.bytes_format.columns(self.declared)
 

@@ -49,6 +49,7 @@ def source_facts(connection: Connection, static: bool) -> Facts:
         continuous=None if reader.continuous else f"the continuous trigger cannot read from {name}",
         touches=reader.touches(),
         resumes=reader.resumes,
+        letters=reader.keeps_letters,
     )
 
 

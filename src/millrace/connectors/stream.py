@@ -120,6 +120,11 @@ class Reader(ABC):
         return False
 
     @property
+    def keeps_letters(self) -> bool:
+        """Whether what cannot be decoded becomes a dead letter."""
+        return False
+
+    @property
     def not_replayed(self) -> str | None:
         """Why what it gave in the past cannot be read once more, from the start, beside who reads it now; or None."""
         return "of kafka and files it is known that they keep what they gave; of this one it is not"
@@ -197,6 +202,15 @@ class Messages(Reader):
     @abstractmethod
     def when_bad(self) -> str:
         """`dead`, `drop` or `fail`."""
+
+    @property
+    def keeps_letters(self) -> bool:
+        """As the pipeline says, unless there is nothing to decode."""
+        return self.when_bad == "dead" and self.decoding != "whole"
+
+    def by_spark(self) -> Messages:
+        """Itself, decoded by Spark's own functions wherever they can."""
+        return self
 
     @abstractmethod
     def burial(self, site: Site) -> Burial:

@@ -19,6 +19,7 @@ from millrace.connectors.carried import carry
 from millrace.connectors.cutting import QUERY_ID, Cut, lane_of, told_to
 from millrace.connectors.outlet import LEDGER, Note, Outlet
 from millrace.connectors.stream import Site
+from millrace.connectors.unbroken import insist
 from millrace.errors import InvalidDefinition, StateMismatch
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ class Transacting:
     """Whether an earlier attempt at the batch may have failed."""
     plan: str = ""
     """Tells the batch from another of its number that a copy of the checkpoint has planned; empty: not known."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In a worker, before Spark begins to read the task's rows: what breaks off must not be committed as whole."""
+        insist()
+        self.__dict__.update(state)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write a task's rows, unless an earlier attempt has done so."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from millrace.services.java import find_java
 from millrace.services.locks import FolderLock
-from millrace.settings import CACHE
+from millrace.settings import ARCHIVE, CACHE
 
 _KEPT = 3
 _PATIENCE = 180.0
@@ -39,12 +39,16 @@ def _jars() -> list[Path]:
 
 def options() -> str:
     """What a JVM is started with to use the archive; nothing when there is none."""
+    if not ARCHIVE.value():
+        return ""
     found = archive()
     return f'"-XX:SharedArchiveFile={found}" {_SILENT}' if found.exists() and found.stat().st_size else ""
 
 
 def ensure(tell: Callable[[str], None]) -> None:
     """Make the archive if it is not there yet; where it cannot be made, an empty file says not to try again."""
+    if not ARCHIVE.value():
+        return
     wanted = archive()
     if wanted.exists():
         return

@@ -15,16 +15,10 @@ _ROW = "_row"
 
 
 def decoded_on_the_jvm(reader: Messages, raw: DataFrame) -> DataFrame:
-    """Good rows; a bad one is dropped or ends the query, as `on_bad` says (no dead letters: that takes Python)."""
+    """Good rows; a bad one ends the query, or is left out: to bury it takes Python, so another query does."""
     from pyspark.sql import functions as F
 
     columns = reader.columns()
-    if reader.when_bad == "dead" and reader.decoding != "whole":
-        raise InvalidDefinition(
-            "real-time mode and the continuous trigger cannot keep dead letters",
-            why="Spark runs no Python in them",
-            hint="say on_bad: drop or on_bad: fail, or use another trigger",
-        )
     if columns is None:
         return raw
     text = F.col("value").cast("string")
@@ -79,7 +73,7 @@ def _kept(frame: DataFrame, bad: Column, reader: Messages) -> DataFrame:
     from pyspark.sql import functions as F
 
     bad = F.coalesce(bad, F.lit(True))
-    if reader.when_bad == "drop":
+    if reader.when_bad != "fail":
         return frame.filter(~bad)
     told = F.raise_error(
         F.concat(F.lit("a record cannot be decoded: "), F.coalesce(F.col("value").cast("string"), F.lit("null")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,24 @@ from millrace.clients.letters import dead_topic
 from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.options import CONNECTORS, make_reader
 from millrace.connectors.span import Span
-from millrace.connectors.stream import Messages, Reader
+from millrace.connectors.stream import Reader
 from millrace.connectors.systems import system_of
-from millrace.engine.remembered import Position
+from millrace.engine.remembered import Position, checkpoint_of
 from millrace.engine.resuming import ANEW, Outlook, choices
 from millrace.engine.run import state_store
 from millrace.engine.tuning import ROCKSDB
 from millrace.engine.tuning import choices as chosen
 from millrace.pipeline.model import Pipeline, Sink, Source
-from millrace.pipeline.plan import Plan
+from millrace.pipeline.plan import Plan, Query
 from millrace.pipeline.ran import plain
+from millrace.pipeline.rules.realtime import obstacles
 from millrace.pipeline.secret import shown
+from millrace.pipeline.shapes.shape import UNKNOWN, Step
+from millrace.pipeline.shapes.whole import shapes
 
 Told = dict[str, Any]
+_STATE = ("aggregate", "deduplicate", "within", "join", "state")
+"""Operations that remember something from batch to batch."""
 _TOPIC = "topic "
 
 
@@ -45,11 +51,41 @@ def query(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span | None =
         "trigger": str(one.trigger),
         "sources": [_source(source, at, sources, span, anew=outlook.verdict == ANEW) for source in sources],
         "sinks": [_sink(sink) for sink in one.sinks],
+        "realtime": _realtime(pipeline, one),
+        "state": [
+            _kept(step, one.mode)
+            for step in shapes(pipeline).get(one.table.lower(), UNKNOWN).steps
+            if step.kind in _STATE
+        ],
+        "state_bytes": _bytes(checkpoint_of(state, one.name) / "state"),
     }
     if outlook.error:
         error = outlook.error
         told |= {"why": "; ".join(filter(None, (error.message, error.why))), "choices": error.hint}
     return told
+
+
+def _kept(step: Step, mode: str) -> Told:
+    """What an operation remembers, by what, and whether it is forgotten one day (None: that cannot be told)."""
+    forgotten = False if mode == "complete" else step.bounded
+    keys = list(step.keys) if step.keys is not None else None
+    return {"operation": step.what, "table": step.table, "keys": keys, "forgotten": forgotten}
+
+
+def _bytes(folder: Path) -> int:
+    """What the files of a state take; its query may be at work, and remove some meanwhile."""
+    total = 0
+    for file in folder.rglob("*"):
+        with suppress(OSError):
+            total += file.stat().st_size if file.is_file() else 0
+    return total
+
+
+def _realtime(pipeline: Pipeline, one: Query) -> Told:
+    """Whether real-time mode could run a query, and what stands in the way."""
+    found = [problem for sink in one.sinks for problem in obstacles(pipeline, sink, CONNECTORS)]
+    against = list(dict.fromkeys(problem.why or problem.message for problem in found))
+    return {"chosen": one.trigger.kind == "realtime", "possible": not found, "against": against}
 
 
 def _source(source: Source, at: Position | None, among: list[Source], span: Span | None, *, anew: bool) -> Told:
@@ -100,7 +136,7 @@ def _read(pipeline: Pipeline) -> Iterator[str]:
         reader, _ = make_reader(source.connection)
         named = _topics(reader.touches()) if reader else []
         yield from named
-        if isinstance(reader, Messages) and reader.when_bad == "dead" and reader.decoding != "whole":
+        if reader and reader.keeps_letters:
             yield from map(dead_topic, named)
 
 

@@ -140,6 +140,7 @@ def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) ->
                     still_alone=partial(_require_alone, state, lease),
                     tell=settings.tell,
                     accept=settings.accept,
+                    undertaken={query.undertakes.name for query in plan.queries if query.undertakes},
                 )
                 settings.opened(workshop.spark)
                 if settings.session is None:
@@ -233,9 +234,10 @@ def _lease(plan: Plan, settings: Settings, state: State) -> Iterator[Lease | Non
 
 def _queries(queries: Running, plan: Plan, settings: Settings, watch: Watch, stop: threading.Event) -> None:
     try:
+        first = next((query for query in plan.queries if query.sinks), plan.queries[0])
         for query in plan.queries:
             running = queries.start(query)
-            if running is not None and query is plan.queries[0]:
+            if running is not None and query is first:
                 watch.await_batch(running, settings.head_start, stop)
         queries.stay(settings.seconds, stop)
     finally:

@@ -192,8 +192,8 @@ class Running:
         return [one for one in self.queries if self._writes(one)]
 
     def _writes(self, one: Ongoing) -> bool:
-        """Whether the run depends on it; one without a sink only draws, where somebody sees it."""
-        return bool(one.query.sinks) or self.workshop.gallery is None
+        """Whether the run depends on it, or it only draws, where somebody sees it."""
+        return one.query.lasts or self.workshop.gallery is None
 
     def _tell_panels(self, one: Ongoing, error: MillraceError) -> None:
         if self.workshop.gallery and not self._writes(one):

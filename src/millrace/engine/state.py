@@ -97,7 +97,7 @@ class State:
         """Note what the checkpoints are for; raise when they are there already, and for something else."""
         known = known_of(self.folder, self._pipeline)
         queries = dict(known.get("queries", {}))
-        for query in (one for one in plan.queries if one.sinks):
+        for query in (one for one in plan.queries if one.lasts):
             self._claim(query, queries, cluster_id)
         self.id = str(known.get("id") or uuid.uuid4().hex)
         self._save({"name": self._pipeline.name, "id": self.id, "queries": queries})
@@ -109,7 +109,7 @@ class State:
         if before != now and folder.exists():
             raise StateMismatch(
                 f"the checkpoint of query {query.name!r} was made for other sources",
-                place=query.sinks[0].place,
+                place=query.place,
                 why=f"it read {told(before)}; now it reads {told(now)}",
                 hint=f"choose another folder with --state, or remove {folder} to begin anew",
             )

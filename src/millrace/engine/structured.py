@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.carried import carry
 from millrace.connectors.cutting import pieces, steady
+from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.options import make_reader, make_writer
 from millrace.connectors.stream import Messages, Reader, Site, Writer, require, whole
 from millrace.engine.buried import Adding, Buried
@@ -26,7 +27,8 @@ from millrace.engine.state import location
 from millrace.engine.tuning import is_local
 from millrace.errors import InvalidDefinition, MillraceError, OffsetsGone
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark
-from millrace.pipeline.plan import WITHOUT_BATCHES, Query
+from millrace.pipeline.plan import WITHOUT_BATCHES, Query, unbatched
+from millrace.settings import TRUST
 from millrace.stores import remove_folder
 from millrace.telemetry.gallery import Gallery
 
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
+_LETTERS_OF = 100_000
+"""Records of which a query that only buries looks for bad ones at once: a run may end before all are looked at."""
 VIEWS = threading.Lock()
 """Held while names are given to frames and a query is analysed: names belong to the whole session."""
 
@@ -60,6 +64,8 @@ class Workshop:
     tell: Callable[[str], None] = lambda _: None
     accept: Collection[str] = ()
     """Queries that go on with a state that was computed otherwise."""
+    undertaken: Collection[str] = ()
+    """Sources whose dead letters a query of their own buries."""
 
     @property
     def spark(self) -> SparkSession:
@@ -107,7 +113,7 @@ class Workshop:
         if writers:
             resuming.require(table, written, sources)
         if not writers:
-            writer = frame.writeStream.format("noop")  # its panels see the rows on their way to nowhere
+            writer = _unwritten(frame, query).writeStream.format("noop")
         elif len(writers) == 1:
             writer = writers[0].stream(written.writeStream, own[0])
         else:
@@ -118,8 +124,8 @@ class Workshop:
 
     def resumes(self, query: Query, writers: list[Writer]) -> bool:
         """Whether a query goes on: not when nothing of what it wrote is left, nor when nothing can be read again."""
-        kept = query.name in self.begun or any(writer.resumes for writer in writers)
-        return kept and self.rereads(query)
+        kept = query.name in self.begun or query.undertakes or any(writer.resumes for writer in writers)
+        return bool(kept) and self.rereads(query)
 
     def rereads(self, query: Query) -> bool:
         """Whether what a query has read can be read again."""
@@ -158,14 +164,15 @@ class Workshop:
         return [reader_of(source) for source in needed if source and not source.static]
 
     def trusts(self, query: Query) -> bool:
-        """Whether a query takes its records for good where Spark itself sees that one is not (text, CSV files).
+        """Whether a query takes its records for good, until one is not.
 
-        Python is only there to bury bad ones: a topic without any is read as quickly as if nobody looked. The first one
-        ends the query, before its batch counts, and the query begins again with care.
+        Then what only a dead letter needs is left out: Python, where Spark itself sees that a record is bad (text, CSV
+        files), and else the way there of all that tells a record's place. The first bad one ends the query, before its
+        batch counts, and the query begins again with care.
         """
         writers = [writer_of(sink) for sink in query.sinks]
         unharmed = len(writers) > 1 or all(writer.repeatable for writer in writers)
-        return unharmed and self.rereads(query) and not self._careful(query).exists()
+        return TRUST.value() and unharmed and self.rereads(query) and not self._careful(query).exists()
 
     def take_care(self, query: Query) -> bool:
         """Trust no more, in later runs neither; False where a query has not trusted."""
@@ -180,7 +187,7 @@ class Workshop:
 
     def checkpoint(self, query: Query) -> Path:
         """Where a query remembers; one that only draws begins anew each time, and is no part of what was done."""
-        return self.ground.state / ("checkpoints" if query.sinks else "panels") / query.name
+        return self.ground.state / ("checkpoints" if query.lasts else "panels") / query.name
 
 
 class _Fan:
@@ -231,6 +238,10 @@ class Tables:
             site = replace(site, span=None)  # a table in memory begins where the file says, each time
         try:
             reader = reader_of(source).resolved(site)
+            if isinstance(reader, Messages) and source.name in unbatched(workshop.pipeline):
+                reader = reader.by_spark()
+            if query.undertakes and isinstance(reader, KafkaReader):
+                reader = replace(reader, max_per_batch=reader.max_per_batch or _LETTERS_OF)
             raw = reader.load(site)
             rows = self._decoded(reader, raw, site) if isinstance(reader, Messages) else raw
             return with_watermark(rows, source.watermark)
@@ -242,6 +253,12 @@ class Tables:
 
     def _decoded(self, reader: Messages, raw: DataFrame, site: Site) -> DataFrame:
         if not self._query.batches:
+            if reader.keeps_letters and site.name not in self._workshop.undertaken:
+                raise InvalidDefinition(
+                    f"a query without batches keeps no dead letters of {site.name!r}",
+                    why="Spark runs no Python in it, and nobody else buries those of a static source",
+                    hint="say on_bad: drop or on_bad: fail, or use another trigger",
+                )
             return decoded_on_the_jvm(reader, raw)
         dead = self._workshop.dead
         owns = site.name in self._query.buries
@@ -280,6 +297,16 @@ class Tables:
                 hint="return a DataFrame, or SQL text",
             )
         return made
+
+
+def _unwritten(frame: DataFrame, query: Query) -> DataFrame:
+    """Rows on their way to nowhere: panels see them, or dead letters are all that is made of them.
+
+    For those, Spark must compute every row and give none: in one task, since queries without batches hold their slots.
+    """
+    from pyspark.sql import functions as F
+
+    return frame.coalesce(1).filter(F.spark_partition_id() < 0) if query.undertakes else frame
 
 
 def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:

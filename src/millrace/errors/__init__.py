@@ -6,6 +6,7 @@
     │   ├── InvalidSetting              2  setting.invalid
     │   ├── UnknownName                 2  name.unknown
     │   ├── InvalidDefinition           2  pipeline.invalid
+    │   │   └── InvalidTest             2  test.invalid
     │   ├── InvalidSchema               2  schema.invalid
     │   ├── InvalidSql                  2  sql.invalid
     │   ├── StateMismatch               2  state.mismatch
@@ -134,6 +135,7 @@ from millrace.errors.pipelines import (
     InvalidReplay,
     InvalidSchema,
     InvalidSql,
+    InvalidTest,
     StateMismatch,
 )
 from millrace.errors.records import (
@@ -186,6 +188,7 @@ __all__ = [
     "InvalidSetting",
     "InvalidSql",
     "InvalidTable",
+    "InvalidTest",
     "InvalidTopic",
     "JavaUnusable",
     "KafkaFailed",

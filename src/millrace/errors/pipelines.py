@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from millrace.errors.base import InputError, Problem
 
@@ -18,7 +18,7 @@ class InvalidDefinition(InputError):
     """All that is wrong, when it is more than the message says."""
 
     @classmethod
-    def listing(cls, file: str, problems: Iterable[Problem]) -> InvalidDefinition:
+    def listing(cls, file: str, problems: Iterable[Problem]) -> Self:
         """One error that tells several problems of a file."""
         found = tuple(problems)
         error = cls(f"{file} has {len(found)} problem{'s' if len(found) > 1 else ''}")
@@ -28,6 +28,12 @@ class InvalidDefinition(InputError):
     def lines(self) -> list[str]:
         """The message, then every problem."""
         return [*super().lines(), *(line for problem in self.problems for line in problem.lines())]
+
+
+class InvalidTest(InvalidDefinition):
+    """A test that cannot be run: its file is none, a source or table is not there, rows cannot be given."""
+
+    condition = "test.invalid"
 
 
 class InvalidSchema(InputError):

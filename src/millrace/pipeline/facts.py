@@ -42,6 +42,8 @@ class Facts:
     """Whether what a source read or a sink wrote is still there at the next run."""
     midway: bool = True
     """Whether a sink may be added to a query that has run before."""
+    letters: bool = False
+    """Whether what a source cannot decode is kept as dead letters."""
 
 
 @dataclass(frozen=True)

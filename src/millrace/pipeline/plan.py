@@ -6,12 +6,13 @@ import re
 from dataclasses import dataclass, replace
 
 from millrace.errors import Place
-from millrace.pipeline.model import Pipeline, Sink, Trigger
+from millrace.pipeline.facts import Connectors
+from millrace.pipeline.model import Pipeline, Sink, Source, Trigger
 from millrace.pipeline.panels import Shown, shown
 
 WITHOUT_BATCHES = ("realtime", "continuous")
-_FOR_A_PAGE = Trigger("every", 1.0)
-"""Nobody looks more often, and a query that only draws must leave the machine to those that write."""
+_BESIDE = Trigger("every", 1.0)
+"""Nobody looks more often, and a query that only draws or buries must leave the machine to those that write."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Query:
     """The panels that look at its rows on their way."""
     infers: bool = False
     """Whether a panel is made up for its table: nobody declared one, and the page is served."""
+    undertakes: Source | None = None
+    """The source whose dead letters are all that this query is for: those that read it have no batches."""
 
     @property
     def batches(self) -> bool:
@@ -36,8 +39,15 @@ class Query:
         return self.trigger.kind not in WITHOUT_BATCHES
 
     @property
+    def lasts(self) -> bool:
+        """Whether what it does outlives the run; a query that only draws begins anew each time."""
+        return bool(self.sinks) or self.undertakes is not None
+
+    @property
     def place(self) -> Place:
-        """Where the user asked for it: its first sink, or the first panel of a query that has no sink."""
+        """Where the user asked for it: its first sink, or its source or first panel where it has no sink."""
+        if self.undertakes:
+            return self.undertakes.place
         return self.sinks[0].place if self.sinks else self.panels[0].panel.place
 
 
@@ -66,6 +76,31 @@ def make_plan(pipeline: Pipeline, *, once: bool = False, panels: bool = False) -
     if panels:
         queries = _with_panels(pipeline, queries, owned)
     return Plan(pipeline, tuple(queries))
+
+
+def with_letters(plan: Plan, connectors: Connectors) -> Plan:
+    """The plan with a query for the dead letters of each source that is read without batches, where nothing is buried.
+
+    It reads the source once more, in batches, and is there before the others are; also in a run that ends when it has
+    caught up, so that it is never behind what the others have passed by.
+    """
+    sources = [one for one in plan.pipeline.sources if one.name in unbatched(plan.pipeline) and not one.static]
+    buried = [one for one in sources if connectors.source(one.connection, False).letters]
+    names = {one.name for one in buried}
+    others = (replace(one, buries=tuple(name for name in one.buries if name not in names)) for one in plan.queries)
+    trigger = Trigger("once") if all(query.trigger.kind == "once" for query in plan.queries) else _BESIDE
+    # No table has a dot in its name, so no sink's query is called so.
+    own = (Query(f"dead.{one.name}", one.name, (), "append", trigger, (one.name,), undertakes=one) for one in buried)
+    return replace(plan, queries=(*own, *others))
+
+
+def unbatched(pipeline: Pipeline) -> set[str]:
+    """The sources that somebody reads without batches, as the file says and however it is run this time.
+
+    Whoever reads one of them, Spark's own functions decode it: what is bad must be the same for all.
+    """
+    sinks = [sink for sink in pipeline.sinks if (sink.trigger or pipeline.trigger).kind in WITHOUT_BATCHES]
+    return {name for sink in sinks for name in pipeline.upstream(sink.table) if pipeline.source(name)}
 
 
 def _with_panels(pipeline: Pipeline, queries: list[Query], owned: set[str]) -> list[Query]:
@@ -97,7 +132,7 @@ def _carrier(queries: list[Query], table: str) -> Query | None:
 
 
 def _own(pipeline: Pipeline, table: str, panels: list[Shown], owned: set[str]) -> Query:
-    trigger = pipeline.trigger if pipeline.trigger.kind == "every" else _FOR_A_PAGE
+    trigger = pipeline.trigger if pipeline.trigger.kind == "every" else _BESIDE
     mode = _mode(pipeline, table)
     # No table has a dot in its name, so no sink's query is called so.
     return Query(f"panels.{table}", table, (), mode, trigger, _buries(pipeline, table, owned), tuple(panels))

@@ -90,6 +90,15 @@ class Values:
         return None if filled.missing or filled.malformed or filled.unusable else filled
 
 
+def plain(node: Node) -> Any:
+    """A value as it is written: nothing from the environment is put in, and nothing is a secret."""
+    if isinstance(node, Items):
+        return [plain(one) for one in node.nodes]
+    if isinstance(node, Fields):
+        return {key.text: plain(one) for key, one in node.pairs}
+    return _meaning(node.text) if node.plain else node.text
+
+
 def _meaning(text: str) -> Any:
     """What an unquoted word is, by YAML 1.2: `no` and `on` are words, `2026-01-31` is text, and so is `007`."""
     if text.lower() in _WORDS:

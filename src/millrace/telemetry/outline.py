@@ -86,7 +86,7 @@ def _expected(query: Query, pipeline: Pipeline) -> Expected:
         every=query.trigger.seconds if query.trigger.kind == "every" else None,
         watermarked=any(one.watermark for one in sources) or any(one.watermark for one in tables),
         sources=tuple(source.name for source in sources if not source.static),
-        writes=bool(query.sinks),
+        writes=query.lasts,
     )
 
 

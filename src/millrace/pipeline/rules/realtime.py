@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from millrace.errors import Problem
+from millrace.pipeline.facts import Connectors
+from millrace.pipeline.model import Pipeline, Sink, Trigger
 from millrace.pipeline.rules.scope import Scope, written_to
 
 _REFUSED = {
@@ -17,6 +20,13 @@ _REFUSED = {
     "within": "deduplication within a watermark",
 }
 _HINT = "use another trigger, as 1s, or leave it out"
+
+
+def obstacles(pipeline: Pipeline, written: Sink, connectors: Connectors) -> list[Problem]:
+    """What would stand in the way of a sink if it had the trigger."""
+    asked = replace(pipeline, sinks=(replace(written, trigger=Trigger("realtime")),))
+    scope = Scope(asked, connectors)
+    return [problem for rule in (mode, sources, sink, watermarks, operators) for problem in rule(scope)]
 
 
 def mode(scope: Scope) -> Iterator[Problem]:

@@ -1,0 +1,94 @@
+"""`millrace record`: a slice of a real topic becomes a file that tests are given."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
+from millrace.cli.output import say
+from millrace.cli.signals import interruptible
+from millrace.errors import FileUnusable, InvalidOption
+from millrace.units import parse_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from confluent_kafka import Message
+
+
+def record(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    from_: Annotated[
+        str, typer.Option("--from", metavar="PLACE", help="Where to begin: earliest, an offset, a time, or '5m ago'.")
+    ] = "earliest",
+    to: Annotated[
+        str, typer.Option("--to", metavar="PLACE", help="Where to end, before it: latest, an offset, or a time.")
+    ] = "latest",
+    mask: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mask", metavar="COLUMN", help="Replace this column (user.name within another; key), consistently."
+        ),
+    ] = None,
+    phrase: Annotated[
+        str | None,
+        typer.Option("--phrase", metavar="TEXT", help="Recordings with the same phrase mask the same way."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", show_default="TOPIC.records.jsonl", help="The file.")
+    ] = None,
+    most: Annotated[int, typer.Option("--max", min=1, help="At most so many records.")] = 10_000,
+    kafka: KafkaAddress = None,
+    kafka_config: KafkaConfig = None,
+    data: DataFolder = None,
+) -> None:
+    """Save a slice of a topic, byte for byte, for tests: given: {SOURCE: {records: FILE}}."""
+    from millrace.clients.committed import between
+    from millrace.drafts import write_whole
+    from millrace.testing import slices
+    from millrace.testing.disguise import Disguise, Unmaskable
+
+    path = out or Path(f"{topic}.records.jsonl")
+    if path.exists():
+        raise FileUnusable(f"{path} is there already", hint="remove it, or choose another with --out")
+    if phrase is not None and not mask:
+        raise InvalidOption("--phrase is for columns that are masked", hint="add --mask COLUMN")
+    places = parse_place(from_), parse_place(to)
+    cluster = chosen_cluster(kafka, kafka_config, data)
+    disguise = Disguise(mask or (), phrase)
+    lines: list[bytes] = []
+    left_out = 0
+    with interruptible():
+        for message in islice(_each(between(cluster, topic, *places)), most):
+            try:
+                lines.append(slices.to_line(disguise.record(_told(message))))
+            except Unmaskable:
+                left_out += 1
+    if missing := [column for column in mask or () if column not in disguise.met and lines]:
+        raise InvalidOption(f"no record has a column {missing[0]!r} to mask", hint="check its name; nothing was saved")
+    write_whole(path, b"".join(lines))
+    say(f"{len(lines):,} records in {path}")
+    if left_out:
+        say(f"{left_out:,} were left out: they are no JSON objects, so nobody knows what to mask in them")
+
+
+def _each(batches: Iterator[list[Message]]) -> Iterator[Message]:
+    for batch in batches:
+        yield from batch
+
+
+def _told(message: Message) -> dict[str, Any]:
+    kind, timestamp = message.timestamp()
+    return {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": timestamp if kind else None,
+        "key": message.key(),
+        "value": message.value(),
+        "headers": message.headers() or [],
+    }

@@ -1,0 +1,73 @@
+"""`millrace test`: the tests beside pipelines, on one Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millrace.cli.output import out, say
+from millrace.cli.spark import prepare_spark
+from millrace.errors import InvalidTest
+from millrace.units import format_duration
+
+if TYPE_CHECKING:
+    from millrace.testing.running import Result
+
+
+def run_tests(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE|DIR]...",
+            show_default="this folder",
+            help="A pipeline with NAME.test.yaml beside it, such a file, or a folder with some in it.",
+        ),
+    ] = None,
+    only: Annotated[str, typer.Option("--only", metavar="TEXT", help="Tests whose names have this in them.")] = "",
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Write what came into the files, in the place of what was expected.")
+    ] = False,
+    chaos: Annotated[
+        bool, typer.Option("--chaos", help="Cut off every batch between its write and its commit, and run it again.")
+    ] = False,
+) -> None:
+    """Test pipelines: rows in, rows out, event time under control; no Kafka is needed. Exit code 1 when one fails."""
+    from millrace.testing import accepting, running, written
+
+    files = running.find(paths or ["."])
+    if not files:
+        raise InvalidTest("there are no tests here", hint="a pipeline's tests stand beside it, in NAME.test.yaml")
+    sheets = [written.read_sheet(file) for file in files]
+    prepare_spark()
+    results = []
+    for sheet in sheets:
+        for result in running.run(sheet, only, chaos=chaos):
+            _show(result)
+            results.append(result)
+    if accept:
+        for file in accepting.accept(results):
+            say(f"{file}: what came is what is expected now")
+    failed = sum(not result.passed for result in results)
+    _sum_up(len(results), failed, sum(result.seconds for result in results))
+    if not results:
+        raise InvalidTest(f"no test has {only!r} in its name", hint="leave --only out")
+    if any(result.error or (result.failures and not accept) for result in results):
+        raise typer.Exit(1)
+
+
+def _show(result: Result) -> None:
+    console = out()
+    mark, style = ("passed", "green") if result.passed else ("FAILED", "bold red")
+    line = f"{mark}  {result.sheet.file}: {result.name} ({format_duration(result.seconds)})"
+    console.print(line, style=style, markup=False, soft_wrap=True)
+    for failure in result.failures:
+        told = failure.at(result.case).replace("\n", "\n  ")
+        console.print(f"  {told}", markup=False, soft_wrap=True)
+    for told in result.error.lines() if result.error else ():
+        console.print(f"  {told}", markup=False, soft_wrap=True)
+
+
+def _sum_up(count: int, failed: int, seconds: float) -> None:
+    told = f"{count - failed} passed" + (f", {failed} failed" if failed else "")
+    out().print(f"{told} in {format_duration(seconds)}", markup=False)

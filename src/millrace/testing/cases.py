@@ -1,0 +1,60 @@
+"""Tests as data: what a `*.test.yaml` file says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from millrace.errors import Place
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is expected of one table or source, and where it stands."""
+
+    value: Any
+    place: Place
+    path: tuple[str | int, ...]
+    """The keys that lead to it in the file, for those who write it anew."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Rows of one batch, or a watermark that moves; and what is expected after it."""
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+    watermark: Any = None
+    rows: Mapping[str, Expected] = field(default_factory=dict)
+    late: Mapping[str, Expected] = field(default_factory=dict)
+    dead: Mapping[str, Expected] = field(default_factory=dict)
+    place: Place | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test."""
+
+    name: str
+    steps: tuple[Step, ...]
+    whole: Step
+    """What is expected of all steps together."""
+    key: Mapping[str, tuple[str, ...]]
+    """Of tables whose rows replace each other: by which columns."""
+    place: Place
+
+    @property
+    def moves_watermarks(self) -> bool:
+        """Whether a step moves the watermarks by itself."""
+        return any(step.watermark is not None for step in self.steps)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A file of tests, and the pipelines that it is about."""
+
+    file: Path
+    pipelines: tuple[str, ...]
+    cases: tuple[Case, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,178 @@
+"""Rows that a test gives become messages as their source would have them: bytes, and the columns beside them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from millrace.connectors.files import FilesReader
+from millrace.connectors.stream import Messages, Reader
+from millrace.errors import FileUnusable, InvalidOption, InvalidTest
+from millrace.pipeline.schema import Schema, Simple
+from millrace.testing import slices
+from millrace.units import parse_time
+
+FORMS = ("csv", "json", "text", "records")
+"""What a file of rows may be."""
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+"""When a record was written, if the test does not say it: always the same, so that results are."""
+
+Message = dict[str, Any]
+
+
+def typed(reader: Reader) -> bool:
+    """Whether Spark itself gives such a source's rows with their types: tests hand them over as JSON."""
+    return not isinstance(reader, Messages) or getattr(reader, "format", "") in ("parquet", "orc")
+
+
+class Shape:
+    """How rows for one source are written, and what their messages carry besides."""
+
+    def __init__(self, name: str, reader: Reader) -> None:
+        self.name, self.reader = name, reader
+        self.kind = "json" if typed(reader) else str(getattr(reader, "format", "json"))
+        self.carried = dict(reader.carried) if isinstance(reader, Messages) else {}
+        self._columns = _columns(reader)
+        self._count = 0
+
+    def messages(self, rows: Any, folder: Path) -> list[Message]:
+        """The messages that given rows are: a list, a text of lines, or a file by its form."""
+        found = list(self._each(rows, folder))
+        return [self._placed(one) for one in found]
+
+    def _each(self, rows: Any, folder: Path) -> Iterator[Message]:
+        if isinstance(rows, str):
+            yield from (self._message(line) for line in rows.splitlines() if line.strip())
+        elif isinstance(rows, Mapping) and len(rows) == 1 and next(iter(rows)) in FORMS:
+            ((form, file),) = rows.items()
+            yield from self._of_file(form, folder / str(file))
+        elif isinstance(rows, Iterable) and not isinstance(rows, Mapping | bytes):
+            yield from (self._message(row) for row in rows)
+        else:
+            raise InvalidTest(
+                f"rows for {self.name!r} are a list, a text of lines, or one of {', '.join(FORMS)} with a file",
+            )
+
+    def _of_file(self, form: str, path: Path) -> Iterator[Message]:
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise FileUnusable(f"cannot read {path}", why=error.strerror) from None
+        if form == "records":
+            yield from slices.read(data, path)
+        elif form == "csv" and self.kind != "csv":
+            table = csv.DictReader(io.StringIO(data.decode("utf-8")))
+            yield from (self._message(self._of_cells(row)) for row in table)
+        elif form == "json" and (self.kind != "json" or data.lstrip().startswith(b"[")):
+            yield from (self._message(row) for row in _json_rows(data, path))
+        else:
+            lines = [line for line in data.splitlines() if line.strip()]
+            header = form == "csv" and lines and self._is_header(lines[0])
+            yield from ({"value": line} for line in lines[1 if header else 0 :])
+
+    def _is_header(self, line: bytes) -> bool:
+        names = next(csv.reader([line.decode("utf-8", "replace")], delimiter=self._separator()))
+        return [name.strip().lower() for name in names] == [name.lower() for name in self._names()]
+
+    def _of_cells(self, row: Mapping[str, str | None]) -> dict[str, Any]:
+        """A row of CSV with the types that the source declares; an empty cell is null."""
+        simple = {one.name: one.type.name for one in self._columns.fields if isinstance(one.type, Simple)}
+        words = ("string", "timestamp", "timestamp_ntz", "date", "binary")
+        return {
+            name: text if simple.get(name, "string") in words else json.loads(text.lower())
+            for name, text in row.items()
+            if text
+        }
+
+    def _message(self, row: Any) -> Message:
+        if isinstance(row, str | bytes):
+            return {"value": row.encode() if isinstance(row, str) else row}
+        if not isinstance(row, Mapping):
+            raise InvalidTest(f"a row for {self.name!r} is columns or text, not {row!r}")
+        beside = {name: row[name] for name in self.carried if name in row and name not in self._names()}
+        own = {name: value for name, value in row.items() if name not in beside}
+        if "value" in own and (self.kind in ("text", "raw") or "value" not in self._names()):
+            return {**beside, "value": _bytes(own["value"])}
+        return {**beside, "value": self._encoded(own)}
+
+    def _encoded(self, row: Mapping[str, Any]) -> bytes:
+        if self.kind == "json":
+            return orjson.dumps(row, default=str, option=orjson.OPT_NON_STR_KEYS)
+        if self.kind == "csv":
+            line = io.StringIO()
+            writer = csv.writer(line, delimiter=self._separator(), lineterminator="")
+            writer.writerow([_cell(row.get(name)) for name in self._names()])
+            return line.getvalue().encode()
+        hint = "give its messages as text, as bytes, or as records that millrace record has saved"
+        raise InvalidTest(f"columns cannot be written as {self.kind} for {self.name!r}", hint=hint)
+
+    def _placed(self, message: Message) -> Message:
+        """The message with all that its source carries: what the test does not say is always the same."""
+        self._count += 1
+        topic = next(iter(self.reader.topics()), self.name)
+        usual = {"topic": topic, "partition": 0, "offset": self._count - 1, "file": f"{self.name}.given"}
+        placed = {"source": self.name, "value": message["value"]}
+        for name, kind in self.carried.items():
+            value = message.get(name)
+            if kind == "timestamp":
+                placed[name] = MOMENT if value is None else moment(value)
+            elif kind == "binary":
+                placed[name] = None if value is None else _bytes(value)
+            elif kind == "string" and name not in usual:
+                placed[name] = str(self._count - 1 if value is None else value)
+            else:
+                placed[name] = usual.get(name) if value is None else value
+        return placed
+
+    def _names(self) -> tuple[str, ...]:
+        return self._columns.names
+
+    def _separator(self) -> str:
+        own = self.reader.separator if isinstance(self.reader, FilesReader) else None
+        return own or str(getattr(self.reader, "more", {}).get("separator", ","))
+
+
+def moment(value: Any) -> datetime:
+    """A point in time as tests write it: without a zone it is UTC, as Spark's session is."""
+    if isinstance(value, datetime):
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
+    text = str(value)
+    try:
+        if text.isdigit():
+            return parse_time(text)
+        found = datetime.fromisoformat(text)
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, InvalidOption):
+        hint = "write it as 2026-01-31T12:00:00Z, or as milliseconds since 1970"
+        raise InvalidTest(f"{text!r} is not a point in time", hint=hint) from None
+
+
+def _columns(reader: Reader) -> Schema:
+    declared = reader.declared if isinstance(reader, Messages) else reader.columns()
+    return declared or Schema(())
+
+
+def _json_rows(data: bytes, path: Path) -> list[Any]:
+    try:
+        if data.lstrip().startswith(b"["):
+            return list(orjson.loads(data))
+        return [orjson.loads(line) for line in data.splitlines() if line.strip()]
+    except orjson.JSONDecodeError as error:
+        raise FileUnusable(f"{path} is not JSON", why=str(error)) from None
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return str(value).encode()
+
+
+def _cell(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else "" if value is None else value

@@ -1,0 +1,104 @@
+"""Pytest with pipelines: the fixture `millrace_test`, and `*.test.yaml` files as tests; one Spark for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from millrace.errors import MillraceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from millrace.testing.cases import Case, Sheet
+    from millrace.testing.trials import Trial
+
+_ENDINGS = (".test.yaml", ".test.yml")
+
+
+@pytest.fixture(scope="session")
+def millrace_spark() -> SparkSession:
+    """The one Spark of all tests; a project that has its own overrides this."""
+    from millrace.testing import warm
+
+    return warm.session()
+
+
+@pytest.fixture
+def millrace_test(millrace_spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Callable[..., Trial]]:
+    """`millrace_test("trending.yaml")` is a trial of a pipeline; its path, and those of rows, begin beside the test."""
+    from millrace.testing import warm
+    from millrace.testing.trials import trial
+
+    warm.lend(millrace_spark)
+    folder = request.path.parent
+    with ExitStack() as trials:
+
+        def begin(pipeline: Any, **options: Any) -> Trial:
+            named = folder / pipeline if isinstance(pipeline, str | Path) else pipeline
+            return trials.enter_context(trial(named, folder, **options))
+
+        yield begin
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """A file of tests beside a pipeline."""
+    if file_path.name.endswith(_ENDINGS):
+        return SheetFile.from_parent(parent, path=file_path)
+    return None
+
+
+class SheetFile(pytest.File):
+    """A `*.test.yaml` file."""
+
+    def collect(self) -> Iterable[SheetItem]:
+        """Each of its tests, on each of its pipelines."""
+        from millrace.testing.written import read_sheet
+
+        try:
+            sheet = read_sheet(self.path)
+        except MillraceError as error:
+            raise self.CollectError("\n".join(error.lines())) from None
+        for file in sheet.pipelines:
+            for case in sheet.cases:
+                several = len(sheet.pipelines) > 1
+                name = f"{case.name} ({Path(file).name})" if several else case.name
+                yield SheetItem.from_parent(self, name=name, sheet=sheet, file=file, case=case)
+
+
+class SheetItem(pytest.Item):
+    """One test of such a file, on one pipeline."""
+
+    def __init__(self, *, sheet: Sheet, file: str, case: Case, **more: Any) -> None:
+        super().__init__(**more)
+        self._sheet, self._file, self._case = sheet, file, case
+
+    def runtest(self) -> None:
+        """Run it; what is not as expected is told as a table."""
+        from millrace.testing.running import run_one
+
+        result = run_one(self._sheet, self._file, self._case)
+        if result.error:
+            raise result.error
+        if result.failures:
+            raise _Failed("\n".join(failure.at(result.case) for failure in result.failures))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """No stack trace: the difference is all that matters."""
+        if isinstance(excinfo.value, _Failed):
+            return str(excinfo.value)
+        if isinstance(excinfo.value, MillraceError):
+            return "\n".join(excinfo.value.lines())
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the test stands."""
+        return self.path, (self._case.place.line or 1) - 1, self.name
+
+
+class _Failed(Exception):
+    """A test of a file that failed."""

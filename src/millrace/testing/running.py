@@ -1,0 +1,149 @@
+"""Files of tests are found and run, one after the other, on one Spark."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millrace.errors import FileUnusable, InvalidTest, MillraceError
+from millrace.testing import comparing
+from millrace.testing.cases import Case, Expected, Sheet, Step
+from millrace.testing.surroundings import environment
+from millrace.testing.written import ENDINGS
+
+if TYPE_CHECKING:
+    from millrace.pipeline.model import Pipeline
+    from millrace.testing.trials import Trial
+
+_LEFT_OUT = ("node_modules", "__pycache__", "site-packages")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One thing that is not as expected: in words, where it is expected, and what came instead."""
+
+    told: str
+    expected: Expected | None = None
+    came: Any = None
+
+    def at(self, case: Case) -> str:
+        """The words, after the line of the file that they are about."""
+        return f"{self.expected.place if self.expected else case.place}: {self.told}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of one test on one pipeline."""
+
+    sheet: Sheet
+    pipeline: str
+    case: Case
+    seconds: float
+    failures: list[Failure] = field(default_factory=list)
+    error: MillraceError | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether all was as expected."""
+        return not self.failures and self.error is None
+
+    @property
+    def name(self) -> str:
+        """The test, and which pipeline it was run on where there are several."""
+        several = len(self.sheet.pipelines) > 1
+        return f"{self.case.name} ({Path(self.pipeline).name})" if several else self.case.name
+
+
+def find(paths: Iterable[str]) -> list[Path]:
+    """The files of tests that paths mean: such a file, the pipeline beside one, or a folder with some in it."""
+    found: dict[Path, None] = {}
+    for given in paths:
+        path = Path(given)
+        found.update(dict.fromkeys(_within(path) if path.is_dir() else [_of(path)]))
+    return list(found)
+
+
+def _within(folder: Path) -> Iterator[Path]:
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in _LEFT_OUT)
+        yield from (Path(parent) / name for name in sorted(names) if name.endswith(ENDINGS))
+
+
+def _of(path: Path) -> Path:
+    if not path.is_file():
+        raise FileUnusable(f"there is no file {path}", hint="name a test, a pipeline with one beside it, or a folder")
+    if path.name.endswith(ENDINGS):
+        return path
+    beside = [path.with_name(path.stem + ending) for ending in ENDINGS]
+    tests = next((one for one in beside if one.is_file()), None)
+    if tests is None:
+        raise InvalidTest(f"{path} has no tests beside it", hint=f"write them to {beside[0]}")
+    return tests
+
+
+def run(sheet: Sheet, wanted: str = "", *, chaos: bool = False) -> Iterator[Result]:
+    """Run the tests of a file whose names have these words in them, each on every pipeline that the file is about."""
+    from millrace.testing.loading import sound
+
+    with environment(sheet.environment):
+        for file in sheet.pipelines:
+            pipeline = sound(file)
+            for case in sheet.cases:
+                if wanted.lower() in case.name.lower():
+                    yield run_case(sheet, file, pipeline, case, chaos=chaos)
+
+
+def run_one(sheet: Sheet, file: str, case: Case, *, chaos: bool = False) -> Result:
+    """One test, and the pipeline's file read for it."""
+    from millrace.testing.loading import sound
+
+    with environment(sheet.environment):
+        return run_case(sheet, file, sound(file), case, chaos=chaos)
+
+
+def run_case(sheet: Sheet, file: str, pipeline: Pipeline, case: Case, *, chaos: bool = False) -> Result:
+    """One test on one pipeline."""
+    from millrace.testing.trials import Trial
+
+    began = time.monotonic()
+    failures: list[Failure] = []
+    error = None
+    try:
+        with Trial(pipeline, sheet.file.parent, ticks=case.moves_watermarks, chaos=chaos) as trial:
+            failures = list(_failures(trial, case))
+    except MillraceError as found:
+        found.place = found.place or case.place
+        error = found
+    return Result(sheet, file, case, time.monotonic() - began, failures, error)
+
+
+def _failures(trial: Trial, case: Case) -> Iterator[Failure]:
+    for step in case.steps:
+        if step.watermark is None:
+            trial.give(step.given)
+        else:
+            trial.watermark(step.watermark)
+    for number, step in enumerate(case.steps):
+        yield from _of_step(trial, step, number, case.key)
+    yield from _of_step(trial, case.whole, None, case.key)
+    yield from (Failure(sentence) for sentence in trial.unstable())
+
+
+def _of_step(trial: Trial, step: Step, number: int | None, keys: Mapping[str, tuple[str, ...]]) -> Iterator[Failure]:
+    for table, expected in step.rows.items():
+        came = trial.rows(table, step=number, key=keys.get(table, ()))
+        rows = comparing.expected_rows(expected.value, trial.folder)
+        if told := comparing.difference(table, came, rows):
+            yield Failure(told, expected, comparing.plain_rows(came))
+    for table, expected in step.late.items():
+        late = trial.late(table, step=number)
+        if late != expected.value:
+            yield Failure(f"{table}: {late} rows came too late, not {expected.value}", expected, late)
+    for source, expected in step.dead.items():
+        letters = trial.dead(source, step=number)
+        if told := comparing.dead_difference(source, letters, expected.value):
+            yield Failure(told, expected, comparing.plain_letters(letters, expected.value))

@@ -1,0 +1,237 @@
+"""A pipeline on trial: given rows step by step, asked after each for what came out."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from millrace.clients.letters import Letter
+from millrace.connectors.stream import Site
+from millrace.engine.run import state_store
+from millrace.engine.structured import Workshop, reader_of
+from millrace.engine.tuning import ROCKSDB
+from millrace.errors import InvalidTest, did_you_mean
+from millrace.pipeline.model import Panel, Pipeline, Source, Table, Watermark
+from millrace.pipeline.plan import Query, make_plan
+from millrace.pipeline.python import Pipeline as Written
+from millrace.testing import comparing, warm
+from millrace.testing.feeding import Mould, tick_of
+from millrace.testing.given import Message, Shape, moment
+from millrace.testing.loading import sound
+from millrace.testing.playing import Play, Played
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+Rows = Any
+"""Rows for a source: a list of columns or texts, a text of lines, or a file as {"csv": "posts.csv"}."""
+
+
+def trial(pipeline: str | Path | Pipeline | Written, folder: str | Path = ".", *, chaos: bool = False) -> Trial:
+    """A trial of a pipeline: a file, or what one defines. Files of rows are looked for in the folder.
+
+    With `chaos`, every batch is cut off after its rows were written and before it counts, and is run again.
+    """
+    if isinstance(pipeline, str | Path):
+        return Trial(sound(str(pipeline)), Path(folder), chaos=chaos)
+    return Trial(pipeline.model() if isinstance(pipeline, Written) else pipeline, Path(folder), chaos=chaos)
+
+
+class Trial:
+    """Queries are started when they are first asked for, and then given every step from the first on."""
+
+    def __init__(
+        self, pipeline: Pipeline, folder: Path, *, spark: SparkSession | None = None, ticks: bool = False, chaos: bool
+    ) -> None:
+        self.pipeline = pipeline
+        self.folder, self._chaos, self._ticks = folder, chaos, ticks
+        self._spark = spark or warm.session()
+        self._shapes = {source.name: Shape(source.name, reader_of(source)) for source in pipeline.sources}
+        carried = {name: kind for shape in self._shapes.values() for name, kind in shape.carried.items()}
+        self._mould = Mould(self._spark, carried)
+        self._state = Path(tempfile.mkdtemp(prefix="millrace-trial-"))
+        self._steps: list[Any] = []
+        self._static: dict[str, DataFrame] = {}
+        self._plays: dict[str, Play] = {}
+        self._restore = [_choose_state_store(self._spark, pipeline), _choose_modules(self._spark, pipeline)]
+
+    def give(self, rows: Mapping[str, Rows] | None = None, /, **more: Rows) -> None:
+        """The next step: rows by their sources' names, all in one batch. Static sources have theirs in the first."""
+        messages: list[Message] = []
+        for name, given in {**(rows or {}), **more}.items():
+            source = self._source(name)
+            found = self._shapes[source.name].messages(given, self.folder)
+            if source.static:
+                self._give_static(source, found)
+            else:
+                messages += found
+        self._steps.append(self._mould.rows(messages))
+
+    def watermark(self, at: Any) -> None:
+        """The next step: no rows, and event time goes on until every watermark is at this moment."""
+        self._move_watermarks()
+        ticks = [_tick(one.name, one.watermark, at) for one in self._elements() if one.watermark]
+        if not ticks:
+            raise InvalidTest("no source and no table of the pipeline has a watermark", place=self.pipeline.place)
+        self._steps.append(self._mould.rows(ticks))
+
+    def rows(self, table: str, *, step: int | None = -1, key: Sequence[str] = ()) -> pa.Table:
+        """What came out of a table in a step; in all of them with `step=None`, of a key the newest row only."""
+        steps = self._played(self._query(table)).steps
+        if step is not None:
+            return _at(steps, step).rows
+        return comparing.whole([one.rows for one in steps], self._query(table).mode, key)
+
+    def late(self, table: str, *, step: int | None = -1) -> int:
+        """How many rows came too late for a table, in a step or in all."""
+        steps = self._played(self._query(table)).steps
+        return sum(one.late for one in (steps if step is None else [_at(steps, step)]))
+
+    def dead(self, source: str, *, step: int | None = -1) -> list[Letter]:
+        """The dead letters of a source, of a step or of all."""
+        name = self._source(source).name
+        known = (*(play.query for play in self._plays.values()), *self._plan())  # one that runs is asked for free
+        query = next((one for one in known if name in self.pipeline.upstream(one.table)), None)
+        steps = self._played(query or self._query(name)).steps
+        return [letter for one in (steps if step is None else [_at(steps, step)]) for letter in one.dead.get(name, ())]
+
+    def expect(
+        self, table: str, rows: Any, *, step: int | None = -1, key: Sequence[str] = (), place: Any = None
+    ) -> None:
+        """Require rows of a table, in any order, of the columns that they name; raises `Different`."""
+        expected = comparing.expected_rows(rows, self.folder)
+        found = comparing.difference(table, self.rows(table, step=step, key=key), expected)
+        if found:
+            raise comparing.Different(found, place)
+
+    def expect_late(self, table: str, count: int, *, step: int | None = -1) -> None:
+        """Require so many rows that came too late."""
+        found = self.late(table, step=step)
+        if found != count:
+            raise comparing.Different(f"{table}: {found} rows came too late, not {count}")
+
+    def expect_dead(self, source: str, letters: Any, *, step: int | None = -1) -> None:
+        """Require dead letters of a source: how many, or a row each with its `value`, its `reason` or other parts."""
+        found = comparing.dead_difference(source, self.dead(source, step=step), letters)
+        if found:
+            raise comparing.Different(found)
+
+    def unstable(self) -> list[str]:
+        """Of a trial with chaos: what came otherwise when a batch was run again, in words."""
+        return [sentence for play in self._plays.values() for sentence in play.unstable]
+
+    def close(self) -> None:
+        """End the queries and forget what they kept; Spark stays."""
+        self._end_plays()
+        for restore in self._restore:
+            restore()
+        shutil.rmtree(self._state, ignore_errors=True)
+
+    def __enter__(self) -> Trial:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _elements(self) -> list[Source | Table]:
+        return [*self.pipeline.sources, *self.pipeline.tables]
+
+    def _plan(self) -> tuple[Query, ...]:
+        return make_plan(self.pipeline).queries
+
+    def _query(self, name: str) -> Query:
+        """The query of a sink's table, or of a query's own name; else one that only looks at the table."""
+        wanted = name.lower()
+        found = [one for one in self._plan() if wanted in (one.name.lower(), one.table.lower())]
+        if found:
+            return found[0]
+        element = self.pipeline.table(name) or self.pipeline.source(name)
+        if element is None:
+            known = [one.name for one in self._elements()]
+            raise InvalidTest(f"there is no table {name!r}", hint=did_you_mean(name, known))
+        looked = replace(self.pipeline, panels=(Panel(element.name, "table"),))
+        return make_plan(looked, panels=True).queries[-1]
+
+    def _played(self, query: Query) -> Play:
+        """A query that has had every step."""
+        play = self._plays.get(query.name)
+        if play is None:
+            state = self._state / f"{len(list(self._state.iterdir()))}"
+            ground = Site(self._spark, self.pipeline.name, "", state, _no_cluster)
+            stream = self._mould.stream()
+            play = Play(Workshop(self.pipeline, ground), query, stream, self._static, self._ticks, self._chaos)
+            self._plays[query.name] = play
+        for rows in self._steps[len(play.steps) :]:
+            play.step(rows)
+        return play
+
+    def _source(self, name: str) -> Source:
+        found = self.pipeline.source(name)
+        if found is None:
+            known = [one.name for one in self.pipeline.sources]
+            raise InvalidTest(f"there is no source {name!r}", hint=did_you_mean(name, known))
+        return found
+
+    def _give_static(self, source: Source, messages: list[Message]) -> None:
+        if self._steps:
+            raise InvalidTest(f"{source.name!r} is static", hint="its rows belong to the first step")
+        self._static[source.name] = self._mould.frame(messages)
+
+    def _move_watermarks(self) -> None:
+        """From now on; queries that run already begin again, and are given every step once more."""
+        if not self._ticks:
+            self._ticks = True
+            self._end_plays()
+
+    def _end_plays(self) -> None:
+        for play in self._plays.values():
+            play.stop()
+        self._plays.clear()
+
+
+def _tick(name: str, watermark: Watermark, at: Any) -> Message:
+    from datetime import timedelta
+
+    return {"source": tick_of(name), "tick": moment(at) + timedelta(seconds=watermark.seconds)}
+
+
+def _at(steps: Sequence[Played], step: int) -> Played:
+    if not -len(steps) <= step < len(steps):
+        raise InvalidTest(f"there is no step {step}", hint="give rows first")
+    return steps[step]
+
+
+def _no_cluster() -> Any:
+    raise InvalidTest("a test has no Kafka", hint="give the rows of each source instead")
+
+
+def _choose_state_store(spark: SparkSession, pipeline: Pipeline) -> Callable[[], None]:
+    """The store that the pipeline would have; returns what makes it as it was."""
+    if not state_store(make_plan(pipeline)):
+        return lambda: None
+    before = spark.conf.get(ROCKSDB.key, None)
+    spark.conf.set(ROCKSDB.key, ROCKSDB.value)
+    return lambda: spark.conf.unset(ROCKSDB.key) if before is None else spark.conf.set(ROCKSDB.key, before)
+
+
+def _choose_modules(spark: SparkSession, pipeline: Pipeline) -> Callable[[], None]:
+    """Workers find the modules that stand beside a pipeline; where there are none, those that run are used again."""
+    own = Path(pipeline.place.file).absolute()
+    beside = [one for one in own.parent.glob("*.py") if one != own and not one.name.startswith(("test_", "conftest"))]
+    if own.suffix != ".py" or not beside:
+        return lambda: None
+    environment: dict[str, str] = spark.sparkContext.environment
+    environment["PYTHONPATH"] = str(own.parent)
+
+    def restore() -> None:
+        environment.pop("PYTHONPATH", None)
+
+    return restore

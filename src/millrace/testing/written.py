@@ -1,0 +1,139 @@
+"""A `*.test.yaml` file becomes tests; every mistake in it is told at once, with its line.
+
+    tests:
+      a tag is counted in its window:
+        given: {posts: [{text: "#rain", at: 2026-05-04T12:00:00Z}]}
+        expect: {hashtags: [{tag: rain}]}
+
+Instead of `given`, a test may have `steps`, a list of such: each is one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from millrace.errors import FileUnusable, InvalidTest, Place, Problem, did_you_mean
+from millrace.pipeline.document import Fields, Items, Node, Scalar, read_document
+from millrace.pipeline.values import plain
+from millrace.testing.cases import Case, Expected, Sheet, Step
+
+ENDINGS = (".test.yaml", ".test.yml")
+_TOP = ("pipeline", "environment", "tests")
+_EXPECTED = ("expect", "late", "dead")
+_STEP = ("given", "watermark", *_EXPECTED)
+_CASE = (*_STEP, "steps", "key")
+
+_Pairs = dict[str, tuple[Scalar, Node]]
+_Path = tuple[str | int, ...]
+
+
+def read_sheet(file: Path) -> Sheet:
+    """The tests of a file."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise FileUnusable(f"cannot read {file}", why=error.strerror) from None
+    problems: list[Problem] = []
+    root = read_document(data, str(file), problems)
+    if root is None and not problems:
+        problems.append(Problem("test.invalid", "the file is empty", Place(str(file)), "it needs tests:"))
+    sheet = None if root is None else _Form(file, problems).sheet(root)
+    if sheet is None or problems:
+        raise InvalidTest.listing(str(file), problems)
+    return sheet
+
+
+def beside(file: Path) -> list[str]:
+    """The pipelines that a file of tests is about when it does not say: those of its own name."""
+    ending = next(one for one in ENDINGS if file.name.endswith(one))
+    stem = file.with_name(file.name.removesuffix(ending))
+    return [str(one) for one in (Path(f"{stem}{kind}") for kind in (".yaml", ".yml", ".py")) if one.is_file()]
+
+
+class _Form:
+    """A document read as tests."""
+
+    def __init__(self, file: Path, problems: list[Problem]) -> None:
+        self._file, self._problems = file, problems
+
+    def sheet(self, root: Node) -> Sheet | None:
+        top = self._fields(root, "a file of tests", _TOP)
+        tests = self._fields(top["tests"][1], "tests") if "tests" in top else {}
+        if not tests:
+            self._wrong(root.place, "the file has no tests", "add tests:")
+        cases = tuple(self._case(name, key, node) for name, (key, node) in tests.items())
+        environment = self._fields(top["environment"][1], "environment") if "environment" in top else {}
+        variables = {name: node.text for name, (_, node) in environment.items() if isinstance(node, Scalar)}
+        return Sheet(self._file, self._pipelines(top, root.place), cases, variables)
+
+    def _pipelines(self, top: _Pairs, place: Place) -> tuple[str, ...]:
+        if "pipeline" not in top:
+            found = beside(self._file)
+            if not found:
+                self._wrong(place, "no pipeline of this name stands beside the file", "add pipeline: FILE")
+            return tuple(found)
+        named = plain(top["pipeline"][1])
+        listed = named if isinstance(named, list) else [named]
+        return tuple(str(self._file.parent / str(one)) for one in listed)
+
+    def _case(self, name: str, key: Scalar, node: Node) -> Case:
+        parts = self._fields(node, f"test {name!r}", _CASE)
+        path: _Path = ("tests", name)
+        if "steps" not in parts:
+            if "given" not in parts:
+                self._wrong(key.place, f"test {name!r} gives nothing", "add given: or steps:")
+            return Case(name, (self._step(parts, path, key.place),), Step(), self._keys(parts), key.place)
+        if beside_steps := [one for one in ("given", "watermark") if one in parts]:
+            place = parts[beside_steps[0]][0].place
+            self._wrong(place, f"{beside_steps[0]} belongs to a step where there are steps", "move it into one")
+        listed = parts["steps"][1]
+        nodes = listed.nodes if isinstance(listed, Items) else ()
+        if not nodes:
+            self._wrong(listed.place, "steps is a list with a step in it", "write - given: …")
+        steps = tuple(
+            self._step(self._fields(one, "a step", _STEP), (*path, "steps", at), one.place)
+            for at, one in enumerate(nodes)
+        )
+        whole = self._step({name: parts[name] for name in _EXPECTED if name in parts}, path, key.place)
+        return Case(name, steps, whole, self._keys(parts), key.place)
+
+    def _step(self, parts: _Pairs, path: _Path, place: Place) -> Step:
+        given = self._fields(parts["given"][1], "given") if "given" in parts else {}
+        if "watermark" in parts and given:
+            self._wrong(parts["watermark"][0].place, "a step has rows or moves the watermark", "make it two steps")
+        return Step(
+            {name: plain(node) for name, (_, node) in given.items()},
+            plain(parts["watermark"][1]) if "watermark" in parts else None,
+            self._expected(parts, "expect", path),
+            self._expected(parts, "late", path),
+            self._expected(parts, "dead", path),
+            place,
+        )
+
+    def _expected(self, parts: _Pairs, part: str, path: _Path) -> Mapping[str, Expected]:
+        if part not in parts:
+            return {}
+        named = self._fields(parts[part][1], part)
+        return {name: Expected(plain(node), node.place, (*path, part, name)) for name, (_, node) in named.items()}
+
+    def _keys(self, parts: _Pairs) -> dict[str, tuple[str, ...]]:
+        named = self._fields(parts["key"][1], "key") if "key" in parts else {}
+        return {name: _texts(plain(node)) for name, (_, node) in named.items()}
+
+    def _fields(self, node: Node, what: str, known: tuple[str, ...] = ()) -> _Pairs:
+        if not isinstance(node, Fields):
+            self._wrong(node.place, f"{what} must be a mapping", "write name: value")
+            return {}
+        for key, _ in node.pairs if known else ():
+            if key.text not in known:
+                self._wrong(key.place, f"{what} has no {key.text!r}", did_you_mean(key.text, known))
+        return {key.text: (key, value) for key, value in node.pairs}
+
+    def _wrong(self, place: Place, message: str, hint: str) -> None:
+        self._problems.append(Problem("test.invalid", message, place, hint))
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value if isinstance(value, list) else [value]))

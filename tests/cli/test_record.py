@@ -1,0 +1,51 @@
+"""`millrace record` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millrace.clients.cluster import Cluster
+from millrace.clients.delivery import Delivery
+from millrace.clients.producer import Producer
+from millrace.clients.records import Record
+from millrace.testing import slices
+
+Run = Callable[..., Any]
+MOMENT = 1_700_000_000_000
+VALUES = [b'{"author": "ada", "n": 1.50}', b'{"author":"bob"}', b"\xff broken", b'{"author":"ada"}']
+
+
+@pytest.fixture
+def filled(lane: str, cluster: Cluster) -> str:
+    """Four records, a second apart."""
+    producer = Producer(cluster, lane, Delivery(idempotence=False))
+    producer.send([Record(value, b"k", MOMENT + at * 1000, (("h", b"\xff"),)) for at, value in enumerate(VALUES)])
+    producer.close()
+    return lane
+
+
+def test_a_slice_keeps_its_bytes(run: Run, filled: str, tmp_path: Path) -> None:
+    run("record", filled)
+    data = (tmp_path / f"{filled}.records.jsonl").read_bytes()
+    assert [one["value"] for one in slices.read(data, tmp_path)] == VALUES
+    assert "file.unusable" in run("record", filled, code=2).err
+    run("record", filled, "--from", "1", "--to", "2023-11-14T22:13:22Z", "--out", "part.jsonl")
+    (only,) = slices.read((tmp_path / "part.jsonl").read_bytes(), tmp_path)
+    assert (only["offset"], only["value"], only["key"]) == (1, VALUES[1], b"k")
+    assert only["headers"] == [{"key": "h", "value": b"\xff"}]
+
+
+def test_columns_are_masked_the_same_way_everywhere(run: Run, filled: str, tmp_path: Path) -> None:
+    told = run("record", filled, "--mask", "author", "--out", "masked.jsonl").err
+    assert "1 were left out" in told
+    data = (tmp_path / "masked.jsonl").read_bytes()
+    first, second, third = (json.loads(one["value"])["author"] for one in slices.read(data, tmp_path))
+    assert first == third != second
+    assert b"ada" not in data
+    assert "'auhtor'" in run("record", filled, "--mask", "auhtor", "--out", "none.jsonl", code=2).err
+    assert not (tmp_path / "none.jsonl").exists()

@@ -1,0 +1,62 @@
+"""`millrace test` as a user meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from millrace.testing import warm
+
+Run = Callable[..., Any]
+
+PIPELINE = """\
+name: words
+sources:
+  lines: {kafka: lines, format: text}
+tables:
+  words: SELECT explode(split(value, ' ')) AS word FROM lines
+sinks:
+  - {from: words, console: {}}
+"""
+TESTS = """\
+tests:
+  a line becomes its words: # as it should
+    given: {lines: [a b]}
+    expect:
+      words:
+        - {word: a}
+        - {word: c}
+"""
+
+
+@pytest.fixture
+def project(spark: SparkSession, tmp_path: Path) -> Path:
+    """A pipeline with a test that fails."""
+    warm.lend(spark)
+    (tmp_path / "words.yaml").write_text(PIPELINE)
+    (tmp_path / "words.test.yaml").write_text(TESTS)
+    return tmp_path
+
+
+def test_a_difference_is_told_and_can_be_accepted(offline_run: Run, project: Path) -> None:
+    told = offline_run("test", code=1).out
+    assert "FAILED  words.test.yaml: a line becomes its words" in told
+    assert "words.test.yaml:6: words: rows 1 as expected, 1 missing (-), 1 not expected (+)" in told
+    assert "0 passed, 1 failed" in told
+    offline_run("test", "words.yaml", "--accept")
+    accepted = (project / "words.test.yaml").read_text()
+    assert accepted == TESTS.replace("{word: c}", "{word: b}")
+    assert "1 passed" in offline_run("test", "words.test.yaml", "--chaos").out
+
+
+def test_what_is_no_test_is_an_error_of_the_user(offline_run: Run, project: Path, tmp_path: Path) -> None:
+    assert "test.invalid" in offline_run("test", "--only", "nothing", code=2).err
+    (project / "words.test.yaml").write_text("tests: {a: {gven: {}}}")
+    assert "words.test.yaml:1: error[test.invalid]" in offline_run("test", code=2).err
+    (project / "words.test.yaml").unlink()
+    assert "test.invalid" in offline_run("test", code=2).err
+    assert "test.invalid" in offline_run("test", "words.yaml", code=2).err

@@ -1,0 +1,100 @@
+"""What makes a run quicker can be turned off, and its results are the same without."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import millrace as mr
+from conftest import CommandLine, committed
+from millrace.clients import dead
+from millrace.clients.producer import Producer
+from millrace.clients.records import Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import RunPipeline
+    from millrace.clients.cluster import Cluster
+
+VIEWS = "SELECT id, timestamp_millis(at) AS at FROM events WHERE kind = 'view'"
+COUNTS = """
+    SELECT window(at, '10 seconds').start AS w, count(*) AS n, sum(id) AS ids
+    FROM views GROUP BY window(at, '10 seconds')
+"""
+MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+SCHEMA = "id bigint NOT NULL, kind string, at bigint, spare array<int>"
+BAD = (b"{", b'{"kind": "view"}', b'{"id": 1, "spare": "none"}')
+OFF = (
+    "spark.python.daemon.module=pyspark.daemon",
+    "spark.sql.execution.arrow.maxRecordsPerBatch=100",
+    "spark.sql.shuffle.partitions=5",
+    "spark.ui.enabled=true",
+    f"spark.sql.streaming.checkpointFileManagerClass={MANAGER}",
+)
+"""What is chosen for Spark, chosen otherwise."""
+
+
+def fill(cluster: Cluster, topic: str) -> None:
+    """Events of five windows, and among them some that are none."""
+    good = [{"id": n, "kind": "click" if n % 3 else "view", "at": n * 100, "spare": [n]} for n in range(500)]
+    records = [json.dumps(one).encode() for one in good]
+    producer = Producer(cluster, topic)
+    producer.send([Record(value, partition=n % 3) for n, value in enumerate((*records[:250], *BAD, *records[250:]))])
+    producer.close()
+
+
+def expected() -> dict[int, tuple[int, int]]:
+    """The count and the sum of each window."""
+    views = [[n for n in range(500) if n % 3 == 0 and n // 100 == window] for window in range(5)]
+    return {number: (len(ids), sum(ids)) for number, ids in enumerate(views)}
+
+
+def found(cluster: Cluster, topic: str) -> dict[int, tuple[int, int]]:
+    """The last word on each window."""
+    told: list[dict[str, Any]] = [json.loads(one.value() or b"") for one in committed(cluster, f"{topic}-out")]
+    last: dict[int, tuple[int, int]] = {}
+    for one in told:
+        second = int(one["w"][17:19])
+        last[second // 10] = max(last.get(second // 10, (0, 0)), (one["n"], one["ids"]))
+    return last
+
+
+def buried(cluster: Cluster, topic: str) -> list[bytes | None]:
+    return sorted((one.letter.value for one in dead.in_topic(cluster, f"{topic}.dead")), key=str)
+
+
+@pytest.mark.parametrize(("decoder", "trust"), [("arrow", "on"), ("arrow", "off"), ("spark", "off")])
+def test_without_decoding_in_columns_and_without_trust(
+    cluster: Cluster, topic: str, run_pipeline: RunPipeline, monkeypatch: pytest.MonkeyPatch, decoder: str, trust: str
+) -> None:
+    monkeypatch.setenv("MILLRACE_TRUST", trust)
+    fill(cluster, topic)
+    pipeline = mr.Pipeline("same")
+    pipeline.source("events", mr.kafka(topic, schema=SCHEMA, decoder=decoder))
+    pipeline.sql("views", VIEWS)
+    pipeline.sql("counts", COUNTS)
+    pipeline.sink("counts", mr.kafka(f"{topic}-out"), mode="update")
+    run_pipeline(pipeline)
+    assert found(cluster, topic) == expected()
+    assert buried(cluster, topic) == sorted(BAD, key=str)
+
+
+def test_without_what_is_chosen_for_spark_and_the_archive(millrace: CommandLine, cluster: Cluster, topic: str) -> None:
+    fill(cluster, topic)
+    file: Path = millrace.folder / "p.yaml"
+    source = {"kafka": topic, "schema": SCHEMA}
+    sink = {"from": "counts", "kafka": f"{topic}-out", "mode": "update"}
+    text = {
+        "name": "same",
+        "sources": {"events": source},
+        "tables": {"views": VIEWS, "counts": COUNTS},
+        "sinks": [sink],
+    }
+    file.write_text(json.dumps(text))
+    given = [part for one in OFF for part in ("--set", one)]
+    millrace("run", "p.yaml", "--until-caught-up", "--no-dashboard", *given, MILLRACE_ARCHIVE="off")
+    assert found(cluster, topic) == expected()
+    assert buried(cluster, topic) == sorted(BAD, key=str)

@@ -1,0 +1,34 @@
+"""The examples' own tests, which `millrace test examples` runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from millrace.testing import warm
+from millrace.testing.running import find, run
+from millrace.testing.written import read_sheet
+
+from .conftest import EXAMPLES
+
+FILES = find([str(EXAMPLES)])
+
+
+def test_most_examples_have_tests() -> None:
+    assert len(FILES) >= 10
+
+
+@pytest.mark.parametrize("form", ["yaml", pytest.param("py", marks=pytest.mark.chaos)])
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
+def test_what_an_example_says_is_so(
+    spark: SparkSession, file: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(EXAMPLES.parent)
+    warm.lend(spark)
+    sheet = read_sheet(file)
+    results = list(run(replace(sheet, pipelines=tuple(one for one in sheet.pipelines if one.endswith(form)))))
+    assert results
+    assert [(one.name, one.failures, one.error and one.error.lines()) for one in results if not one.passed] == []

@@ -1,0 +1,83 @@
+"""Rows become messages as their source would have them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millrace.connectors.options import make_reader
+from millrace.errors import FileUnusable, InvalidTest
+from millrace.pipeline.model import connection
+from millrace.testing.given import MOMENT, Shape
+
+
+def shape(connector: str = "kafka", argument: Any = "posts", **options: Any) -> Shape:
+    reader, mistakes = make_reader(connection(connector, argument, options))
+    assert reader is not None
+    assert not mistakes
+    return Shape("posts", reader)
+
+
+def values(made: Shape, rows: Any, folder: Path = Path()) -> list[Any]:
+    return [message["value"] for message in made.messages(rows, folder)]
+
+
+JSON = "id string, n int, at timestamp"
+
+
+def test_columns_are_written_in_the_format_of_the_source() -> None:
+    row = {"id": "a", "n": 1}
+    assert json.loads(values(shape(schema=JSON), [row])[0]) == row
+    assert values(shape(schema="id string, n int, x string", format="csv", separator=";"), [row]) == [b"a;1;"]
+    assert values(shape("files", "data", format="csv", schema="id string, n int", separator=";"), [row]) == [b"a;1"]
+    assert values(shape(format="text"), ["a b", {"value": "c"}]) == [b"a b", b"c"]
+    assert json.loads(values(shape("rate", 1), [{"value": 3}])[0]) == {"value": 3}
+    with pytest.raises(InvalidTest):
+        values(shape(format="raw"), [{"id": "a"}])
+
+
+def test_texts_and_bytes_are_messages_as_they_are() -> None:
+    assert values(shape(schema=JSON), ["{broken", b"\xff"]) == [b"{broken", b"\xff"]
+    assert values(shape(schema=JSON), "a\n\nb\n") == [b"a", b"b"]
+    assert values(shape(schema=JSON), [{"value": "{broken", "key": "k"}]) == [b"{broken"]
+
+
+def test_what_a_record_carries_is_given_or_always_the_same() -> None:
+    made = shape(schema=JSON)
+    first, second = made.messages([{"id": "a"}, {"id": "b", "key": "k", "timestamp": 1777896000000}], Path())
+    assert (first["topic"], first["partition"], first["offset"], first["timestamp"]) == ("posts", 0, 0, MOMENT)
+    assert (second["offset"], second["key"]) == (1, b"k")
+    assert second["timestamp"].isoformat() == "2026-05-04T12:00:00+00:00"
+    assert "key" not in json.loads(second["value"])
+
+
+def test_files_of_every_form(tmp_path: Path) -> None:
+    made = shape(schema=JSON)
+    (tmp_path / "rows.csv").write_text("id,n,at\na,1,2026-05-04T12:00:00Z\nb,,\n")
+    assert [json.loads(one) for one in values(made, {"csv": "rows.csv"}, tmp_path)] == [
+        {"id": "a", "n": 1, "at": "2026-05-04T12:00:00Z"},
+        {"id": "b"},
+    ]
+    lines = shape(format="csv", schema="id string, n int, at timestamp")
+    assert values(lines, {"csv": "rows.csv"}, tmp_path)[1] == b"b,,"
+    (tmp_path / "rows.json").write_text('{"id": "a"}\n{broken\n')
+    assert values(made, {"json": "rows.json"}, tmp_path) == [b'{"id": "a"}', b"{broken"]
+    (tmp_path / "array.json").write_text('[{"id": "a"}]')
+    assert values(made, {"json": "array.json"}, tmp_path) == [b'{"id":"a"}']
+    (tmp_path / "slice.jsonl").write_text('{"value_base64": "/w==", "key": "k", "offset": 9}\n')
+    (message,) = made.messages({"records": "slice.jsonl"}, tmp_path)
+    assert (message["value"], message["key"], message["offset"]) == (b"\xff", b"k", 9)
+
+
+@pytest.mark.parametrize("rows", [3, {"id": "a"}, [3], b"x"])
+def test_what_is_no_rows(rows: Any) -> None:
+    with pytest.raises(InvalidTest):
+        values(shape(schema=JSON), rows)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileUnusable):
+        values(shape(schema=JSON), {"json": "none.json"}, tmp_path)

@@ -1,0 +1,160 @@
+"""A pipeline on trial, on a real Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import functions as F
+
+import millrace as mr
+from millrace.errors import InvalidQuery, InvalidTest, MillraceError
+from millrace.testing import Different, Trial
+
+Begin = Callable[..., Trial]
+
+
+def at(second: int) -> str:
+    return f"2026-05-04T12:{second // 60:02d}:{second % 60:02d}Z"
+
+
+def counting(**sink: str) -> mr.Pipeline:
+    """Tags, counted by the minute."""
+    made = mr.Pipeline("counting")
+    made.source("posts", mr.kafka("posts", schema="tag string, at timestamp"), watermark=("at", "10 seconds"))
+
+    @made.table
+    def minutes(posts):
+        counted = posts.groupBy(F.window("at", "1 minute"), "tag").count()
+        return counted.select(F.col("window.start").alias("minute"), "tag", "count")
+
+    made.sink("minutes", mr.console(), **sink)
+    return made
+
+
+def test_rows_come_out_of_tables_step_by_step(millrace_test: Begin) -> None:
+    trial = millrace_test(counting(mode="update"))
+    trial.give(posts=[{"tag": "rain", "at": at(5)}, {"tag": "rain", "at": at(50)}])
+    trial.expect("minutes", [{"minute": at(0), "tag": "rain", "count": 2}])
+    trial.give(posts=[{"tag": "rain", "at": at(55)}, "{broken"])
+    trial.expect("minutes", [{"count": 3}])
+    trial.expect_dead("posts", [{"value": "{broken", "offset": 3}])
+    trial.expect("minutes", [{"count": 2}], step=0)
+    trial.expect("minutes", [{"count": 3}], step=None, key=["minute", "tag"])
+    trial.expect_dead("posts", 0, step=0)
+    with pytest.raises(Different, match=r"-  7"):
+        trial.expect("minutes", [{"count": 7}])
+    with pytest.raises(Different):
+        trial.expect_dead("posts", 2)
+
+
+def test_the_watermark_goes_exactly_where_it_is_told(millrace_test: Begin) -> None:
+    trial = millrace_test(counting())
+    trial.give(posts=[{"tag": "rain", "at": at(5)}])
+    trial.expect("minutes", [])
+    trial.watermark("2026-05-04T12:00:59.999Z")
+    trial.expect("minutes", [])
+    trial.watermark(at(60))
+    trial.expect("minutes", [{"minute": at(0), "tag": "rain", "count": 1}])
+    trial.give(posts=[{"tag": "rain", "at": at(59)}, {"tag": "rain", "at": at(61)}])
+    trial.expect_late("minutes", 1)
+    trial.expect_late("minutes", 1, step=None)
+    with pytest.raises(Different):
+        trial.expect_late("minutes", 2)
+
+
+def test_two_sources_of_a_step_are_one_batch(millrace_test: Begin) -> None:
+    made = mr.Pipeline("joined")
+    made.source("left", mr.kafka("l", schema="id string, a timestamp"), watermark=("a", "0 seconds"))
+    made.source("right", mr.kafka("r", format="text"), watermark=("timestamp", "0 seconds"))
+    made.source("names", mr.files("nowhere", format="csv", schema="id string, name string"), static=True)
+
+    @made.table
+    def both(left, right, names):
+        near = F.expr("right.timestamp BETWEEN a AND a + INTERVAL 1 MINUTE")
+        found = left.join(right.alias("right"), (F.col("id") == F.col("value")) & near)
+        return found.join(names, "id").select("id", "name")
+
+    made.sink("both", mr.console())
+    trial = millrace_test(made)
+    names = [{"id": "x", "name": "Xenia"}, {"id": "y", "name": "Yann"}]
+    for moment in (5, 15):
+        trial.give(
+            left=[{"id": "x", "a": at(moment)}],
+            right=[{"value": "x", "timestamp": at(moment)}],
+            **({"names": names} if moment == 5 else {}),
+        )
+        trial.expect("both", [{"id": "x", "name": "Xenia"}] * (1 if moment == 5 else 2))
+    with pytest.raises(InvalidTest):
+        trial.give(names=names)
+
+
+def test_rows_that_spark_reads_itself_and_files_of_csv(millrace_test: Begin) -> None:
+    made = mr.Pipeline("typed")
+    made.source("ticks", mr.rate(1))
+    made.source("trips", mr.files("nowhere", format="csv", separator=";", schema="id int NOT NULL, price double"))
+
+    @made.table
+    def doubled(ticks):
+        return ticks.selectExpr("timestamp", "value * 2 AS value")
+
+    made.sink("doubled", mr.console())
+    made.sink("trips", mr.console())
+    trial = millrace_test(made)
+    trial.give(ticks=[{"timestamp": at(1), "value": 21}], trips=["1;2.5", "x;y", {"price": 3}])
+    trial.expect("doubled", [{"timestamp": at(1), "value": 42}])
+    trial.expect("trips", [{"id": 1, "price": 2.5}])
+    trial.expect_dead("trips", [{"reason": "CSV"}, {"reason": "id"}])
+
+
+def test_a_batch_that_is_cut_off_gives_the_same_again_unless_chance_is_in_it(millrace_test: Begin) -> None:
+    sound = millrace_test(counting(mode="update"), chaos=True)
+    for second in (5, 50):
+        sound.give(posts=[{"tag": "rain", "at": at(second)}])
+    sound.expect("minutes", [{"count": 2}])
+    assert sound.unstable() == []
+
+    made = mr.Pipeline("chance")
+    made.source("posts", mr.kafka("posts", schema="tag string"))
+
+    @made.table
+    def numbered(posts):
+        return posts.withColumn("number", F.rand())
+
+    made.sink("numbered", mr.console())
+    unsound = millrace_test(made, chaos=True)
+    unsound.give(posts=[{"tag": "rain"}])
+    unsound.expect("numbered", [{"tag": "rain"}])
+    assert "batch 0" in unsound.unstable()[0]
+
+
+def test_what_cannot_be_tried_is_told(millrace_test: Begin) -> None:
+    trial = millrace_test(counting())
+    trial.give({})
+    for wrong in (lambda: trial.give(post=[]), lambda: trial.rows("minute"), lambda: trial.rows("minutes", step=7)):
+        with pytest.raises(InvalidTest):
+            wrong()
+    plain = mr.Pipeline("plain")
+    plain.source("posts", mr.kafka("posts", schema="tag string"))
+    plain.sink("posts", mr.kafka("out", key="tagg"))
+    other = millrace_test(plain)
+    with pytest.raises(InvalidTest):
+        other.watermark(at(5))
+    other.give(posts=[])
+    with pytest.raises(InvalidQuery):
+        other.rows("posts")
+
+
+def test_a_function_that_raises_is_told_in_one_message(millrace_test: Begin) -> None:
+    made = mr.Pipeline("raising")
+    made.source("posts", mr.kafka("posts", schema="tag string"))
+
+    @made.table
+    def broken(posts):
+        return posts.select((F.lit(1) / (F.length("tag") - F.length("tag"))).alias("n"))
+
+    made.sink("broken", mr.console())
+    trial = millrace_test(made)
+    trial.give(posts=[{"tag": "rain"}])
+    with pytest.raises(MillraceError):
+        trial.rows("broken")
