@@ -29,6 +29,7 @@ from millrace.services import cassandra as cassandra_service
 from millrace.services.kafka import Kafka, Options
 from millrace.services.kraft import Layout
 from shared import run_folder, started_once
+from standalone import Standalone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -383,3 +384,11 @@ def set_environment(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
                 monkeypatch.setenv(name, value)
 
     return change
+
+
+@pytest.fixture(scope="session")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """A Spark cluster: a master and two workers, of which a test may kill one and add another."""
+    cluster = Standalone(tmp_path_factory.mktemp("standalone"))
+    yield cluster
+    cluster.stop()

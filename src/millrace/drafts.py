@@ -7,6 +7,8 @@ import uuid
 from pathlib import Path
 from types import TracebackType
 
+from millrace.stores import StorePath
+
 
 class Draft:
     """A new content of a file, under a hidden name until it is whole. As a context it is named unless that raises."""
@@ -53,9 +55,13 @@ class Draft:
 
 def write_whole(path: Path, content: str | bytes, *, private: bool = False) -> None:
     """Write a file, and its folder if that is missing; it has the old content or the new one, never less."""
+    told = content.encode() if isinstance(content, str) else content
+    if isinstance(path, StorePath):  # stores know nothing else
+        path.write_bytes(told)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     with Draft(path, private=private) as draft:
-        draft.file.write(content.encode() if isinstance(content, str) else content)
+        draft.file.write(told)
 
 
 def sync_folder(folder: Path) -> None:

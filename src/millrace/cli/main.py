@@ -27,6 +27,7 @@ from millrace.cli import (
     run,
     schema,
     settings,
+    submit,
     test,
 )
 from millrace.cli import exec as exec_
@@ -47,6 +48,7 @@ app.command("init")(init.init)
 app.command("check")(check.check)
 app.command("plan")(plan.plan)
 app.command("run")(run.run)
+app.command("submit")(submit.submit)
 app.command("test")(test.run_tests)
 app.command("record")(record.record)
 app.command("replay")(replay.replay)

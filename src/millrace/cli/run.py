@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.cassandra import CassandraAddress, CassandraConfig, node
-from millrace.cli.defined import Accept, Master, PipelineFile, SparkSettings, State, state_folder
+from millrace.cli.defined import Accept, Master, PipelineFile, ShipPackages, SparkSettings, State, state_folder
 from millrace.cli.generations import tell_handovers
 from millrace.cli.kafka import broker
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, spark_settings
@@ -58,6 +58,7 @@ def run(
     state: State = None,
     master: Master = None,
     set_: SparkSettings = None,
+    ship_packages: ShipPackages = False,
     create_topics: Annotated[
         bool, typer.Option("--create-topics/--no-create-topics", help="Make topics that are missing.")
     ] = True,
@@ -87,7 +88,7 @@ def run(
     from millrace.cli.live import live, of_page
     from millrace.connectors.options import CONNECTORS
     from millrace.connectors.systems import uses
-    from millrace.engine.run import Settings
+    from millrace.engine.run import Settings, jar_sets
     from millrace.engine.run import run as run_plan
     from millrace.pipeline.plan import make_plan, with_letters
     from millrace.telemetry.board import Board
@@ -103,7 +104,7 @@ def run(
     plan = with_letters(make_plan(pipeline, once=until_caught_up, panels=dashboard), CONNECTORS)
     spark = spark_settings(set_)
     board = Board()
-    prepare_spark()
+    prepare_spark(*jar_sets(pipeline, folder))
     page = _page(plan, board, chosen, master, spark, host, port, read_only=read_only) if dashboard else None
     with (
         until_stopped() as stop,
@@ -114,7 +115,14 @@ def run(
         node(uses(pipeline, "cassandra"), cassandra, cassandra_config, _doing(watching)) as found,
     ):
         settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say, cassandra=found)
-        settings = replace(settings, supervision=supervision, patience=wait, accept=accept or (), span=chosen.span)
+        settings = replace(
+            settings,
+            supervision=supervision,
+            patience=wait,
+            accept=accept or (),
+            span=chosen.span,
+            packages=ship_packages,
+        )
         with live(board, of_page(watching.channels) if watching else None):
             run_plan(plan, _watched(settings, watching), board, stop)
     say(board.summary())
@@ -132,13 +140,14 @@ def _page(
     read_only: bool,
 ) -> Watching:
     from millrace.dashboard.beside import page_of_pipeline
+    from millrace.engine.state import nearby
 
     options = page_options(host, port, read_only=read_only)
     return page_of_pipeline(
         plan,
         board,
         options,
-        state=chosen.state,
+        state=nearby(chosen.state, plan.pipeline.name),
         generation=chosen.number,
         base=chosen.base,
         master=master,
@@ -172,7 +181,7 @@ def chosen_generation(pipeline: Pipeline, state: Path | None, number: int | None
     """What a run goes on with: the generation that is current, or one that was named."""
     from millrace.engine.generations import FIRST, choose, load
 
-    base = state_folder(pipeline, state)
+    base = state_folder(pipeline, state, store=True)
     chosen = choose(pipeline, base, number)
     known = load(base)
     if known.switching is not None:

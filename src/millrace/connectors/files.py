@@ -19,6 +19,7 @@ from millrace.errors import FileUnusable, InputError, InvalidDefinition, Invalid
 from millrace.pipeline.facts import Mistake
 from millrace.pipeline.schema import Schema, parse_schema
 from millrace.plugins import option
+from millrace.stores import StorePath, is_mounted, path_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader
@@ -148,6 +149,12 @@ class FilesReader(Decoded):
 
     def prepare(self, site: Site) -> None:
         """A folder that is followed is made if it is missing."""
+        if isinstance(site.state, StorePath) and self.when_bad == "dead":
+            raise InvalidDefinition(
+                f"the dead letters of files ({self.path}) have no place beside a state on a store",
+                why="they are written by Python in the executors, which do not reach it",
+                hint="say on_bad: fail or drop, or choose a folder that all machines see as --state",
+            )
         if not site.static and not any(mark in self.path for mark in "*?[{:"):
             Path(self.path).mkdir(parents=True, exist_ok=True)
 
@@ -281,7 +288,10 @@ class FilesWriter(Writer):
 
     def _committed(self) -> int | None:
         """The newest batch in the folder's log; None where there is none, or where we cannot look."""
-        log = Path(self.path.removeprefix("file://")) / "_spark_metadata"
+        folder = path_of(self.path)
+        if isinstance(folder, StorePath) and not is_mounted():  # before Spark is there; a query asks once more
+            return None
+        log = folder / "_spark_metadata"
         names = [one.name.removesuffix(".compact") for one in log.iterdir()] if log.is_dir() else []
         return max((int(name) for name in names if name.isdecimal()), default=None)
 

@@ -20,6 +20,7 @@ from millrace.connectors.span import Offsets, Span
 from millrace.drafts import write_whole
 from millrace.errors import InvalidReplay, StateMismatch
 from millrace.pipeline.model import Pipeline, Sink
+from millrace.stores import StorePath
 
 FIRST = 1
 _VERSION = 1
@@ -123,6 +124,8 @@ class Generations:
 
 def load(base: Path) -> Generations:
     """The generations of the pipeline whose first one has this state folder."""
+    if isinstance(base, StorePath):  # replays are of folders
+        return Generations()
     path = _path(base)
     try:
         told = json.loads(path.read_text("utf-8"))

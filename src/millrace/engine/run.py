@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -20,23 +20,27 @@ from millrace.connectors.span import Span
 from millrace.connectors.stream import Site, no_cassandra
 from millrace.connectors.systems import system_of, uses
 from millrace.engine.answering import Answering
+from millrace.engine.executors import require_reachable
 from millrace.engine.failures import explain
 from millrace.engine.filling import filled
 from millrace.engine.following import follow
+from millrace.engine.hadoop import Hadoop
 from millrace.engine.lease import Lease
 from millrace.engine.newest import asked
 from millrace.engine.positions import Positions
 from millrace.engine.resuming import outlooks, require
 from millrace.engine.running import Running
-from millrace.engine.state import State
+from millrace.engine.state import State, nearby
 from millrace.engine.structured import Workshop, prepare, writer_of
 from millrace.engine.supervision import Policy
-from millrace.engine.tuning import ROCKSDB
+from millrace.engine.tuning import ON_A_STORE, ON_DISK, ROCKSDB
 from millrace.engine.waking import wake_workers
 from millrace.engine.watch import Watch
 from millrace.errors import MillraceError
+from millrace.pipeline.model import Pipeline
 from millrace.pipeline.plan import Plan
 from millrace.settings import PATIENCE
+from millrace.stores import StorePath, mounted
 from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.gallery import Gallery
@@ -90,6 +94,8 @@ class Settings:
     """Whether a query has read all that it shall."""
     listen: bool = True
     """Whether sources that others send to listen; a replay reads what has come."""
+    packages: bool = False
+    """Whether executors on other machines are sent the packages of this Python."""
     holding: Callable[[], None] = lambda: None
     """Called when the state folder is ours, before anything is begun; raises when nothing shall be."""
 
@@ -97,7 +103,18 @@ class Settings:
 def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
     """Run until every query has ended, the time is over or `stop` is set; one that is given up ends all and raises."""
     plan = replace(plan, pipeline=follow(plan.pipeline, settings.cluster))
-    with State(settings.state, plan.pipeline) as state:
+    if uses(plan.pipeline, "kafka"):
+        require_reachable(settings.spark.get("spark.master", settings.master), settings.cluster().bootstrap)
+    if settings.session is None and isinstance(settings.state, StorePath):
+        # Nothing of the state can be read before Spark is there: it has the way to the store.
+        with _session(plan, settings) as opening, mounted(Hadoop(spark := opening.result())):
+            _run(plan, replace(settings, session=spark), board, stop)
+    else:
+        _run(plan, settings, board, stop)
+
+
+def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
+    with State(settings.state, plan.pipeline, tell=settings.tell) as state:
         settings.holding()
         cluster_id = settings.cluster().connect().cluster_id if uses(plan.pipeline, "kafka") else None
         ground = _ground(plan, settings, state)
@@ -108,7 +125,7 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
         for name in state.unused(plan):
             settings.tell(f"the checkpoint of query {name!r} is not used any more: no sink of the pipeline leads to it")
         MEMORY.clear()
-        with _session(plan, settings, state) as opening:
+        with _session(plan, settings, holds=(state.held,)) as opening:
             ground = replace(ground, state_id=state.id)
             prepare(plan.pipeline, ground)  # while the JVM starts
             gallery = None if settings.panels is None else Gallery(settings.panels)
@@ -120,7 +137,7 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
                     replace(ground, spark=opening.result()),
                     gallery=gallery,
                     require_alone=lease.require if lease else lambda: None,
-                    still_alone=lease.require_held if lease else lambda: None,
+                    still_alone=partial(_require_alone, state, lease),
                     tell=settings.tell,
                     accept=settings.accept,
                     undertaken={query.undertakes.name for query in plan.queries if query.undertakes},
@@ -130,9 +147,16 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
                     wake_workers(workshop.spark, plan.pipeline)
                 try:
                     if not stop.is_set():
-                        _work(workshop, plan, settings, board, stop)
+                        with mounted(Hadoop(workshop.spark)):
+                            _work(workshop, plan, settings, board, stop)
                 finally:
                     settings.closing()
+
+
+def _require_alone(state: State, lease: Lease | None) -> None:
+    state.require_held()
+    if lease:
+        lease.require_held()
 
 
 def _ground(plan: Plan, settings: Settings, state: State) -> Site:
@@ -154,7 +178,7 @@ def _ground(plan: Plan, settings: Settings, state: State) -> Site:
 def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
     try:
         with (
-            Answering(workshop.spark, workshop.ground.state),
+            Answering(workshop.spark, nearby(settings.state, plan.pipeline.name)),
             _positions(plan, settings) as told,
             Watch(
                 workshop.spark, board, dead=workshop.dead, gallery=workshop.gallery, told=told, supervised=True
@@ -235,28 +259,39 @@ def _stop(queries: Running, patience: float, tell: Callable[[str], None]) -> Non
 
 
 @contextmanager
-def _session(plan: Plan, settings: Settings, state: State) -> Iterator[Future[SparkSession]]:
+def _session(plan: Plan, settings: Settings, holds: Sequence[int] = ()) -> Iterator[Future[SparkSession]]:
     """A session that is opened in the background; stopped at the end, however it comes."""
     from millrace.engine.opening import opened_aside
-    from millrace.engine.session import open_session
+    from millrace.engine.session import Travel, open_session
 
     if settings.session is not None:
         given: Future[SparkSession] = Future()
         given.set_result(settings.session)
         yield given
         return
+    on_a_store = isinstance(settings.state, StorePath)
+    writing = ON_A_STORE if on_a_store else ON_DISK
     opened = partial(
         open_session,
         plan.pipeline.name,
         master=settings.master,
-        settings={**state_store(plan), **settings.spark},
-        log=state.folder / "spark.log",
+        settings={**state_store(plan), writing.key: writing.value, **settings.spark},
+        log=nearby(settings.state, plan.pipeline.name) / "spark.log",
         realtime=any(not query.batches for query in plan.queries),  # each partition holds a slot for ever
         beside=Path(plan.pipeline.place.file).absolute().parent,
-        holds=(state.held,),  # if we are killed, nobody else writes there before the JVM has ended
+        holds=holds,  # if we are killed, nobody else writes there before the JVM has ended
+        jar_sets=jar_sets(plan.pipeline, settings.state),
+        travel=Travel(None if on_a_store else settings.state, settings.packages, settings.tell),
     )
     with opened_aside(opened) as opening:
         yield opening
+
+
+def jar_sets(pipeline: Pipeline, state: Path) -> tuple[str, ...]:
+    """The sets of jars that a pipeline needs besides Spark's connectors."""
+    connections = [*(one.connection for one in pipeline.sources), *(one.connection for one in pipeline.sinks)]
+    named = [str(state), *map(repr, connections)]
+    return ("s3",) if any("s3a://" in text for text in named) else ()
 
 
 def state_store(plan: Plan) -> dict[str, str]:

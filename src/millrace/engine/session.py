@@ -6,14 +6,17 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from millrace.engine import shipping
+from millrace.engine.executors import Luggage, equip
 from millrace.engine.jvm import GRACE, Jvm, Voice, environment, hush_py4j
 from millrace.engine.spoken import cause_of
-from millrace.engine.tuning import choices, settled
+from millrace.engine.tuning import PARTITIONS, choices, is_local, settled
 from millrace.errors import SparkFailed
 from millrace.services import jars
 
@@ -21,6 +24,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _KAFKA = "spark-sql-kafka"
+_SUBMITTED = ("spark.master", "spark.app.name")
+"""What spark-submit has settled: in a driver on the cluster, a master has another address."""
+_PYTHONPATH = "spark.executorEnv.PYTHONPATH"
+
+
+@dataclass(frozen=True)
+class Travel:
+    """What matters only where executors are on other machines."""
+
+    shared: Path | None = None
+    """A folder that they must see as we do."""
+    packages: bool = False
+    """Whether they are sent the packages of our Python, and not only our code."""
+    tell: Callable[[str], None] = lambda _: None
+
+
 _opened: list[Jvm] = []
 """The JVM that was started here, if one is: PySpark has at most one in a process."""
 
@@ -35,18 +54,32 @@ def open_session(
     beside: Path | None = None,
     voice: Voice = Voice(),  # noqa: B008 - frozen
     holds: Sequence[int] = (),
+    jar_sets: Sequence[str] = (),
+    travel: Travel = Travel(),  # noqa: B008 - frozen
 ) -> SparkSession:
     """Start Spark, here unless a master is named, with what we choose unless `settings` says otherwise.
 
     `beside` is a folder whose modules functions may import in Spark's Python workers; `holds` are descriptors that stay
-    open in the JVM, as those of locks on what it writes to.
+    open in the JVM, as those of locks on what it writes to; `jar_sets` are needed besides the connectors.
     """
     chosen = choices(master=settings.get("spark.master", master), realtime=realtime)
-    picked = settled(chosen, {"spark.app.name": name, **with_connectors(settings)})
+    given = settings if is_submitted() else with_connectors(settings, jar_sets)
+    picked = settled(chosen, {"spark.app.name": name, **given})
+    if travel.packages and not is_submitted():
+        picked = with_packages(picked)
     variables = {} if beside is None else {"PYTHONPATH": _prepended(beside)}
     warnings.filterwarnings("ignore", module="pyspark")  # about versions of what is installed: not the user's matter
     with environment(picked["spark.master"], variables), signals_kept():
-        return _session(picked, log, voice, holds)
+        spark = _session(picked, log, voice, holds)
+    if is_local(picked["spark.master"]):
+        return spark
+    try:
+        luggage = Luggage(log.absolute().parent / "shipped", beside, travel.shared, travel.tell)
+        equip(spark, luggage, partitions=PARTITIONS not in settings, send=not is_submitted())
+    except BaseException:
+        close_session(spark)
+        raise
+    return spark
 
 
 def close_session(spark: SparkSession, patience: float = GRACE, *, hurried: bool = False) -> None:
@@ -71,27 +104,42 @@ def _hush_accumulators(spark: SparkSession) -> None:
         server.handle_error = lambda *_: None
 
 
-def with_connectors(settings: Mapping[str, str]) -> dict[str, str]:
+def is_submitted() -> bool:
+    """Whether spark-submit has started this process: there is a JVM, and executors are sent what it was given."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def with_connectors(settings: Mapping[str, str], more: Sequence[str] = ()) -> dict[str, str]:
     """The settings, and our jars for Kafka and Avro beside the user's own; a Kafka connector of the user's wins."""
     named = f"{settings.get('spark.jars', '')} {settings.get('spark.jars.packages', '')}"
-    if _KAFKA in named:
-        return dict(settings)
-    ours = jars.ensure("spark").classpath().replace(":", ",")
-    theirs = settings.get("spark.jars")
-    return {**settings, "spark.jars": f"{ours},{theirs}" if theirs else ours}
+    sets = [*([] if _KAFKA in named else ["spark"]), *more]
+    ours = [jars.ensure(name).classpath().replace(":", ",") for name in sets]
+    every = ",".join(filter(None, [*ours, settings.get("spark.jars")]))
+    return {**settings, "spark.jars": every} if every else dict(settings)
+
+
+def with_packages(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings, with the packages of this Python sent along; what the user sends goes too."""
+    sent = f"{shipping.packages_zip()}#{shipping.UNPACKED}"
+    every = ",".join(filter(None, [settings.get("spark.archives"), sent]))
+    path = os.pathsep.join(filter(None, [settings.get(_PYTHONPATH), shipping.UNPACKED]))
+    return {**settings, "spark.archives": every, _PYTHONPATH: path}
 
 
 def _session(settings: Mapping[str, str], log: Path, voice: Voice, holds: Sequence[int]) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    if is_submitted():
+        SparkContext._ensure_initialized()  # with the JVM that has started us, and ends when we do
     if SparkContext._gateway is None:  # else this process has a JVM, of ours or of the program that we are in
         jvm = Jvm(settings, log, voice, holds)
         SparkContext._ensure_initialized(gateway=jvm.gateway)
         _opened.append(jvm)
-    conf = SparkConf(loadDefaults=False)
+    conf = SparkConf(loadDefaults=is_submitted())
     for key, value in settings.items():
-        conf.set(key, value)
+        if not (is_submitted() and key in _SUBMITTED and conf.contains(key)):
+            conf.set(key, value)
     try:
         return SparkSession(SparkContext(conf=conf))
     except Exception as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -12,10 +13,13 @@ from typing import Any
 
 from millrace.connectors.systems import system_of
 from millrace.drafts import write_whole
+from millrace.engine.tenure import Tenure
 from millrace.errors import FileUnusable, StateMismatch
 from millrace.pipeline.model import Pipeline, Source
 from millrace.pipeline.plan import Plan, Query
 from millrace.services.locks import FolderLock
+from millrace.settings import STATE
+from millrace.stores import StorePath
 
 PATIENCE = 5.0
 """Seconds to wait for the folder: the JVM of a run that was killed takes a moment to notice, and may still write."""
@@ -26,8 +30,15 @@ _FILE = "pipeline.json"
 class State:
     """A run's hold on the folder; one run at a time."""
 
-    def __init__(self, folder: Path, pipeline: Pipeline, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        pipeline: Pipeline,
+        patience: float = PATIENCE,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.folder = folder.absolute()
+        self._tenure = Tenure(self.folder, tell) if isinstance(self.folder, StorePath) else None
         self._pipeline = pipeline
         self._patience = patience
         self.id = ""
@@ -35,6 +46,9 @@ class State:
         self._lock: FolderLock | None = None
 
     def __enter__(self) -> State:
+        if self._tenure:
+            self._tenure.acquire()
+            return self
         try:
             lock = FolderLock(self.folder)
         except OSError as error:
@@ -65,8 +79,15 @@ class State:
         return f"{self.id}-{sha256(str(self.folder.resolve()).encode()).hexdigest()[:8]}"
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self._tenure:
+            self._tenure.release()
         if self._lock:
             self._lock.release()
+
+    def require_held(self) -> None:
+        """Raise when another run may use the folder by now; the lock of a disk cannot be lost."""
+        if self._tenure:
+            self._tenure.require()
 
     def unused(self, plan: Plan) -> list[str]:
         """Queries that have a checkpoint here and are not in the plan, by name."""
@@ -96,6 +117,16 @@ class State:
 
     def _save(self, told: dict[str, Any]) -> None:
         write_whole(self.folder / _FILE, json.dumps(told, indent=1))
+
+
+def nearby(folder: Path, pipeline: str) -> Path:
+    """A folder on this machine's disk for what belongs to it alone: the state folder, unless that is on a store."""
+    return STATE.value() / "pipelines" / pipeline if isinstance(folder, StorePath) else folder
+
+
+def location(folder: Path, *, local: bool) -> str:
+    """A folder as Spark is told of it: on a cluster, a bare path may mean another file system."""
+    return str(folder) if local or isinstance(folder, StorePath) else f"file://{folder}"
 
 
 def known_of(folder: Path, pipeline: Pipeline) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
@@ -24,10 +23,13 @@ from millrace.engine.onthejvm import decoded_on_the_jvm
 from millrace.engine.panels import hung
 from millrace.engine.remade import Identities
 from millrace.engine.resuming import Resuming
+from millrace.engine.state import location
+from millrace.engine.tuning import is_local
 from millrace.errors import InvalidDefinition, MillraceError, OffsetsGone
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark
 from millrace.pipeline.plan import WITHOUT_BATCHES, Query, unbatched
 from millrace.settings import TRUST
+from millrace.stores import remove_folder
 from millrace.telemetry.gallery import Gallery
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ class Workshop:
         writers = [writer_of(sink) for sink in query.sinks]
         folder = self.checkpoint(query)
         if not self.resumes(query, writers):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
         self._tell_lost(query, folder)
         self._require_same_topics(query, folder)
         own = sites(replace(self.ground, require_alone=self.still_alone), query, writers, folder)
@@ -116,7 +118,8 @@ class Workshop:
             writer = writers[0].stream(written.writeStream, own[0])
         else:
             writer = frame.writeStream.foreachBatch(_Fan(list(zip(writers, own, query.sinks, strict=True))))
-        writer = writer.outputMode(query.mode).queryName(query.name).option("checkpointLocation", str(folder))
+        writer = writer.outputMode(query.mode).queryName(query.name)
+        writer = writer.option("checkpointLocation", location(folder, local=is_local(self.spark.sparkContext.master)))
         return _triggered(writer, query.trigger).start()
 
     def resumes(self, query: Query, writers: list[Writer]) -> bool:

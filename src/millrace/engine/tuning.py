@@ -17,6 +17,8 @@ LOCAL = "local[*]"
 """Where Spark runs unless a master is named: in one JVM, on every core of this machine."""
 REALTIME = "local[24]"
 """Real-time mode keeps a slot for every task of every stage at once, most of them idle: more slots than cores."""
+PARTITIONS = "spark.sql.shuffle.partitions"
+"""Chosen here for local masters; on a cluster when its executors have come and their cores are known."""
 
 _LOCAL = re.compile(r"local(?:-cluster)?(?:\[\s*(\*|\d+)[\d\s,*]*\])?")
 _ELSEWHERE = re.compile(r"spark://[^/]+:\d+|yarn$|k8s://.+")
@@ -75,22 +77,38 @@ _HIDDEN = (
     ),
 )
 """Secrets in Spark's own words; a name or a value that looks like one is enough."""
+_CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
+_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
+ON_DISK = Choice(
+    _CHECKPOINTS,
+    f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
+    "Hadoop's other way starts two programs for each file it writes on a local disk: half of a small batch's time",
+)
+ON_A_STORE = Choice(
+    _CHECKPOINTS,
+    f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager",
+    "a file of a checkpoint gets its name in one step, and never in the place of another",
+)
 _HERE = (
     Choice(
         "spark.python.daemon.module", "millrace.engine.daemon", "what workers need is loaded once, not by each of them"
     ),
-    Choice(
-        "spark.sql.streaming.checkpointFileManagerClass",
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
-        "Hadoop's other way starts two programs for each file it writes on a local disk: half of a small batch's time",
-    ),
+    ON_DISK,
 )
+_THERE = (
+    Choice("spark.executor.memory", "2g", "the JVM's share of an executor; its Python workers come on top"),
+    Choice(
+        "spark.dynamicAllocation.enabled", "false", "an executor that is let go takes the state in its memory along"
+    ),
+    Choice("spark.speculation", "false", "of two that write the same rows in a transaction, one would fail"),
+)
+"""For executors on other machines."""
 
 
 def choices(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
     """Everything that is chosen for a pipeline of ours."""
     made = speed(master=master, realtime=realtime)
-    return (*made, *_MEANING, *(_HERE if is_local(made[0].value) else ()))
+    return (*made, *_MEANING, *(_HERE if is_local(made[0].value) else _THERE))
 
 
 def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
@@ -99,7 +117,7 @@ def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice,
     if not is_local(chosen) and not _ELSEWHERE.match(chosen):
         raise InvalidOption(f"there is no Spark master {chosen!r}", hint="local[2], spark://HOST:7077, yarn or k8s://…")
     made = [
-        Choice("spark.master", chosen, "real-time mode needs a slot for every task" if realtime else "every core here"),
+        Choice("spark.master", chosen, _why(chosen, realtime=realtime)),
         Choice("spark.ui.enabled", "false", "Spark's own page costs a tenth of the CPU; the live view does without"),
         Choice("spark.ui.showConsoleProgress", "false", "its progress bars would be drawn over the live view"),
         Choice(
@@ -112,6 +130,12 @@ def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice,
     if realtime:
         made += [_PUSH_DOWN_OFF, _AT_ONCE]
     return tuple(made)
+
+
+def _why(master: str, *, realtime: bool) -> str:
+    if not is_local(master):
+        return "as it was named"
+    return "real-time mode needs a slot for every task" if realtime else "every core here"
 
 
 def settled(chosen: Iterable[Choice], given: Mapping[str, str]) -> dict[str, str]:
@@ -130,7 +154,7 @@ def _shuffle_partitions(master: str) -> Choice:
     slots = found[1] if found else None
     parts = _cores() if slots == "*" else min(_cores(), int(slots or 1))
     return Choice(
-        "spark.sql.shuffle.partitions",
+        PARTITIONS,
         str(parts),
         "one for each core: Spark's 200 cost 1.6 times the CPU; a checkpoint keeps the number it began with",
     )

@@ -52,6 +52,7 @@
         ├── RegistryUnreachable         1  registry.unreachable
         ├── RegistryRefused             1  registry.refused
         ├── SparkFailed                 1  spark.failed
+        ├── ClusterUnfit                1  spark.cluster-unfit
         ├── QueryFailed                 1  query.failed
         ├── FunctionFailed              1  function.failed
         │   └── SinkFailed              1  sink.failed
@@ -145,6 +146,7 @@ from millrace.errors.records import (
     RegistryUnreachable,
 )
 from millrace.errors.running import (
+    ClusterUnfit,
     DiskFull,
     FetchFailed,
     FunctionFailed,
@@ -165,6 +167,7 @@ __all__ = [
     "CassandraMismatch",
     "CassandraUnreachable",
     "CheckpointIncompatible",
+    "ClusterUnfit",
     "CommitUnknown",
     "DataDirInUse",
     "DataDirMismatch",

@@ -29,6 +29,12 @@ class SparkFailed(RunError):
     condition = "spark.failed"
 
 
+class ClusterUnfit(RunError):
+    """The executors of a cluster do not come, or cannot run a pipeline as they are."""
+
+    condition = "spark.cluster-unfit"
+
+
 class QueryFailed(RunError):
     """A query stopped because a batch of it failed."""
 

@@ -1,0 +1,82 @@
+"""`millrace submit`: a pipeline packed and handed to a cluster."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from millrace.cli.defined import PipelineFile, ShipPackages, SparkSettings, State, state_folder
+from millrace.cli.options import KafkaAddress, KafkaConfig, spark_settings
+from millrace.cli.output import out, say
+from millrace.cli.spark import prepare_spark
+from millrace.errors import InvalidOption, SparkFailed
+from millrace.settings import KAFKA, KAFKA_CONFIG
+
+_MODES = ("client", "cluster")
+
+
+def submit(
+    file: PipelineFile,
+    master: Annotated[str, typer.Option("--master", metavar="URL", help="spark://HOST:PORT, yarn or k8s://URL.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="More for millrace run.")
+    ] = None,
+    deploy_mode: Annotated[
+        str, typer.Option("--deploy-mode", metavar="client|cluster", help="Where the driver runs: here, or there.")
+    ] = "client",
+    state: State = None,
+    set_: SparkSettings = None,
+    ship_packages: ShipPackages = False,
+    image: Annotated[
+        str | None, typer.Option("--image", help="For Kubernetes: an image with Millrace in it.", show_default="none")
+    ] = None,
+    kafka: KafkaAddress = None,
+    kafka_config: KafkaConfig = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command, and run nothing.")] = False,
+) -> None:
+    """Pack a pipeline with all it needs and hand it to a cluster through spark-submit."""
+    from millrace.cli.check import load_sound
+    from millrace.cli.submitting import Submission, command, environment
+    from millrace.connectors.systems import uses
+    from millrace.engine.executors import require_reachable
+    from millrace.engine.run import jar_sets
+    from millrace.engine.state import nearby
+
+    if deploy_mode not in _MODES:
+        raise InvalidOption(f"there is no deploy mode {deploy_mode!r}", hint=" or ".join(_MODES))
+    pipeline = load_sound(file)
+    address, folder = KAFKA.value(kafka), state_folder(pipeline, state, store=True)
+    if uses(pipeline, "kafka"):
+        if address is None:
+            raise InvalidOption("a pipeline on a cluster needs a Kafka there", hint="name it with --kafka HOST:PORT")
+        require_reachable(master, address)
+    named = {"--state": state, "--kafka": address, "--kafka-config": KAFKA_CONFIG.value(kafka_config)}
+    given = [word for flag, value in named.items() if value is not None for word in (flag, str(value))]
+    sets = jar_sets(pipeline, folder)
+    wanted = Submission(
+        Path(file.partition("::")[0]),
+        pipeline.name,
+        master,
+        deploy_mode,
+        spark_settings(set_),
+        sets,
+        ship_packages,
+        image,
+        (*given, *(arguments or ())),
+    )
+    wanted.require_sound()
+    prepare_spark(*sets)
+    line = command(wanted, nearby(folder, pipeline.name).absolute() / "shipped")
+    if dry_run:
+        told = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment().items())
+        out().print(f"{told} {shlex.join(line)}", markup=False, highlight=False, soft_wrap=True)
+        return
+    say(f"submitting {pipeline.name!r} to {master}")
+    code = subprocess.run(line, env=os.environ | environment(), check=False).returncode
+    if code:
+        raise SparkFailed(f"spark-submit ended with exit code {code}", why="its own words are above")

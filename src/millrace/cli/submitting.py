@@ -1,0 +1,128 @@
+"""A pipeline as spark-submit wants it: the command, and what is packed for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import util
+from pathlib import Path
+
+from millrace.engine import shipping
+from millrace.engine.session import with_connectors, with_packages
+from millrace.engine.tuning import choices, is_local
+from millrace.errors import InvalidOption, SparkFailed
+from millrace.pipeline.secret import shown
+from millrace.stores import is_url
+
+PROJECT = "project"
+"""The folder, where a driver on the cluster works, that has the pipeline's file and what stands beside it."""
+IN_IMAGE = "local:///opt/millrace/submitted.py"
+"""The program in an image of ours."""
+_JARS, _ARCHIVES = "spark.jars", "spark.archives"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What shall run where."""
+
+    file: Path
+    name: str
+    master: str
+    deploy: str = "client"
+    """`client`: the driver, with its page, is here. `cluster`: the cluster runs it."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    jar_sets: tuple[str, ...] = ()
+    packages: bool = False
+    image: str | None = None
+    """For Kubernetes: an image with Millrace in it."""
+    arguments: tuple[str, ...] = ()
+    """For `millrace run` there, after the file and the master."""
+
+    def require_sound(self) -> None:
+        """Raise when such a submission cannot work."""
+        if is_local(self.master):
+            raise InvalidOption(f"{self.master} is no cluster", hint="millrace run FILE is enough for this machine")
+        kubernetes = self.master.startswith("k8s://")
+        if self.deploy == "cluster" and self.master.startswith("spark://"):
+            raise InvalidOption(
+                "a standalone cluster does not run drivers in Python", hint="leave --deploy-mode cluster out"
+            )
+        if kubernetes and self.image is None:
+            raise InvalidOption("Kubernetes needs an image", hint="add --image NAME; deploy/Dockerfile makes one")
+        if self.deploy == "cluster" and not is_url(self._state):
+            raise InvalidOption(
+                "a driver on the cluster needs its state on a store",
+                why="its own disk is gone when it ends, and the next one would begin anew",
+                hint="add --state s3a://BUCKET/FOLDER or hdfs://HOST:PORT/FOLDER",
+            )
+
+    @property
+    def _state(self) -> str:
+        given = [*self.arguments, ""]
+        return given[given.index("--state") + 1] if "--state" in given else ""
+
+
+def environment() -> dict[str, str]:
+    """What spark-submit has to know of this Python."""
+    return {"PYSPARK_DRIVER_PYTHON": sys.executable}
+
+
+def command(wanted: Submission, folder: Path) -> list[str]:
+    """The command; what it sends is packed in a folder."""
+    wanted.require_sound()
+    settings = dict(_settings(wanted))
+    made = [str(spark_submit()), "--master", wanted.master, "--deploy-mode", wanted.deploy, "--name", wanted.name]
+    archives = [settings.pop(_ARCHIVES, ""), *([_project(wanted, folder)] if wanted.deploy == "cluster" else [])]
+    made += _listed("--jars", settings.pop(_JARS, "").split(","))
+    made += _listed("--py-files", [str(one) for one in _modules(wanted, folder)])
+    made += _listed("--archives", archives)
+    for key, value in sorted(settings.items()):
+        if key in wanted.settings and shown(key, value) != value:
+            raise InvalidOption(
+                f"--set {key} holds a secret, and everybody can read the command line of spark-submit",
+                hint="put it into the spark-defaults.conf there, or give the cluster's machines their own rights",
+            )
+        made += ["--conf", f"{key}={value}"]
+    return [*made, *_program(wanted)]
+
+
+def _settings(wanted: Submission) -> Mapping[str, str]:
+    chosen = {choice.key: choice.value for choice in choices(master=wanted.master)}
+    del chosen["spark.master"]
+    given = with_connectors({**chosen, **wanted.settings}, wanted.jar_sets)
+    if wanted.image:
+        given = {"spark.kubernetes.container.image": wanted.image, **given}
+    return with_packages(given) if wanted.packages else given
+
+
+def _program(wanted: Submission) -> list[str]:
+    """What runs, and its arguments: `millrace run`, wherever that is."""
+    inside = f"{PROJECT}/{wanted.file.name}" if wanted.deploy == "cluster" else str(wanted.file.absolute())
+    main = IN_IMAGE if wanted.image and wanted.deploy == "cluster" else str(Path(__file__).with_name("submitted.py"))
+    return [main, "run", inside, "--master", wanted.master, *wanted.arguments]
+
+
+def _modules(wanted: Submission, folder: Path) -> Iterator[Path]:
+    if wanted.image is None:
+        yield shipping.millrace_zip(folder)
+    yield shipping.project_zip(wanted.file.absolute().parent, folder)
+
+
+def _project(wanted: Submission, folder: Path) -> str:
+    """All that stands beside the file, not only what can be imported: data that the pipeline names too."""
+    return f"{shipping.project_zip(wanted.file.absolute().parent, folder / 'whole', only='*')}#{PROJECT}"
+
+
+def _listed(option: str, values: Sequence[str]) -> list[str]:
+    given = [one for one in values if one]
+    return [option, ",".join(given)] if given else []
+
+
+def spark_submit() -> Path:
+    """PySpark's own."""
+    spec = util.find_spec("pyspark")
+    found = Path(spec.origin).parent / "bin" / "spark-submit" if spec and spec.origin else None
+    if found is None or not found.exists():
+        raise SparkFailed("PySpark's spark-submit is missing", hint="pip install pyspark")
+    return found

@@ -1,0 +1,113 @@
+"""Stores as Spark reaches them, through Hadoop in its JVM: with the same settings, keys and rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from millrace.engine.spoken import java_causes
+from millrace.stores import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ONLY_IF_NEW = "fs.option.create.conditional.overwrite"
+"""Of S3: the store itself refuses a second one, not a look before."""
+
+
+class Hadoop(Store):
+    """Every store that Hadoop has a file system for."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = spark._jvm
+        self._settings: Any = spark.sparkContext._jsc.hadoopConfiguration()
+
+    def read(self, url: str) -> bytes:
+        """All of a file."""
+        with _spoken(url):
+            system, path = self._at(url)
+            stream = system.open(path)
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+    def write(self, url: str, content: bytes, *, new: bool = False) -> None:
+        """A file: stores show it when it is closed; HDFS would show a part of it, so it gets its name at the end."""
+        with _spoken(url):
+            system, path = self._at(url)
+            if new or system.getScheme() != "hdfs":
+                self._create(system, path, content, new=new)
+                return
+            draft = self._path(f"{url.rpartition('/')[0]}/.{path.getName()}.draft")
+            self._create(system, draft, content, new=False)
+            # The one with options replaces in one step what is there.
+            context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(draft.toUri(), self._settings)
+            context.rename(draft, path, self._renaming())
+
+    def names(self, url: str) -> list[str]:
+        """What is in a folder."""
+        try:
+            with _spoken(url):
+                system, path = self._at(url)
+                return [str(one.getPath().getName()) for one in system.listStatus(path)]
+        except FileNotFoundError:
+            return []
+
+    def is_folder(self, url: str) -> bool | None:
+        """Whether it is a folder."""
+        try:
+            with _spoken(url):
+                system, path = self._at(url)
+                return bool(system.getFileStatus(path).isDirectory())
+        except FileNotFoundError:
+            return None
+
+    def remove(self, url: str) -> bool:
+        """Remove it, with all that is in it."""
+        with _spoken(url):
+            system, path = self._at(url)
+            return bool(system.delete(path, True))
+
+    def _create(self, system: Any, path: Any, content: bytes, *, new: bool) -> None:
+        builder = system.createFile(path).recursive().overwrite(not new)
+        if new:
+            builder = builder.opt(_ONLY_IF_NEW, True)
+        stream = builder.build()
+        try:
+            stream.write(bytearray(content))
+        finally:
+            stream.close()
+
+    def _at(self, url: str) -> tuple[Any, Any]:
+        path = self._path(url)
+        return path.getFileSystem(self._settings), path
+
+    def _path(self, url: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(url)
+
+    def _renaming(self) -> Any:
+        # A gateway has no syntax for variable arguments: an array of one.
+        kind = self._jvm.org.apache.hadoop.fs.Options.Rename
+        made = self._jvm.java.lang.reflect.Array.newInstance(kind.OVERWRITE.getClass(), 1)
+        self._jvm.java.lang.reflect.Array.set(made, 0, kind.OVERWRITE)
+        return made
+
+
+@contextmanager
+def _spoken(url: str) -> Iterator[None]:
+    """Java's errors as Python's."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        causes = java_causes(error)
+        kinds = [kind.rpartition(".")[2] for kind, _ in causes]
+        if kinds and kinds[0] == "FileNotFoundException":
+            raise FileNotFoundError(url) from None
+        if "FileAlreadyExistsException" in kinds or "RemoteFileChangedException" in kinds:
+            raise FileExistsError(url) from None
+        said = causes[-1][1] if causes else str(error)
+        raise OSError(0, said.splitlines()[0] if said else kinds[-1], url) from error

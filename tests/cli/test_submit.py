@@ -1,0 +1,113 @@
+"""`millrace submit`: what would be called, what is refused, and (in make chaos) a real one."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Run
+from conftest import CommandLine
+from millrace.cli.submitting import IN_IMAGE
+from standalone import Standalone
+
+PIPELINE = """
+name: copy
+sources:
+  numbers: {rate: 10}
+tables:
+  even: SELECT value FROM numbers WHERE value % 2 = 0
+sinks:
+  - {from: even, files: OUT}
+"""
+STORE = ("--state", "s3a://runs/copy")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """A pipeline that needs no Kafka."""
+    (tmp_path / "project").mkdir()
+    path = tmp_path / "project" / "copy.yaml"
+    path.write_text(PIPELINE.replace("OUT", str(tmp_path / "out")))
+    return str(path)
+
+
+def told(run: Run, *line: str) -> tuple[list[str], dict[str, str]]:
+    """The command that would be called, and its settings."""
+    words = shlex.split(run("submit", "--dry-run", *line).out)
+    assert words.pop(0) == f"PYSPARK_DRIVER_PYTHON={sys.executable}"
+    assert words[0].endswith("pyspark/bin/spark-submit")
+    settings = dict(words[at + 1].split("=", 1) for at, word in enumerate(words) if word == "--conf")
+    return words, settings
+
+
+def option(words: list[str], name: str) -> str:
+    return words[words.index(name) + 1]
+
+
+def test_to_a_standalone_cluster_the_driver_stays_here(offline_run: Run, file: str) -> None:
+    words, settings = told(offline_run, file, "--master", "spark://there:7077", "--", "--port", "4041")
+    assert option(words, "--master") == "spark://there:7077"
+    assert option(words, "--deploy-mode") == "client"
+    assert "spark-sql-kafka-0-10" in option(words, "--jars")
+    assert "hadoop-aws" not in option(words, "--jars")
+    millrace, project = option(words, "--py-files").split(",")
+    assert Path(millrace).is_file()
+    assert Path(project).is_file()
+    assert settings["spark.executor.memory"] == "2g"
+    assert "spark.master" not in settings
+    program = words[words.index("run") - 1 :]
+    assert program[0].endswith("millrace/cli/submitted.py")
+    assert program[1:] == ["run", file, "--master", "spark://there:7077", "--port", "4041"]
+
+
+def test_to_yarn_the_project_goes_along(offline_run: Run, file: str) -> None:
+    given = ("--deploy-mode", "cluster", *STORE, "--set", "spark.executor.instances=3")
+    words, settings = told(offline_run, file, "--master", "yarn", *given)
+    assert option(words, "--deploy-mode") == "cluster"
+    assert option(words, "--archives").endswith("project.zip#project")
+    assert "hadoop-aws" in option(words, "--jars")
+    assert settings["spark.executor.instances"] == "3"
+    assert words[words.index("run") :] == ["run", "project/copy.yaml", "--master", "yarn", *STORE]
+
+
+def test_to_kubernetes_the_image_has_millrace(offline_run: Run, file: str) -> None:
+    given = ("--deploy-mode", "cluster", "--image", "millrace:0.1.0", *STORE)
+    words, settings = told(offline_run, file, "--master", "k8s://https://there:6443", *given)
+    assert settings["spark.kubernetes.container.image"] == "millrace:0.1.0"
+    assert words[words.index("run") - 1] == IN_IMAGE
+    assert "millrace-" not in option(words, "--py-files")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("--master", "local[2]"),
+        ("--master", "nowhere"),
+        ("--master", "spark://there:7077", "--deploy-mode", "cluster", *STORE),
+        ("--master", "yarn", "--deploy-mode", "cluster"),
+        ("--master", "yarn", "--deploy-mode", "elsewhere"),
+        ("--master", "k8s://https://there:6443"),
+        ("--master", "yarn", "--set", "spark.hadoop.fs.s3a.secret.key=abc"),
+    ],
+)
+def test_what_cannot_work_is_refused(offline_run: Run, file: str, line: tuple[str, ...]) -> None:
+    offline_run("submit", file, *line, "--dry-run", code=2)
+
+
+def test_a_state_on_a_store_is_for_runs(offline_run: Run, file: str) -> None:
+    offline_run("plan", file, *STORE, code=2)
+
+
+@pytest.mark.chaos
+def test_a_submitted_pipeline_runs(
+    offline_millrace: CommandLine, file: str, standalone: Standalone, tmp_path: Path
+) -> None:
+    offline_millrace.environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    state = ("--state", str(tmp_path / "shared"))
+    small = ("--set", "spark.executor.memory=512m", "--set", "spark.driver.host=127.0.0.1")
+    offline_millrace("submit", file, "--master", standalone.url, *state, *small, "--", "--for", "20s", "--no-dashboard")
+    assert (tmp_path / "shared" / "checkpoints" / "even" / "commits" / "0").exists()
+    assert list((tmp_path / "out").glob("*.parquet"))

@@ -1,0 +1,114 @@
+"""The image and the manifests are in step with the product: versions, options, ports, names."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import zipfile
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from millrace import __version__
+from millrace.cli.main import app
+from millrace.cli.submitting import IN_IMAGE
+from millrace.dashboard.server import Options
+from millrace.services.jars import jar_sets
+from millrace.settings import PATIENCE
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8")
+ENTRYPOINT = (DEPLOY / "entrypoint.sh").read_text("utf-8")
+
+
+def documents(name: str) -> dict[str, dict[str, Any]]:
+    """What a manifest describes, by kind."""
+    found = yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text("utf-8"))
+    return {one["kind"]: one for one in found}
+
+
+@pytest.fixture
+def driver() -> dict[str, Any]:
+    """The container of the driver."""
+    spec = documents("pipeline.yaml")["Deployment"]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    return {**container, "grace": spec["terminationGracePeriodSeconds"], "account": spec["serviceAccountName"]}
+
+
+def settings(container: dict[str, Any]) -> dict[str, str]:
+    args = container["args"]
+    return dict(args[at + 1].split("=", 1) for at, word in enumerate(args) if word == "--set")
+
+
+def test_the_image_has_this_version_and_a_python_that_it_runs_on() -> None:
+    assert f"--build-arg VERSION={__version__} --tag millrace:{__version__}" in DOCKERFILE
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    (python,) = re.findall(r"^FROM python:([\d.]+)-", DOCKERFILE, re.MULTILINE)
+    least = project["requires-python"].removeprefix(">=")
+    assert tuple(map(int, python.split("."))) >= tuple(map(int, least.split(".")))
+    assert f"python{python}/site-packages/pyspark" in DOCKERFILE
+    assert f"python{python}/site-packages/millrace/cli/submitted.py {IN_IMAGE.removeprefix('local://')}" in DOCKERFILE
+    assert (ROOT / "src/millrace/cli/submitted.py").is_file()
+
+
+def test_the_image_has_jars_that_there_are() -> None:
+    fetched = re.findall(r"millrace jars fetch (\w+)", DOCKERFILE)
+    assert fetched == ["spark", "s3"]
+    assert set(fetched) <= set(jar_sets())
+
+
+def test_the_image_starts_what_spark_asks_for() -> None:
+    assert 'ENTRYPOINT ["/bin/bash", "/opt/entrypoint.sh"]' in DOCKERFILE
+    assert "COPY entrypoint.sh /opt/entrypoint.sh" in DOCKERFILE
+    (backend,) = re.findall(r"org\.apache\.spark\.[\w.]+", ENTRYPOINT)
+    spec = util.find_spec("pyspark")
+    assert spec
+    assert spec.origin
+    (jar,) = (Path(spec.origin).parent / "jars").glob("spark-kubernetes_*.jar")
+    with zipfile.ZipFile(jar) as content:
+        assert f"{backend.replace('.', '/')}.class" in content.namelist()
+
+
+def test_the_driver_is_called_with_options_that_there_are(driver: dict[str, Any]) -> None:
+    assert driver["args"][:2] == ["millrace", "run"]
+    run = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
+    known = {name for parameter in run.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    assert {word for word in driver["args"] if word.startswith("--")} <= known
+
+
+def test_one_image_for_driver_and_executors(driver: dict[str, Any]) -> None:
+    assert driver["image"] == f"millrace:{__version__}"
+    assert settings(driver)["spark.kubernetes.container.image"] == driver["image"]
+
+
+def test_ports_are_the_same_everywhere(driver: dict[str, Any]) -> None:
+    ports = {one["name"]: one["containerPort"] for one in driver["ports"]}
+    service = documents("pipeline.yaml")["Service"]
+    assert {one["targetPort"]: one["port"] for one in service["spec"]["ports"]} == ports
+    page = driver["args"][driver["args"].index("--port") + 1]
+    assert ports == {
+        "driver": int(settings(driver)["spark.driver.port"]),
+        "blocks": int(settings(driver)["spark.driver.blockManager.port"]),
+        "page": int(page),
+    }
+    assert f"EXPOSE {page}" in DOCKERFILE
+    assert settings(driver)["spark.driver.host"].startswith(f"{service['metadata']['name']}.")
+
+
+def test_the_driver_may_do_what_it_must_and_has_time_to_end(driver: dict[str, Any]) -> None:
+    access = documents("access.yaml")
+    assert access["RoleBinding"]["subjects"][0]["name"] == access["ServiceAccount"]["metadata"]["name"]
+    assert driver["account"] == access["ServiceAccount"]["metadata"]["name"]
+    assert driver["grace"] > PATIENCE.default
+
+
+def test_the_pipeline_in_the_manifest_is_the_example() -> None:
+    given = yaml.safe_load(documents("pipeline.yaml")["ConfigMap"]["data"]["pipeline.yaml"])
+    example = yaml.safe_load((ROOT / "examples/trending/pipeline.yaml").read_text("utf-8"))
+    assert given == {name: part for name, part in example.items() if name != "panels"}
+    assert Options().host == "127.0.0.1"  # so the manifest must say --host

@@ -1,0 +1,60 @@
+"""What executors are sent."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+from millrace import __version__
+from millrace.engine import shipping
+
+
+def names(zipped: Path) -> list[str]:
+    with zipfile.ZipFile(zipped) as content:
+        return content.namelist()
+
+
+def test_millrace_can_be_imported_from_what_is_sent(tmp_path: Path) -> None:
+    made = shipping.millrace_zip(tmp_path)
+    assert made.name == f"millrace-{__version__}.zip"
+    assert {"millrace/engine/decode.py", "millrace/services/jars.toml"} <= set(names(made))
+    assert not [one for one in names(made) if "__pycache__" in one or "/static/" in one]
+    code = "import millrace.engine.decode as found; print(found.__file__)"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": str(made)}, capture_output=True, text=True, check=False
+    )
+    assert str(made) in ran.stdout, ran.stderr
+
+
+def test_the_same_code_is_the_same_file(tmp_path: Path) -> None:
+    one, two = (shipping.millrace_zip(tmp_path / name).read_bytes() for name in ("one", "two"))
+    assert one == two
+
+
+def test_a_project_is_its_modules_and_nobody_elses(tmp_path: Path) -> None:
+    for name in ("pipeline.py", "own/parts.py", "data/rows.csv", ".git/x.py", "env/pyvenv.cfg", "env/lib.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    made = tmp_path / "out"
+    assert names(shipping.project_zip(tmp_path, made / "code")) == ["pipeline.py", "own/parts.py"]
+    made.rename(tmp_path / ".out")
+    assert set(names(shipping.project_zip(tmp_path, made / "all", only="*"))) == {
+        "pipeline.py",
+        "own/parts.py",
+        "data/rows.csv",
+    }
+
+
+def test_packages_are_all_that_is_needed_and_no_spark() -> None:
+    found = {one.name.lower().replace("_", "-") for one in shipping._required("millrace")}
+    assert {"pyarrow", "pandas", "numpy", "confluent-kafka", "orjson", "psutil"} <= found
+    assert not {"pyspark", "py4j", "pytest"} & found
+    given = {name for one in shipping._required("millrace") for _, name in shipping._installed([one])}
+    for module in shipping.NEEDED:
+        assert any(name.startswith((f"{module}/", f"{module}.")) for name in given), module
+    assert metadata.version("pyarrow") in next(
+        one.version for one in shipping._required("millrace") if one.name == "pyarrow"
+    )
