@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ class Kept(Store):
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self._writing = threading.Lock()
 
     def read(self, url: str) -> bytes:
         if url not in self.files:
@@ -28,9 +30,10 @@ class Kept(Store):
         return self.files[url]
 
     def write(self, url: str, content: bytes, *, new: bool = False) -> None:
-        if new and url in self.files:
-            raise FileExistsError(url)
-        self.files[url] = content
+        with self._writing:
+            if new and url in self.files:
+                raise FileExistsError(url)
+            self.files[url] = content
 
     def names(self, url: str) -> list[str]:
         inside = (one.removeprefix(f"{url}/") for one in self.files if one.startswith(f"{url}/"))

@@ -41,25 +41,33 @@ def submit(
 ) -> None:
     """Pack a pipeline with all it needs and hand it to a cluster through spark-submit."""
     from millrace.cli.check import load_sound
-    from millrace.cli.submitting import Submission, command, environment
+    from millrace.cli.submitting import Submission, carried, command, environment
+    from millrace.connectors.options import CONNECTORS
     from millrace.connectors.systems import uses
     from millrace.engine.executors import require_reachable
+    from millrace.engine.onstores import require_fit
     from millrace.engine.run import jar_sets
     from millrace.engine.state import nearby
+    from millrace.pipeline.plan import make_plan, with_letters
 
     if deploy_mode not in _MODES:
         raise InvalidOption(f"there is no deploy mode {deploy_mode!r}", hint=" or ".join(_MODES))
     pipeline = load_sound(file)
+    path, _, chosen = file.partition("::")
     address, folder = KAFKA.value(kafka), state_folder(pipeline, state, store=True)
     if uses(pipeline, "kafka"):
         if address is None:
             raise InvalidOption("a pipeline on a cluster needs a Kafka there", hint="name it with --kafka HOST:PORT")
         require_reachable(master, address)
-    named = {"--state": state, "--kafka": address, "--kafka-config": KAFKA_CONFIG.value(kafka_config)}
+    require_fit(with_letters(make_plan(pipeline), CONNECTORS), folder)
+    config = KAFKA_CONFIG.value(kafka_config)
+    if config is not None and deploy_mode == "cluster":
+        config = carried(Path(config), Path(path))
+    named = {"--state": state, "--kafka": address, "--kafka-config": config}
     given = [word for flag, value in named.items() if value is not None for word in (flag, str(value))]
     sets = jar_sets(pipeline, folder)
     wanted = Submission(
-        Path(file.partition("::")[0]),
+        Path(path),
         pipeline.name,
         master,
         deploy_mode,
@@ -68,6 +76,7 @@ def submit(
         ship_packages,
         image,
         (*given, *(arguments or ())),
+        chosen,
     )
     wanted.require_sound()
     prepare_spark(*sets)

@@ -38,6 +38,8 @@ class Submission:
     """For Kubernetes: an image with Millrace in it."""
     arguments: tuple[str, ...] = ()
     """For `millrace run` there, after the file and the master."""
+    chosen: str = ""
+    """Which pipeline of the file, where it has several."""
 
     def require_sound(self) -> None:
         """Raise when such a submission cannot work."""
@@ -88,7 +90,7 @@ def command(wanted: Submission, folder: Path) -> list[str]:
 
 
 def _settings(wanted: Submission) -> Mapping[str, str]:
-    chosen = {choice.key: choice.value for choice in choices(master=wanted.master)}
+    chosen = {choice.key: choice.value for choice in choices(master=wanted.master, given=wanted.settings)}
     del chosen["spark.master"]
     given = with_connectors({**chosen, **wanted.settings}, wanted.jar_sets)
     if wanted.image:
@@ -99,8 +101,21 @@ def _settings(wanted: Submission) -> Mapping[str, str]:
 def _program(wanted: Submission) -> list[str]:
     """What runs, and its arguments: `millrace run`, wherever that is."""
     inside = f"{PROJECT}/{wanted.file.name}" if wanted.deploy == "cluster" else str(wanted.file.absolute())
+    inside = f"{inside}::{wanted.chosen}" if wanted.chosen else inside
     main = IN_IMAGE if wanted.image and wanted.deploy == "cluster" else str(Path(__file__).with_name("submitted.py"))
     return [main, "run", inside, "--master", wanted.master, *wanted.arguments]
+
+
+def carried(config: Path, file: Path) -> Path:
+    """A file of client properties as a driver on the cluster finds it, if it stands beside the pipeline."""
+    try:
+        return Path(PROJECT) / config.absolute().relative_to(file.absolute().parent)
+    except ValueError:
+        raise InvalidOption(
+            f"a driver on the cluster has no {config}",
+            why="what goes there is what stands beside the pipeline's file",
+            hint="put it there, or leave --deploy-mode cluster out",
+        ) from None
 
 
 def _modules(wanted: Submission, folder: Path) -> Iterator[Path]:

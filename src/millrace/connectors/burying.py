@@ -22,7 +22,8 @@ from millrace.clients.ledger import Reader
 from millrace.clients.letters import Letter
 from millrace.connectors.undertaking import Undertaker
 from millrace.drafts import Draft
-from millrace.errors import FileUnusable
+from millrace.errors import FileUnusable, InvalidDefinition
+from millrace.stores import StorePath
 
 _MOST_LETTERS = 5_000
 _MOST_BYTES = 8_000_000
@@ -143,6 +144,14 @@ class FolderBurial(Burial):
     source: str
     files: FileSource | None = None
     """How the source reads its files, for those who put lines back; kept beside the letters."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.folder, StorePath):
+            raise InvalidDefinition(
+                f"the dead letters of {self.source!r} have no place beside a state on a store",
+                why="they are written by Python in the executors, which do not reach it",
+                hint="say on_bad: fail or drop, or choose a folder that all machines see as --state",
+            )
 
     def open(self, task: Task) -> Grave:
         """Begin; nothing is written before there is a letter."""

@@ -94,6 +94,7 @@ class FilesReader(Decoded):
 
     carried: ClassVar[dict[str, str]] = {"file": "string", "modified": "timestamp"}
     reads_whole: ClassVar[bool] = True
+    letters_beside: ClassVar[bool] = True
 
     path: str = option(help="The folder, or a pattern as logs/*.json.", argument=True, parse=os.path.expanduser)
     format: str = option("json", "What the files are.", choices=_FORMATS)
@@ -149,12 +150,6 @@ class FilesReader(Decoded):
 
     def prepare(self, site: Site) -> None:
         """A folder that is followed is made if it is missing."""
-        if isinstance(site.state, StorePath) and self.when_bad == "dead":
-            raise InvalidDefinition(
-                f"the dead letters of files ({self.path}) have no place beside a state on a store",
-                why="they are written by Python in the executors, which do not reach it",
-                hint="say on_bad: fail or drop, or choose a folder that all machines see as --state",
-            )
         if not site.static and not any(mark in self.path for mark in "*?[{:"):
             Path(self.path).mkdir(parents=True, exist_ok=True)
 
@@ -317,8 +312,9 @@ class FilesWriter(Writer):
         sink.addBatch(batch, frame._jdf)
 
     def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
-        """Spark's own streaming sink."""
-        del site
+        """Spark's own streaming sink, or the same for each batch."""
+        if site.asks:
+            return super().stream(rows, site)
         written = rows.format(self.format).options(**self._options()).option("path", self.path)
         return written.partitionBy(*self.partition_by) if self.partition_by else written
 

@@ -52,7 +52,7 @@ class ForeachWriter(Writer):
 
     def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
         """Spark's own foreach, which real-time mode knows."""
-        return super().stream(rows, site) if self.batch else rows.foreach(_portable(self._found()))
+        return super().stream(rows, site) if self.batch or site.asks else rows.foreach(_portable(self._found()))
 
     def _found(self) -> Any:
         return _named(self.call) if isinstance(self.call, str) else self.call

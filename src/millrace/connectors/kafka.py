@@ -363,6 +363,8 @@ class KafkaWriter(Writer):
 
     def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
         """Batch by batch; or Spark's own streaming sink, which is all that real-time mode knows."""
+        if site.asks and not self.exclusive:
+            return super().stream(rows, site)
         if self.exclusive and site.batches:
             from millrace.connectors.transacting import through
 

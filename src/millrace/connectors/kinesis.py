@@ -70,6 +70,7 @@ class KinesisReader(Access, Decoded):
     """A stream of Kinesis: its shards, with those that splits and merges make of them."""
 
     carried: ClassVar[dict[str, str]] = _CARRIED
+    letters_beside: ClassVar[bool] = True
 
     stream: str = option(help="The stream.", argument=True)
     start: str = option("earliest", "Where to begin: earliest, latest, a time, or 1h ago.")

@@ -23,6 +23,7 @@ class SocketReader(Decoded):
 
     carried: ClassVar[dict[str, str]] = {"timestamp": "timestamp"}
     resumes: ClassVar[bool] = False
+    letters_beside: ClassVar[bool] = True
 
     address: str = option(help="HOST:PORT of the server.", argument=True)
     format: str = option("text", "What a line is: json, csv, text or raw.")

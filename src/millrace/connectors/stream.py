@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.cluster import Cluster
-from millrace.errors import InvalidDefinition, NoCassandra
+from millrace.connectors.carried import carry
+from millrace.errors import InvalidDefinition, MillraceError, NoCassandra
 from millrace.pipeline.facts import Mistake
 from millrace.pipeline.model import MODES
 from millrace.plugins import Room
@@ -64,6 +65,8 @@ class Site:
     """Where Spark notes the batches of that query."""
     require_alone: Callable[[], None] = field(default=lambda: None)
     """Raises when another run has come in the place of this one."""
+    asks: bool = False
+    """Whether the run's folder may be lost to another, as on a store: then each batch asks, and comes through us."""
     replayed: int | None = None
     """The batch that a query began before and never finished, if there is one: it comes again."""
     twin: int = 0
@@ -168,6 +171,8 @@ class Messages(Reader):
 
     carried: ClassVar[dict[str, str]] = {}
     """The other columns that a pipeline may include, with their Spark types."""
+    letters_beside: ClassVar[bool] = False
+    """Whether its dead letters are files in the run's folder, which Spark's workers write."""
 
     @property
     def decoding(self) -> str:
@@ -282,7 +287,20 @@ class Writer(ABC):
 
     def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
         """Say to Spark where a stream of shaped rows goes: batch by batch, unless Spark has a way of its own."""
-        return rows.foreachBatch(lambda frame, batch: self.write(frame, batch, site))
+
+        def each(frame: DataFrame, batch: int) -> None:
+            require_alone(site)
+            self.write(frame, batch, site)
+
+        return rows.foreachBatch(each)
+
+
+def require_alone(site: Site) -> None:
+    """Raise before a batch is written when another run has come in the place of this one."""
+    try:
+        site.require_alone()
+    except MillraceError as error:
+        raise carry(error) from None
 
 
 def whole(frame: DataFrame) -> DataFrame:

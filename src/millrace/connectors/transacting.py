@@ -199,7 +199,6 @@ def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> None
     query = site.spark.sparkContext.getLocalProperty(QUERY_ID)
     if not query:
         raise RuntimeError("a batch of no query")
-    site.require_alone()
     batches = _batches(site, outlet)
     last = batches.last(query)
     again = site.replayed == batch

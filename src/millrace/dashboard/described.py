@@ -183,7 +183,7 @@ def _place(place: Place) -> dict[str, Any]:
 
 def _settings(plan: Plan, master: str | None, spark: Mapping[str, str]) -> list[dict[str, Any]]:
     realtime = any(query.trigger.kind == "realtime" for query in plan.queries)
-    chosen = choices(master=spark.get("spark.master", master), realtime=realtime)
+    chosen = choices(master=spark.get("spark.master", master), realtime=realtime, given=spark)
     ours = [_setting(one.key, one.value, one.why) for one in chosen if one.key not in spark]
     return ours + [_setting(key, value, "given for this run") for key, value in spark.items()]
 

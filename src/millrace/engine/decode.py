@@ -347,7 +347,7 @@ def bad_of(reader: Messages, site: Site, *, owns: bool, count: Any, trusting: bo
     Letters in topics are written by every query that finds them, and are there once: each may be ahead of the others,
     or be removed one day. Letters in folders have no such ledger, so the query that owns the source writes them.
     """
-    burial = reader.burial(site) if reader.when_bad == "dead" else None
+    burial = reader.burial(site) if reader.keeps_letters else None
     if isinstance(burial, FolderBurial) and not owns:
         burial = None
     return Bad(reader.when_bad, burial, site.pipeline, site.name, count, site.static, trusting and burial is not None)

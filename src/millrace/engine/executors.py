@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.engine import shipping
 from millrace.engine.spoken import cause_of
-from millrace.engine.tuning import PARTITIONS, is_local
+from millrace.engine.tuning import is_local
 from millrace.errors import ClusterUnfit, InvalidOption
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ def _is_this_machine(host: str) -> bool:
     return host.strip("[]") in ("localhost", "::1") or host.startswith("127.")
 
 
-def equip(spark: SparkSession, luggage: Luggage, *, partitions: bool, send: bool = True) -> None:
+def equip(spark: SparkSession, luggage: Luggage, *, send: bool = True) -> None:
     """Wait for executors and make them fit; raises when they are not.
 
-    `partitions`: whether we choose how many. `send`: whether nobody has sent them our code yet.
+    `send`: whether nobody has sent them our code yet.
     """
     context = spark.sparkContext
     cores = _awaited(context, luggage.tell)
@@ -70,8 +70,6 @@ def equip(spark: SparkSession, luggage: Luggage, *, partitions: bool, send: bool
             files.append(shipping.project_zip(luggage.beside, luggage.folder))
         shipping.send(context, files)
     _require_fit(context, cores, luggage.shared)
-    if partitions:
-        spark.conf.set(PARTITIONS, str(cores))
     luggage.tell(f"{_executors(context)} executors with {cores} cores at {context.master}")
 
 

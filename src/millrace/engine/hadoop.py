@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 _ONLY_IF_NEW = "fs.option.create.conditional.overwrite"
 """Of S3: the store itself refuses a second one, not a look before."""
+_WHOLE = ("s3a",)
+"""Where a file is there when it is closed, in one step, and where a rename is a copy and so no better."""
 
 
 class Hadoop(Store):
@@ -34,13 +37,17 @@ class Hadoop(Store):
                 stream.close()
 
     def write(self, url: str, content: bytes, *, new: bool = False) -> None:
-        """A file: stores show it when it is closed; HDFS would show a part of it, so it gets its name at the end."""
+        """A file: S3 shows it when all of it is there; others would show a part, so it gets its name at the end.
+
+        One that must be new is made under its own name at once, since that is the step which only one can do: its
+        readers must bear with an empty one.
+        """
         with _spoken(url):
             system, path = self._at(url)
-            if new or system.getScheme() != "hdfs":
+            if new or system.getScheme() in _WHOLE:
                 self._create(system, path, content, new=new)
                 return
-            draft = self._path(f"{url.rpartition('/')[0]}/.{path.getName()}.draft")
+            draft = self._path(f"{url.rpartition('/')[0]}/.{path.getName()}.{uuid.uuid4().hex}.draft")
             self._create(system, draft, content, new=False)
             # The one with options replaces in one step what is there.
             context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(draft.toUri(), self._settings)

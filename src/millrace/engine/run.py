@@ -27,6 +27,7 @@ from millrace.engine.following import follow
 from millrace.engine.hadoop import Hadoop
 from millrace.engine.lease import Lease
 from millrace.engine.newest import asked
+from millrace.engine.onstores import require_fit
 from millrace.engine.positions import Positions
 from millrace.engine.resuming import outlooks, require
 from millrace.engine.running import Running
@@ -102,6 +103,7 @@ class Settings:
 
 def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
     """Run until every query has ended, the time is over or `stop` is set; one that is given up ends all and raises."""
+    require_fit(plan, settings.state)
     plan = replace(plan, pipeline=follow(plan.pipeline, settings.cluster))
     if uses(plan.pipeline, "kafka"):
         require_reachable(settings.spark.get("spark.master", settings.master), settings.cluster().bootstrap)
@@ -172,6 +174,7 @@ def _ground(plan: Plan, settings: Settings, state: State) -> Site:
         cassandra=settings.cassandra,
         span=settings.span,
         mark=settings.mark,
+        asks=isinstance(state.folder, StorePath),
     )
 
 
@@ -275,7 +278,8 @@ def _session(plan: Plan, settings: Settings, holds: Sequence[int] = ()) -> Itera
         open_session,
         plan.pipeline.name,
         master=settings.master,
-        settings={**state_store(plan), writing.key: writing.value, **settings.spark},
+        settings=settings.spark,
+        preferred={**state_store(plan), writing.key: writing.value},
         log=nearby(settings.state, plan.pipeline.name) / "spark.log",
         realtime=any(not query.batches for query in plan.queries),  # each partition holds a slot for ever
         beside=Path(plan.pipeline.place.file).absolute().parent,

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from millrace.engine import shipping
 from millrace.engine.executors import Luggage, equip
 from millrace.engine.jvm import GRACE, Jvm, Voice, environment, hush_py4j
 from millrace.engine.spoken import cause_of
-from millrace.engine.tuning import PARTITIONS, choices, is_local, settled
+from millrace.engine.tuning import choices, is_local, settled
 from millrace.errors import SparkFailed
 from millrace.services import jars
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _KAFKA = "spark-sql-kafka"
-_SUBMITTED = ("spark.master", "spark.app.name")
-"""What spark-submit has settled: in a driver on the cluster, a master has another address."""
 _PYTHONPATH = "spark.executorEnv.PYTHONPATH"
 
 
@@ -54,17 +53,23 @@ def open_session(
     beside: Path | None = None,
     voice: Voice = Voice(),  # noqa: B008 - frozen
     holds: Sequence[int] = (),
+    preferred: Mapping[str, str] = MappingProxyType({}),
     jar_sets: Sequence[str] = (),
     travel: Travel = Travel(),  # noqa: B008 - frozen
 ) -> SparkSession:
     """Start Spark, here unless a master is named, with what we choose unless `settings` says otherwise.
 
+    `preferred` is what the caller chooses. Where spark-submit has started us, what that was told wins over both.
+
     `beside` is a folder whose modules functions may import in Spark's Python workers; `holds` are descriptors that stay
     open in the JVM, as those of locks on what it writes to; `jar_sets` are needed besides the connectors.
     """
-    chosen = choices(master=settings.get("spark.master", master), realtime=realtime)
+    told = submitted()
+    chosen = choices(
+        master=settings.get("spark.master", master), realtime=realtime, given={**preferred, **told, **settings}
+    )
     given = settings if is_submitted() else with_connectors(settings, jar_sets)
-    picked = settled(chosen, {"spark.app.name": name, **given})
+    picked = settled(chosen, {"spark.app.name": name, **preferred, **told, **given})
     if travel.packages and not is_submitted():
         picked = with_packages(picked)
     variables = {} if beside is None else {"PYTHONPATH": _prepended(beside)}
@@ -75,7 +80,7 @@ def open_session(
         return spark
     try:
         luggage = Luggage(log.absolute().parent / "shipped", beside, travel.shared, travel.tell)
-        equip(spark, luggage, partitions=PARTITIONS not in settings, send=not is_submitted())
+        equip(spark, luggage, send=not is_submitted())
     except BaseException:
         close_session(spark)
         raise
@@ -109,6 +114,16 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def submitted() -> dict[str, str]:
+    """What spark-submit was told, by `millrace submit` or by its own files; nothing where it has not started us."""
+    if not is_submitted():
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # with the JVM that has started us, and ends when we do
+    return dict(SparkConf(loadDefaults=True).getAll())
+
+
 def with_connectors(settings: Mapping[str, str], more: Sequence[str] = ()) -> dict[str, str]:
     """The settings, and our jars for Kafka and Avro beside the user's own; a Kafka connector of the user's wins."""
     named = f"{settings.get('spark.jars', '')} {settings.get('spark.jars.packages', '')}"
@@ -130,16 +145,13 @@ def _session(settings: Mapping[str, str], log: Path, voice: Voice, holds: Sequen
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    if is_submitted():
-        SparkContext._ensure_initialized()  # with the JVM that has started us, and ends when we do
     if SparkContext._gateway is None:  # else this process has a JVM, of ours or of the program that we are in
         jvm = Jvm(settings, log, voice, holds)
         SparkContext._ensure_initialized(gateway=jvm.gateway)
         _opened.append(jvm)
     conf = SparkConf(loadDefaults=is_submitted())
     for key, value in settings.items():
-        if not (is_submitted() and key in _SUBMITTED and conf.contains(key)):
-            conf.set(key, value)
+        conf.set(key, value)
     try:
         return SparkSession(SparkContext(conf=conf))
     except Exception as error:

@@ -12,7 +12,7 @@ from millrace.connectors.carried import carry
 from millrace.connectors.cutting import pieces, steady
 from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.options import make_reader, make_writer
-from millrace.connectors.stream import Messages, Reader, Site, Writer, require, whole
+from millrace.connectors.stream import Messages, Reader, Site, Writer, require, require_alone, whole
 from millrace.engine.buried import Adding, Buried
 from millrace.engine.decode import bad_of, forget_repeated, good_rows
 from millrace.engine.failures import explain
@@ -113,7 +113,7 @@ class Workshop:
         if writers:
             resuming.require(table, written, sources)
         if not writers:
-            writer = _unwritten(frame, query).writeStream.format("noop")
+            writer = self._nowhere(_unwritten(frame, query).writeStream)
         elif len(writers) == 1:
             writer = writers[0].stream(written.writeStream, own[0])
         else:
@@ -121,6 +121,18 @@ class Workshop:
         writer = writer.outputMode(query.mode).queryName(query.name)
         writer = writer.option("checkpointLocation", location(folder, local=is_local(self.spark.sparkContext.master)))
         return _triggered(writer, query.trigger).start()
+
+    def _nowhere(self, rows: DataStreamWriter) -> DataStreamWriter:
+        """Rows that are computed and not kept; dead letters may be, so a batch asks where it must."""
+        if not self.ground.asks:
+            return rows.format("noop")
+        site = replace(self.ground, require_alone=self.still_alone)
+
+        def each(frame: DataFrame, _: int) -> None:
+            require_alone(site)
+            frame.write.format("noop").mode("overwrite").save()
+
+        return rows.foreachBatch(each)
 
     def resumes(self, query: Query, writers: list[Writer]) -> bool:
         """Whether a query goes on: not when nothing of what it wrote is left, nor when nothing can be read again."""
@@ -198,6 +210,7 @@ class _Fan:
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         try:
+            self._outlets[0][1].require_alone()
             kept = whole(frame)
             read = pieces(frame)  # which the kept rows do not know any more
             for writer, site, sink in self._outlets:

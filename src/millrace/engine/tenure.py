@@ -1,8 +1,9 @@
-"""Who uses a state folder on a store, which knows no locks: a note that its holder renews.
+"""Who uses a state folder on a store, which knows no locks: a row of terms, of which the newest is the holder's.
 
-Whoever finds one waits until it has seen it stay the same for longer than a holder ever leaves it, and takes it over.
-No clocks are compared: only the waiting one's own counts. A holder that was away for so long finds another's note and
-begins no batch any more.
+A term is a file that the store makes only if it is not there, so each has one maker. Its holder shows that it lives by
+changing a second file. Whoever wants the folder watches that file for longer than a holder ever trusts itself, and then
+makes the next term. No clocks of two machines are compared, and what is in a file decides nothing: an empty or a half
+one does no harm. docs/decisions/0027-cluster.md says what this guarantees and what it does not.
 """
 
 from __future__ import annotations
@@ -14,129 +15,168 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
 
-import psutil
-
-from millrace.errors import MillraceError, RunError, StateMismatch
+from millrace.errors import ClusterUnfit, MillraceError, RunError, StateMismatch
 from millrace.stores import StorePath
 
-RENEWED = 3.0
-"""Seconds between two renewals."""
-STALE = 15.0
-"""Seconds after which a note that has not changed is nobody's."""
+RENEWED = 4.0
+"""Seconds between two signs of life."""
+STALE = 20.0
+"""Seconds without one after which the folder may be taken."""
+_TRUSTED = 0.5
+"""The share of that time for which a holder takes its last look for true; later it looks again before it writes."""
 _LOOK = 0.5
-_FILE = "holder.json"
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Goes on while this process, or the whole machine, is asleep."""
+_TERM, _ALIVE, _OVER = ".term", ".alive", ".over"
 
 
 class Tenure:
     """A hold on a folder of a store."""
 
     def __init__(self, folder: StorePath, tell: Callable[[str], None] = lambda _: None) -> None:
-        self._path = folder / _FILE
-        self._id, self._turn = uuid.uuid4().hex, 0
+        self._state = folder
+        self._folder = folder / "holders"
+        self._id, self._number, self._signs = uuid.uuid4().hex, 0, 0
         self._tell = tell
         self._over = threading.Event()
         self._lost: MillraceError | None = None
-        self._renewed = time.monotonic()
-        self._thread = threading.Thread(target=self._renew, name="tenure", daemon=True)
+        self._looking = threading.Lock()
+        self._seen = 0.0
+        """When the look began that last found us the holder."""
+        self._thread = threading.Thread(target=self._live, name="tenure", daemon=True)
 
     def acquire(self) -> None:
         """Take the folder; raises when somebody else goes on using it."""
-        while not self._taken():
-            self._require_stale()
-        if self._read().get("id") != self._id:  # another one has waited as long as we have, and came later
-            raise self._in_use(self._read())
-        self._renewed = time.monotonic()
+        newest = self._newest()
+        sign = None if self._is_free(newest) else self._require_silent(newest)
+        self._number = newest + 1
+        if not self._make():
+            raise self._in_use(self._number)
+        if sign is not None and self._read(newest, _ALIVE) != sign:  # it woke up, and may not have seen us
+            self._path(_TERM).unlink(missing_ok=True)
+            raise self._in_use(newest)
+        self._require_conditional()
+        self._look()
+        self.require()
+        self._forget_older()
         self._thread.start()
 
     def require(self) -> None:
-        """Raise when the folder may be another's by now: asked before each batch."""
-        if self._lost is None and time.monotonic() - self._renewed > STALE - RENEWED:
-            self._once_more()
+        """Raise when the folder is another's by now: asked before each batch. It asks the store only after a pause."""
+        if self._lost is None and time.clock_gettime(_CLOCK) - self._seen > STALE * _TRUSTED:
+            try:
+                self._look()
+            except OSError as error:
+                raise RunError(
+                    f"nobody can tell whether the state folder {self._state} is still this run's",
+                    why=error.strerror or str(error),
+                    hint="it goes on when the store answers; the batch in hand is repeated",
+                ) from error
         if self._lost is not None:
             raise self._lost
 
     def release(self) -> None:
-        """Let go of it."""
+        """Let go of it: the next one need not wait."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join(STALE)
-        if self._lost is None and self._read().get("id") == self._id:
-            self._path.unlink(missing_ok=True)
+        if self._number and self._lost is None:
+            with suppress(OSError):  # then the next one waits
+                self._path(_OVER).write_bytes(b"")
 
-    def _taken(self) -> bool:
+    def _live(self) -> None:
+        while not self._over.wait(RENEWED) and self._lost is None:
+            with suppress(OSError):  # a store that is away for a while is asked again, and before the next batch
+                self._look()
+
+    def _look(self) -> None:
+        """Show that we live, and then see whether we hold: in this order, so that of two one sees the other."""
+        with self._looking:
+            began = time.clock_gettime(_CLOCK)
+            self._signs += 1
+            self._path(_ALIVE).write_bytes(f"{self._id} {self._signs}".encode())
+            newest = self._newest()
+            if newest == self._number:
+                self._seen = began
+            else:
+                self._lost = self._lost or StateMismatch(
+                    f"another run has taken over the state folder {self._state}",
+                    why=f"it is {self._named(newest)}; this one was silent for {STALE:.0f} s or longer",
+                    hint="let one of the two go on",
+                )
+
+    def _newest(self) -> int:
+        """The number of the newest term; 0 before the first."""
+        names = (one.name.partition(".")[0] for one in self._folder.iterdir() if one.name.endswith(_TERM))
+        return max((int(name) for name in names if name.isdecimal()), default=0)
+
+    def _is_free(self, number: int) -> bool:
+        return number == 0 or self._path(_OVER, number).exists()
+
+    def _require_silent(self, number: int) -> bytes | None:
+        """Wait until a holder has been silent for too long: its last sign, None if it let go. Raises when it lives.
+
+        A term that vanishes was somebody's who gave way to the one before it.
+        """
+        sign, since = self._read(number, _ALIVE), time.clock_gettime(_CLOCK)
+        self._tell(f"waiting {STALE:.0f} s whether the run that used the state folder goes on: {self._named(number)}")
+        while time.clock_gettime(_CLOCK) - since < STALE:
+            time.sleep(_LOOK)
+            if self._is_free(number):
+                return None
+            if self._read(number, _ALIVE) != sign or not self._path(_TERM, number).exists():
+                raise self._in_use(number)
+        return sign
+
+    def _make(self) -> bool:
+        """Make our term; False when another one has made it."""
+        me = {"id": self._id, "host": socket.gethostname(), "pid": os.getpid()}
+        path = self._path(_TERM)
         try:
-            self._path.store.write(str(self._path), self._told(), new=True)
-        except FileExistsError:
-            return False
+            path.store.write(str(path), json.dumps(me).encode(), new=True)
+        except FileExistsError:  # by us, where the answer to a first attempt was lost
+            return self._id.encode() in self._read(self._number, _TERM)
         return True
 
-    def _require_stale(self) -> None:
-        """Wait until a note that is there is nobody's, and remove it; raises when it is somebody's."""
-        seen, since = self._read(), time.monotonic()
-        if not seen:
-            return
-        if not _is_gone(seen):
-            self._tell(f"waiting whether the run {_named(seen)} goes on")
-            while time.monotonic() - since < STALE:
-                time.sleep(_LOOK)
-                now = self._read()
-                if not now:
-                    return
-                if now != seen:
-                    raise self._in_use(now)
-        if self._read() == seen:
-            self._path.unlink(missing_ok=True)
+    def _require_conditional(self) -> None:
+        """Raise when the store lets a second file take the place of the first: then nothing here holds."""
+        path = self._path(_TERM)
+        with suppress(FileExistsError):
+            path.store.write(str(path), b"", new=True)
+            raise ClusterUnfit(
+                f"the store of {self._state} cannot hold a state",
+                why="it replaces a file that must be new: it knows no conditional writes (If-None-Match)",
+                hint="use one that does, hdfs://… or a shared folder",
+            )
 
-    def _in_use(self, other: dict[str, Any]) -> StateMismatch:
+    def _forget_older(self) -> None:
+        """Remove terms that nobody asks for any more; the one before ours stays, for who came as we did."""
+        for one in [*self._folder.iterdir()]:
+            name = one.name.partition(".")[0]
+            if name.isdecimal() and int(name) < self._number - 1:
+                one.unlink(missing_ok=True)
+
+    def _in_use(self, number: int) -> StateMismatch:
         return StateMismatch(
-            f"another run uses the state folder {self._path.parent}",
-            why=f"it is {_named(other)}",
+            f"another run uses the state folder {self._state}",
+            why=f"it is {self._named(number)}",
             hint="stop it first; to run beside it, a pipeline needs another name in its file",
         )
 
-    def _renew(self) -> None:
-        while not self._over.wait(RENEWED) and self._lost is None:
-            self._once_more()
-
-    def _once_more(self) -> None:
+    def _named(self, number: int) -> str:
         try:
-            found = self._read()
-            if found.get("id") != self._id:
-                self._lost = StateMismatch(
-                    f"another run has taken over the state folder {self._path.parent}",
-                    why=f"it is {_named(found)}" if found else "the note of this one is gone",
-                    hint="let one of the two go on",
-                )
-                return
-            self._turn += 1
-            self._path.write_bytes(self._told())
-            self._renewed = time.monotonic()
-        except OSError as error:  # a store that is away for a while is asked again
-            if time.monotonic() - self._renewed > STALE - RENEWED:
-                self._lost = RunError(
-                    f"the state folder {self._path.parent} cannot be held",
-                    why=error.strerror or str(error),
-                    hint="run it again when the store answers; the batch in hand is repeated",
-                )
+            found = json.loads(self._read(number, _TERM))
+            return f"process {found['pid']} on {found['host']}"
+        except (ValueError, KeyError, TypeError):
+            return "one that has left no name"
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self, number: int, kind: str) -> bytes:
         try:
-            found: dict[str, Any] = json.loads(self._path.read_text("utf-8"))
-        except (FileNotFoundError, ValueError):
-            return {}
-        return found
+            return self._path(kind, number).read_bytes()
+        except FileNotFoundError:
+            return b""
 
-    def _told(self) -> bytes:
-        me = {"id": self._id, "host": socket.gethostname(), "pid": os.getpid(), "turn": self._turn}
-        return json.dumps(me).encode()
-
-
-def _is_gone(holder: dict[str, Any]) -> bool:
-    """Whether it was a process of this machine, and is none any more."""
-    return holder.get("host") == socket.gethostname() and not psutil.pid_exists(int(holder.get("pid", 0)))
-
-
-def _named(holder: dict[str, Any]) -> str:
-    return f"process {holder.get('pid')} on {holder.get('host')}"
+    def _path(self, kind: str, number: int | None = None) -> StorePath:
+        return self._folder / f"{self._number if number is None else number:012d}{kind}"

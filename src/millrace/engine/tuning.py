@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 
@@ -18,7 +19,9 @@ LOCAL = "local[*]"
 REALTIME = "local[24]"
 """Real-time mode keeps a slot for every task of every stage at once, most of them idle: more slots than cores."""
 PARTITIONS = "spark.sql.shuffle.partitions"
-"""Chosen here for local masters; on a cluster when its executors have come and their cores are known."""
+"""A checkpoint keeps it for ever: so it is chosen by what is asked for, not by which executors happen to be there."""
+_UNASKED = 16
+"""Of them on a standalone cluster where nobody says how many cores shall be used."""
 
 _LOCAL = re.compile(r"local(?:-cluster)?(?:\[\s*(\*|\d+)[\d\s,*]*\])?")
 _ELSEWHERE = re.compile(r"spark://[^/]+:\d+|yarn$|k8s://.+")
@@ -105,13 +108,17 @@ _THERE = (
 """For executors on other machines."""
 
 
-def choices(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
-    """Everything that is chosen for a pipeline of ours."""
-    made = speed(master=master, realtime=realtime)
+def choices(
+    *, master: str | None = None, realtime: bool = False, given: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Choice, ...]:
+    """Everything that is chosen for a pipeline of ours; `given` are settings that others may follow from."""
+    made = speed(master=master, realtime=realtime, given=given)
     return (*made, *_MEANING, *(_HERE if is_local(made[0].value) else _THERE))
 
 
-def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
+def speed(
+    *, master: str | None = None, realtime: bool = False, given: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Choice, ...]:
     """What makes a program quicker or quieter and cannot change its results: also for programs that are not ours."""
     chosen = master or (REALTIME if realtime else LOCAL)
     if not is_local(chosen) and not _ELSEWHERE.match(chosen):
@@ -127,6 +134,8 @@ def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice,
     made += _HIDDEN
     if is_local(chosen):
         made += [_shuffle_partitions(chosen), _heap()]
+    else:
+        made.append(_partitions_there(chosen, given))
     if realtime:
         made += [_PUSH_DOWN_OFF, _AT_ONCE]
     return tuple(made)
@@ -158,6 +167,34 @@ def _shuffle_partitions(master: str) -> Choice:
         str(parts),
         "one for each core: Spark's 200 cost 1.6 times the CPU; a checkpoint keeps the number it began with",
     )
+
+
+def _partitions_there(master: str, given: Mapping[str, str]) -> Choice:
+    """On a cluster: by the cores that are asked for."""
+    cores = _asked_for(master, given)
+    if cores is None:
+        why = (
+            f"nobody says how many cores (spark.cores.max), so {_UNASKED}; a checkpoint keeps the number it began with"
+        )
+        return Choice(PARTITIONS, str(_UNASKED), why)
+    return Choice(
+        PARTITIONS, str(cores), "one for each core that is asked for; a checkpoint keeps the number it began with"
+    )
+
+
+def _asked_for(master: str, given: Mapping[str, str]) -> int | None:
+    """The cores of all executors, as the settings ask for them; None where a cluster gives all that it has."""
+    if master.startswith("spark://"):
+        return _number(given, "spark.cores.max", 0) or None
+    # What Spark asks for unless it is told.
+    return _number(given, "spark.executor.instances", 2) * _number(given, "spark.executor.cores", 1)
+
+
+def _number(given: Mapping[str, str], key: str, otherwise: int) -> int:
+    try:
+        return int(given.get(key, otherwise))
+    except ValueError:
+        raise InvalidOption(f"{key} is no number: {given[key]}", hint=f"write it as --set {key}=4") from None
 
 
 def _heap() -> Choice:
