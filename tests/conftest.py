@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from millrace.telemetry.board import Board
     from millrace.telemetry.channels import Channels
 
-_PROCESSES = {"broker", "cassandra", "quick_starts", "chromium", "emulator"}
+_PROCESSES = {"broker", "cassandra", "quick_starts", "chromium", "emulator", "standalone", "bucket"}
 MILLRACE = Path(sys.executable).parent / "millrace"
 
 # Every JVM of the tests lives shortly: code that is compiled quickly, not well, takes half of the time.

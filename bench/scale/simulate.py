@@ -1,7 +1,7 @@
 """How many cores, partitions, brokers and bytes a rate of events takes, from costs that were measured on 2 cores.
 
-    python bench/scale/simulate.py            # the tables of docs/scale.md
-    python bench/scale/simulate.py --cost 3.1 # with another cost of a record, in CPU seconds a million
+    python bench/scale/simulate.py            # writes the tables of docs/scale.md
+    python bench/scale/simulate.py --cost 3.1 # prints one for another cost of a record, in CPU seconds a million
 
 The loop is that of Spark's micro-batches: a batch takes all that has come while the one before it ran. It costs
 something whatever is in it, something for each of its tasks in the driver, and something for each record on a core.
@@ -12,26 +12,47 @@ from __future__ import annotations
 import argparse
 import math
 import random
+import re
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
+PAGES = Path(__file__).parents[2] / "docs"
 KEYS = 1_000_000
 """Windows and keys that are open at a time."""
 RATES = (1_000, 100_000, 1_000_000, 10_000_000)
+
+
+def measured(job: str) -> float:
+    """CPU seconds a record of a job, as docs/performance.md has it: nowhere else is it written down."""
+    page = (PAGES / "performance.md").read_text("utf-8")
+    part, column = (f"## {job}:", 4) if job == "E" else ("## With more records", {"W": 2, "A": 4}[job])
+    row = next(line for line in page[page.index(part) :].splitlines() if "**Millrace**" in line)
+    return float(row.split("|")[1 + column].strip("* ")) / 1e6
+
+
+def smallest_batch() -> float:
+    """Seconds of a batch of four tasks with a row or two, as docs/decisions/0016-exactly-once.md has it."""
+    page = (PAGES / "decisions" / "0016-exactly-once.md").read_text("utf-8")
+    found = re.search(r"\((\d+) against", page)
+    if not found:
+        raise ValueError("the page does not say how long a small batch takes")
+    return int(found[1]) / 1000
 
 
 @dataclass(frozen=True)
 class Costs:
     """What things cost, and where that is known from."""
 
-    record: float = 24.8e-6
-    """CPU seconds a record, windowed counts with a join: measured, docs/performance.md, job A (a busy machine)."""
-    written: float = 11.4e-6
-    """CPU seconds a row that is written exactly once: measured, docs/performance.md, job E."""
-    batch: float = 0.255
-    """Seconds of a batch of four tasks with a row or two: measured, docs/decisions/0016-exactly-once.md."""
+    record: float = field(default_factory=partial(measured, "A"))
+    """CPU seconds a record: measured."""
+    written: float = field(default_factory=partial(measured, "E"))
+    """CPU seconds a row that is written exactly once: measured."""
+    batch: float = field(default_factory=smallest_batch)
+    """Seconds of a batch that has nearly nothing in it: measured."""
     task: float = 0.004
     """Seconds of the driver for each task of a batch: assumed."""
     size: int = 175
@@ -140,11 +161,61 @@ def size(count: float) -> str:
     return f"{count:.1f} PB"
 
 
+def page(text: str) -> str:
+    """docs/scale.md with the figures that are measured and those that follow from them."""
+    made = {"A": table(Costs()), "W": table(Costs(record=measured("W"))), "costs": _costs()}
+    for name, content in made.items():
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        before, rest = text.split(begin)
+        text = f"{before}{begin}\n\n{content}\n\n{end}{rest.split(end)[1]}"
+    return text
+
+
+def _costs() -> str:
+    known = Costs()
+    rows = [
+        ("what", "value", "where from"),
+        ("---", "---:", "---"),
+        (
+            "CPU of an event: decoded, filtered, joined, counted in windows",
+            f"{measured('A') * 1e6:.1f} s a million",
+            "measured: [job A, with more records](performance.md#with-more-records)",
+        ),
+        (
+            "CPU of a line of 8 words, split and counted by word",
+            f"{measured('W') * 1e6:.1f} s a million",
+            "measured: [job W, with more records](performance.md#with-more-records)",
+        ),
+        (
+            "CPU of a row that is written to Kafka exactly once",
+            f"{known.written * 1e6:.1f} s a million",
+            "measured: [job E](performance.md), which also reads and decodes it, so too high rather than too low",
+        ),
+        (
+            "a batch with nearly nothing in it, four tasks",
+            f"{known.batch * 1000:.0f} ms",
+            "measured: [0016](decisions/0016-exactly-once.md)",
+        ),
+        ("the driver's time for each task of a batch", f"{known.task * 1000:.0f} ms", "assumed"),
+        ("an event", f"{known.size} bytes", "that of the data which was measured"),
+        ("a key in the state; keys and windows open at a time", f"{known.key} bytes; {KEYS:,}", "assumed"),
+        ("rows written for each event read", f"{known.rows}", "assumed"),
+        ("what a broker takes in, copies included; copies", f"{known.broker / 1e6:.0f} MB/s; 3", "assumed"),
+        ("cores in use at the usual rate", f"{known.used:.0%}", "chosen: the rest is for catching up"),
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def main() -> None:
-    """Print the table."""
+    """Write the page, or print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cost", type=float, default=Costs.record * 1e6, help="CPU seconds a million events")
-    print(table(Costs(record=parser.parse_args().cost / 1e6)))
+    parser.add_argument("--cost", type=float, help="CPU seconds a million events")
+    cost = parser.parse_args().cost
+    if cost is None:
+        file = PAGES / "scale.md"
+        file.write_text(page(file.read_text("utf-8")), "utf-8")
+    else:
+        print(table(Costs(record=cost / 1e6)))
 
 
 if __name__ == "__main__":

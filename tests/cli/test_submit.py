@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -70,6 +71,7 @@ def test_to_yarn_the_project_goes_along(offline_run: Run, file: str) -> None:
     assert option(words, "--archives").endswith("project.zip#project")
     assert "hadoop-aws" in option(words, "--jars")
     assert settings["spark.executor.instances"] == "3"
+    assert settings["spark.sql.shuffle.partitions"] == "3"
     assert words[words.index("run") :] == ["run", "project/copy.yaml", "--master", "yarn", *STORE]
 
 
@@ -79,6 +81,33 @@ def test_to_kubernetes_the_image_has_millrace(offline_run: Run, file: str) -> No
     assert settings["spark.kubernetes.container.image"] == "millrace:0.1.0"
     assert words[words.index("run") - 1] == IN_IMAGE
     assert "millrace-" not in option(words, "--py-files")
+
+
+def test_what_is_set_wins_over_what_is_chosen(offline_run: Run, file: str) -> None:
+    given = ("--set", "spark.executor.memory=3g", "--set", "spark.sql.shuffle.partitions=7", "--set", "spark.own=x")
+    _, settings = told(offline_run, file, "--master", "spark://there:7077", *given)
+    assert settings["spark.executor.memory"] == "3g"
+    assert settings["spark.sql.shuffle.partitions"] == "7"
+    assert settings["spark.own"] == "x"
+
+
+def test_one_of_several_pipelines_of_a_file(offline_run: Run, file: str, tmp_path: Path) -> None:
+    several = tmp_path / "project" / "several.py"
+    parts = [f'{name} = mr.Pipeline("{name}")\n{name}.source("n", mr.rate(1))\n' for name in ("one", "two")]
+    parts += [f'{name}.sink("n", mr.files("{tmp_path}/{name}"))\n' for name in ("one", "two")]
+    several.write_text("import millrace as mr\n" + "".join(parts))
+    words, _ = told(offline_run, f"{several}::two", "--master", "spark://there:7077")
+    assert option(words, "--name") == "two"
+    assert words[words.index("run") + 1] == f"{several}::two"
+
+
+def test_a_configuration_goes_along_if_it_stands_beside_the_file(offline_run: Run, file: str, tmp_path: Path) -> None:
+    (tmp_path / "project" / "client.properties").touch()
+    (tmp_path / "client.properties").touch()
+    line = (file, "--master", "yarn", "--deploy-mode", "cluster", *STORE, "--kafka-config")
+    words, _ = told(offline_run, *line, str(tmp_path / "project" / "client.properties"))
+    assert option(words, "--kafka-config") == "project/client.properties"
+    offline_run("submit", "--dry-run", *line, str(tmp_path / "client.properties"), code=2)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +120,7 @@ def test_to_kubernetes_the_image_has_millrace(offline_run: Run, file: str) -> No
         ("--master", "yarn", "--deploy-mode", "elsewhere"),
         ("--master", "k8s://https://there:6443"),
         ("--master", "yarn", "--set", "spark.hadoop.fs.s3a.secret.key=abc"),
+        ("--master", "yarn", "--deploy-mode", "cluster", "--state", "gs://runs/copy"),
     ],
 )
 def test_what_cannot_work_is_refused(offline_run: Run, file: str, line: tuple[str, ...]) -> None:
@@ -108,6 +138,9 @@ def test_a_submitted_pipeline_runs(
     offline_millrace.environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     state = ("--state", str(tmp_path / "shared"))
     small = ("--set", "spark.executor.memory=512m", "--set", "spark.driver.host=127.0.0.1")
+    small += ("--set", "spark.sql.shuffle.partitions=3")
     offline_millrace("submit", file, "--master", standalone.url, *state, *small, "--", "--for", "20s", "--no-dashboard")
     assert (tmp_path / "shared" / "checkpoints" / "even" / "commits" / "0").exists()
     assert list((tmp_path / "out").glob("*.parquet"))
+    planned = (tmp_path / "shared" / "checkpoints" / "even" / "offsets" / "0").read_text().splitlines()[1]
+    assert json.loads(planned)["conf"]["spark.sql.shuffle.partitions"] == "3"

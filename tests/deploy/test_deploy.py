@@ -16,7 +16,13 @@ import yaml
 from millrace import __version__
 from millrace.cli.main import app
 from millrace.cli.submitting import IN_IMAGE
+from millrace.connectors.options import CONNECTORS
 from millrace.dashboard.server import Options
+from millrace.engine.executors import require_reachable
+from millrace.engine.onstores import require_fit
+from millrace.engine.tuning import PARTITIONS, choices
+from millrace.pipeline.load import load
+from millrace.pipeline.plan import make_plan, with_letters
 from millrace.services.jars import jar_sets
 from millrace.settings import PATIENCE
 
@@ -26,10 +32,23 @@ DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8")
 ENTRYPOINT = (DEPLOY / "entrypoint.sh").read_text("utf-8")
 
 
+GIVEN = {"<BUCKET>": "runs", "<KAFKA>": "broker", "$(POD)": "trending-0", "$(NAMESPACE)": "default"}
+"""What whoever deploys fills in, and what Kubernetes does."""
+
+
+def rendered(name: str) -> list[dict[str, Any]]:
+    """What a manifest describes once everything is filled in."""
+    text = (DEPLOY / "kubernetes" / name).read_text("utf-8")
+    for mark, value in GIVEN.items():
+        text = text.replace(mark, value)
+    written = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    assert not re.search(r"<[A-Z]+>|\$\(", written)
+    return list(yaml.safe_load_all(text))
+
+
 def documents(name: str) -> dict[str, dict[str, Any]]:
-    """What a manifest describes, by kind."""
-    found = yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text("utf-8"))
-    return {one["kind"]: one for one in found}
+    """The same by kind; of two of a kind the first."""
+    return {one["kind"]: one for one in reversed(rendered(name))}
 
 
 @pytest.fixture
@@ -74,11 +93,30 @@ def test_the_image_starts_what_spark_asks_for() -> None:
         assert f"{backend.replace('.', '/')}.class" in content.namelist()
 
 
-def test_the_driver_is_called_with_options_that_there_are(driver: dict[str, Any]) -> None:
+def test_the_driver_is_called_with_options_that_there_are(driver: dict[str, Any], tmp_path: Path) -> None:
     assert driver["args"][:2] == ["millrace", "run"]
     run = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
-    known = {name for parameter in run.params for name in (*parameter.opts, *parameter.secondary_opts)}
-    assert {word for word in driver["args"] if word.startswith("--")} <= known
+    asked = run.make_context("run", driver["args"][2:]).params
+    assert str(asked["state"]) == "s3a://runs/trending"
+    assert asked["kafka"] == "broker:9092"
+    file = tmp_path / Path(asked["file"]).name
+    file.write_text(documents("pipeline.yaml")["ConfigMap"]["data"][file.name])
+    plan = with_letters(make_plan(load(str(file)), panels=True), CONNECTORS)
+    require_fit(plan, asked["state"])
+    require_reachable(asked["master"], asked["kafka"])
+    chosen = choices(master=asked["master"], given=settings(driver))
+    assert next(one.value for one in chosen if one.key == PARTITIONS) == "4"
+
+
+def test_executors_find_a_driver_that_is_not_ready(driver: dict[str, Any]) -> None:
+    """It becomes ready when they have come: whoever waits for that before they can come waits for ever."""
+    names = {one["metadata"]["name"]: one["spec"] for one in rendered("pipeline.yaml") if one["kind"] == "Service"}
+    found = names[settings(driver)["spark.driver.host"].split(".")[0]]
+    assert found["clusterIP"] == "None"
+    assert found["publishNotReadyAddresses"] is True
+    assert driver["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    for probe in ("startupProbe", "livenessProbe"):  # those end it
+        assert "httpGet" not in driver.get(probe, {})
 
 
 def test_one_image_for_driver_and_executors(driver: dict[str, Any]) -> None:
@@ -88,8 +126,10 @@ def test_one_image_for_driver_and_executors(driver: dict[str, Any]) -> None:
 
 def test_ports_are_the_same_everywhere(driver: dict[str, Any]) -> None:
     ports = {one["name"]: one["containerPort"] for one in driver["ports"]}
-    service = documents("pipeline.yaml")["Service"]
-    assert {one["targetPort"]: one["port"] for one in service["spec"]["ports"]} == ports
+    services = [one for one in rendered("pipeline.yaml") if one["kind"] == "Service"]
+    assert {one["targetPort"]: one["port"] for service in services for one in service["spec"]["ports"]} == ports
+    app = documents("pipeline.yaml")["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert all(service["spec"]["selector"] == app for service in services)
     page = driver["args"][driver["args"].index("--port") + 1]
     assert ports == {
         "driver": int(settings(driver)["spark.driver.port"]),
@@ -97,7 +137,8 @@ def test_ports_are_the_same_everywhere(driver: dict[str, Any]) -> None:
         "page": int(page),
     }
     assert f"EXPOSE {page}" in DOCKERFILE
-    assert settings(driver)["spark.driver.host"].startswith(f"{service['metadata']['name']}.")
+    (host,) = (one["metadata"]["name"] for one in services if one["spec"].get("clusterIP") == "None")
+    assert settings(driver)["spark.driver.host"] == f"{host}.default.svc"
 
 
 def test_the_driver_may_do_what_it_must_and_has_time_to_end(driver: dict[str, Any]) -> None:

@@ -26,7 +26,12 @@ from millrace.errors import InvalidOption
 from standalone import Standalone
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "trending" / "pipeline.py"
-SETTINGS = ("spark.executor.memory=512m", "spark.driver.host=127.0.0.1", "spark.sql.codegen.wholeStage=false")
+SETTINGS = (
+    "spark.executor.memory=512m",
+    "spark.cores.max=2",
+    "spark.driver.host=127.0.0.1",
+    "spark.sql.codegen.wholeStage=false",
+)
 SMALL = (*(word for one in SETTINGS for word in ("--set", one)), "--no-dashboard")
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 POSTS = 300

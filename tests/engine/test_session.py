@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from millrace.engine.session import with_connectors
+from millrace.engine import session
+from millrace.engine.session import open_session, with_connectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -133,3 +134,22 @@ def test_the_settings_hold(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "65536"
     assert spark.sparkContext.uiWebUrl is None
+
+
+def test_what_was_submitted_wins_over_what_is_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`millrace submit --set …` tells spark-submit; the driver that starts there must not choose again."""
+    told = {"spark.master": "yarn", "spark.executor.memory": "7g", "spark.jars": "a.jar", "spark.own": "1"}
+    opened: list[dict[str, str]] = []
+    monkeypatch.setattr(session, "is_submitted", lambda: True)
+    monkeypatch.setattr(session, "submitted", lambda: told)
+    monkeypatch.setattr(session, "_session", lambda settings, *_: opened.append(dict(settings)))
+    monkeypatch.setattr(session, "equip", lambda *_, **__: None)
+    given = {"spark.executor.cores": "3", "spark.own": "2"}
+    preferred = {"spark.executor.memory": "1g", "spark.preferred": "yes"}
+    open_session("mine", master="yarn", settings=given, preferred=preferred, log=tmp_path / "spark.log")
+    (held,) = opened
+    assert told.items() - held.items() == {("spark.own", "1")}
+    assert held["spark.own"] == "2"
+    assert held["spark.preferred"] == "yes"
+    assert held["spark.dynamicAllocation.enabled"] == "false"
+    assert held["spark.sql.shuffle.partitions"] == "6"

@@ -31,7 +31,30 @@ def test_what_is_given_wins() -> None:
 def test_nothing_of_this_machine_is_forced_on_a_cluster() -> None:
     on_cluster = chosen(master="spark://there:7077")
     assert on_cluster["spark.master"] == "spark://there:7077"
-    assert not {"spark.driver.memory", "spark.sql.shuffle.partitions"} & on_cluster.keys()
+    assert "spark.driver.memory" not in on_cluster
+
+
+@pytest.mark.parametrize(
+    ("master", "given", "partitions"),
+    [
+        ("spark://there:7077", {}, "16"),
+        ("spark://there:7077", {"spark.cores.max": "6"}, "6"),
+        ("yarn", {}, "2"),
+        ("yarn", {"spark.executor.instances": "3", "spark.executor.cores": "4"}, "12"),
+        ("k8s://https://there", {"spark.executor.cores": "4"}, "8"),
+        ("yarn", {"spark.sql.shuffle.partitions": "5", "spark.executor.cores": "4"}, "5"),
+    ],
+)
+def test_on_a_cluster_partitions_follow_from_what_is_asked_for(
+    master: str, given: dict[str, str], partitions: str
+) -> None:
+    """A checkpoint keeps them: they must not depend on which executors have come."""
+    assert settled(choices(master=master, given=given), given)["spark.sql.shuffle.partitions"] == partitions
+
+
+def test_cores_that_are_no_number() -> None:
+    with pytest.raises(InvalidOption):
+        choices(master="yarn", given={"spark.executor.cores": "many"})
 
 
 def test_real_time_mode_has_slots_to_spare_and_parses_json_once() -> None:

@@ -10,12 +10,18 @@ def prepare_spark(*sets: str) -> None:
     """Fetch and make what is missing; the first time takes a while and says so. `sets` are jars besides Spark's."""
     from millrace.engine import archive
     from millrace.engine.session import is_submitted
-    from millrace.services import jars
 
     if is_submitted():  # Spark runs, and has its jars
         return
-    for name in ("spark", *sets):
-        with interruptible(), fetching() as progress:
-            jars.ensure(name, progress)
+    fetch_jars("spark", *sets)
     with interruptible(), status_line() as tell:
         archive.ensure(tell)
+
+
+def fetch_jars(*sets: str) -> None:
+    """Fetch the sets that are missing."""
+    from millrace.services import jars
+
+    for name in sets:
+        with interruptible(), fetching() as progress:
+            jars.ensure(name, progress)

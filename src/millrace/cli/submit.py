@@ -13,7 +13,7 @@ import typer
 from millrace.cli.defined import PipelineFile, ShipPackages, SparkSettings, State, state_folder
 from millrace.cli.options import KafkaAddress, KafkaConfig, spark_settings
 from millrace.cli.output import out, say
-from millrace.cli.spark import prepare_spark
+from millrace.cli.spark import fetch_jars
 from millrace.errors import InvalidOption, SparkFailed
 from millrace.settings import KAFKA, KAFKA_CONFIG
 
@@ -79,7 +79,7 @@ def submit(
         chosen,
     )
     wanted.require_sound()
-    prepare_spark(*sets)
+    fetch_jars("spark", *sets)
     line = command(wanted, nearby(folder, pipeline.name).absolute() / "shipped")
     if dry_run:
         told = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment().items())

@@ -1,0 +1,158 @@
+"""Runs with their state on a store: each batch asks whether it still is theirs, and what cannot be sound is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import millrace as mr
+from millrace.connectors.burying import FolderBurial
+from millrace.connectors.carried import Carried, restored
+from millrace.connectors.options import CONNECTORS, make_writer
+from millrace.connectors.stream import Site
+from millrace.engine.onstores import require_fit
+from millrace.engine.structured import Workshop, _Fan
+from millrace.errors import InvalidDefinition, InvalidOption, StateMismatch
+from millrace.pipeline.model import Connection, Pipeline
+from millrace.pipeline.plan import make_plan, with_letters
+from millrace.pipeline.python import Pipeline as Written
+from millrace.stores import path_of
+
+STORE = path_of("s3a://runs/state")
+ROWS = "id bigint"
+
+
+class Rows:
+    """A stream that is being written: it keeps what would be called for each batch."""
+
+    def __init__(self) -> None:
+        self.each: Callable[[Any, int], None] | None = None
+        self._df = self
+
+    def mapInArrow(self, *_: Any) -> Rows:  # noqa: N802 - Spark's name
+        return self
+
+    @property
+    def writeStream(self) -> Rows:  # noqa: N802 - Spark's name
+        return self
+
+    def foreachBatch(self, each: Callable[[Any, int], None]) -> Rows:  # noqa: N802 - Spark's name
+        self.each = each
+        return self
+
+    def format(self, _: str) -> Rows:
+        return self
+
+
+def lost() -> None:
+    raise StateMismatch("another run has taken over")
+
+
+def nobody() -> Any:
+    raise AssertionError("nothing may be asked for before it is known who holds the state")
+
+
+@pytest.fixture
+def site() -> Site:
+    """Of a run that has lost its state."""
+    return Site(None, "p", "rows", STORE, nobody, query="q", asks=True, require_alone=lost)  # type: ignore[arg-type]
+
+
+def refuses(each: Callable[[Any, int], None] | None) -> None:
+    assert each is not None
+    with pytest.raises(Carried) as raised:
+        each(None, 7)
+    assert isinstance(restored(str(raised.value)), StateMismatch)
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        Connection("files", "s3a://runs/out"),
+        Connection("kafka", "out", (("guarantee", "at-least-once"),)),
+        Connection("foreach", print),
+        Connection("foreach", print, (("batch", True),)),
+        Connection("memory", "table"),
+        Connection("console"),
+    ],
+)
+def test_a_batch_is_not_written_when_the_state_is_lost(connection: Connection, site: Site) -> None:
+    writer, mistakes = make_writer(connection)
+    assert writer, mistakes
+    rows = Rows()
+    writer.stream(rows, site)  # type: ignore[arg-type]
+    refuses(rows.each)
+
+
+def test_nor_by_several_sinks_or_by_none(site: Site) -> None:
+    writer, _ = make_writer(Connection("files", "s3a://runs/out"))
+    assert writer
+    refuses(_Fan([(writer, site, None)]))  # type: ignore[list-item]
+    rows = Rows()
+    shop = Workshop(None, replace(site, require_alone=nobody), still_alone=lost)  # type: ignore[arg-type]
+    shop._nowhere(rows)  # type: ignore[arg-type]
+    refuses(rows.each)
+
+
+def test_on_a_disk_spark_writes_by_itself(site: Site) -> None:
+    rows = Rows()
+    Workshop(None, replace(site, asks=False))._nowhere(rows)  # type: ignore[arg-type]
+    assert rows.each is None
+
+
+def pipeline(source: Connection, **sink: Any) -> Pipeline:
+    made = Written("copy")
+    made.source("rows", source)
+    made.sink("rows", mr.kafka("out"), **sink)
+    return made.model()
+
+
+def fit(made: Pipeline, state: Path) -> None:
+    require_fit(with_letters(make_plan(made), CONNECTORS), state)
+
+
+KEEP_LETTERS = [
+    mr.socket("there:9999", format="json", schema=ROWS),
+    mr.kinesis("events", schema=ROWS),
+    mr.files("s3a://runs/in", schema=ROWS),
+]
+
+
+@pytest.mark.parametrize("source", KEEP_LETTERS, ids=lambda one: one.connector)
+def test_letters_that_workers_would_write_to_a_store(source: Connection, tmp_path: Path) -> None:
+    made = pipeline(source)
+    with pytest.raises(InvalidDefinition) as refused:
+        fit(made, STORE)
+    assert "on_bad" in (refused.value.hint or "")
+    fit(made, tmp_path)
+    fit(pipeline(replace(source, options=(*source.options, ("on_bad", "drop")))), STORE)
+
+
+def test_whoever_else_buries_in_a_folder_of_a_store() -> None:
+    with pytest.raises(InvalidDefinition):
+        FolderBurial(STORE / "dead" / "rows", "copy", "rows")
+
+
+@pytest.mark.parametrize(
+    "source", [mr.kafka("in", schema=ROWS), mr.files("s3a://runs/in", format="parquet"), mr.rate(10)]
+)
+def test_letters_in_kafka_and_sources_that_have_none(source: Connection) -> None:
+    fit(pipeline(source), STORE)
+
+
+@pytest.mark.parametrize("trigger", ["realtime", "continuous 1s"])
+def test_queries_without_batches_never_ask(trigger: str, tmp_path: Path) -> None:
+    made = pipeline(mr.kafka("in", schema=ROWS, on_bad="drop"), trigger=trigger, mode="update")
+    with pytest.raises(InvalidDefinition):
+        fit(made, STORE)
+    fit(made, tmp_path)
+
+
+@pytest.mark.parametrize("url", ["gs://runs/state", "abfs://runs@there/state"])
+def test_stores_that_nobody_has_seen_hold_a_state(url: str) -> None:
+    with pytest.raises(InvalidOption):
+        fit(pipeline(mr.kafka("in", schema=ROWS)), path_of(url))
