@@ -69,7 +69,9 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]
 @cache
 def _lane(file: str) -> str:
     path = Path(__file__).parents[1] / file
-    asks = re.search(r"\b(?:spark|ssc|run_pipeline|cassandra|keyspace|millrace_test)\b\s*:", path.read_text("utf-8"))
+    asks = re.search(
+        r"\b(?:spark|ssc|run_pipeline|cassandra|keyspace|millrace_test)\b\s*:(?!/)", path.read_text("utf-8")
+    )
     return "spark" if asks or path.parent.name == "examples" else file
 
 
@@ -387,7 +389,7 @@ def set_environment(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.fixture(scope="session")
-def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+def standalone(quick_starts: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     """A Spark cluster: a master and two workers, of which a test may kill one and add another."""
     cluster = Standalone(tmp_path_factory.mktemp("standalone"))
     yield cluster

@@ -14,9 +14,15 @@ from pathlib import Path
 
 import psutil
 
+from millrace.engine import archive
 from millrace.services.process import free_port
 
 _PATIENCE = 60.0
+
+
+def quickly() -> str:
+    """What a JVM of Spark's is started with to be there sooner."""
+    return archive.options().replace('"', "")
 
 
 class Standalone:
@@ -66,6 +72,7 @@ class Standalone:
         assert spec.origin
         home = Path(spec.origin).parent
         own = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "192m"}
+        own |= {"SPARK_DAEMON_JAVA_OPTS": quickly()}
         own |= {"SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"}  # whose port would be the same for all
         plain = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         self.folder.mkdir(parents=True, exist_ok=True)

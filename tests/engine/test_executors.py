@@ -23,7 +23,7 @@ from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 from millrace.engine import executors
 from millrace.errors import InvalidOption
-from standalone import Standalone
+from standalone import Standalone, quickly
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "trending" / "pipeline.py"
 SETTINGS = (
@@ -31,8 +31,16 @@ SETTINGS = (
     "spark.cores.max=2",
     "spark.driver.host=127.0.0.1",
     "spark.sql.codegen.wholeStage=false",
+    "spark.locality.wait=0",
 )
-SMALL = (*(word for one in SETTINGS for word in ("--set", one)), "--no-dashboard")
+
+
+def small() -> tuple[str, ...]:
+    """Options for executors that are small and there soon."""
+    quick = f"spark.executor.extraJavaOptions={quickly()}"
+    return (*(word for one in (*SETTINGS, quick) for word in ("--set", one)), "--no-dashboard")
+
+
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 POSTS = 300
 _PATIENCE = 120.0
@@ -106,7 +114,7 @@ def test_a_worker_is_killed_and_each_row_is_there_once(
 ) -> None:
     state = millrace.folder / "shared"
     there(millrace, standalone)
-    line = ("run", "pipeline.py", "--master", standalone.url, "--state", str(state), "--until-caught-up", *SMALL)
+    line = ("run", "pipeline.py", "--master", standalone.url, "--state", str(state), "--until-caught-up", *small())
     process = millrace.start(*line)
     try:
         commits = state / "checkpoints" / "popular-update" / "commits"
@@ -128,7 +136,7 @@ def test_the_driver_is_killed_and_another_goes_on(
 ) -> None:
     state = millrace.folder / "shared"
     there(millrace, standalone)
-    line = ("run", "pipeline.py", "--master", standalone.url, "--state", str(state), *SMALL)
+    line = ("run", "pipeline.py", "--master", standalone.url, "--state", str(state), *small())
     process = millrace.start(*line)
     until((state / "checkpoints" / "popular-update" / "commits" / "1").exists, process)
     process.kill()
@@ -143,7 +151,7 @@ def test_a_python_without_packages_is_told_and_is_sent_them(
 ) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
     there(millrace, standalone, PYSPARK_PYTHON=str(tmp_path / "bare" / "bin" / "python"))
-    line = ("run", "pipeline.py", "--master", standalone.url, "--until-caught-up", *SMALL)
+    line = ("run", "pipeline.py", "--master", standalone.url, "--until-caught-up", *small())
     refused = millrace(*line, code=1)
     assert "lacks confluent_kafka" in refused.stderr
     assert "--ship-packages" in refused.stderr
