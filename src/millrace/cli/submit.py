@@ -82,10 +82,10 @@ def submit(
     fetch_jars("spark", *sets)
     line = command(wanted, nearby(folder, pipeline.name).absolute() / "shipped")
     if dry_run:
-        told = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment().items())
-        out().print(f"{told} {shlex.join(line)}", markup=False, highlight=False, soft_wrap=True)
+        told = [f"{name}={shlex.quote(value)}" for name, value in environment(wanted).items()]
+        out().print(" ".join([*told, shlex.join(line)]), markup=False, highlight=False, soft_wrap=True)
         return
     say(f"submitting {pipeline.name!r} to {master}")
-    code = subprocess.run(line, env=os.environ | environment(), check=False).returncode
+    code = subprocess.run(line, env=os.environ | environment(wanted), check=False).returncode
     if code:
         raise SparkFailed(f"spark-submit ended with exit code {code}", why="its own words are above")

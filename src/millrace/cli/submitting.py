@@ -20,6 +20,7 @@ PROJECT = "project"
 IN_IMAGE = "local:///opt/millrace/submitted.py"
 """The program in an image of ours."""
 _JARS, _ARCHIVES = "spark.jars", "spark.archives"
+_UPLOADS = "spark.kubernetes.file.upload.path"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,13 @@ class Submission:
             )
         if kubernetes and self.image is None:
             raise InvalidOption("Kubernetes needs an image", hint="add --image NAME; deploy/Dockerfile makes one")
+        if kubernetes and self.deploy == "cluster" and _UPLOADS not in self.settings:
+            raise InvalidOption(
+                "a driver in Kubernetes cannot fetch the project from this machine",
+                why="Spark puts what is sent on a store first, and nobody says which",
+                hint=f"add --set {_UPLOADS}=s3a://BUCKET/FOLDER, which spark-submit must reach from here; or start it "
+                "with deploy/kubernetes/pipeline.yaml, which needs none",
+            )
         if self.deploy == "cluster" and not is_url(self._state):
             raise InvalidOption(
                 "a driver on the cluster needs its state on a store",
@@ -65,9 +73,9 @@ class Submission:
         return given[given.index("--state") + 1] if "--state" in given else ""
 
 
-def environment() -> dict[str, str]:
-    """What spark-submit has to know of this Python."""
-    return {"PYSPARK_DRIVER_PYTHON": sys.executable}
+def environment(wanted: Submission) -> dict[str, str]:
+    """What spark-submit has to know of this Python; a driver on the cluster has its own, and would look for ours."""
+    return {"PYSPARK_DRIVER_PYTHON": sys.executable} if wanted.deploy == "client" else {}
 
 
 def command(wanted: Submission, folder: Path) -> list[str]:

@@ -105,10 +105,12 @@ class Hadoop(Store):
 @contextmanager
 def _spoken(url: str) -> Iterator[None]:
     """Java's errors as Python's."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
 
     try:
         yield
+    except Py4JNetworkError as error:
+        raise OSError(0, "Spark's JVM does not answer", url) from error
     except Py4JJavaError as error:
         causes = java_causes(error)
         kinds = [kind.rpartition(".")[2] for kind, _ in causes]
