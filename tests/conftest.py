@@ -388,7 +388,7 @@ def set_environment(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return change
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def standalone(quick_starts: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     """A Spark cluster: a master and two workers, of which a test may kill one and add another."""
     cluster = Standalone(tmp_path_factory.mktemp("standalone"))

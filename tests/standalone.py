@@ -36,13 +36,17 @@ class Standalone:
         where = ("--host", "127.0.0.1", "--port", str(self._port), "--webui-port", str(self._page))
         self._master = self._start("master", "org.apache.spark.deploy.master.Master", *where)
         self.workers: list[subprocess.Popen[bytes]] = []
+        self._wanted = workers
         self._until("its master listens", self._listens)
-        for _ in range(workers):
-            self.add_worker()
-        self._until("its workers have come", lambda: self._alive() == workers)
+        self.complete()
 
-    def add_worker(self) -> None:
-        """One more."""
+    def complete(self) -> None:
+        """Add the workers that are missing; all are there when this returns."""
+        for _ in range(self._wanted - sum(one.poll() is None for one in self.workers)):
+            self._add_worker()
+        self._until("its workers have come", lambda: self._alive() >= self._wanted)
+
+    def _add_worker(self) -> None:
         options = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0", "--cores", "1", "--memory", self._memory)
         name = f"worker-{len(self.workers)}"
         more = (*options, "--work-dir", str(self.folder / name), self.url)

@@ -68,20 +68,23 @@ def test_a_run_with_all_it_has_on_s3_and_another_that_goes_on(offline_millrace: 
 
 
 @pytest.mark.chaos
+@pytest.mark.timeout(600)
 def test_a_run_is_killed_and_another_takes_over(offline_millrace: CommandLine, bucket: Bucket) -> None:
     line = arguments(offline_millrace.folder, bucket)
     forever = tuple(word for word in line if word != "--until-caught-up")
     bucket.put("in/one.json", '{"id": 1, "word": "mill"}\n')
     process = offline_millrace.start(*forever)
-    deadline = time.monotonic() + _PATIENCE
-    while "state/checkpoints/longer/commits/0" not in bucket.keys("state/"):
-        assert process.poll() is None, process.communicate()[1].decode()
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    refused = offline_millrace(*line, code=2)
-    assert "another run uses the state folder" in refused.stderr
-    process.kill()
-    process.communicate(timeout=60)
+    try:
+        deadline = time.monotonic() + _PATIENCE
+        while "state/checkpoints/longer/commits/0" not in bucket.keys("state/"):
+            assert process.poll() is None, process.communicate()[1].decode()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        refused = offline_millrace(*line, code=2)
+        assert "another run uses the state folder" in refused.stderr
+    finally:
+        process.kill()
+        process.communicate(timeout=60)
     bucket.put("in/two.json", '{"id": 3, "word": "race"}\n')
     told = offline_millrace(*line)
     assert "whether the run that used the state folder goes on" in told.stderr

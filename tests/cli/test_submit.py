@@ -136,6 +136,7 @@ def test_a_state_on_a_store_is_for_runs(offline_run: Run, file: str) -> None:
 
 
 @pytest.mark.chaos
+@pytest.mark.timeout(600)
 def test_a_submitted_pipeline_runs(
     offline_millrace: CommandLine, file: str, standalone: Standalone, tmp_path: Path
 ) -> None:
