@@ -14,13 +14,16 @@ from millrace.connectors.burying import FolderBurial
 from millrace.connectors.carried import Carried, restored
 from millrace.connectors.options import CONNECTORS, make_writer
 from millrace.connectors.stream import Site
+from millrace.engine import tenure
 from millrace.engine.onstores import require_fit
+from millrace.engine.state import State
 from millrace.engine.structured import Workshop, _Fan
-from millrace.errors import InvalidDefinition, InvalidOption, StateMismatch
+from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, StateMismatch
 from millrace.pipeline.model import Connection, Pipeline
 from millrace.pipeline.plan import make_plan, with_letters
 from millrace.pipeline.python import Pipeline as Written
-from millrace.stores import path_of
+from millrace.stores import mounted, path_of
+from test_stores import Kept
 
 STORE = path_of("s3a://runs/state")
 ROWS = "id bigint"
@@ -54,6 +57,13 @@ def lost() -> None:
 
 def nobody() -> Any:
     raise AssertionError("nothing may be asked for before it is known who holds the state")
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signs of life come at every look, and nobody waits long for them."""
+    monkeypatch.setattr(tenure, "RENEWED", 0.01)
+    monkeypatch.setattr(tenure, "_LOOK", 0.1)
 
 
 @pytest.fixture
@@ -156,3 +166,23 @@ def test_queries_without_batches_never_ask(trigger: str, tmp_path: Path) -> None
 def test_stores_that_nobody_has_seen_hold_a_state(url: str) -> None:
     with pytest.raises(InvalidOption):
         fit(pipeline(mr.kafka("in", schema=ROWS)), path_of(url))
+
+
+def test_a_state_on_a_store_is_held_whatever_the_sinks_are(often: None) -> None:
+    made = pipeline(mr.rate(10))
+    with mounted(Kept()), State(STORE, made) as state:
+        state.require_held()
+        with pytest.raises(StateMismatch), State(STORE, made):
+            raise AssertionError("two hold it")
+
+
+def test_a_store_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Kept()
+
+    def denied(url: str) -> list[str]:
+        raise OSError(0, "Access Denied", url)
+
+    monkeypatch.setattr(store, "names", denied)
+    with mounted(store), pytest.raises(FileUnusable) as refused, State(STORE, pipeline(mr.rate(10))):
+        raise AssertionError("nobody can hold it")
+    assert refused.value.why == "Access Denied"

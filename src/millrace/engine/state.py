@@ -46,10 +46,10 @@ class State:
         self._lock: FolderLock | None = None
 
     def __enter__(self) -> State:
-        if self._tenure:
-            self._tenure.acquire()
-            return self
         try:
+            if self._tenure:
+                self._tenure.acquire()
+                return self
             lock = FolderLock(self.folder)
         except OSError as error:
             why = error.strerror or str(error)
