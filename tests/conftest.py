@@ -28,7 +28,7 @@ from millrace.clients.cluster import Cluster
 from millrace.services import cassandra as cassandra_service
 from millrace.services.kafka import Kafka, Options
 from millrace.services.kraft import Layout
-from shared import run_folder, started_once
+from shared import run_folder, started_once, stop_what_was_shared
 from standalone import Standalone
 
 if TYPE_CHECKING:
@@ -115,6 +115,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in terminalreporter.stats.get("rerun", ()):
         terminalreporter.section(f"RERUN {report.nodeid}")
         terminalreporter.write_line(report.longreprtext)
+
+
+def pytest_sessionfinish() -> None:
+    """Who started something for all processes waits for the others."""
+    stop_what_was_shared()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,16 @@ def run_folder(factory: pytest.TempPathFactory, name: str) -> Path:
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / name
     folder.mkdir(exist_ok=True)
     return folder
+
+
+_STOPS: list[Callable[[], None]] = []
+"""What this process has started and others may still use."""
+
+
+def stop_what_was_shared() -> None:
+    """When the tests of this process are done: not in a test's own time, which the others may take longer than."""
+    while _STOPS:
+        _STOPS.pop()()
 
 
 @contextmanager
@@ -38,6 +49,10 @@ def started_once(folder: Path, start: Callable[[], object], stop: Callable[[], N
     finally:
         mine.unlink()
         if first:
-            while any(psutil.pid_exists(int(user.name)) for user in users.iterdir()):
-                time.sleep(0.1)
-            stop()
+            _STOPS.append(partial(_stop_unused, users, stop))
+
+
+def _stop_unused(users: Path, stop: Callable[[], None]) -> None:
+    while any(psutil.pid_exists(int(user.name)) for user in users.iterdir()):
+        time.sleep(0.1)
+    stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -34,6 +35,8 @@ class Run:
     warm_wall: float
     warm_cpu: float
     memory: int
+    written: int
+    """Bytes of files in its folder that were written during the second half: checkpoints, where it has them."""
 
     def row(self) -> dict[str, float]:
         """For JSON."""
@@ -57,7 +60,7 @@ def run(cluster: Cluster, job: Job, peer: Peer, mark: str) -> Run:
         try:
             first = _done(program, output, answer)
             answer.ask()
-            opened = time.monotonic()
+            opened, since = time.monotonic(), time.time()
             gate.open()
             second = _done(program, output, answer)
             return Run(
@@ -66,11 +69,21 @@ def run(cluster: Cluster, job: Job, peer: Peer, mark: str) -> Run:
                 second - opened,
                 program.cpu(second) - program.cpu(opened),
                 program.memory(),
+                _written(Path(folder), since),
             )
         finally:
             program.end()
             output.close()
             topics.delete(cluster, [source, target])
+
+
+def _written(folder: Path, since: float) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # drafts, and what is cleaned up meanwhile
+            found = path.stat()
+            total += found.st_size if found.st_mtime >= since and path.is_file() else 0
+    return total
 
 
 def _done(program: Watched, output: Output, answer: Answer) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,7 @@ def tables(made: Made) -> Iterator[Table]:
         if runs:
             yield Table(f"{letter}: {_about(runs)}", _LATENCY, [_latency(run) for run in runs])
     if runs := _of(made, "S"):
-        yield _growth(runs)
+        yield from _growth(runs)
     if runs := _of(made, "B"):
         whole = next((run for run in runs if run["peer"] == ALL), runs[0])
         yield Table("B: what each part costs, job A", _PARTS, [_part(run, whole) for run in runs])
@@ -98,16 +98,23 @@ def _latency(run: Made) -> list[str]:
     return [_name(run), f"{run['p50']:.1f}", f"{run['p99']:.1f}", f"{run['cpu']:.0%}", _memory(run), _runs(run)]
 
 
-def _growth(runs: Sequence[Made]) -> Table:
+def _growth(runs: Sequence[Made]) -> Iterator[Table]:
+    title = "S: running count with ever more keys"
+    yield _by_keys(runs, title, "warm CPU s per million records", cpu)
+    kept = [run for run in runs if run.get("written")]
+    if kept:
+        yield _by_keys(kept, "S: what 200,000 updates write to the checkpoint", "MB", lambda run: run["written"] / 1e6)
+
+
+def _by_keys(runs: Sequence[Made], title: str, unit: str, figure: Callable[[Made], float]) -> Table:
     sizes = sorted({run["size"] for run in runs})
     found = {(run["peer"], run["size"]): run for run in runs}
-    head = ("warm CPU s per million records", *(f"{size:,} keys" for size in sizes), "growth")
     rows = []
     for peer in dict.fromkeys(run["peer"] for run in runs):
-        figures = [cpu(one) if (one := found.get((peer, size))) and "wrong" not in one else None for size in sizes]
+        figures = [figure(one) if (one := found.get((peer, size))) and "wrong" not in one else None for size in sizes]
         growth = f"{figures[-1] / figures[0]:.2f}" if figures[0] and figures[-1] else ""
-        rows.append([peer, *("wrong" if figure is None else f"{figure:.1f}" for figure in figures), growth])
-    return Table("S: running count with ever more keys", head, rows)
+        rows.append([peer, *("wrong" if one is None else f"{one:.1f}" for one in figures), growth])
+    return Table(title, (unit, *(f"{size:,} keys" for size in sizes), "growth"), rows)
 
 
 def _part(run: Made, whole: Made) -> list[str]:

@@ -11,6 +11,6 @@ from secure import Secured, secured
 
 @pytest.fixture(scope="session")
 def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """A broker with every kind of lock, started by the process that has Spark."""
+    """A broker with every kind of lock, started by each process that asks for it."""
     with secured(tmp_path_factory.mktemp("safe")) as found:
         yield found

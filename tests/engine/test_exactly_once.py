@@ -16,11 +16,12 @@ from pyspark.sql import SparkSession
 
 import millrace as mr
 from conftest import committed
-from millrace.clients import topics
+from millrace.clients import offsets, topics
 from millrace.clients.cluster import Cluster
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 from millrace.connectors import transacting
+from millrace.connectors.carried import carry
 from millrace.connectors.cutting import pieces, steady
 from millrace.connectors.kafka import KafkaWriter
 from millrace.engine.lease import Lease
@@ -72,6 +73,32 @@ class Failing(transacting.Transacting):
         raise ValueError("not this time")
 
 
+class Breaking(transacting.Transacting):
+    """The first task has sent its rows and waits for more when another one fails: Spark kills it as it is."""
+
+    def write(self, number: int, batches: Iterator[Any], *, anew: bool) -> int:
+        if number == 0:
+            return super().write(number, chain(batches, self._no_end()), anew=anew)
+        first = next(batches, None)
+        while first is not None and not undecided(self.outlet.cluster, self.outlet.topic or ""):
+            threading.Event().wait(0.1)
+        raise carry(StateMismatch("not this time"))  # which no restart would mend
+
+    def _no_end(self) -> Iterator[Any]:
+        threading.Event().wait()
+        yield
+
+
+def undecided(cluster: Cluster, topic: str) -> bool:
+    """Whether readers of committed records wait for the end of a transaction."""
+    from confluent_kafka import TopicPartition  # here: of this file's own names, workers get copies
+    from confluent_kafka.admin import OffsetSpec
+
+    places = [TopicPartition(topic, number) for number in cluster.connect().topics[topic].partitions]
+    ends = (offsets.ask(cluster, places, OffsetSpec.latest(), committed=decided) for decided in (True, False))
+    return next(ends) != next(ends)
+
+
 @pytest.fixture
 def by_value() -> Iterator[None]:
     """Workers get the classes of this file by value: they cannot import it."""
@@ -95,6 +122,22 @@ def test_a_task_that_fails_between_the_others(
     assert numbers(cluster, topic).total() > 0
     run_pipeline(copy(topic), tmp_path)
     assert numbers(cluster, topic) == Counter(range(300))
+
+
+@pytest.mark.usefixtures("by_value")
+def test_a_run_that_gives_up_leaves_no_transaction_open(
+    cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = Producer(cluster, topic)
+    producer.send([Record(b"%d" % number, partition=number % 2) for number in range(100)])
+    producer.close()
+    with monkeypatch.context() as patched:
+        patched.setattr(transacting, "Transacting", Breaking)
+        with pytest.raises(StateMismatch, match="not this time"):
+            run_pipeline(copy(topic), tmp_path)
+    assert not undecided(cluster, f"{topic}-out")
+    run_pipeline(copy(topic), tmp_path)
+    assert numbers(cluster, topic) == Counter(range(100))
 
 
 def test_a_failure_after_all_is_written(

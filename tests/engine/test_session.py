@@ -9,16 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from millrace.engine import session
 from millrace.engine.session import open_session, with_connectors
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 OPENS = """
 import json, signal, sys, threading
@@ -128,12 +124,6 @@ def test_jars_of_the_users_own_stand_beside_ours() -> None:
     assert any("spark-sql-kafka" in jar for jar in both)
     chosen = {"spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}
     assert with_connectors(chosen) == chosen
-
-
-def test_the_settings_hold(spark: SparkSession) -> None:
-    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
-    assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "65536"
-    assert spark.sparkContext.uiWebUrl is None
 
 
 def test_what_was_submitted_wins_over_what_is_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

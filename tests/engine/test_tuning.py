@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 
 from millrace.engine.tuning import LOCAL, REALTIME, choices, is_local, settled, speed
 from millrace.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CORES = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
 
@@ -95,3 +99,9 @@ def test_which_masters_are_this_machine(master: str, local: bool) -> None:
 def test_a_master_that_cannot_be(master: str) -> None:
     with pytest.raises(InvalidOption):
         chosen(master=master or " ")
+
+
+def test_the_settings_hold(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "65536"
+    assert spark.sparkContext.uiWebUrl is None

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from browser import browser
+from playwright.sync_api import expect
 
 from web.site import Site
 
@@ -59,6 +60,7 @@ class Tabs:
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     """One browser for all tests of the page."""
+    expect.set_options(timeout=PATIENCE)
     with browser() as started:
         yield started
 

@@ -104,7 +104,7 @@ def test_a_node_of_the_graph_opens_its_drawer(show: Show) -> None:
     expect(drawer).to_contain_text("pipeline.py:3")
     expect(drawer).to_contain_text("SELECT 1")
     drawer.get_by_role("link", name="query popular").click()
-    expect(page.get_by_role("heading", name="popular")).to_be_visible()
+    expect(page.get_by_role("heading", name="popular", exact=True)).to_be_visible()
 
 
 def test_an_unknown_page_says_so(show: Show) -> None:

@@ -45,7 +45,7 @@ def produce(cluster: Cluster, topic: str, count: int) -> None:
 @contextmanager
 def running(spark: SparkSession, cluster: Cluster, topic: str, folder: Path) -> Iterator[Watching]:
     """A run with one batch, and the next one an hour later."""
-    pipeline = mr.Pipeline("truth", trigger="1h")
+    pipeline = mr.Pipeline(f"truth-{topic}", trigger="1h")
     pipeline.source("words", mr.kafka(topic, format="text"))
     pipeline.sql("counts", "SELECT value, count(*) AS count FROM words GROUP BY value")
     pipeline.sink("counts", mr.memory(), mode="complete")
@@ -97,7 +97,7 @@ def test_the_page_says_what_spark_and_kafka_say(
 
         behind = sum(ends.values()) - sum(read.values())
         expect(figure(page, "Behind")).to_contain_text(f"{behind} records")
-        assert sum(lag for _, lag in described(cluster, group_of("truth", QUERY)).values()) == behind
+        assert sum(lag for _, lag in described(cluster, group_of(f"truth-{topic}", QUERY)).values()) == behind
         expect(figure(page, "Rows in")).to_contain_text(f"{theirs['numInputRows']} in all")
         expect(figure(page, "Batch")).to_contain_text(duration(theirs["durationMs"]["triggerExecution"]))
         expect(figure(page, "State")).to_contain_text(f"{theirs['stateOperators'][0]['numRowsTotal']}rows")

@@ -311,6 +311,13 @@ class KafkaWriter(Writer):
             except KafkaException as error:
                 raise outlet.problem(error) from error
 
+    def release(self, site: Site) -> None:
+        """End the transactions of a batch that is not done."""
+        if self.exclusive and site.batches:
+            from millrace.connectors.transacting import release
+
+            release(site, self._outlet(site))
+
     def in_generation(self, number: int) -> Mapping[str, Any] | None:
         """A topic beside it; not where rows name their topics themselves."""
         return None if self.topic_column else {"topic": f"{self.topic}.g{number}"}

@@ -264,6 +264,9 @@ class Writer(ABC):
     def require_newest(self, site: Site) -> None:  # noqa: B027 - most cannot tell
         """Raise when it holds what comes after the newest batch that its query knows: its checkpoint is an old one."""
 
+    def release(self, site: Site) -> None:  # noqa: B027 - most hold nothing
+        """Let go of what a batch that failed or was cut off still holds open; the run is about to end."""
+
     def in_generation(self, number: int) -> Mapping[str, Any] | None:
         """The options by which it writes to a generation of its output; None where there can only be one."""
         del number

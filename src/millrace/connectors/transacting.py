@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _MOST_ROWS = 20_000
 _MOST_BYTES = 16_000_000
 """What is handed to the client at once; twice as much may be on its way."""
+_FAREWELL = 10.0
+"""Seconds that the end of a run may take to end what its tasks have left open."""
 
 
 @dataclass(frozen=True)
@@ -175,15 +177,35 @@ def require_newest(site: Site, outlet: Outlet) -> None:
     note is old would write what is in Kafka by the task of another.
     """
     outlet.look()
-    if site.checkpoint is None or not (site.checkpoint / "metadata").exists():
+    query = _query(site)
+    if not query:
         return
-    query = json.loads((site.checkpoint / "metadata").read_text("utf-8"))["id"]
     newest = site.newest
     last = _batches(site, outlet).last(query)
     plan = _planned(site, newest) if site.replayed == newest else ""  # of one that is done the number is enough
     known = Transacting(outlet, query, newest, True, plan)
     for note in outlet.all_noted(last.tasks if last else 1):
         known._require_known(note, anew=True)
+
+
+def release(site: Site, outlet: Outlet) -> None:
+    """End what the tasks of a batch that is not done have left open, by taking their ids over.
+
+    A task that Spark kills because another has failed cannot do so itself, and readers of committed records would wait
+    behind it. Only for a run that still owns its pipeline's name: another's transactions would be ended as well.
+    """
+    last = _batches(site, outlet).last(_query(site))
+    if last is None or last.batch != site.replayed:
+        return
+    deadline = time.monotonic() + _FAREWELL
+    for number in range(last.tasks):
+        left = deadline - time.monotonic()
+        if left < 1:
+            return
+        try:
+            outlet.end(number, left)
+        except KafkaException:  # it is away: it ends them by itself when their time is over
+            return
 
 
 def through(frame: DataFrame, outlet: Outlet) -> DataFrame:
@@ -213,6 +235,12 @@ def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> None
 
 def _batches(site: Site, outlet: Outlet) -> Batches:
     return Batches(site.state / "sinks" / f"{site.query}-{sha256(outlet.name.encode()).hexdigest()[:12]}.json")
+
+
+def _query(site: Site) -> str:
+    """Spark's id of the query that a site's checkpoint is of; empty before there is one."""
+    described = site.checkpoint / "metadata" if site.checkpoint else None
+    return str(json.loads(described.read_text("utf-8"))["id"]) if described and described.exists() else ""
 
 
 def _planned(site: Site, batch: int) -> str:

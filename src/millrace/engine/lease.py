@@ -112,6 +112,10 @@ class Lease:
             self._wait(_AWAY)  # a broker that is away for a while fails no batch
             self.require()
 
+    def holds(self) -> bool:
+        """Whether the name is ours for all that is known here; nobody is asked."""
+        return self._is_member() and self._let_in
+
     def _is_member(self) -> bool:
         return self._joined.is_set() and not self._lapsed()
 

@@ -140,6 +140,7 @@ def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) ->
                     gallery=gallery,
                     require_alone=lease.require if lease else lambda: None,
                     still_alone=partial(_require_alone, state, lease),
+                    holds_name=lease.holds if lease else lambda: False,
                     tell=settings.tell,
                     accept=settings.accept,
                     undertaken={query.undertakes.name for query in plan.queries if query.undertakes},
@@ -257,6 +258,7 @@ def _stop(queries: Running, patience: float, tell: Callable[[str], None]) -> Non
     try:
         for name in queries.stop(patience):
             tell(f"query {name!r} was stopped in the middle of a batch, which the next run begins anew")
+        queries.release()
     finally:
         late.cancel()
 

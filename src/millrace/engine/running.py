@@ -98,6 +98,12 @@ class Running:
             self._settle(one, cut=one.running in cut)
         return [one.query.name for one in self._writing() if one.running in cut and one.query.batches]
 
+    def release(self) -> None:
+        """Let go of what a batch that failed, or was cut off, has left open: readers would wait behind it."""
+        for one in self._writing():
+            if in_hand(self.workshop.checkpoint(one.query)).batch is not None:
+                self.workshop.release(one.query)
+
     def require_sound(self) -> None:
         """Raise when one that writes failed while it was stopped, or was waiting to be started again."""
         for one in self._writing():

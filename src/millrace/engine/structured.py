@@ -61,6 +61,8 @@ class Workshop:
     """Raises where another run of the pipeline has come before."""
     still_alone: Callable[[], None] = lambda: None
     """The same before each batch: it asks nobody, unless this run has been silent for long."""
+    holds_name: Callable[[], bool] = lambda: False
+    """Whether the pipeline's name is still this run's, as far as is known without asking."""
     tell: Callable[[str], None] = lambda _: None
     accept: Collection[str] = ()
     """Queries that go on with a state that was computed otherwise."""
@@ -133,6 +135,13 @@ class Workshop:
             frame.write.format("noop").mode("overwrite").save()
 
         return rows.foreachBatch(each)
+
+    def release(self, query: Query) -> None:
+        """Let go of what the sinks of a query that has ended hold open, unless somebody else holds it by now."""
+        writers = [writer_of(sink) for sink in query.sinks]
+        if self.holds_name():
+            for writer, site in zip(writers, sites(self.ground, query, writers, self.checkpoint(query)), strict=True):
+                writer.release(site)
 
     def resumes(self, query: Query, writers: list[Writer]) -> bool:
         """Whether a query goes on: not when nothing of what it wrote is left, nor when nothing can be read again."""
