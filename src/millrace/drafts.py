@@ -17,8 +17,8 @@ class Draft:
         """Begin; a private one can be read by its owner alone."""
         self.path = path
         self._place = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self.file = os.fdopen(os.open(self._place, flags, 0o600 if private else 0o666), "wb")
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self.file = os.fdopen(os.open(self._place, flags, 0o600 if private else 0o666), "w+b")
 
     def finish(self) -> None:
         """Give it its name; it is safe when this returns."""

@@ -60,7 +60,8 @@ def test_to_a_standalone_cluster_the_driver_stays_here(offline_run: Run, file: s
     millrace, project = option(words, "--py-files").split(",")
     assert Path(millrace).is_file()
     assert Path(project).is_file()
-    assert settings["spark.executor.memory"] == "2g"
+    assert "spark.executor.memory" not in settings, "the cluster's own spark-defaults.conf may say it"
+    assert settings["spark.speculation"] == "false"
     assert "spark.master" not in settings
     program = words[words.index("run") - 1 :]
     assert program[0].endswith("millrace/cli/submitted.py")
@@ -71,10 +72,12 @@ def test_to_yarn_the_project_goes_along(offline_run: Run, file: str) -> None:
     given = ("--deploy-mode", "cluster", *STORE, "--set", "spark.executor.instances=3")
     words, settings = told(offline_run, file, "--master", "yarn", *given)
     assert option(words, "--deploy-mode") == "cluster"
-    assert option(words, "--archives").endswith("project.zip#project")
+    assert option(words, "--archives").endswith("whole.zip#project")
+    sent = [*option(words, "--py-files").split(","), option(words, "--archives").partition("#")[0]]
+    assert len({Path(one).name for one in sent}) == len(sent), "YARN refuses a second one of the same name"
     assert "hadoop-aws" in option(words, "--jars")
     assert settings["spark.executor.instances"] == "3"
-    assert settings["spark.sql.shuffle.partitions"] == "3"
+    assert "spark.sql.shuffle.partitions" not in settings, "the driver knows its spark-defaults.conf too"
     assert words[words.index("run") :] == ["run", "project/copy.yaml", "--master", "yarn", *STORE]
 
 
@@ -124,11 +127,31 @@ def test_a_configuration_goes_along_if_it_stands_beside_the_file(offline_run: Ru
         ("--master", "k8s://https://there:6443"),
         ("--master", "k8s://https://there:6443", "--image", "millrace", "--deploy-mode", "cluster", *STORE),
         ("--master", "yarn", "--set", "spark.hadoop.fs.s3a.secret.key=abc"),
+        ("--master", "yarn", "--", "--set", "spark.hadoop.fs.s3a.secret.key=abc"),
+        ("--master", "yarn", "--", "--set", "spark.proxy=http://me:abc@there"),
         ("--master", "yarn", "--deploy-mode", "cluster", "--state", "gs://runs/copy"),
     ],
 )
 def test_what_cannot_work_is_refused(offline_run: Run, file: str, line: tuple[str, ...]) -> None:
-    offline_run("submit", file, *line, "--dry-run", code=2)
+    offline_run("submit", "--dry-run", file, *line, code=2)
+
+
+def test_a_secret_that_the_driver_fills_in(offline_run: Run, file: str) -> None:
+    given = ("--set", "spark.hadoop.fs.s3a.secret.key=${S3_SECRET}")
+    words, _ = told(offline_run, file, "--master", "yarn", "--", *given)
+    assert tuple(words[-2:]) == given
+
+
+def test_what_a_running_pipeline_serves_is_left_alone(offline_run: Run, file: str) -> None:
+    """Executors that come later fetch what the first ones had."""
+    line = (file, "--master", "spark://there:7077")
+    before, _ = told(offline_run, *line)
+    served = {path: Path(path).read_bytes() for path in option(before, "--py-files").split(",")}
+    (Path(file).parent / "more.py").write_text("new = True\n")
+    after, _ = told(offline_run, *line)
+    assert option(after, "--py-files").split(",")[0] in served, "what is the same is packed once"
+    assert option(after, "--py-files").split(",")[1] not in served
+    assert {path: Path(path).read_bytes() for path in served} == served
 
 
 def test_a_state_on_a_store_is_for_runs(offline_run: Run, file: str) -> None:

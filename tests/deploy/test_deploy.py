@@ -75,6 +75,13 @@ def test_the_image_has_this_version_and_a_python_that_it_runs_on() -> None:
     assert (ROOT / "src/millrace/cli/submitted.py").is_file()
 
 
+def test_the_image_is_made_of_versions_that_were_tested() -> None:
+    assert (ROOT / "constraints.txt").is_file()
+    assert "&& cp constraints.txt deploy/dist\n" in DOCKERFILE
+    assert " dist/constraints.txt /tmp/install/\n" in DOCKERFILE
+    assert "pip install --no-cache-dir --constraint /tmp/install/constraints.txt" in DOCKERFILE
+
+
 def test_the_image_has_jars_that_there_are() -> None:
     fetched = re.findall(r"millrace jars fetch (\w+)", DOCKERFILE)
     assert fetched == ["spark", "s3"]
@@ -145,6 +152,7 @@ def test_the_driver_may_do_what_it_must_and_has_time_to_end(driver: dict[str, An
     access = documents("access.yaml")
     assert access["RoleBinding"]["subjects"][0]["name"] == access["ServiceAccount"]["metadata"]["name"]
     assert driver["account"] == access["ServiceAccount"]["metadata"]["name"]
+    assert settings(driver)["spark.kubernetes.authenticate.executor.serviceAccountName"] == driver["account"]
     assert driver["grace"] > PATIENCE.default
 
 

@@ -34,6 +34,13 @@ def test_a_question_is_answered_while_the_run_lasts(spark: SparkSession, tmp_pat
         ask(tmp_path, "SELECT room FROM rooms", 10)
 
 
+def test_a_run_may_have_no_folder_yet(tmp_path: Path) -> None:
+    """Its state is on a store, and it is the first where the driver works."""
+    folder = tmp_path / "pipelines" / "mine"
+    with Answering(None, folder):  # type: ignore[arg-type]
+        assert (folder / "query.json").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_question_leaves_no_view_behind_and_no_view_is_lost(spark: SparkSession, rooms: None) -> None:
     spark.range(3).createOrReplaceTempView("rooms")
     asked = Questions(spark)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from millrace.clients.cluster import Cluster
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 from millrace.engine import executors
+from millrace.engine.executors import Luggage, Stopped, equip
 from millrace.errors import InvalidOption
 from standalone import Standalone, quickly
 
@@ -187,3 +189,8 @@ def test_a_folder_that_an_executor_does_not_see(tmp_path: Path) -> None:
     assert found["blind"]
     (found,) = executors._asking(str(tmp_path))(iter(()))
     assert not found["problem"]
+
+
+def test_nobody_waits_for_executors_of_a_run_that_is_stopped(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        equip(SimpleNamespace(sparkContext=None), Luggage(tmp_path, stopped=lambda: True))  # type: ignore[arg-type]

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from millrace.engine import session
-from millrace.engine.session import open_session, with_connectors
+from millrace.engine.session import open_session, with_connectors, with_packages
 
 OPENS = """
 import json, signal, sys, threading
@@ -124,6 +125,21 @@ def test_jars_of_the_users_own_stand_beside_ours() -> None:
     assert any("spark-sql-kafka" in jar for jar in both)
     chosen = {"spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}
     assert with_connectors(chosen) == chosen
+
+
+def test_jars_for_s3_of_the_users_own_are_the_only_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    ensured: list[str] = []
+    monkeypatch.setattr(session.jars, "ensure", lambda name: ensured.append(name) or SimpleNamespace(classpath=str))
+    with_connectors({"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.4.1"}, ["s3"])
+    with_connectors({}, ["s3"])
+    assert ensured == ["spark", "spark", "s3"]
+
+
+def test_packages_are_for_executors_and_for_a_driver_on_yarn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(session.shipping, "packages_zip", lambda: tmp_path / "packages.zip")
+    made = with_packages({"spark.executorEnv.PYTHONPATH": "/own"})
+    assert made["spark.executorEnv.PYTHONPATH"] == f"/own:{session.shipping.UNPACKED}"
+    assert made["spark.yarn.appMasterEnv.PYTHONPATH"] == session.shipping.UNPACKED
 
 
 def test_what_was_submitted_wins_over_what_is_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

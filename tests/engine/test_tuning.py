@@ -45,6 +45,7 @@ def test_nothing_of_this_machine_is_forced_on_a_cluster() -> None:
         ("spark://there:7077", {"spark.cores.max": "6"}, "6"),
         ("yarn", {}, "2"),
         ("yarn", {"spark.executor.instances": "3", "spark.executor.cores": "4"}, "12"),
+        ("yarn", {"spark.executor.cores": "4", "spark.dynamicAllocation.enabled": "true"}, "16"),
         ("k8s://https://there", {"spark.executor.cores": "4"}, "8"),
         ("yarn", {"spark.sql.shuffle.partitions": "5", "spark.executor.cores": "4"}, "5"),
     ],
@@ -54,6 +55,10 @@ def test_on_a_cluster_partitions_follow_from_what_is_asked_for(
 ) -> None:
     """A checkpoint keeps them: they must not depend on which executors have come."""
     assert settled(choices(master=master, given=given), given)["spark.sql.shuffle.partitions"] == partitions
+
+
+def test_a_program_that_is_not_ours_keeps_its_partitions_there() -> None:
+    assert "spark.sql.shuffle.partitions" not in settled(speed(master="yarn"), {})
 
 
 def test_cores_that_are_no_number() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +11,9 @@ from pathlib import Path
 
 from millrace.engine import shipping
 from millrace.engine.session import with_connectors, with_packages
-from millrace.engine.tuning import choices, is_local
+from millrace.engine.tuning import MEMORY, PARTITIONS, choices, is_local
 from millrace.errors import InvalidOption, SparkFailed
-from millrace.pipeline.secret import shown
+from millrace.pipeline.secret import holds_password, shown
 from millrace.stores import is_url
 
 PROJECT = "project"
@@ -20,6 +21,9 @@ PROJECT = "project"
 IN_IMAGE = "local:///opt/millrace/submitted.py"
 """The program in an image of ours."""
 _JARS, _ARCHIVES = "spark.jars", "spark.archives"
+_OF_THE_DRIVER = ("spark.master", PARTITIONS, MEMORY)
+_FILLED_THERE = re.compile(r"\$\{[^}]+\}")
+"""A value that the driver fills in, from its own environment or a file."""
 _UPLOADS = "spark.kubernetes.file.upload.path"
 
 
@@ -44,6 +48,7 @@ class Submission:
 
     def require_sound(self) -> None:
         """Raise when such a submission cannot work."""
+        self._require_no_secrets()
         if is_local(self.master):
             raise InvalidOption(f"{self.master} is no cluster", hint="millrace run FILE is enough for this machine")
         kubernetes = self.master.startswith("k8s://")
@@ -67,6 +72,19 @@ class Submission:
                 hint="add --state s3a://BUCKET/FOLDER or hdfs://HOST:PORT/FOLDER",
             )
 
+    def _require_no_secrets(self) -> None:
+        """Raise when a setting, here or among the arguments for the driver, is one."""
+        behind = [(key, value) for key, _, value in (word.partition("=") for word in self.arguments)]
+        open_there = [(key, value) for key, value in behind if not _FILLED_THERE.fullmatch(value)]
+        given = [*self.settings.items(), *open_there]
+        found = [key for key, value in given if value and shown(key, value) != value]
+        if found or any(map(holds_password, self.arguments)):
+            raise InvalidOption(
+                f"{found[0] if found else 'an argument'} holds a secret, and everybody can read the command line of "
+                "spark-submit",
+                hint="put it into the spark-defaults.conf there, or give the cluster's machines their own rights",
+            )
+
     @property
     def _state(self) -> str:
         given = [*self.arguments, ""]
@@ -87,19 +105,15 @@ def command(wanted: Submission, folder: Path) -> list[str]:
     made += _listed("--jars", settings.pop(_JARS, "").split(","))
     made += _listed("--py-files", [str(one) for one in _modules(wanted, folder)])
     made += _listed("--archives", archives)
-    for key, value in sorted(settings.items()):
-        if key in wanted.settings and shown(key, value) != value:
-            raise InvalidOption(
-                f"--set {key} holds a secret, and everybody can read the command line of spark-submit",
-                hint="put it into the spark-defaults.conf there, or give the cluster's machines their own rights",
-            )
-        made += ["--conf", f"{key}={value}"]
+    made += [word for key, value in sorted(settings.items()) for word in ("--conf", f"{key}={value}")]
     return [*made, *_program(wanted)]
 
 
 def _settings(wanted: Submission) -> Mapping[str, str]:
+    """What must be said here; what follows from other settings, the driver chooses, who knows its machine's too."""
     chosen = {choice.key: choice.value for choice in choices(master=wanted.master, given=wanted.settings)}
-    del chosen["spark.master"]
+    for key in _OF_THE_DRIVER:
+        del chosen[key]
     given = with_connectors({**chosen, **wanted.settings}, wanted.jar_sets)
     if wanted.image:
         given = {"spark.kubernetes.container.image": wanted.image, **given}
@@ -134,7 +148,7 @@ def _modules(wanted: Submission, folder: Path) -> Iterator[Path]:
 
 def _project(wanted: Submission, folder: Path) -> str:
     """All that stands beside the file, not only what can be imported: data that the pipeline names too."""
-    return f"{shipping.project_zip(wanted.file.absolute().parent, folder / 'whole', only='*')}#{PROJECT}"
+    return f"{shipping.whole_zip(wanted.file.absolute().parent, folder)}#{PROJECT}"
 
 
 def _listed(option: str, values: Sequence[str]) -> list[str]:

@@ -34,6 +34,7 @@ class Answering:
         key = secrets.token_bytes(16)
         self._listener = Listener(("127.0.0.1", 0), authkey=key)
         told = {"port": self._listener.address[1], "key": key.hex(), "pid": os.getpid()}
+        self._path.parent.mkdir(parents=True, exist_ok=True)  # a driver on a cluster has no folder of its own yet
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(told, file)

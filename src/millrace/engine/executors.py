@@ -39,6 +39,12 @@ class Luggage:
     shared: Path | None = None
     """A folder that each of them must see as we do."""
     tell: Callable[[str], None] = lambda _: None
+    stopped: Callable[[], bool] = lambda: False
+    """Whether nobody wants them any more."""
+
+
+class Stopped(Exception):
+    """The run was stopped before its executors had come."""
 
 
 def require_reachable(master: str | None, bootstrap: str) -> None:
@@ -58,12 +64,12 @@ def _is_this_machine(host: str) -> bool:
 
 
 def equip(spark: SparkSession, luggage: Luggage, *, send: bool = True) -> None:
-    """Wait for executors and make them fit; raises when they are not.
+    """Wait for executors and make them fit; raises when they are not, or when nobody waits any more.
 
     `send`: whether nobody has sent them our code yet.
     """
     context = spark.sparkContext
-    cores = _awaited(context, luggage.tell)
+    cores = _awaited(context, luggage)
     if send:
         files = [shipping.millrace_zip(luggage.folder)]
         if luggage.beside is not None:
@@ -73,11 +79,13 @@ def equip(spark: SparkSession, luggage: Luggage, *, send: bool = True) -> None:
     luggage.tell(f"{_executors(context)} executors with {cores} cores at {context.master}")
 
 
-def _awaited(context: SparkContext, tell: Callable[[str], None]) -> int:
+def _awaited(context: SparkContext, luggage: Luggage) -> int:
     """The cores of the executors that have come."""
     began, since, known = time.monotonic(), time.monotonic(), 0
     told = False
     while True:
+        if luggage.stopped():
+            raise Stopped
         now, found = time.monotonic(), _executors(context)
         if found != known:
             since, known = now, found
@@ -91,7 +99,7 @@ def _awaited(context: SparkContext, tell: Callable[[str], None]) -> int:
                 "spark.driver.host to an address of this machine that they can reach",
             )
         if not known and not told and now - began > 2 * _SETTLED:
-            tell(f"waiting for executors of {context.master}")
+            luggage.tell(f"waiting for executors of {context.master}")
             told = True
         time.sleep(_LOOK)
 

@@ -95,7 +95,7 @@ class Guest:
         if "spark-sql-kafka" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
             given = with_connectors(given)
         self._opened.enter_context(environment(master, {}))
-        jvm = Jvm(settled(speed(master=master, given=given), given), self._log, self._voice)
+        jvm = Jvm(settled(speed(master=master), given), self._log, self._voice)
         self._jvms.append(jvm)
         return jvm.gateway
 

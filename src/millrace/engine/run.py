@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from millrace.connectors.span import Span
 from millrace.connectors.stream import Site, no_cassandra
 from millrace.connectors.systems import system_of, uses
 from millrace.engine.answering import Answering
-from millrace.engine.executors import require_reachable
+from millrace.engine.executors import Stopped, require_reachable
 from millrace.engine.failures import explain
 from millrace.engine.filling import filled
 from millrace.engine.following import follow
@@ -107,16 +107,18 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
     plan = replace(plan, pipeline=follow(plan.pipeline, settings.cluster))
     if uses(plan.pipeline, "kafka"):
         require_reachable(settings.spark.get("spark.master", settings.master), settings.cluster().bootstrap)
-    if settings.session is None and isinstance(settings.state, StorePath):
-        # Nothing of the state can be read before Spark is there: it has the way to the store.
-        with _session(plan, settings) as opening, mounted(Hadoop(spark := opening.result())):
-            _run(plan, replace(settings, session=spark), board, stop)
-    else:
-        _run(plan, settings, board, stop)
+    with suppress(Stopped):
+        if settings.session is None and isinstance(settings.state, StorePath):
+            # Nothing of the state can be read before Spark is there: it has the way to the store.
+            with _session(plan, settings, stop) as opening, mounted(Hadoop(spark := opening.result())):
+                _run(plan, replace(settings, session=spark), board, stop)
+        else:
+            _run(plan, settings, board, stop)
 
 
 def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
-    with State(settings.state, plan.pipeline, tell=settings.tell) as state:
+    at_rest = partial(_at_rest, settings.session)
+    with State(settings.state, plan.pipeline, tell=settings.tell, at_rest=at_rest) as state:
         settings.holding()
         cluster_id = settings.cluster().connect().cluster_id if uses(plan.pipeline, "kafka") else None
         ground = _ground(plan, settings, state)
@@ -127,7 +129,7 @@ def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) ->
         for name in state.unused(plan):
             settings.tell(f"the checkpoint of query {name!r} is not used any more: no sink of the pipeline leads to it")
         MEMORY.clear()
-        with _session(plan, settings, holds=(state.held,)) as opening:
+        with _session(plan, settings, stop, holds=(state.held,)) as opening:
             ground = replace(ground, state_id=state.id)
             prepare(plan.pipeline, ground)  # while the JVM starts
             gallery = None if settings.panels is None else Gallery(settings.panels)
@@ -138,6 +140,8 @@ def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) ->
                     plan.pipeline,
                     replace(ground, spark=opening.result()),
                     gallery=gallery,
+                    require_held=state.require_held,
+                    require_not_lost=state.require_not_lost,
                     require_alone=lease.require if lease else lambda: None,
                     still_alone=partial(_require_alone, state, lease),
                     holds_name=lease.holds if lease else lambda: False,
@@ -154,6 +158,14 @@ def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) ->
                             _work(workshop, plan, settings, board, stop)
                 finally:
                     settings.closing()
+
+
+def _at_rest(spark: SparkSession | None) -> bool:
+    """Whether no query is at work any more; one whose batch could not be cut off may still be."""
+    try:
+        return spark is None or not spark.streams.active
+    except Exception:  # its JVM is gone, and nobody knows what executors still do
+        return False
 
 
 def _require_alone(state: State, lease: Lease | None) -> None:
@@ -264,7 +276,9 @@ def _stop(queries: Running, patience: float, tell: Callable[[str], None]) -> Non
 
 
 @contextmanager
-def _session(plan: Plan, settings: Settings, holds: Sequence[int] = ()) -> Iterator[Future[SparkSession]]:
+def _session(
+    plan: Plan, settings: Settings, stop: threading.Event, holds: Sequence[int] = ()
+) -> Iterator[Future[SparkSession]]:
     """A session that is opened in the background; stopped at the end, however it comes."""
     from millrace.engine.opening import opened_aside
     from millrace.engine.session import Travel, open_session
@@ -287,7 +301,7 @@ def _session(plan: Plan, settings: Settings, holds: Sequence[int] = ()) -> Itera
         beside=Path(plan.pipeline.place.file).absolute().parent,
         holds=holds,  # if we are killed, nobody else writes there before the JVM has ended
         jar_sets=jar_sets(plan.pipeline, settings.state),
-        travel=Travel(None if on_a_store else settings.state, settings.packages, settings.tell),
+        travel=Travel(None if on_a_store else settings.state, settings.packages, settings.tell, stop.is_set),
     )
     with opened_aside(opened) as opening:
         yield opening

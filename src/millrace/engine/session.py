@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _KAFKA = "spark-sql-kafka"
-_PYTHONPATH = "spark.executorEnv.PYTHONPATH"
+_S3 = "hadoop-aws"
+_PYTHONPATHS = ("spark.executorEnv.PYTHONPATH", "spark.yarn.appMasterEnv.PYTHONPATH")
+"""Of executors, and of a driver on YARN, which is sent the same archives."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Travel:
     packages: bool = False
     """Whether they are sent the packages of our Python, and not only our code."""
     tell: Callable[[str], None] = lambda _: None
+    stopped: Callable[[], bool] = lambda: False
+    """Whether nobody waits for them any more."""
 
 
 _opened: list[Jvm] = []
@@ -79,7 +83,7 @@ def open_session(
     if is_local(picked["spark.master"]):
         return spark
     try:
-        luggage = Luggage(log.absolute().parent / "shipped", beside, travel.shared, travel.tell)
+        luggage = Luggage(log.absolute().parent / "shipped", beside, travel.shared, travel.tell, travel.stopped)
         equip(spark, luggage, send=not is_submitted())
     except BaseException:
         close_session(spark)
@@ -125,9 +129,10 @@ def submitted() -> dict[str, str]:
 
 
 def with_connectors(settings: Mapping[str, str], more: Sequence[str] = ()) -> dict[str, str]:
-    """The settings, and our jars for Kafka and Avro beside the user's own; a Kafka connector of the user's wins."""
+    """The settings, and our jars for Kafka and Avro beside the user's own; those of the user's for the same win."""
     named = f"{settings.get('spark.jars', '')} {settings.get('spark.jars.packages', '')}"
-    sets = [*([] if _KAFKA in named else ["spark"]), *more]
+    own = {"spark": _KAFKA, "s3": _S3}
+    sets = [name for name in ("spark", *more) if own.get(name, name) not in named]
     ours = [jars.ensure(name).classpath().replace(":", ",") for name in sets]
     every = ",".join(filter(None, [*ours, settings.get("spark.jars")]))
     return {**settings, "spark.jars": every} if every else dict(settings)
@@ -137,8 +142,8 @@ def with_packages(settings: Mapping[str, str]) -> dict[str, str]:
     """The settings, with the packages of this Python sent along; what the user sends goes too."""
     sent = f"{shipping.packages_zip()}#{shipping.UNPACKED}"
     every = ",".join(filter(None, [settings.get("spark.archives"), sent]))
-    path = os.pathsep.join(filter(None, [settings.get(_PYTHONPATH), shipping.UNPACKED]))
-    return {**settings, "spark.archives": every, _PYTHONPATH: path}
+    paths = {key: os.pathsep.join(filter(None, [settings.get(key), shipping.UNPACKED])) for key in _PYTHONPATHS}
+    return {**settings, "spark.archives": every, **paths}
 
 
 def _session(settings: Mapping[str, str], log: Path, voice: Voice, holds: Sequence[int]) -> SparkSession:

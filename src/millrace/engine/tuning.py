@@ -20,8 +20,9 @@ REALTIME = "local[24]"
 """Real-time mode keeps a slot for every task of every stage at once, most of them idle: more slots than cores."""
 PARTITIONS = "spark.sql.shuffle.partitions"
 """A checkpoint keeps it for ever: so it is chosen by what is asked for, not by which executors happen to be there."""
+MEMORY = "spark.executor.memory"
 _UNASKED = 16
-"""Of them on a standalone cluster where nobody says how many cores shall be used."""
+"""Of them on a cluster where nobody says how many cores shall be used."""
 
 _LOCAL = re.compile(r"local(?:-cluster)?(?:\[\s*(\*|\d+)[\d\s,*]*\])?")
 _ELSEWHERE = re.compile(r"spark://[^/]+:\d+|yarn$|k8s://.+")
@@ -99,7 +100,7 @@ _HERE = (
     ON_DISK,
 )
 _THERE = (
-    Choice("spark.executor.memory", "2g", "the JVM's share of an executor; its Python workers come on top"),
+    Choice(MEMORY, "2g", "the JVM's share of an executor; its Python workers come on top"),
     Choice(
         "spark.dynamicAllocation.enabled", "false", "an executor that is let go takes the state in its memory along"
     ),
@@ -112,13 +113,12 @@ def choices(
     *, master: str | None = None, realtime: bool = False, given: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Choice, ...]:
     """Everything that is chosen for a pipeline of ours; `given` are settings that others may follow from."""
-    made = speed(master=master, realtime=realtime, given=given)
-    return (*made, *_MEANING, *(_HERE if is_local(made[0].value) else _THERE))
+    made = speed(master=master, realtime=realtime)
+    chosen = made[0].value
+    return (*made, *_MEANING, *(_HERE if is_local(chosen) else (_partitions_there(chosen, given), *_THERE)))
 
 
-def speed(
-    *, master: str | None = None, realtime: bool = False, given: Mapping[str, str] = MappingProxyType({})
-) -> tuple[Choice, ...]:
+def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
     """What makes a program quicker or quieter and cannot change its results: also for programs that are not ours."""
     chosen = master or (REALTIME if realtime else LOCAL)
     if not is_local(chosen) and not _ELSEWHERE.match(chosen):
@@ -134,8 +134,6 @@ def speed(
     made += _HIDDEN
     if is_local(chosen):
         made += [_shuffle_partitions(chosen), _heap()]
-    else:
-        made.append(_partitions_there(chosen, given))
     if realtime:
         made += [_PUSH_DOWN_OFF, _AT_ONCE]
     return tuple(made)
@@ -173,9 +171,7 @@ def _partitions_there(master: str, given: Mapping[str, str]) -> Choice:
     """On a cluster: by the cores that are asked for."""
     cores = _asked_for(master, given)
     if cores is None:
-        why = (
-            f"nobody says how many cores (spark.cores.max), so {_UNASKED}; a checkpoint keeps the number it began with"
-        )
+        why = f"nobody says how many cores shall be used, so {_UNASKED}; a checkpoint keeps the number it began with"
         return Choice(PARTITIONS, str(_UNASKED), why)
     return Choice(
         PARTITIONS, str(cores), "one for each core that is asked for; a checkpoint keeps the number it began with"
@@ -186,6 +182,8 @@ def _asked_for(master: str, given: Mapping[str, str]) -> int | None:
     """The cores of all executors, as the settings ask for them; None where a cluster gives all that it has."""
     if master.startswith("spark://"):
         return _number(given, "spark.cores.max", 0) or None
+    if given.get("spark.dynamicAllocation.enabled", "").lower() == "true":
+        return None
     # What Spark asks for unless it is told.
     return _number(given, "spark.executor.instances", 2) * _number(given, "spark.executor.cores", 1)
 
