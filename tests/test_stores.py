@@ -12,7 +12,7 @@ import pytest
 
 from millrace.drafts import write_whole
 from millrace.errors import FileUnusable
-from millrace.stores import Store, StorePath, is_mounted, is_url, mounted, path_of, remove_folder
+from millrace.stores import Store, StorePath, is_mounted, is_url, mounted, path_of, remove_folder, state_path
 
 STATE = StorePath("s3a://bucket/state")
 
@@ -74,10 +74,14 @@ def test_a_url_stays_as_it_is(url: str) -> None:
     assert str(pickle.loads(pickle.dumps(path)).absolute().resolve()) == url  # noqa: S301 - our own
 
 
-@pytest.mark.parametrize("url", ["hdfs:///a/b", "s3a://bucket", "s3a://bucket".upper()])
-def test_a_store_and_a_folder_must_be_named(url: str) -> None:
+@pytest.mark.parametrize("url", ["hdfs:///a/b", "s3a://bucket", "s3a://bucket/", "s3a://bucket".upper()])
+def test_a_store_and_a_folder_must_be_named_for_a_state(url: str) -> None:
     with pytest.raises(FileUnusable):
-        path_of(url)
+        state_path(url)
+
+
+def test_all_of_a_store_can_be_looked_at() -> None:
+    assert str(path_of("s3a://bucket") / "x") == "s3a://bucket/x"
 
 
 def test_what_the_disk_alone_can_do_is_refused() -> None:

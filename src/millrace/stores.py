@@ -18,8 +18,12 @@ from millrace.errors import FileUnusable
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://[^/]*", re.IGNORECASE)
 
 
+class StoreFailed(OSError):
+    """A store that does not answer, or does not do what it is asked."""
+
+
 class Store(ABC):
-    """Whole objects by their URLs. What is not there raises FileNotFoundError, what fails OSError."""
+    """Whole objects by their URLs. What is not there raises FileNotFoundError, what fails StoreFailed."""
 
     @abstractmethod
     def read(self, url: str) -> bytes:
@@ -65,13 +69,25 @@ def is_url(text: str) -> bool:
     return bool(_URL.match(text)) and not text.startswith("file:")
 
 
+def says_whose(url: str) -> bool:
+    """Whether a URL says whose store it is; where it does not (hdfs:///out), Hadoop's own settings do."""
+    return not url.partition("://")[2].startswith("/")
+
+
 def path_of(text: str) -> Path:
     """A path, on a store or on the disk."""
-    if is_url(text) and "/" not in text.partition("://")[2].lstrip("/"):
-        raise FileUnusable(f"{text} names no folder of a store", hint="write it as s3a://BUCKET/FOLDER")
-    if is_url(text) and text.partition("://")[2].startswith("/"):
+    if not is_url(text):
+        return Path(text.removeprefix("file://")).expanduser()
+    if not says_whose(text):
         raise FileUnusable(f"{text} does not say whose store it is", hint="write it as hdfs://HOST:PORT/FOLDER")
-    return StorePath(text) if is_url(text) else Path(text.removeprefix("file://")).expanduser()
+    return StorePath(text)
+
+
+def state_path(text: str) -> Path:
+    """A path for a state, which never is all of a store."""
+    if is_url(text) and "/" not in text.partition("://")[2].strip("/"):
+        raise FileUnusable(f"{text} names no folder of a store", hint="write it as s3a://BUCKET/FOLDER")
+    return path_of(text)
 
 
 def remove_folder(folder: Path) -> None:

@@ -12,6 +12,8 @@ from millrace.connectors.base import Target
 from millrace.connectors.files import FileSink, FilesWriter
 from millrace.connectors.stream import Site
 from millrace.errors import FileUnusable, InvalidOption, MillraceError, StateMismatch
+from millrace.stores import mounted
+from test_stores import Kept
 
 
 def test_values_are_appended_a_line_each(tmp_path: Path) -> None:
@@ -62,3 +64,18 @@ def test_a_folder_that_is_ahead_of_the_checkpoint_is_refused(tmp_path: Path) -> 
         sink.require_newest(site)
     with pytest.raises(StateMismatch):
         sink.require_new()
+
+
+@pytest.mark.parametrize("url", ["hdfs:///out", "s3a://bucket", "s3a://bucket/out"])
+def test_any_url_that_hadoop_takes_can_be_written_to(url: str, tmp_path: Path) -> None:
+    nothing: Any = None
+    site = Site(nothing, "p", "t", tmp_path, nothing, checkpoint=tmp_path / "checkpoint")
+    store, sink = Kept(), FilesWriter(path=url)
+    sink.require_new()  # before Spark is there
+    with mounted(store):
+        sink.require_new()
+        sink.require_newest(site)
+        store.files[f"{url}/_spark_metadata/3"] = b""
+        if not url.startswith("hdfs:///"):  # whose that is only Hadoop knows
+            with pytest.raises(StateMismatch):
+                sink.require_new()

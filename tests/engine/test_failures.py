@@ -18,7 +18,9 @@ from millrace.clients import topics
 from millrace.clients.cluster import Cluster
 from millrace.connectors.carried import carry
 from millrace.engine.failures import explain
+from millrace.engine.verdicts import Kind, judge
 from millrace.errors import InvalidSchema, MillraceError, Place, QueryFailed
+from millrace.stores import StoreFailed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -273,6 +275,17 @@ def test_a_connection_of_the_users_own_is_not_the_jvms() -> None:
         raise ConnectionResetError(104, "Connection reset by peer")
 
     assert failure(call).condition == "function.failed"
+
+
+def test_a_store_that_fails() -> None:
+    """It is no function of the user's, and its words tell whether it may work another time."""
+    error = explain(StoreFailed(0, "Service Unavailable (Service: S3, Status Code: 503)", "s3a://runs/state/x"))
+    assert error.condition == "run.failed"
+    assert "s3a://runs/state/x" in error.message
+    assert judge(error).kind is Kind.TRANSIENT
+    gone = StoreFailed(0, "Spark's JVM does not answer", "s3a://runs/state/x")
+    gone.__cause__ = Py4JNetworkError("Answer from Java side is empty")
+    assert explain(gone).condition == "spark.failed"
 
 
 def test_an_exception_of_plain_python() -> None:

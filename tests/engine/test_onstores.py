@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,8 @@ from millrace.connectors.options import CONNECTORS, make_writer
 from millrace.connectors.stream import Site
 from millrace.engine import tenure
 from millrace.engine.onstores import require_fit
-from millrace.engine.state import State
+from millrace.engine.run import _at_rest
+from millrace.engine.state import State, nearby
 from millrace.engine.structured import Workshop, _Fan
 from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, StateMismatch
 from millrace.pipeline.model import Connection, Pipeline
@@ -108,6 +111,13 @@ def test_nor_by_several_sinks_or_by_none(site: Site) -> None:
     refuses(rows.each)
 
 
+def test_nor_is_a_query_started(site: Site) -> None:
+    """A start removes and writes files of the checkpoint."""
+    shop = Workshop(None, replace(site, require_alone=nobody), require_held=lost)  # type: ignore[arg-type]
+    with pytest.raises(StateMismatch):
+        shop.start(None)  # type: ignore[arg-type]
+
+
 def test_on_a_disk_spark_writes_by_itself(site: Site) -> None:
     rows = Rows()
     Workshop(None, replace(site, asks=False))._nowhere(rows)  # type: ignore[arg-type]
@@ -174,6 +184,29 @@ def test_a_state_on_a_store_is_held_whatever_the_sinks_are(often: None) -> None:
         state.require_held()
         with pytest.raises(StateMismatch), State(STORE, made):
             raise AssertionError("two hold it")
+
+
+@pytest.mark.parametrize(
+    ("fails", "at_rest", "waits"), [(False, True, False), (True, True, True), (False, False, True)]
+)
+def test_the_next_run_waits_where_something_may_still_write(fails: bool, at_rest: bool, waits: bool) -> None:
+    store = Kept()
+    with mounted(store), suppress(ZeroDivisionError), State(STORE, pipeline(mr.rate(10)), at_rest=lambda: at_rest):
+        assert not fails or 1 / 0
+    assert any(url.endswith(".over") for url in store.files) is not waits
+
+
+def test_a_session_that_has_queries_is_not_at_rest() -> None:
+    def session(*active: str) -> Any:
+        return SimpleNamespace(streams=SimpleNamespace(active=active))
+
+    assert (_at_rest(None), _at_rest(session()), _at_rest(session("copy"))) == (True, True, False)
+    assert not _at_rest(object()), "nobody answers"  # type: ignore[arg-type]
+
+
+def test_two_states_of_a_pipeline_have_their_own_folders_here(tmp_path: Path) -> None:
+    assert nearby(STORE, "copy") != nearby(STORE.with_name("other"), "copy")
+    assert nearby(tmp_path, "copy") == tmp_path
 
 
 def test_a_store_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,12 +12,15 @@ import pytest
 
 from millrace.engine.running import Running
 from millrace.engine.supervision import Policy
-from millrace.errors import FunctionFailed, KafkaUnreachable, MillraceError, QueryFailed
+from millrace.errors import FunctionFailed, KafkaUnreachable, MillraceError, QueryFailed, StateMismatch
 from millrace.pipeline.model import Sink, Trigger, connection
 from millrace.pipeline.plan import Query
+from millrace.stores import StoreFailed, StorePath, mounted
 from millrace.telemetry.board import Board, Phase
+from test_stores import Kept
 
 AWAY = KafkaUnreachable("no broker answers")
+CARE = Exception("Spark failed: millrace: a bad record asks for care")
 CUT = Exception("Job aborted: java.io.IOException: java.lang.InterruptedException at Shell.runCommand")
 
 
@@ -60,6 +63,7 @@ class Shop:
         self.started: list[Pretended] = []
         self._fails, self._folder, self._rereads = list(fails), folder, rereads
         self.ground: Any = self
+        self.lost: MillraceError | None = None
 
     def start(self, query: Query) -> Pretended:
         fails = self._fails.pop(0) if self._fails else None
@@ -76,6 +80,13 @@ class Shop:
 
     def cluster(self) -> None:
         return None
+
+    def require_not_lost(self) -> None:
+        if self.lost:
+            raise self.lost
+
+    def take_care(self, query: Query) -> bool:
+        return (self.checkpoint(query) / "careful").exists()
 
 
 class Panels:
@@ -122,6 +133,41 @@ def test_what_passes_is_started_again(tmp_path: Path) -> None:
     assert (standing.restarts, standing.phase) == (3, Phase.STARTING)
     queries.stop(0)
     queries.require_sound()
+
+
+class Away(Kept):
+    """A store that answers nothing."""
+
+    def names(self, url: str) -> list[str]:
+        raise StoreFailed(0, "Please reduce your request rate. (Service: S3, Status Code: 503)", url)
+
+    def is_folder(self, url: str) -> bool | None:
+        raise StoreFailed(0, "UnknownHostException: store.example", url)
+
+
+@pytest.mark.parametrize("failure", [AWAY, CARE], ids=["", "a record that was trusted"])
+def test_a_store_that_is_away_ends_no_run(failure: BaseException) -> None:
+    shop = Shop(StorePath("s3a://runs/state"), failure, failure)
+    queries = running(shop)
+    queries.policy = Policy(5, first=0.0, calm=0.0)
+    queries.start(written())
+    with mounted(Away()):
+        looks = iter(range(5))
+        queries.stay(None, Until(lambda: len(shop.started) == 3 and next(looks) == 4))
+        assert shop.started[-1].isActive
+        assert queries.board.query("copied").restarts == 2, "nobody knows whether a batch is at work"
+        queries.stop(0)
+        queries.release()
+    queries.require_sound()
+
+
+def test_a_run_whose_state_is_another_s_ends_without_a_batch(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    queries = running(shop)
+    queries.start(written())
+    shop.lost = StateMismatch("another run has taken over")
+    with pytest.raises(StateMismatch):
+        queries.stay(None, threading.Event())
 
 
 def test_what_does_not_pass_ends_the_run_at_once(tmp_path: Path) -> None:

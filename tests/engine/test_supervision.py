@@ -51,11 +51,12 @@ def test_a_batch_that_is_done_begins_a_new_row() -> None:
 
 def test_minutes_of_health_begin_a_new_row() -> None:
     course = Course(Policy(restarts=2, calm=120))
-    assert not course.well(1e9), "it has not failed"
+    assert not course.calm(1e9), "it has not failed"
     course.failed(AWAY)
     course.started(100)
-    assert not course.well(219)
-    assert course.well(220)
+    assert not course.calm(219)
+    assert course.calm(220)
+    course.forget()
     assert course.failed(AWAY) == Again(1, 1, 2)
 
 

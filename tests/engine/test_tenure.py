@@ -158,6 +158,39 @@ def test_who_was_asleep_and_was_not_missed_goes_on(store: Kept, clock: Clock, al
     assert store.files[name(1, "alive")] != sign
 
 
+def test_an_answer_that_comes_late_is_none(
+    store: Kept, clock: Clock, alone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeper = taken()
+    names, asked = store.names, 0
+
+    def late(url: str) -> list[str]:
+        nonlocal asked
+        found, asked = names(url), asked + 1
+        if asked == 1:  # asleep once more, with the answer in hand
+            clock.now += 25
+            store.files[name(2)] = b""
+        return found
+
+    monkeypatch.setattr(store, "names", late)
+    clock.now += tenure.STALE
+    with pytest.raises(StateMismatch):
+        sleeper.require()
+    assert asked == 2
+
+
+def test_what_the_last_look_found_is_known_without_asking(
+    store: Kept, clock: Clock, alone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeper = taken()
+    taken()
+    sleeper.require_not_lost()
+    sleeper._look()
+    monkeypatch.setattr(store, "names", None)
+    with pytest.raises(StateMismatch):
+        sleeper.require_not_lost()
+
+
 def test_who_takes_over_from_one_that_wakes_up_gives_way(store: Kept, clock: Clock, alone: None) -> None:
     sleeper = taken()
     taker = Tenure(FOLDER)

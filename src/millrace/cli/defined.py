@@ -9,7 +9,7 @@ import typer
 
 from millrace.errors import InvalidOption
 from millrace.settings import STATE
-from millrace.stores import StorePath, path_of
+from millrace.stores import StorePath, state_path
 
 if TYPE_CHECKING:
     from millrace.pipeline.model import Pipeline
@@ -18,7 +18,7 @@ PipelineFile = Annotated[str, typer.Argument(metavar="FILE", help="The pipeline'
 State = Annotated[
     Path | None,
     typer.Option(
-        "--state", metavar="DIR", parser=path_of, show_default=".millrace/pipelines/NAME", help="Where it remembers."
+        "--state", metavar="DIR", parser=state_path, show_default=".millrace/pipelines/NAME", help="Where it remembers."
     ),
 ]
 Master = Annotated[

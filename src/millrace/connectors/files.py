@@ -19,7 +19,7 @@ from millrace.errors import FileUnusable, InputError, InvalidDefinition, Invalid
 from millrace.pipeline.facts import Mistake
 from millrace.pipeline.schema import Schema, parse_schema
 from millrace.plugins import option
-from millrace.stores import StorePath, is_mounted, path_of
+from millrace.stores import is_mounted, is_url, path_of, says_whose
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader
@@ -283,10 +283,9 @@ class FilesWriter(Writer):
 
     def _committed(self) -> int | None:
         """The newest batch in the folder's log; None where there is none, or where we cannot look."""
-        folder = path_of(self.path)
-        if isinstance(folder, StorePath) and not is_mounted():  # before Spark is there; a query asks once more
-            return None
-        log = folder / "_spark_metadata"
+        if is_url(self.path) and not (is_mounted() and says_whose(self.path)):
+            return None  # before Spark is there, where a query asks once more; or on whatever Hadoop takes for its own
+        log = path_of(self.path) / "_spark_metadata"
         names = [one.name.removesuffix(".compact") for one in log.iterdir()] if log.is_dir() else []
         return max((int(name) for name in names if name.isdecimal()), default=None)
 

@@ -6,7 +6,7 @@ import re
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -29,10 +29,12 @@ from millrace.errors import (
     OffsetsGone,
     Place,
     QueryFailed,
+    RunError,
     SinkFailed,
     SparkFailed,
     UnknownTopic,
 )
+from millrace.stores import StoreFailed
 
 _OURS = re.compile(r"^millrace\.errors\.(?:\w+\.)?(\w+): (.*)$", re.MULTILINE)
 _NO_SPACE = re.compile(r"^.*(?:No space left on device|Disk quota exceeded).*$", re.MULTILINE)
@@ -117,6 +119,18 @@ def _lost_by_py4j(error: BaseException) -> bool:
     """Whether a connection was lost on the way to the JVM: functions of the user's have connections of their own."""
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     return isinstance(error, ConnectionError) and (not files or any("py4j" in Path(file).parts for file in files))
+
+
+def _store(failure: Failure) -> MillraceError | None:
+    error = failure.error
+    if not isinstance(error, StoreFailed):
+        return None
+    ended = _jvm_gone(replace(failure, error=error.__cause__)) if error.__cause__ else None
+    return ended or RunError(
+        f"{error.filename} cannot be read or written",
+        why=error.strerror,
+        hint="check that the store is there and that its keys allow it; the batch in hand is repeated",
+    )
 
 
 def _disk_full(failure: Failure) -> MillraceError | None:
@@ -298,6 +312,7 @@ def _python(failure: Failure) -> MillraceError:
 _RULES: tuple[Callable[[Failure], MillraceError | None], ...] = (
     _carried,
     _jvm_gone,
+    _store,
     _disk_full,
     _offsets_gone,
     _checkpoint,

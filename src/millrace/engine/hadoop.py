@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from millrace.engine.spoken import java_causes
-from millrace.stores import Store
+from millrace.stores import Store, StoreFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ class Hadoop(Store):
         One that must be new is made under its own name at once, since that is the step which only one can do: its
         readers must bear with an empty one.
         """
-        with _spoken(url):
+        with _spoken(url, new=new):
             system, path = self._at(url)
             if new or system.getScheme() in _WHOLE:
                 self._create(system, path, content, new=new)
@@ -103,20 +103,25 @@ class Hadoop(Store):
 
 
 @contextmanager
-def _spoken(url: str) -> Iterator[None]:
-    """Java's errors as Python's."""
+def _spoken(url: str, *, new: bool = False) -> Iterator[None]:
+    """Java's errors as Python's; `new`: whether a file is made that must not be there."""
     from py4j.protocol import Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
 
     try:
         yield
     except Py4JNetworkError as error:
-        raise OSError(0, "Spark's JVM does not answer", url) from error
+        raise StoreFailed(0, "Spark's JVM does not answer", url) from error
     except Py4JJavaError as error:
         causes = java_causes(error)
         kinds = [kind.rpartition(".")[2] for kind, _ in causes]
         if kinds and kinds[0] == "FileNotFoundException":
             raise FileNotFoundError(url) from None
-        if "FileAlreadyExistsException" in kinds or "RemoteFileChangedException" in kinds:
+        if "FileAlreadyExistsException" in kinds or (new and "RemoteFileChangedException" in kinds):
             raise FileExistsError(url) from None
-        said = causes[-1][1] if causes else str(error)
-        raise OSError(0, said.splitlines()[0] if said else kinds[-1], url) from error
+        raise StoreFailed(0, _said(kinds[-1], causes[-1][1]) if causes else str(error), url) from error
+
+
+def _said(kind: str, message: str) -> str:
+    """What went wrong; some say no more than a name, of a host that is not known."""
+    first = message.partition("\n")[0].strip()
+    return first if " " in first else f"{kind}: {first}".rstrip(": ")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -81,6 +82,7 @@ class Running:
         """Wait until nothing is written any more, the time is over or `stop` is set; raises when one is given up."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while not stop.wait(_LOOK):
+            self.workshop.require_not_lost()  # also while there is no batch that would ask
             # Asked before: one that ends while we look may have failed, which is seen at the next look.
             busy = any(one.running is None or one.running.isActive for one in self._writing())
             for one in [*self.queries]:
@@ -101,8 +103,9 @@ class Running:
     def release(self) -> None:
         """Let go of what a batch that failed, or was cut off, has left open: readers would wait behind it."""
         for one in self._writing():
-            if in_hand(self.workshop.checkpoint(one.query)).batch is not None:
-                self.workshop.release(one.query)
+            with suppress(OSError):  # a store that is away; then they wait until Kafka gives up the transaction
+                if in_hand(self.workshop.checkpoint(one.query)).batch is not None:
+                    self.workshop.release(one.query)
 
     def require_sound(self) -> None:
         """Raise when one that writes failed while it was stopped, or was waiting to be started again."""
@@ -145,17 +148,37 @@ class Running:
                 stop_all([one.running], self.patience)
                 one.over = True
                 self.board.ended(one.query.name)
-            elif one.course.number and self._idle(one) and one.course.well(time.monotonic()):
+            elif one.course.calm(time.monotonic()) and self._idle(one):
+                one.course.forget()
                 self.board.recovered(one.query.name)
         elif (failure := one.running.exception()) is not None:
-            if asks_for_care(failure) and self.workshop.take_care(one.query):
-                self._restart(one)
-            else:
-                self._failed(one, failure)
+            self._ended(one, failure)
+
+    def _ended(self, one: Ongoing, failure: BaseException) -> None:
+        """See to one that has ended by itself."""
+        try:
+            careful = asks_for_care(failure) and self.workshop.take_care(one.query)
+        except OSError as error:  # a store that is away: the query ends in the same way when it is back
+            self._failed(one, error)
+            return
+        if careful:
+            self._restart(one)
+        else:
+            self._failed(one, failure)
 
     def _idle(self, one: Ongoing) -> bool:
         """Whether no batch is at work, which might be the one that failed."""
-        return not one.query.batches or in_hand(self.workshop.checkpoint(one.query)).batch is None
+        if not one.query.batches:
+            return True
+        at = self._in_hand(one)
+        return at is not None and at.batch is None
+
+    def _in_hand(self, one: Ongoing) -> InHand | None:
+        """How far a query is; None where nobody can tell: its state is on a store that is away."""
+        try:
+            return in_hand(self.workshop.checkpoint(one.query))
+        except OSError:
+            return None
 
     def _restart(self, one: Ongoing) -> None:
         try:
@@ -166,7 +189,7 @@ class Running:
     def _failed(self, one: Ongoing, failure: BaseException) -> None:
         """Decide what becomes of a query that has failed."""
         error = self._explained(one, failure)
-        at = in_hand(self.workshop.checkpoint(one.query))
+        at = self._in_hand(one) or InHand(one.course.done)
         verdict = self._verdict(one, error, said(failure))
         decided = one.course.failed(verdict, done=at.done, batch=at.batch)
         if isinstance(decided, GivenUp):

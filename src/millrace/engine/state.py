@@ -36,11 +36,14 @@ class State:
         pipeline: Pipeline,
         patience: float = PATIENCE,
         tell: Callable[[str], None] = lambda _: None,
+        at_rest: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`at_rest` tells whether nothing of the run writes there any more when it ends."""
         self.folder = folder.absolute()
         self._tenure = Tenure(self.folder, tell) if isinstance(self.folder, StorePath) else None
         self._pipeline = pipeline
         self._patience = patience
+        self._at_rest = at_rest
         self.id = ""
         """Tells this folder from any other that was or will be at its path."""
         self._lock: FolderLock | None = None
@@ -78,9 +81,11 @@ class State:
         """Tells this folder from a copy of it as well, which has the same id and a lock of its own."""
         return f"{self.id}-{sha256(str(self.folder.resolve()).encode()).hexdigest()[:8]}"
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._tenure:
-            self._tenure.release()
+            self._tenure.release(over=kind is None and self._at_rest())
         if self._lock:
             self._lock.release()
 
@@ -88,6 +93,11 @@ class State:
         """Raise when another run may use the folder by now; the lock of a disk cannot be lost."""
         if self._tenure:
             self._tenure.require()
+
+    def require_not_lost(self) -> None:
+        """Raise when another run is known to use the folder; nobody is asked."""
+        if self._tenure:
+            self._tenure.require_not_lost()
 
     def unused(self, plan: Plan) -> list[str]:
         """Queries that have a checkpoint here and are not in the plan, by name."""
@@ -121,7 +131,10 @@ class State:
 
 def nearby(folder: Path, pipeline: str) -> Path:
     """A folder on this machine's disk for what belongs to it alone: the state folder, unless that is on a store."""
-    return STATE.value() / "pipelines" / pipeline if isinstance(folder, StorePath) else folder
+    if not isinstance(folder, StorePath):
+        return folder
+    # Of several states of a pipeline each has its own: two runs may be at work here.
+    return STATE.value() / "pipelines" / f"{pipeline}-{sha256(str(folder).encode()).hexdigest()[:8]}"
 
 
 def location(folder: Path, *, local: bool) -> str:

@@ -57,6 +57,10 @@ class Workshop:
     """Where panels are shown, when somebody can see them."""
     begun: set[str] = field(default_factory=set)
     """The queries that were started in this run: another start of one goes on where it failed."""
+    require_held: Callable[[], None] = lambda: None
+    """Raises where the state folder is another run's by now, or nobody can tell: before each start of a query."""
+    require_not_lost: Callable[[], None] = lambda: None
+    """Raises where it is known to be another's; nobody is asked."""
     require_alone: Callable[[], None] = lambda: None
     """Raises where another run of the pipeline has come before."""
     still_alone: Callable[[], None] = lambda: None
@@ -81,6 +85,7 @@ class Workshop:
     def start(self, query: Query) -> StreamingQuery:
         """Build a query's table and start writing it."""
         try:
+            self.require_held()  # a start removes and writes in the state
             if any(writer_of(sink).exclusive for sink in query.sinks):
                 self.require_alone()
             tables = Tables(self, query)

@@ -66,17 +66,14 @@ class Course:
         """It runs, as far as is known."""
         self.since = now
 
-    def well(self, now: float) -> bool:
-        """Whether it has run for so long that the failures before are over, although no batch tells so."""
-        if not self.number or now - self.since < self.policy.calm:
-            return False
-        self._forget()
-        return True
+    def calm(self, now: float) -> bool:
+        """Whether it has run for so long that the failures before may be over, although no batch tells so."""
+        return bool(self.number) and now - self.since >= self.policy.calm
 
     def failed(self, verdict: Verdict, *, done: int = -1, batch: int | None = None) -> Again | GivenUp:
         """What to do after a failure: `done` is the newest batch that is done, `batch` the one that was at work."""
         if done != self.done:
-            self._forget()  # it has worked since
+            self.forget()  # it has worked since
         self.done = done
         self._failures.append((batch, verdict.why))
         left = self._left(verdict.kind)
@@ -95,6 +92,7 @@ class Course:
         left = self.policy.restarts - self.number
         return left if kind is Kind.TRANSIENT else min(left, FEW - self._strange)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """The failures before are over."""
         self.number = self._strange = 0
         self._failures.clear()

@@ -65,7 +65,8 @@ class Tenure:
 
     def require(self) -> None:
         """Raise when the folder is another's by now: asked before each batch. It asks the store only after a pause."""
-        if self._lost is None and time.clock_gettime(_CLOCK) - self._seen > STALE * _TRUSTED:
+        # An answer that took so long to come is as old as none.
+        while self._lost is None and time.clock_gettime(_CLOCK) - self._seen > STALE * _TRUSTED:
             try:
                 self._look()
             except OSError as error:
@@ -74,15 +75,19 @@ class Tenure:
                     why=error.strerror or str(error),
                     hint="it goes on when the store answers; the batch in hand is repeated",
                 ) from error
+        self.require_not_lost()
+
+    def require_not_lost(self) -> None:
+        """Raise when the last look found another holder; nobody is asked."""
         if self._lost is not None:
             raise self._lost
 
-    def release(self) -> None:
-        """Let go of it: the next one need not wait."""
+    def release(self, *, over: bool = True) -> None:
+        """Let go of it: the next one need not wait, unless something of ours may still write (not `over`)."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join(STALE)
-        if self._number and self._lost is None:
+        if over and self._number and self._lost is None:
             with suppress(OSError):  # then the next one waits
                 self._path(_OVER).write_bytes(b"")
 

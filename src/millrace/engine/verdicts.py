@@ -49,6 +49,12 @@ KAFKA_AWAY = (
     r"|after polling for"
 )
 """What Java's clients say of a Kafka that does not answer."""
+_STORE_AWAY = (
+    r"Status Code: (?:5\d\d|429)|AWSStatus5\d\dException|AWSServiceThrottledException|AWSNoResponseException"
+    r"|AWSApiCallTimeoutException|SlowDown|Slow Down|reduce your request rate|ServiceUnavailable|Service Unavailable"
+    r"|Unable to execute HTTP request|RequestTimeout\b|SafeModeException|StandbyException|NoNamenodesAvailable"
+)
+"""What S3 and HDFS say when they are away, or have too much to do; not when they refuse somebody."""
 _T, _X, _U = Kind.TRANSIENT, Kind.TERMINAL, Kind.UNKNOWN
 _RAISED = re.compile(r"\braised ([\w.]+)")
 _LIKE_AWAY = re.compile(
@@ -116,6 +122,7 @@ _TEXTS: tuple[_Row, ...] = (
         "Kafka does not answer",
         says=rf"{KAFKA_AWAY}|_ALL_BROKERS_DOWN|_TRANSPORT\b|_MSG_TIMED_OUT|REQUEST_TIMED_OUT",
     ),
+    _Row(_T, "the store does not answer, or has too much to do", says=_STORE_AWAY),
     _Row(
         _T,
         "a connection was lost",
