@@ -64,7 +64,9 @@ def test_a_run_with_all_it_has_on_s3_and_another_that_goes_on(offline_millrace: 
     bucket.put("in/two.json", '{"id": 3, "word": "race"}\n')
     offline_millrace(*line)
     assert rows(bucket) == [(1, "MILL"), (3, "RACE")]
-    assert not (offline_millrace.folder / ".millrace" / "pipelines" / "words" / "checkpoints").exists()
+    (here,) = (offline_millrace.folder / ".millrace" / "pipelines").iterdir()
+    assert (here / "spark.log").exists()
+    assert not (here / "checkpoints").exists()
 
 
 @pytest.mark.chaos

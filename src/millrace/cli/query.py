@@ -12,6 +12,9 @@ from millrace.cli.output import show_json, show_table
 from millrace.errors import InvalidOption
 from millrace.settings import STATE
 
+_OF_A_STORE = "[0-9a-f]" * 8
+"""What the folder here of a run with its state on a store is called besides its pipeline's name."""
+
 
 def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT over the names of memory tables.")],
@@ -39,7 +42,9 @@ def _folder(pipeline: str | None) -> Path:
     if pipeline:
         from millrace.engine.generations import load, state_of
 
-        return state_of(root / pipeline, load(root / pipeline).current)
+        named = state_of(root / pipeline, load(root / pipeline).current)
+        on_stores = sorted(path.parent for path in root.glob(f"{pipeline}-{_OF_A_STORE}/query.json"))
+        return on_stores[0] if len(on_stores) == 1 and not (named / "query.json").exists() else named
     running = sorted(path.parent for path in root.glob("*/query.json"))
     if len(running) != 1:
         names = ", ".join(path.name for path in running)
