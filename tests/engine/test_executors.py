@@ -23,7 +23,7 @@ from millrace.clients.cluster import Cluster
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 from millrace.engine import executors
-from millrace.engine.executors import Luggage, Stopped, equip
+from millrace.engine.executors import Stopped, Travel, equip
 from millrace.errors import InvalidOption
 from standalone import Standalone, quickly
 
@@ -193,4 +193,4 @@ def test_a_folder_that_an_executor_does_not_see(tmp_path: Path) -> None:
 
 def test_nobody_waits_for_executors_of_a_run_that_is_stopped(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
-        equip(SimpleNamespace(sparkContext=None), Luggage(tmp_path, stopped=lambda: True))  # type: ignore[arg-type]
+        equip(SimpleNamespace(sparkContext=None), Travel(stopped=lambda: True), tmp_path)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import millrace as mr
+from millrace.clients.cluster import Cluster
 from millrace.connectors.burying import FolderBurial
 from millrace.connectors.carried import Carried, restored
 from millrace.connectors.options import CONNECTORS, make_writer
@@ -98,6 +99,15 @@ def test_a_batch_is_not_written_when_the_state_is_lost(connection: Connection, s
     assert writer, mistakes
     rows = Rows()
     writer.stream(rows, site)  # type: ignore[arg-type]
+    refuses(rows.each)
+
+
+def test_nor_in_transactions(site: Site) -> None:
+    writer, mistakes = make_writer(Connection("kafka", "out"))
+    assert writer, mistakes
+    assert writer.exclusive
+    rows = Rows()
+    writer.stream(rows, replace(site, cluster=lambda: Cluster("nowhere:9092")))  # type: ignore[arg-type]
     refuses(rows.each)
 
 

@@ -22,7 +22,7 @@ from millrace.clients.ledger import Reader
 from millrace.clients.letters import Letter
 from millrace.connectors.undertaking import Undertaker
 from millrace.drafts import Draft
-from millrace.errors import FileUnusable, InvalidDefinition
+from millrace.errors import FileUnusable, InvalidDefinition, Place
 from millrace.stores import StorePath
 
 _MOST_LETTERS = 5_000
@@ -147,11 +147,7 @@ class FolderBurial(Burial):
 
     def __post_init__(self) -> None:
         if isinstance(self.folder, StorePath):
-            raise InvalidDefinition(
-                f"the dead letters of {self.source!r} have no place beside a state on a store",
-                why="they are written by Python in the executors, which do not reach it",
-                hint="say on_bad: fail or drop, or choose a folder that all machines see as --state",
-            )
+            raise on_a_store(self.source)
 
     def open(self, task: Task) -> Grave:
         """Begin; nothing is written before there is a letter."""
@@ -214,3 +210,13 @@ class _FolderGrave(Grave):
 
 def _owned(letter: Letter, pipeline: str, source: str) -> Letter:
     return replace(letter, pipeline=pipeline, source=source)
+
+
+def on_a_store(source: str, place: Place | None = None) -> InvalidDefinition:
+    """Why letters cannot be files where the state is on a store."""
+    return InvalidDefinition(
+        f"the dead letters of {source!r} have no place beside a state on a store",
+        place=place,
+        why="they are written by Python in the executors, which do not reach it",
+        hint="say on_bad: fail or drop, or choose a folder that all machines see as --state",
+    )

@@ -29,18 +29,16 @@ _STANDALONE = re.compile(r"spark://(.+):\d+$")
 
 
 @dataclass(frozen=True)
-class Luggage:
-    """What a run gives to executors, and what it expects of them."""
+class Travel:
+    """What matters only where executors are on other machines."""
 
-    folder: Path
-    """A folder here, for as long as the session lives: executors that come later fetch from it too."""
-    beside: Path | None = None
-    """The folder of the pipeline's file."""
     shared: Path | None = None
     """A folder that each of them must see as we do."""
+    packages: bool = False
+    """Whether they are sent the packages of our Python, and not only our code."""
     tell: Callable[[str], None] = lambda _: None
     stopped: Callable[[], bool] = lambda: False
-    """Whether nobody wants them any more."""
+    """Whether nobody waits for them any more."""
 
 
 class Stopped(Exception):
@@ -63,28 +61,29 @@ def _is_this_machine(host: str) -> bool:
     return host.strip("[]") in ("localhost", "::1") or host.startswith("127.")
 
 
-def equip(spark: SparkSession, luggage: Luggage, *, send: bool = True) -> None:
+def equip(spark: SparkSession, travel: Travel, folder: Path, beside: Path | None = None, *, send: bool = True) -> None:
     """Wait for executors and make them fit; raises when they are not, or when nobody waits any more.
 
-    `send`: whether nobody has sent them our code yet.
+    `folder` is one here, for as long as the session lives: executors that come later fetch from it too. `beside` is that
+    of the pipeline's file. `send`: whether nobody has sent them our code yet.
     """
     context = spark.sparkContext
-    cores = _awaited(context, luggage)
+    cores = _awaited(context, travel)
     if send:
-        files = [shipping.millrace_zip(luggage.folder)]
-        if luggage.beside is not None:
-            files.append(shipping.project_zip(luggage.beside, luggage.folder))
+        files = [shipping.millrace_zip(folder)]
+        if beside is not None:
+            files.append(shipping.project_zip(beside, folder))
         shipping.send(context, files)
-    _require_fit(context, cores, luggage.shared)
-    luggage.tell(f"{_executors(context)} executors with {cores} cores at {context.master}")
+    _require_fit(context, cores, travel.shared)
+    travel.tell(f"{_executors(context)} executors with {cores} cores at {context.master}")
 
 
-def _awaited(context: SparkContext, luggage: Luggage) -> int:
+def _awaited(context: SparkContext, travel: Travel) -> int:
     """The cores of the executors that have come."""
     began, since, known = time.monotonic(), time.monotonic(), 0
     told = False
     while True:
-        if luggage.stopped():
+        if travel.stopped():
             raise Stopped
         now, found = time.monotonic(), _executors(context)
         if found != known:
@@ -99,7 +98,7 @@ def _awaited(context: SparkContext, luggage: Luggage) -> int:
                 "spark.driver.host to an address of this machine that they can reach",
             )
         if not known and not told and now - began > 2 * _SETTLED:
-            luggage.tell(f"waiting for executors of {context.master}")
+            travel.tell(f"waiting for executors of {context.master}")
             told = True
         time.sleep(_LOOK)
 

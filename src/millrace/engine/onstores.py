@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from millrace.connectors.burying import on_a_store
 from millrace.connectors.stream import Messages
 from millrace.engine.structured import reader_of
 from millrace.errors import InvalidDefinition, InvalidOption
@@ -36,9 +37,4 @@ def require_fit(plan: Plan, state: Path) -> None:
     for source in plan.pipeline.sources:
         reader = reader_of(source)
         if isinstance(reader, Messages) and reader.keeps_letters and reader.letters_beside:
-            raise InvalidDefinition(
-                f"the dead letters of {source.name!r} have no place beside a state on a store",
-                place=source.place,
-                why="they are written by Python in the executors, which do not reach it",
-                hint="say on_bad: fail or drop, or choose a folder that all machines see as --state",
-            )
+            raise on_a_store(source.name, source.place)

@@ -20,7 +20,7 @@ from millrace.connectors.span import Span
 from millrace.connectors.stream import Site, no_cassandra
 from millrace.connectors.systems import system_of, uses
 from millrace.engine.answering import Answering
-from millrace.engine.executors import Stopped, require_reachable
+from millrace.engine.executors import Stopped, Travel, require_reachable
 from millrace.engine.failures import explain
 from millrace.engine.filling import filled
 from millrace.engine.following import follow
@@ -281,7 +281,7 @@ def _session(
 ) -> Iterator[Future[SparkSession]]:
     """A session that is opened in the background; stopped at the end, however it comes."""
     from millrace.engine.opening import opened_aside
-    from millrace.engine.session import Travel, open_session
+    from millrace.engine.session import open_session
 
     if settings.session is not None:
         given: Future[SparkSession] = Future()

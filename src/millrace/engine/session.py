@@ -6,15 +6,14 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from millrace.engine import shipping
-from millrace.engine.executors import Luggage, equip
+from millrace.engine.executors import Travel, equip
 from millrace.engine.jvm import GRACE, Jvm, Voice, environment, hush_py4j
 from millrace.engine.spoken import cause_of
 from millrace.engine.tuning import choices, is_local, settled
@@ -28,19 +27,6 @@ _KAFKA = "spark-sql-kafka"
 _S3 = "hadoop-aws"
 _PYTHONPATHS = ("spark.executorEnv.PYTHONPATH", "spark.yarn.appMasterEnv.PYTHONPATH")
 """Of executors, and of a driver on YARN, which is sent the same archives."""
-
-
-@dataclass(frozen=True)
-class Travel:
-    """What matters only where executors are on other machines."""
-
-    shared: Path | None = None
-    """A folder that they must see as we do."""
-    packages: bool = False
-    """Whether they are sent the packages of our Python, and not only our code."""
-    tell: Callable[[str], None] = lambda _: None
-    stopped: Callable[[], bool] = lambda: False
-    """Whether nobody waits for them any more."""
 
 
 _opened: list[Jvm] = []
@@ -83,8 +69,7 @@ def open_session(
     if is_local(picked["spark.master"]):
         return spark
     try:
-        luggage = Luggage(log.absolute().parent / "shipped", beside, travel.shared, travel.tell, travel.stopped)
-        equip(spark, luggage, send=not is_submitted())
+        equip(spark, travel, log.absolute().parent / "shipped", beside, send=not is_submitted())
     except BaseException:
         close_session(spark)
         raise
