@@ -47,5 +47,11 @@ def test_columns_are_masked_the_same_way_everywhere(run: Run, filled: str, tmp_p
     first, second, third = (json.loads(one["value"])["author"] for one in slices.read(data, tmp_path))
     assert first == third != second
     assert b"ada" not in data
+    assert all(one["key"] != b"k" and one["headers"][0]["value"] != b"\xff" for one in slices.read(data, tmp_path))
+    run("record", filled, "--mask", "author", "--keep", "key", "--keep", "headers", "--out", "kept.jsonl")
+    kept = list(slices.read((tmp_path / "kept.jsonl").read_bytes(), tmp_path))
+    assert [(one["key"], one["headers"][0]["value"]) for one in kept] == [(b"k", b"\xff")] * 3
+    for wrong in (["--keep", "key"], ["--mask", "key", "--keep", "key"], ["--phrase", "x"]):
+        assert "option.invalid" in run("record", filled, *wrong, "--out", "none.jsonl", code=2).err
     assert "'auhtor'" in run("record", filled, "--mask", "auhtor", "--out", "none.jsonl", code=2).err
     assert not (tmp_path / "none.jsonl").exists()

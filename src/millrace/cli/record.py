@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 
+class Kept(StrEnum):
+    """What of a record can be left as it is while columns are masked."""
+
+    key = "key"
+    headers = "headers"
+
+
 def record(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     from_: Annotated[
@@ -31,8 +39,14 @@ def record(
     mask: Annotated[
         list[str] | None,
         typer.Option(
-            "--mask", metavar="COLUMN", help="Replace this column (user.name within another; key), consistently."
+            "--mask",
+            metavar="COLUMN",
+            help="Replace this column (user.name within another), equal by equal; and every key and header.",
         ),
+    ] = None,
+    keep: Annotated[
+        list[Kept] | None,
+        typer.Option("--keep", help="What --mask leaves as it is: the records' keys, or their headers."),
     ] = None,
     phrase: Annotated[
         str | None,
@@ -55,11 +69,14 @@ def record(
     path = out or Path(f"{topic}.records.jsonl")
     if path.exists():
         raise FileUnusable(f"{path} is there already", hint="remove it, or choose another with --out")
-    if phrase is not None and not mask:
-        raise InvalidOption("--phrase is for columns that are masked", hint="add --mask COLUMN")
+    for option, given in (("--phrase", phrase is not None), ("--keep", bool(keep))):
+        if given and not mask:
+            raise InvalidOption(f"{option} is for columns that are masked", hint="add --mask COLUMN")
+    if Kept.key in (keep or ()) and Kept.key in (mask or ()):
+        raise InvalidOption("the key cannot be both masked and kept", hint="leave --mask key or --keep key out")
     places = parse_place(from_), parse_place(to)
     cluster = chosen_cluster(kafka, kafka_config, data)
-    disguise = Disguise(mask or (), phrase)
+    disguise = Disguise(mask or (), phrase, keep or ())
     lines: list[bytes] = []
     left_out = 0
     with interruptible():
