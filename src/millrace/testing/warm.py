@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millrace.testing.surroundings import environment
+from millrace.engine.surroundings import variables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ def _opened() -> SparkSession:
 
     folder = Path(tempfile.mkdtemp(prefix="millrace-test-"))
     java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_COMPILED_QUICKLY}".strip()
-    with environment({"JDK_JAVA_OPTIONS": java}):
+    with variables({"JDK_JAVA_OPTIONS": java}):
         spark = open_session("millrace test", master="local[2]", settings=_SETTINGS, log=folder / "spark.log")
 
     def close() -> None:
