@@ -30,10 +30,11 @@ def filled(lane: str, cluster: Cluster) -> str:
 
 
 def test_a_slice_keeps_its_bytes(run: Run, filled: str, tmp_path: Path) -> None:
-    run("record", filled)
+    assert "there are more" not in run("record", filled).err
     data = (tmp_path / f"{filled}.records.jsonl").read_bytes()
     assert [one["value"] for one in slices.read(data, tmp_path)] == VALUES
     assert "file.unusable" in run("record", filled, code=2).err
+    assert "there are more" in run("record", filled, "--max", "3", "--out", "first.jsonl").err
     run("record", filled, "--from", "1", "--to", "2023-11-14T22:13:22Z", "--out", "part.jsonl")
     (only,) = slices.read((tmp_path / "part.jsonl").read_bytes(), tmp_path)
     assert (only["offset"], only["value"], only["key"]) == (1, VALUES[1], b"k")

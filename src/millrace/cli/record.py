@@ -41,7 +41,7 @@ def record(
         typer.Option(
             "--mask",
             metavar="COLUMN",
-            help="Replace this column (user.name within another), equal by equal; and every key and header.",
+            help="Replace this column (user.name is within another), and with it every key and header.",
         ),
     ] = None,
     keep: Annotated[
@@ -80,15 +80,19 @@ def record(
     lines: list[bytes] = []
     left_out = 0
     with interruptible():
-        for message in islice(_each(between(cluster, topic, *places)), most):
+        messages = _each(between(cluster, topic, *places))
+        for message in islice(messages, most):
             try:
                 lines.append(slices.to_line(disguise.record(_told(message))))
             except Unmaskable:
                 left_out += 1
+        more = next(messages, None) is not None
     if missing := [column for column in mask or () if column not in disguise.met and lines]:
         raise InvalidOption(f"no record has a column {missing[0]!r} to mask", hint="check its name; nothing was saved")
     write_whole(path, b"".join(lines))
     say(f"{len(lines):,} records in {path}")
+    if more:
+        say(f"there are more: --max {most} was reached")
     if left_out:
         say(f"{left_out:,} were left out: they are no JSON objects, so nobody knows what to mask in them")
 

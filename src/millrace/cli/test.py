@@ -33,7 +33,10 @@ def run_tests(
         bool, typer.Option("--chaos", help="Cut off every batch between its write and its commit, and run it again.")
     ] = False,
 ) -> None:
-    """Test pipelines: rows in, rows out, event time under control; no Kafka is needed. Exit code 1 when one fails."""
+    """Test pipelines: rows in, rows out, event time under control; no Kafka is needed.
+
+    Exit code 1 when one fails, 2 when a file cannot be read as tests.
+    """
     from millrace.testing import running, written
 
     files = running.find(paths or ["."])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -259,10 +260,9 @@ def _choose_state_store(spark: SparkSession, pipeline: Pipeline) -> Callable[[],
 
 
 def _choose_modules(spark: SparkSession, pipeline: Pipeline) -> Callable[[], None]:
-    """Workers find the modules that stand beside a pipeline; where there are none, those that run are used again."""
+    """Workers find the modules beside a pipeline that it names; where it names none, those that run are used again."""
     own = Path(pipeline.place.file).absolute()
-    beside = [one for one in own.parent.glob("*.py") if one != own and not one.name.startswith(("test_", "conftest"))]
-    if own.suffix != ".py" or not beside:
+    if own.suffix != ".py" or not _names_modules(own):
         return lambda: None
     environment: dict[str, str] = spark.sparkContext.environment
     environment["PYTHONPATH"] = str(own.parent)
@@ -271,3 +271,17 @@ def _choose_modules(spark: SparkSession, pipeline: Pipeline) -> Callable[[], Non
         environment.pop("PYTHONPATH", None)
 
     return restore
+
+
+def _names_modules(file: Path) -> bool:
+    """Whether a file imports a module beside it, wherever in it, or has its name in quotes."""
+    named: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            named.update(one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            named.add(node.module or "")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            named.add(node.value)
+    beside = (*file.parent.glob("*.py"), *(one.parent for one in file.parent.glob("*/*.py")))
+    return not {one.stem for one in beside}.isdisjoint(name.partition(".")[0] for name in named)
