@@ -113,6 +113,9 @@ def run_one(sheet: Sheet, file: str, case: Case, *, chaos: bool = False) -> Resu
 
 def run_case(sheet: Sheet, file: str, pipeline: Pipeline, case: Case, *, chaos: bool = False) -> Result:
     """One test on one pipeline."""
+    from millrace.testing import warm
+
+    warm.session()  # the time of its start is no test's
     began = time.monotonic()
     findings: list[Finding] = []
     error = None

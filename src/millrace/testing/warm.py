@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",  # a test has a handful of rows, and each partition is a task of every batch
     "spark.sql.streaming.stateStore.maintenanceInterval": "10min",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",  # a second file for each that a batch writes
     "spark.sql.codegen.wholeStage": "false",  # code that is made and compiled for three rows is most of their time
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.memory": "1g",
 }
 
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Code that is compiled quickly, not well: a test has run before the other kind would pay. And memory that is cleared
-by one thread: several cost a quarter of a test's processor time, for a heap with next to nothing in it."""
+_JAVA = "-XX:TieredStopAtLevel=1"
+"""Code that is compiled quickly, not well: a test has run before the other kind would pay."""
 
 
 class _Warm:
