@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -161,6 +162,35 @@ def test_a_value_of_another_type_is_told_where_spark_reads_rows_itself(millrace_
     test.give(ticks=[{"timestamp": at(1), "value": "many"}])
     with pytest.raises(MillraceError):
         test.rows("ticks")
+
+
+WITH_A_MODULE = """\
+from pyspark.sql import functions as F
+
+import helpers
+import millrace as mr
+
+pipeline = mr.Pipeline("marked")
+pipeline.source("lines", mr.kafka("lines", format="text"))
+
+
+@pipeline.table
+def marked(lines):
+    return lines.select(F.udf(helpers.mark)("value").alias("value"))
+
+
+pipeline.sink("marked", mr.console())
+"""
+
+
+def test_pipelines_of_one_process_have_their_own_modules_in_workers_too(millrace_test: Begin, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pipeline.py").write_text(WITH_A_MODULE)
+        (tmp_path / name / "helpers.py").write_text(f"def mark(text):\n    return '{name} ' + text\n")
+        test = millrace_test(tmp_path / name / "pipeline.py")
+        test.give(lines=["a"])
+        test.expect("marked", [{"value": f"{name} a"}])
 
 
 def test_what_cannot_be_tried_is_told(millrace_test: Begin) -> None:

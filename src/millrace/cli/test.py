@@ -51,9 +51,9 @@ def run_tests(
             results.append(result)
     refused = _accept(results, sheets) if accept else 0
     failed = sum(not result.passed for result in results)
-    _sum_up(len(results), failed, sum(result.seconds for result in results))
     if not results:
         raise InvalidTest(f"no test has {only!r} in its name", hint="leave --only out")
+    _sum_up(len(results), failed, sum(result.seconds for result in results))
     if refused or any(result.error or _stands(result, accept) for result in results):
         raise typer.Exit(1)
 

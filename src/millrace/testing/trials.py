@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from millrace.testing import buried, comparing, warm
 from millrace.testing.feeding import Mould, tick_of
 from millrace.testing.given import Message, Shape, moment
 from millrace.testing.loading import sound
+from millrace.testing.modules import own_modules
 from millrace.testing.playing import Play, Played
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Trial:
         self._steps: list[Any] = []
         self._static: dict[str, DataFrame] = {}
         self._plays: dict[str, Play] = {}
-        self._restore = [_choose_state_store(self._spark, pipeline), _choose_modules(self._spark, pipeline)]
+        self._restore = [_choose_state_store(self._spark, pipeline)]
 
     def give(self, rows: Mapping[str, Rows] | None = None, /, **more: Rows) -> None:
         """The next step: rows by their sources' names, all in one batch. Static sources have theirs in the first."""
@@ -204,7 +204,8 @@ class Trial:
             state = self._state / f"{len(list(self._state.iterdir()))}"
             ground = Site(self._spark, self.pipeline.name, "", state, _no_cluster)
             stream = self._mould.stream()
-            play = Play(Workshop(self.pipeline, ground), query, stream, self._static, self._ticks, self._chaos)
+            with own_modules(self._spark, self.pipeline):
+                play = Play(Workshop(self.pipeline, ground), query, stream, self._static, self._ticks, self._chaos)
             self._plays[query.name] = play
         for rows in self._steps[len(play.steps) :]:
             play.step(rows)
@@ -257,31 +258,3 @@ def _choose_state_store(spark: SparkSession, pipeline: Pipeline) -> Callable[[],
     before = spark.conf.get(ROCKSDB.key, None)
     spark.conf.set(ROCKSDB.key, ROCKSDB.value)
     return lambda: spark.conf.unset(ROCKSDB.key) if before is None else spark.conf.set(ROCKSDB.key, before)
-
-
-def _choose_modules(spark: SparkSession, pipeline: Pipeline) -> Callable[[], None]:
-    """Workers find the modules beside a pipeline that it names; where it names none, those that run are used again."""
-    own = Path(pipeline.place.file).absolute()
-    if own.suffix != ".py" or not _names_modules(own):
-        return lambda: None
-    environment: dict[str, str] = spark.sparkContext.environment
-    environment["PYTHONPATH"] = str(own.parent)
-
-    def restore() -> None:
-        environment.pop("PYTHONPATH", None)
-
-    return restore
-
-
-def _names_modules(file: Path) -> bool:
-    """Whether a file imports a module beside it, wherever in it, or has its name in quotes."""
-    named: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_bytes())):
-        if isinstance(node, ast.Import):
-            named.update(one.name for one in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            named.add(node.module or "")
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            named.add(node.value)
-    beside = (*file.parent.glob("*.py"), *(one.parent for one in file.parent.glob("*/*.py")))
-    return not {one.stem for one in beside}.isdisjoint(name.partition(".")[0] for name in named)

@@ -87,9 +87,11 @@ class _Form:
 
     def _case(self, name: str, key: Scalar, node: Node) -> Case:
         parts = self._fields(node, f"test {name!r}", _CASE)
+        if not isinstance(node, Fields):
+            return Case(name, (), Step(), {}, key.place)
         case = self._read_case(name, key.place, parts)
         expected = [one for step in (*case.steps, case.whole) for one in (step.rows, step.late, step.dead)]
-        if isinstance(node, Fields) and not any(expected):
+        if not any(expected):
             hint = "add expect:, late: or dead: with a table or source in it; that nothing comes is []"
             self._wrong(key.place, f"test {name!r} expects nothing", hint)
         for table in case.key:
@@ -139,7 +141,8 @@ class _Form:
             if part == "late" and not is_count(one.value):
                 self._wrong(one.place, f"late rows of {name!r} are a number", "write how many rows came too late")
             if part == "dead" and not (is_count(one.value) or isinstance(one.value, list | dict) or one.value == ANY):
-                self._wrong(one.place, f"dead letters of {name!r} are none of these", f"a number, a list, or {ANY}")
+                hint = f"write how many there are, a row for each, or {ANY}"
+                self._wrong(one.place, f"dead letters of {name!r} are a number, a list, or {ANY}", hint)
         return found
 
     def _keys(self, parts: _Pairs) -> dict[str, tuple[str, ...]]:
