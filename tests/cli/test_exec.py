@@ -201,15 +201,28 @@ def test_our_own_kafka_is_named_to_the_program(
     assert offline_millrace("exec", script).stdout == "None\n"
 
 
+@pytest.mark.parametrize(
+    ("written", "raised"),
+    [
+        (
+            "from pyspark.streaming.kafka import KafkaUtils\n",
+            "ModuleNotFoundError: No module named 'pyspark.streaming.kafka'",
+        ),
+        (  # as Py4J says it of a class that no jar has; without a Spark to say it
+            "from pyspark.streaming.kinesis import KinesisUtils\nraise TypeError(\"'JavaPackage' object is not callable\")\n",
+            "TypeError: 'JavaPackage' object is not callable",
+        ),
+    ],
+    ids=["KafkaUtils", "KinesisUtils"],
+)
 def test_who_imports_from_where_pyspark_had_it_is_told_where_it_is(
-    offline_millrace: CommandLine, program: Program
+    offline_millrace: CommandLine, program: Program, written: str, raised: str, request: pytest.FixtureRequest
 ) -> None:
-    script = program("from pyspark.streaming.kafka import KafkaUtils\n")
-    with offline_millrace.start("exec", "--no-dashboard", str(script)) as running:
+    with offline_millrace.start("exec", "--no-dashboard", str(program(written))) as running:
         err = running.communicate(timeout=100)[1].decode()
     assert running.returncode == 1
-    assert "ModuleNotFoundError: No module named 'pyspark.streaming.kafka'" in err
-    assert "from millrace.dstreams import KafkaUtils" in err
+    assert raised in err
+    assert f"from millrace.dstreams import {request.node.callspec.id}" in err
 
 
 @pytest.mark.chaos

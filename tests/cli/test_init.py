@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
@@ -56,3 +57,19 @@ def test_nothing_is_overwritten(offline_run: Run, tmp_path: Path) -> None:
     told = offline_run("init", ".", code=2).err
     assert "README.md" in told
     assert [one.name for one in tmp_path.iterdir()] == ["README.md"]
+
+
+@pytest.mark.parametrize(("folder", "name"), [("null", "pipeline"), ("Ünï cöde", "Uni-code"), ("x" * 120, "x" * 100)])
+def test_a_pipeline_has_the_name_of_its_folder_as_far_as_it_can(
+    offline_run: Run, tmp_path: Path, folder: str, name: str
+) -> None:
+    told = offline_run("init", folder, "--template", "blank").err
+    assert f"cd {shlex.quote(folder)}" in told
+    assert (tmp_path / folder / "pipeline.yaml").read_text().startswith(f"name: {name}\n")
+    assert "no problems" in offline_run("check", f"{folder}/pipeline.yaml").out
+
+
+def test_what_is_no_folder_is_an_error_of_the_user(offline_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in ("file", "file/within"):
+        assert "file.unusable" in offline_run("init", folder, code=2).err

@@ -30,10 +30,11 @@ def filled(lane: str, cluster: Cluster) -> str:
 
 
 def test_a_slice_keeps_its_bytes(run: Run, filled: str, tmp_path: Path) -> None:
-    run("record", filled)
+    assert "there are more" not in run("record", filled).err
     data = (tmp_path / f"{filled}.records.jsonl").read_bytes()
     assert [one["value"] for one in slices.read(data, tmp_path)] == VALUES
     assert "file.unusable" in run("record", filled, code=2).err
+    assert "there are more" in run("record", filled, "--max", "3", "--out", "first.jsonl").err
     run("record", filled, "--from", "1", "--to", "2023-11-14T22:13:22Z", "--out", "part.jsonl")
     (only,) = slices.read((tmp_path / "part.jsonl").read_bytes(), tmp_path)
     assert (only["offset"], only["value"], only["key"]) == (1, VALUES[1], b"k")
@@ -47,5 +48,11 @@ def test_columns_are_masked_the_same_way_everywhere(run: Run, filled: str, tmp_p
     first, second, third = (json.loads(one["value"])["author"] for one in slices.read(data, tmp_path))
     assert first == third != second
     assert b"ada" not in data
+    assert all(one["key"] != b"k" and one["headers"][0]["value"] != b"\xff" for one in slices.read(data, tmp_path))
+    run("record", filled, "--mask", "author", "--keep", "key", "--keep", "headers", "--out", "kept.jsonl")
+    kept = list(slices.read((tmp_path / "kept.jsonl").read_bytes(), tmp_path))
+    assert [(one["key"], one["headers"][0]["value"]) for one in kept] == [(b"k", b"\xff")] * 3
+    for wrong in (["--keep", "key"], ["--mask", "key", "--keep", "key"], ["--phrase", "x"]):
+        assert "option.invalid" in run("record", filled, *wrong, "--out", "none.jsonl", code=2).err
     assert "'auhtor'" in run("record", filled, "--mask", "auhtor", "--out", "none.jsonl", code=2).err
     assert not (tmp_path / "none.jsonl").exists()

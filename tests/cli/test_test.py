@@ -10,18 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from millrace.testing import warm
+from words import PIPELINE
 
 Run = Callable[..., Any]
 
-PIPELINE = """\
-name: words
-sources:
-  lines: {kafka: lines, format: text}
-tables:
-  words: SELECT explode(split(value, ' ')) AS word FROM lines
-sinks:
-  - {from: words, console: {}}
-"""
 TESTS = """\
 tests:
   a line becomes its words: # as it should
@@ -51,6 +43,19 @@ def test_a_difference_is_told_and_can_be_accepted(offline_run: Run, project: Pat
     accepted = (project / "words.test.yaml").read_text()
     assert accepted == TESTS.replace("{word: c}", "{word: b}")
     assert "1 passed" in offline_run("test", "words.test.yaml", "--chaos").out
+
+
+def test_what_a_test_does_not_expect_fails_it_and_cannot_be_accepted(offline_run: Run, project: Path) -> None:
+    (project / "words.yaml").write_text(PIPELINE.replace("format: text", "schema: value string"))
+    (project / "words.test.yaml").write_text(
+        "tests:\n"
+        "  broken:\n    given: {lines: [{value: '\"a b\"'}, '{broken']}\n    expect: {words: []}\n"
+        "  typo:\n    given:\n      lines:\n        - {valeu: a}\n    expect: {words: []}\n"
+    )
+    told = offline_run("test", "--accept", code=1).out
+    assert "words.test.yaml:2: lines: " in told
+    assert "words.test.yaml:8" in told
+    assert "2 failed" in told
 
 
 def test_what_is_no_test_is_an_error_of_the_user(offline_run: Run, project: Path, tmp_path: Path) -> None:

@@ -41,6 +41,13 @@ def test_backpressure_gives_more_to_those_who_wait_longer_within_the_rate_of_a_p
     assert limits_of(WAITING, batch(rate=100.0, maxRatePerPartition="20"))["t", 0] == 40
 
 
+def test_the_rate_of_a_receiver_is_one_for_all_partitions() -> None:
+    assert limits_of(WAITING, batch(maxRate="20").received()) == {("t", 0): 30, ("t", 1): 10, ("t", 2): 1}
+    assert batch(rate=10.0, maxRate="20").received().rate == 10.0
+    assert batch(rate=30.0, maxRate="20").received().rate == 20.0
+    assert batch(maxRate="0").received().rate is None
+
+
 def test_the_pace_follows_what_batches_reach() -> None:
     settings = Settings(enabled="true", initialRate="5000")
     pace = Pace.of(settings, interval=1.0)

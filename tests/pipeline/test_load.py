@@ -84,3 +84,18 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
             load(str(path))
         with pytest.raises(FileUnusable):
             read(str(path))
+
+
+def test_modules_beside_a_file_are_its_own(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        (folder / "parts").mkdir(parents=True)
+        (folder / "helpers.py").write_text(f"TOPIC = '{name}'\n")
+        (folder / "parts" / "__init__.py").write_text(f"KEY = '{name}'\n")
+        use = f"import helpers, parts\n{name}.source('a', mr.kafka(helpers.TOPIC + parts.KEY))\n"
+        (folder / "p.py").write_text(MINIMAL.format(name=name) + use)
+    for name in ("first", "second", "first"):
+        assert load(str(tmp_path / name / "p.py")).sources[0].connection.argument == name * 2
+    (tmp_path / "second" / "helpers.py").unlink()
+    with pytest.raises(InvalidDefinition, match="helpers"):
+        load(str(tmp_path / "second" / "p.py"))

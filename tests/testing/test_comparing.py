@@ -11,7 +11,8 @@ import pytest
 
 from millrace.clients.letters import Letter
 from millrace.errors import InvalidTest
-from millrace.testing.comparing import dead_difference, difference, expected_rows, plain_rows, whole
+from millrace.testing.buried import dead_difference
+from millrace.testing.comparing import difference, expected_rows, plain_rows, whole
 
 AT = datetime(2026, 5, 4, 12, tzinfo=UTC)
 CAME = pa.table(
@@ -58,7 +59,7 @@ def test_a_column_that_is_not_there_is_told() -> None:
 
 
 def test_what_is_expected_must_be_rows(tmp_path: Path) -> None:
-    for wrong in ("rain", 3, {"tag": "rain"}, ["rain"]):
+    for wrong in ("rain", 3, {"tag": "rain"}, ["rain"], [{}]):
         with pytest.raises(InvalidTest):
             expected_rows(wrong, tmp_path)
     (tmp_path / "rows.csv").write_text("tag,count\nrain,1\n")
@@ -74,9 +75,46 @@ def test_a_table_after_several_steps() -> None:
     assert [row["tag"] for row in plain_rows(whole([first, second], "update", ["tag"]))] == ["tram", "rain"]
 
 
-def test_dead_letters_are_counted_or_told_by_their_parts() -> None:
+def test_a_key_that_is_no_column_is_told() -> None:
+    with pytest.raises(InvalidTest):
+        whole([CAME], "update", ["tga"])
+
+
+def test_what_is_no_number_is_not_null() -> None:
+    found = pa.table({"share": [float("nan"), None, float("inf"), -0.0]})
+    assert plain_rows(found) == [{"share": "NaN"}, {"share": None}, {"share": "Infinity"}, {"share": 0.0}]
+    assert difference("t", found, [{"share": one} for one in (".nan", None, "Infinity", 0)]) is None
+    assert difference("t", found, [{"share": one} for one in (float("nan"), None, float("inf"), 0)]) is None
+    for wrong in ([None, None, "Infinity", 0], ["NaN", "NaN", "Infinity", 0]):
+        assert difference("t", found, [{"share": one} for one in wrong])
+
+
+def test_every_digit_of_whole_numbers_and_decimals_counts() -> None:
+    long = Decimal("12345678901234567890123456789012345.678")
+    found = pa.table({"n": [2**53 + 1], "price": pa.array([long], pa.decimal128(38, 3))})
+    assert difference("t", found, [{"n": 2**53 + 1, "price": str(long)}]) is None
+    assert difference("t", found, [{"n": 2**53}])
+    assert difference("t", found, [{"n": 2**70}])
+    assert difference("t", found, [{"price": str(long + Decimal("0.001"))}])
+
+
+def test_a_field_that_a_column_does_not_have_is_told() -> None:
+    window = {"start": AT, "end": AT, "strat": None}
+    assert "'window.strat'" in (difference("t", CAME.slice(0, 1), [{"window": window}]) or "")
+
+
+def test_dead_letters_are_counted_or_told_by_their_parts(tmp_path: Path) -> None:
     letters = [Letter(value=b"{broken", reason="not JSON: at 1"), Letter(value=b"\xff", reason="not UTF-8")]
-    assert dead_difference("posts", letters, 2) is None
-    assert dead_difference("posts", letters, [{"reason": "UTF-8"}, {"value": "{broken", "reason": "not JSON"}]) is None
-    assert "2 dead letters, not 1" in (dead_difference("posts", letters, 1) or "")
-    assert "1 not expected" in (dead_difference("posts", letters, [{"reason": "JSON"}]) or "")
+
+    def told(expected: object, found: list[Letter] = letters) -> str:
+        return dead_difference("posts", found, expected, tmp_path) or ""
+
+    assert told(2) == told("any") == ""
+    assert told([{"reason": "UTF-8"}, {"value": "{broken", "reason": "not JSON"}]) == ""
+    assert "2 dead letters, not 1" in told(1)
+    assert "1 not expected" in told([{"reason": "JSON"}])
+    alike = [Letter(value=b"a", reason="x"), Letter(value=b"b", reason="x")]
+    assert told([{"reason": "x"}, {"value": "a"}], alike) == ""
+    assert told([{"value": "a"}, {"value": "a"}], alike)
+    with pytest.raises(InvalidTest):
+        told([{"reson": "x"}])

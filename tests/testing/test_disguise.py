@@ -9,9 +9,12 @@ import pytest
 
 from millrace.testing.disguise import Disguise, Unmaskable
 
+Headers = list[tuple[str, bytes | None]]
 
-def record(value: object, key: bytes | None = b"k") -> dict[str, Any]:
-    return {"key": key, "value": value if isinstance(value, bytes) else json.dumps(value).encode()}
+
+def record(value: object, key: bytes | None = b"k", headers: Headers | None = None) -> dict[str, Any]:
+    told = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return {"key": key, "value": told, "headers": headers or []}
 
 
 def masked(disguise: Disguise, value: object) -> Any:
@@ -49,7 +52,72 @@ def test_the_key_can_be_masked_and_lists_are_masked_within() -> None:
     assert value["people"][1]["name"] is None
 
 
-@pytest.mark.parametrize("value", [b"{broken", b"[1]", b"\xff"])
+def test_what_is_masked_cannot_be_read_in_the_key_or_in_a_header() -> None:
+    disguise = Disguise(["author", "n"])
+    keys = [b"ada", b'"ada"', b'{"who":"ada"}', b"\xff ada", b"7", None]
+    told = [disguise.record(record({"author": "ada", "n": 7}, key, [("by", b"ada"), ("no", None)])) for key in keys]
+    assert not any(b"ada" in content for one in told for content in (one["key"] or b"", one["value"]))
+    value = json.loads(told[0]["value"])
+    assert value["author"].encode() == told[0]["key"] == told[0]["headers"][0][1]
+    assert json.loads(told[1]["key"]) == json.loads(told[2]["key"])["who"] == value["author"]
+    assert json.loads(told[4]["key"]) == value["n"] != 7
+    assert told[5]["key"] is told[5]["headers"][1][1] is None
+
+
+def test_keys_and_headers_are_kept_where_that_is_asked_for() -> None:
+    told = Disguise(["author"], keep=["key"]).record(record({"author": "ada"}, b"k", [("h", b"x")]))
+    assert (told["key"], told["headers"][0][1] == b"x") == (b"k", False)
+    told = Disguise(["author"], keep=["headers"]).record(record({"author": "ada"}, b"k", [("h", b"x")]))
+    assert (told["key"] == b"k", told["headers"]) == (False, [("h", b"x")])
+
+
+def test_a_column_named_key_is_masked_with_the_key_and_other_values_stay() -> None:
+    disguise = Disguise(["key"])
+    told = disguise.record(record({"key": "ada"}, b"ada"))
+    assert json.loads(told["value"])["key"].encode() == told["key"] != b"ada"
+    assert disguise.record(record(b"plain text"))["value"] == b"plain text"
+
+
+NUMBERS = [0, 1, -1, 2**31 - 1, 2**31, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64, 2**64 + 1, 10**30]
+TEXTS = ["0.5", "0.30000000000000004", "-12.25", "1.5e-300", "1e300", "0.12345678901234567890123", "12.5"]
+
+
+def test_numbers_that_differ_still_do_and_equal_ones_are_equal() -> None:
+    disguise = Disguise(["n"])
+    texts = [*map(str, NUMBERS), *TEXTS]
+    found = [disguise.record(record(f'{{"n":{text}}}'.encode()))["value"] for text in texts]
+    assert len(set(found)) == len(texts)
+    assert len({masked(disguise, {"n": number})["n"] for number in range(20_000)}) == 20_000
+    for first, second in (("12.5", "12.50"), ("1e3", "1000.0"), ("0.0", "-0.0"), ("7", "7.0")):
+        one, other = (masked(disguise, f'{{"n":{text}}}'.encode())["n"] for text in (first, second))
+        assert one == other
+
+
+def test_a_number_fits_where_it_did() -> None:
+    disguise = Disguise(["n"])
+    for low, high in ((0, 2**31 - 1), (-(2**31), -1), (2**31, 2**63 - 1)):
+        for number in (low, (low + high) // 2, high):
+            found = masked(disguise, {"n": number})["n"]
+            assert low <= found <= high
+            assert found != number
+    assert len(str(masked(disguise, {"n": 3.25})["n"]).partition(".")[2]) == 2
+
+
+def test_what_is_not_masked_stays_as_it_is_written() -> None:
+    told = Disguise(["a"]).record(record(b'{"a":"x","n":123456789012345678901234567890,"f":1.50,"u":"\\u00e9"}'))
+    assert told["value"].partition(b",")[2] == '"n":123456789012345678901234567890,"f":1.50,"u":"é"}'.encode()
+
+
+def test_yes_and_no_are_told_by_nobody_and_a_name_with_a_dot_is_a_column() -> None:
+    disguise = Disguise(["ill", "user.name"])
+    assert masked(disguise, {"ill": True})["ill"] is masked(disguise, {"ill": False})["ill"]
+    assert masked(disguise, {"user.name": "ada", "user": {"name": "bob"}}).keys() == {"user.name", "user"}
+    assert "ada" not in str(masked(disguise, {"user.name": "ada"}))
+
+
+@pytest.mark.parametrize(
+    "value", [b"{broken", b"[1]", b"\xff", b'{"author":"ada","author":"bob"}', b'{"x":NaN}', b"[" * 100_000]
+)
 def test_what_cannot_be_looked_into_cannot_be_masked(value: bytes) -> None:
     with pytest.raises(Unmaskable):
         Disguise(["author"]).record(record(value))

@@ -81,3 +81,40 @@ def test_what_is_no_rows(rows: Any) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileUnusable):
         values(shape(schema=JSON), {"json": "none.json"}, tmp_path)
+
+
+NESTED = "id string, who struct<name: string, tags: array<struct<tag: string>>>, more map<string, struct<n: int>>"
+
+
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        ({"idd": "a"}, "idd"),
+        ({"Id": "a"}, "Id"),
+        ({"who": {"nmae": "x"}}, "who.nmae"),
+        ({"who": {"tags": [{"tag": "a"}, {"tga": "b"}]}}, "who.tags.tga"),
+        ({"more": {"x": {"m": 1}}}, "more.x.m"),
+        ({"value": "{}", "kye": "k"}, "kye"),
+    ],
+)
+def test_a_column_that_the_source_does_not_have_is_a_mistake(row: dict[str, Any], name: str) -> None:
+    with pytest.raises(InvalidTest, match=name):
+        values(shape(schema=NESTED), [row])
+    known = {"id": "a", "who": {"name": "x", "tags": [{"tag": "t"}]}, "more": {"any": {"n": 1}}, "key": "k"}
+    assert values(shape(schema=NESTED), [known])
+
+
+def test_such_a_column_is_found_in_lines_of_csv_and_in_files(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTest, match="nn"):
+        values(shape(format="csv", schema="id string, n int"), [{"id": "a", "nn": 1}])
+    (tmp_path / "rows.json").write_text('{"id": "a"}\n{broken\n{"idd": "b"}\n')
+    (tmp_path / "rows.csv").write_text("id,nn\na,1\n")
+    (tmp_path / "words.csv").write_text("id,n\na,x\n")
+    (tmp_path / "short.csv").write_text("id,n\na\n")
+    for form, name, line in (("json", "rows.json", 3), ("csv", "rows.csv", 2), ("csv", "words.csv", 2)):
+        with pytest.raises(InvalidTest) as raised:
+            values(shape(schema=JSON), {form: name}, tmp_path)
+        assert str(raised.value.place) == f"{tmp_path / name}:{line}"
+    with pytest.raises(FileUnusable):
+        values(shape(schema=JSON), {"csv": "short.csv"}, tmp_path)
+    assert len(values(shape(schema=JSON), {"text": "rows.json"}, tmp_path)) == 3

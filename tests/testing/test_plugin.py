@@ -8,21 +8,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from millrace.testing import warm
+from words import PIPELINE
 
-PIPELINE = """\
-name: words
-sources:
-  lines: {kafka: lines, format: text}
-tables:
-  words: SELECT explode(split(value, ' ')) AS word FROM lines
-sinks:
-  - {from: words, console: {}}
-"""
 TESTS = """\
 tests:
   good: {given: {lines: [a b]}, expect: {words: [{word: a}, {word: b}]}}
   bad: {given: {lines: [a]}, expect: {words: [{word: c}]}}
   lost: {given: {lines: [a]}, expect: {wrds: []}}
+"""
+IN_PYTHON = """def test_something(millrace_test):
+    test = millrace_test("words.yaml")
+    test.give(lines=["a"])
+    test.expect("words", [{"word": "a"}])
+
+def test_nothing(millrace_test):
+    millrace_test("words.yaml").give(lines=["a"])
 """
 
 
@@ -41,6 +41,7 @@ def test_each_test_of_a_file_is_an_item(spark: SparkSession, tmp_path: Path) -> 
     warm.lend(spark)
     (tmp_path / "words.yaml").write_text(PIPELINE)
     (tmp_path / "words.test.yaml").write_text(TESTS)
+    (tmp_path / "test_words.py").write_text(IN_PYTHON)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     reports = Reports()
     options = [
@@ -60,6 +61,9 @@ def test_each_test_of_a_file_is_an_item(spark: SparkSession, tmp_path: Path) -> 
         "good": "passed",
         "bad": "failed",
         "lost": "failed",
+        "test_something": "passed",
+        "test_nothing": "failed",
     }
     assert "words.test.yaml:3: words: rows 1 missing (-), 1 not expected (+)" in reports.found["bad"][1]
     assert "did you mean 'words'?" in reports.found["lost"][1]
+    assert "expects nothing" in reports.found["test_nothing"][1]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import millrace as mr
 from millrace.errors import InvalidQuery, InvalidTest, MillraceError
-from millrace.testing import Different, Trial
+from millrace.testing import Different, Trial, trial, warm
 
 Begin = Callable[..., Trial]
 
@@ -33,34 +35,34 @@ def counting(**sink: str) -> mr.Pipeline:
 
 
 def test_rows_come_out_of_tables_step_by_step(millrace_test: Begin) -> None:
-    trial = millrace_test(counting(mode="update"))
-    trial.give(posts=[{"tag": "rain", "at": at(5)}, {"tag": "rain", "at": at(50)}])
-    trial.expect("minutes", [{"minute": at(0), "tag": "rain", "count": 2}])
-    trial.give(posts=[{"tag": "rain", "at": at(55)}, "{broken"])
-    trial.expect("minutes", [{"count": 3}])
-    trial.expect_dead("posts", [{"value": "{broken", "offset": 3}])
-    trial.expect("minutes", [{"count": 2}], step=0)
-    trial.expect("minutes", [{"count": 3}], step=None, key=["minute", "tag"])
-    trial.expect_dead("posts", 0, step=0)
+    test = millrace_test(counting(mode="update"))
+    test.give(posts=[{"tag": "rain", "at": at(5)}, {"tag": "rain", "at": at(50)}])
+    test.expect("minutes", [{"minute": at(0), "tag": "rain", "count": 2}])
+    test.give(posts=[{"tag": "rain", "at": at(55)}, "{broken"])
+    test.expect("minutes", [{"count": 3}])
+    test.expect_dead("posts", [{"value": "{broken", "offset": 3}])
+    test.expect("minutes", [{"count": 2}], step=0)
+    test.expect("minutes", [{"count": 3}], step=None, key=["minute", "tag"])
+    test.expect_dead("posts", 0, step=0)
     with pytest.raises(Different, match=r"-  7"):
-        trial.expect("minutes", [{"count": 7}])
+        test.expect("minutes", [{"count": 7}])
     with pytest.raises(Different):
-        trial.expect_dead("posts", 2)
+        test.expect_dead("posts", 2)
 
 
 def test_the_watermark_goes_exactly_where_it_is_told(millrace_test: Begin) -> None:
-    trial = millrace_test(counting())
-    trial.give(posts=[{"tag": "rain", "at": at(5)}])
-    trial.expect("minutes", [])
-    trial.watermark("2026-05-04T12:00:59.999Z")
-    trial.expect("minutes", [])
-    trial.watermark(at(60))
-    trial.expect("minutes", [{"minute": at(0), "tag": "rain", "count": 1}])
-    trial.give(posts=[{"tag": "rain", "at": at(59)}, {"tag": "rain", "at": at(61)}])
-    trial.expect_late("minutes", 1)
-    trial.expect_late("minutes", 1, step=None)
+    test = millrace_test(counting())
+    test.give(posts=[{"tag": "rain", "at": at(5)}])
+    test.expect("minutes", [])
+    test.watermark("2026-05-04T12:00:59.999Z")
+    test.expect("minutes", [])
+    test.watermark(at(60))
+    test.expect("minutes", [{"minute": at(0), "tag": "rain", "count": 1}])
+    test.give(posts=[{"tag": "rain", "at": at(59)}, {"tag": "rain", "at": at(61)}])
+    test.expect_late("minutes", 1)
+    test.expect_late("minutes", 1, step=None)
     with pytest.raises(Different):
-        trial.expect_late("minutes", 2)
+        test.expect_late("minutes", 2)
 
 
 def test_two_sources_of_a_step_are_one_batch(millrace_test: Begin) -> None:
@@ -76,17 +78,17 @@ def test_two_sources_of_a_step_are_one_batch(millrace_test: Begin) -> None:
         return found.join(names, "id").select("id", "name")
 
     made.sink("both", mr.console())
-    trial = millrace_test(made)
+    test = millrace_test(made)
     names = [{"id": "x", "name": "Xenia"}, {"id": "y", "name": "Yann"}]
     for moment in (5, 15):
-        trial.give(
+        test.give(
             left=[{"id": "x", "a": at(moment)}],
             right=[{"value": "x", "timestamp": at(moment)}],
             **({"names": names} if moment == 5 else {}),
         )
-        trial.expect("both", [{"id": "x", "name": "Xenia"}] * (1 if moment == 5 else 2))
+        test.expect("both", [{"id": "x", "name": "Xenia"}] * (1 if moment == 5 else 2))
     with pytest.raises(InvalidTest):
-        trial.give(names=names)
+        test.give(names=names)
 
 
 def test_rows_that_spark_reads_itself_and_files_of_csv(millrace_test: Begin) -> None:
@@ -100,11 +102,11 @@ def test_rows_that_spark_reads_itself_and_files_of_csv(millrace_test: Begin) -> 
 
     made.sink("doubled", mr.console())
     made.sink("trips", mr.console())
-    trial = millrace_test(made)
-    trial.give(ticks=[{"timestamp": at(1), "value": 21}], trips=["1;2.5", "x;y", {"price": 3}])
-    trial.expect("doubled", [{"timestamp": at(1), "value": 42}])
-    trial.expect("trips", [{"id": 1, "price": 2.5}])
-    trial.expect_dead("trips", [{"reason": "CSV"}, {"reason": "id"}])
+    test = millrace_test(made)
+    test.give(ticks=[{"timestamp": at(1), "value": 21}], trips=["1;2.5", "x;y", {"price": 3}])
+    test.expect("doubled", [{"timestamp": at(1), "value": 42}])
+    test.expect("trips", [{"id": 1, "price": 2.5}])
+    test.expect_dead("trips", [{"reason": "CSV"}, {"reason": "id"}])
 
 
 def test_a_batch_that_is_cut_off_gives_the_same_again_unless_chance_is_in_it(millrace_test: Begin) -> None:
@@ -128,10 +130,73 @@ def test_a_batch_that_is_cut_off_gives_the_same_again_unless_chance_is_in_it(mil
     assert "batch 0" in unsound.unstable()[0]
 
 
+def test_a_test_that_asks_for_nothing_is_none(spark: SparkSession) -> None:
+    warm.lend(spark)
+    with pytest.raises(InvalidTest) as raised, trial(counting()) as test:
+        test.give(posts=[{"tag": "rain", "at": at(5)}])
+    assert raised.value.place
+    assert raised.value.place.file == __file__
+    with trial(counting()):
+        pass
+
+
+def test_dead_letters_that_nobody_expects_fail_a_test(spark: SparkSession) -> None:
+    warm.lend(spark)
+    test = trial(counting())
+    test.give(posts=[{"tag": "rain", "at": at(5)}])
+    test.expect("minutes", [])
+    test.expect_dead("posts", 0)
+    test.give(posts=["{broken"])
+    with pytest.raises(Different, match=r"\{broken"), test:
+        pass
+    with trial(counting()) as test:
+        test.give(posts=["{broken"])
+        test.expect_dead("posts", "any")
+
+
+def test_a_value_of_another_type_is_told_where_spark_reads_rows_itself(millrace_test: Begin) -> None:
+    made = mr.Pipeline("typed")
+    made.source("ticks", mr.rate(1))
+    made.sink("ticks", mr.console())
+    test = millrace_test(made)
+    test.give(ticks=[{"timestamp": at(1), "value": "many"}])
+    with pytest.raises(MillraceError):
+        test.rows("ticks")
+
+
+WITH_A_MODULE = """\
+from pyspark.sql import functions as F
+
+import helpers
+import millrace as mr
+
+pipeline = mr.Pipeline("marked")
+pipeline.source("lines", mr.kafka("lines", format="text"))
+
+
+@pipeline.table
+def marked(lines):
+    return lines.select(F.udf(helpers.mark)("value").alias("value"))
+
+
+pipeline.sink("marked", mr.console())
+"""
+
+
+def test_pipelines_of_one_process_have_their_own_modules_in_workers_too(millrace_test: Begin, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pipeline.py").write_text(WITH_A_MODULE)
+        (tmp_path / name / "helpers.py").write_text(f"def mark(text):\n    return '{name} ' + text\n")
+        test = millrace_test(tmp_path / name / "pipeline.py")
+        test.give(lines=["a"])
+        test.expect("marked", [{"value": f"{name} a"}])
+
+
 def test_what_cannot_be_tried_is_told(millrace_test: Begin) -> None:
-    trial = millrace_test(counting())
-    trial.give({})
-    for wrong in (lambda: trial.give(post=[]), lambda: trial.rows("minute"), lambda: trial.rows("minutes", step=7)):
+    test = millrace_test(counting())
+    test.give({})
+    for wrong in (lambda: test.give(post=[]), lambda: test.rows("minute"), lambda: test.rows("minutes", step=7)):
         with pytest.raises(InvalidTest):
             wrong()
     plain = mr.Pipeline("plain")
@@ -154,7 +219,7 @@ def test_a_function_that_raises_is_told_in_one_message(millrace_test: Begin) -> 
         return posts.select((F.lit(1) / (F.length("tag") - F.length("tag"))).alias("n"))
 
     made.sink("broken", mr.console())
-    trial = millrace_test(made)
-    trial.give(posts=[{"tag": "rain"}])
+    test = millrace_test(made)
+    test.give(posts=[{"tag": "rain"}])
     with pytest.raises(MillraceError):
-        trial.rows("broken")
+        test.rows("broken")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from millrace.errors import FileUnusable, InvalidTest
+from millrace.errors import FileUnusable, InvalidTest, Place
+from millrace.testing.cases import place_of
 from millrace.testing.running import find
 from millrace.testing.written import read_sheet
 
@@ -58,7 +59,34 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
         "    steps:\n"
         "      - {watermark: now, given: {x: []}}\n",
     )
-    assert [line for line, _ in found] == [2, 2, 3, 3, 6]
+    assert [line for line, _ in found] == [2, 2, 2, 3, 3, 3, 6, 4]
+
+
+def test_a_test_that_expects_nothing_is_none(tmp_path: Path) -> None:
+    for expects in ("", ", expect: {}", ", late: {}, dead: {}"):
+        found = problems(tmp_path, f"tests:\n  a: {{given: {{posts: []}}{expects}}}\n")
+        assert [(line, "nothing" in said) for line, said in found] == [(2, True)]
+    found = problems(tmp_path, "tests:\n  a:\n    steps:\n      - given: {posts: []}\n      - watermark: now\n")
+    assert [line for line, _ in found] == [2]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["late: {t: yes}", "late: {t: true}", "dead: {posts: true}", "dead: {posts: many}", "key: {x: n}"]
+)
+def test_numbers_and_keys_are_what_they_must_be(tmp_path: Path, wrong: str) -> None:
+    assert len(problems(tmp_path, f"tests:\n  a: {{given: {{posts: []}}, expect: {{t: []}}, {wrong}}}\n")) == 1
+    assert problems(tmp_path, "environment: {A: [x]}\ntests: {a: {given: {}, expect: {t: []}}}")
+
+
+def test_rows_know_their_lines_and_long_numbers_are_numbers(tmp_path: Path) -> None:
+    rows = "      posts:\n        - n: 1234567890123456789012\n          m: 1\n"
+    text = f"tests:\n  a:\n    given:\n{rows}    expect: {{t: []}}\n"
+    (case,) = read_sheet(written(tmp_path, text)).cases
+    (row,) = case.steps[0].given["posts"]
+    assert row == {"n": 1234567890123456789012, "m": 1}
+    assert [place_of(row, name) for name in row] == [
+        Place(str(tmp_path / "trending.test.yaml"), line) for line in (5, 6)
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "tests: {}", "tests: []", "- a", "tests:\n  a: 1\n"])
@@ -67,13 +95,13 @@ def test_what_is_no_file_of_tests(tmp_path: Path, text: str) -> None:
 
 
 def test_a_file_is_about_the_pipelines_of_its_name_or_those_it_names(tmp_path: Path) -> None:
-    file = written(tmp_path, "tests: {a: {given: {}}}")
+    file = written(tmp_path, "tests: {a: {given: {}, expect: {t: []}}}")
     (tmp_path / "trending.py").touch()
     assert [Path(one).name for one in read_sheet(file).pipelines] == ["trending.yaml", "trending.py"]
-    file.write_text("pipeline: other.py\ntests: {a: {given: {}}}")
+    file.write_text("pipeline: other.py\ntests: {a: {given: {}, expect: {t: []}}}")
     assert read_sheet(file).pipelines == (str(tmp_path / "other.py"),)
     alone = tmp_path / "alone.test.yaml"
-    alone.write_text("tests: {a: {given: {}}}")
+    alone.write_text("tests: {a: {given: {}, expect: {t: []}}}")
     with pytest.raises(InvalidTest):
         read_sheet(alone)
 

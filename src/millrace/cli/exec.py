@@ -202,6 +202,8 @@ class _Asked:
 
 _DROPPED = "pyspark.streaming.kafka"
 """Where programs of the RDD era import KafkaUtils from."""
+_HOLLOW = "pyspark.streaming.kinesis"
+"""Where they import KinesisUtils from: it is still there, and calls what is not."""
 
 
 def _run(script: Path, arguments: list[str], asked: _Asked) -> None:
@@ -217,11 +219,20 @@ def _run(script: Path, arguments: list[str], asked: _Asked) -> None:
     except Exception as error:
         if asked.number is None:
             err().out("".join(_trace(error, script)).rstrip("\n"), highlight=False)
-            if isinstance(error, ModuleNotFoundError) and error.name == _DROPPED:
-                say("PySpark has dropped KafkaUtils; it is here: from millrace.dstreams import KafkaUtils")
+            if hint := _import_instead(error):
+                say(hint)
             raise SystemExit(1) from None
     if asked.number is not None:
         raise SystemExit(128 + asked.number)
+
+
+def _import_instead(error: Exception) -> str | None:
+    """What a program of the RDD era should import, where that is why it failed."""
+    if isinstance(error, ModuleNotFoundError) and error.name == _DROPPED:
+        return "PySpark has dropped KafkaUtils; it is here: from millrace.dstreams import KafkaUtils"
+    if isinstance(error, TypeError) and "JavaPackage" in str(error) and _HOLLOW in sys.modules:
+        return "Spark 4 has no receiver for Kinesis; there is one here: from millrace.dstreams import KinesisUtils"
+    return None
 
 
 def _trace(error: Exception, script: Path) -> Iterator[str]:

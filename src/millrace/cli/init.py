@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -32,6 +34,8 @@ class Template(StrEnum):
     blank = "blank"
 
 
+_LONGEST = 100
+"""Characters that a pipeline's name may have."""
 _FEEDS = {Template.logs: "weblogs", Template.sensors: "sensors"}
 
 
@@ -48,11 +52,14 @@ def init(
         raise FileUnusable(
             f"{folder} has {', '.join(there)} already", why="nothing is overwritten", hint="choose another folder"
         )
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, "utf-8")
-    say(f"{len(files)} files in {folder}; now:\n  cd {folder}\n  millrace test\n  make run")
+    try:
+        for name, content in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, "utf-8")
+    except OSError as error:
+        raise FileUnusable(f"{path} cannot be written", why=error.strerror, hint="choose another folder") from None
+    say(f"{len(files)} files in {folder}; now:\n  cd {quote(str(folder))}\n  millrace test\n  make run")
 
 
 def _files(folder: Path, template: Template, file: str) -> dict[str, str]:
@@ -79,5 +86,7 @@ def _filled(text: str, words: dict[str, str]) -> str:
 
 
 def _name(folder: Path) -> str:
-    """A pipeline's name from that of its folder."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", folder.absolute().name).strip("-") or "pipeline"
+    """A pipeline's name from that of its folder: in plain letters, and not the word that means none in YAML."""
+    letters = unicodedata.normalize("NFKD", folder.absolute().name).encode("ascii", "ignore").decode()
+    found = re.sub(r"[^A-Za-z0-9_-]+", "-", letters)[:_LONGEST].strip("-")
+    return found if found and found.lower() != "null" else "pipeline"

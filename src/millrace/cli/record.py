@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 
+class Kept(StrEnum):
+    """What of a record can be left as it is while columns are masked."""
+
+    key = "key"
+    headers = "headers"
+
+
 def record(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     from_: Annotated[
@@ -31,8 +39,14 @@ def record(
     mask: Annotated[
         list[str] | None,
         typer.Option(
-            "--mask", metavar="COLUMN", help="Replace this column (user.name within another; key), consistently."
+            "--mask",
+            metavar="COLUMN",
+            help="Replace this column (user.name is within another), and with it every key and header.",
         ),
+    ] = None,
+    keep: Annotated[
+        list[Kept] | None,
+        typer.Option("--keep", help="What --mask leaves as it is: the records' keys, or their headers."),
     ] = None,
     phrase: Annotated[
         str | None,
@@ -55,23 +69,30 @@ def record(
     path = out or Path(f"{topic}.records.jsonl")
     if path.exists():
         raise FileUnusable(f"{path} is there already", hint="remove it, or choose another with --out")
-    if phrase is not None and not mask:
-        raise InvalidOption("--phrase is for columns that are masked", hint="add --mask COLUMN")
+    for option, given in (("--phrase", phrase is not None), ("--keep", bool(keep))):
+        if given and not mask:
+            raise InvalidOption(f"{option} is for columns that are masked", hint="add --mask COLUMN")
+    if Kept.key in (keep or ()) and Kept.key in (mask or ()):
+        raise InvalidOption("the key cannot be both masked and kept", hint="leave --mask key or --keep key out")
     places = parse_place(from_), parse_place(to)
     cluster = chosen_cluster(kafka, kafka_config, data)
-    disguise = Disguise(mask or (), phrase)
+    disguise = Disguise(mask or (), phrase, keep or ())
     lines: list[bytes] = []
     left_out = 0
     with interruptible():
-        for message in islice(_each(between(cluster, topic, *places)), most):
+        messages = _each(between(cluster, topic, *places))
+        for message in islice(messages, most):
             try:
                 lines.append(slices.to_line(disguise.record(_told(message))))
             except Unmaskable:
                 left_out += 1
+        more = next(messages, None) is not None
     if missing := [column for column in mask or () if column not in disguise.met and lines]:
         raise InvalidOption(f"no record has a column {missing[0]!r} to mask", hint="check its name; nothing was saved")
     write_whole(path, b"".join(lines))
     say(f"{len(lines):,} records in {path}")
+    if more:
+        say(f"there are more: --max {most} was reached")
     if left_out:
         say(f"{left_out:,} were left out: they are no JSON objects, so nobody knows what to mask in them")
 

@@ -12,6 +12,7 @@ from millrace.errors import InvalidTest
 from millrace.units import format_duration
 
 if TYPE_CHECKING:
+    from millrace.testing.cases import Sheet
     from millrace.testing.running import Result
 
 
@@ -32,8 +33,11 @@ def run_tests(
         bool, typer.Option("--chaos", help="Cut off every batch between its write and its commit, and run it again.")
     ] = False,
 ) -> None:
-    """Test pipelines: rows in, rows out, event time under control; no Kafka is needed. Exit code 1 when one fails."""
-    from millrace.testing import accepting, running, written
+    """Test pipelines: rows in, rows out, event time under control; no Kafka is needed.
+
+    Exit code 1 when one fails, 2 when a file cannot be read as tests.
+    """
+    from millrace.testing import running, written
 
     files = running.find(paths or ["."])
     if not files:
@@ -45,15 +49,30 @@ def run_tests(
         for result in running.run(sheet, only, chaos=chaos):
             _show(result)
             results.append(result)
-    if accept:
-        for file in accepting.accept(results):
-            say(f"{file}: what came is what is expected now")
+    refused = _accept(results, sheets) if accept else 0
     failed = sum(not result.passed for result in results)
-    _sum_up(len(results), failed, sum(result.seconds for result in results))
     if not results:
         raise InvalidTest(f"no test has {only!r} in its name", hint="leave --only out")
-    if any(result.error or (result.failures and not accept) for result in results):
+    _sum_up(len(results), failed, sum(result.seconds for result in results))
+    if refused or any(result.error or _stands(result, accept) for result in results):
         raise typer.Exit(1)
+
+
+def _accept(results: list[Result], sheets: list[Sheet]) -> int:
+    """Write what came; how many expectations could not be written."""
+    from millrace.testing.accepting import accept
+
+    accepted = accept(results, sheets)
+    for file in accepted.changed:
+        say(f"{file}: what came is what is expected now")
+    for problem in accepted.refused:
+        say("\n".join(problem.lines()))
+    return len(accepted.refused)
+
+
+def _stands(result: Result, accept: bool) -> bool:
+    """Whether a test has failed in what cannot be accepted, if that was asked for."""
+    return any(not accept or one.expected is None for one in result.failures)
 
 
 def _show(result: Result) -> None:
@@ -62,7 +81,7 @@ def _show(result: Result) -> None:
     line = f"{mark}  {result.sheet.file}: {result.name} ({format_duration(result.seconds)})"
     console.print(line, style=style, markup=False, soft_wrap=True)
     for failure in result.failures:
-        told = failure.at(result.case).replace("\n", "\n  ")
+        told = str(failure).replace("\n", "\n  ")
         console.print(f"  {told}", markup=False, soft_wrap=True)
     for told in result.error.lines() if result.error else ():
         console.print(f"  {told}", markup=False, soft_wrap=True)

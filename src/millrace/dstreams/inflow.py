@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from millrace.dstreams import course
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
     from pyspark.sql import SparkSession
     from pyspark.streaming import DStream, StreamingContext
+
+_RECEIVED = "spark.streaming.receiver.maxRate"
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class Batch:
         if found is None or found.sparkContext is not self.context:
             found = SparkSession(self.context)
         return found
+
+    def received(self) -> Batch:
+        """The same for a stream in receiver style: the rate of a receiver is a limit too."""
+        limits = [rate for rate in (self.rate, float(self.setting(_RECEIVED, "0"))) if rate]
+        return replace(self, rate=min(limits)) if limits else self
 
     def setting(self, name: str, otherwise: str = "") -> str:
         """A setting of Spark's."""

@@ -136,7 +136,7 @@ class KafkaInflow(Inflow):
         _require_there(begin, begin, seen)
         held = self._not_begun(begin, opened)
         waiting = {place: 0 if place in held else seen.end.get(place, at) - at for place, at in begin.items()}
-        limits = limits_of(waiting, batch)
+        limits = limits_of(waiting, batch if self.group is None else batch.received())
         opened.last = _noted((place, at, at + min(waiting[place], limits[place])) for place, at in begin.items())
         return opened.last
 

@@ -36,7 +36,6 @@ LEASES = "spark.millrace.kinesis.leases"
 """Where leases are kept: `dynamodb`, the address of one (http://…), or a folder (file:///…)."""
 LOST = "spark.millrace.kinesis.lost"
 _READ = "_millrace_kinesis_read"
-_MAX_RATE = "spark.streaming.receiver.maxRate"
 _LOG = logging.getLogger("millrace.kinesis")
 
 
@@ -207,10 +206,8 @@ class KinesisInflow(Inflow):
         return TableLeases(self._door, self._application, self._owner, None if chosen == "dynamodb" else chosen)
 
     def _most(self, batch: Batch) -> int | None:
-        limits = [batch.rate] if batch.rate else []
-        if most := batch.setting(_MAX_RATE):
-            limits.append(float(most))
-        return max(1, round(min(limits) * batch.seconds)) if limits else None
+        rate = batch.received().rate
+        return max(1, round(rate * batch.seconds)) if rate else None
 
     @staticmethod
     def _at_hand(opened: _Open, span: Span) -> _Held | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sysconfig
 import traceback
+from pathlib import Path
 from typing import Any, TypeVar
 
 from millrace import errors
@@ -14,6 +16,7 @@ E = TypeVar("E", bound=MillraceError)
 _ANEW = "start anew with another checkpoint folder, and let Kafka keep records for longer (retention.ms)"
 _FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
 _LIBRARIES = re.compile(r"[/\\](?:site-packages|pyspark|py4j|millrace[/\\]dstreams)[/\\]|pyspark\.zip")
+_PYTHON = sysconfig.get_path("stdlib")
 _RAISED = re.compile(r"^(?:([\w.]+)\.)?(\w+)(?:: (.*))?$", re.MULTILINE)
 _WHY, _TRY, _AT = " | why: ", " | try: ", " | at: "
 _GONE = re.compile(
@@ -32,7 +35,7 @@ def carried(error: E) -> E:
 
 def undecodable(decoder: str, record: str, error: Exception) -> BadRecord:
     """What a task says when a decoder of the program's raised: for which record, and where in the program."""
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if not _LIBRARIES.search(one.filename)]
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if not _is_library(one.filename)]
     told = BadRecord(
         f"the {decoder} raised for {record}",
         why=f"{type(error).__name__}: {error}",
@@ -93,7 +96,7 @@ def _function(text: str) -> MillraceError | None:
     """A function of the program's that raised, with its place."""
     if "Traceback (most recent call last)" not in text:
         return None
-    own = [frame for frame in _FRAME.findall(text) if not _LIBRARIES.search(frame[0])]
+    own = [frame for frame in _FRAME.findall(text) if not _is_library(frame[0])]
     place = Place(own[-1][0], int(own[-1][1])) if own else None
     named = f"the function {own[-1][2]} raised" if own else "a function raised"
     return FunctionFailed(named, why=_last(text), place=place, hint="mend it and start again: the batch is repeated")
@@ -106,6 +109,11 @@ def _last(text: str) -> str:
         if line and not line[0].isspace() and (found := _RAISED.match(line)):
             return line if found else ""
     return ""
+
+
+def _is_library(file: str) -> bool:
+    """Whether a frame is of a file that is not the program's: of a package, or of Python itself."""
+    return _LIBRARIES.search(file) is not None or Path(file).is_relative_to(_PYTHON)
 
 
 def _on_one_line(text: str) -> str:

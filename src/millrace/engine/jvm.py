@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from millrace.engine import archive
+from millrace.engine.surroundings import variables
 from millrace.engine.tuning import is_local
 from millrace.errors import FileUnusable, JavaUnusable, SparkFailed
 from millrace.pipeline.secret import shown
@@ -158,16 +159,8 @@ def environment(master: str, more: Mapping[str, str]) -> Iterator[None]:
             "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
             "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
         }
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
-    try:
+    with variables(wanted):
         yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _quieten() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import runpy
-import sys
 import traceback
 from collections.abc import Collection
 from pathlib import Path
 
 from millrace.errors import FileUnusable, InputError, InvalidDefinition, MillraceError, Place, Problem
+from millrace.pipeline.beside import stand_beside
 from millrace.pipeline.model import Pipeline
 from millrace.pipeline.python import collecting
 
@@ -49,9 +49,7 @@ def read(path: str, connectors: Collection[str] = ()) -> tuple[Pipeline | None, 
 
 
 def _load_python(file: str) -> list[Pipeline]:
-    folder = str(Path(file).absolute().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # as `python FILE` does: a pipeline may import what stands beside it
+    stand_beside(file)
     with collecting() as made:
         try:
             runpy.run_path(file, run_name="millrace_pipeline")

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from millrace.errors import Place
+
+
+class Placed(dict[str, Any]):
+    """A row, or a part of one, that knows in which lines its columns stand."""
+
+    def __init__(self, pairs: Iterable[tuple[str, Any, Place]]) -> None:
+        listed = list(pairs)
+        super().__init__((name, value) for name, value, _ in listed)
+        self.places = {name: place for name, _, place in listed}
+
+    def without(self, names: Collection[str]) -> Placed:
+        """The row without some of its columns."""
+        return Placed((name, value, self.places[name]) for name, value in self.items() if name not in names)
+
+
+def place_of(row: Mapping[str, Any], name: str) -> Place | None:
+    """Where a column of a row stands, if that is known."""
+    return row.places.get(name) if isinstance(row, Placed) else None
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import orjson
 
-KEY = "key"
-"""The name that masks the record's key, where the value has no such column."""
+from millrace.testing.numbers import other_number
+
+KEY, HEADERS = "key", "headers"
+"""What a record has beside its value: both are masked whenever something is, unless they are to be kept."""
 
 
 class Unmaskable(Exception):
@@ -20,58 +23,126 @@ class Unmaskable(Exception):
 class Disguise:
     """What is put in the place of values, for columns that are named (within others as `user.name`).
 
-    `phrase` makes several recordings agree; without one, each has its own.
+    A record's key and the contents of its headers may repeat a column, so they are replaced too, unless `keep` names
+    them. `phrase` makes several recordings agree; without one, each has its own.
     """
 
-    def __init__(self, columns: Iterable[str], phrase: str | None = None) -> None:
-        self._columns = tuple(columns)
+    def __init__(self, columns: Iterable[str], phrase: str | None = None, keep: Collection[str] = ()) -> None:
+        self._columns, self._keep = tuple(columns), frozenset(keep)
         self._secret = secrets.token_bytes(32) if phrase is None else hashlib.sha256(phrase.encode()).digest()
         self.met: set[str] = set()
         """The columns that some record had."""
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """The record with its named columns replaced; where it has none of them, its bytes stay as they were."""
+        """The record with its named columns, its key and its headers replaced."""
         if not self._columns:
             return dict(record)
-        key, value = record["key"], record["value"]
-        if KEY in self._columns and key is not None:
+        key, headers = record["key"], record.get("headers") or ()
+        if key is not None and KEY in self._columns:
             self.met.add(KEY)
-            key = str(self._other(key.decode("utf-8", "replace"))).encode()
-        named = [column for column in self._columns if column != KEY]
-        return {**record, "key": key, "value": self._value(value, named) if named and value is not None else value}
+        return {
+            **record,
+            "value": self._value(record["value"]),
+            "key": key if KEY in self._keep else self._content(key),
+            "headers": [(name, one if HEADERS in self._keep else self._content(one)) for name, one in headers],
+        }
 
-    def _value(self, value: bytes, columns: list[str]) -> bytes:
+    def _value(self, value: bytes | None) -> bytes | None:
+        """Where it has none of the columns, its bytes stay as they were."""
+        if value is None:
+            return None
         try:
-            told = orjson.loads(value)
-        except orjson.JSONDecodeError as error:
-            raise Unmaskable from error
-        if not isinstance(told, dict):
-            raise Unmaskable
-        found = [self._replace(told, column.split("."), column) for column in columns]
-        return orjson.dumps(told) if any(found) else value
+            told = _read(value)
+            if not isinstance(told, dict):
+                raise Unmaskable
+        except Unmaskable:
+            if set(self._columns) == {KEY}:  # nothing in it was asked for
+                return value
+            raise
+        found = [self._replace(told, column, column) for column in self._columns]
+        return _written(told) if any(found) else value
 
-    def _replace(self, within: Any, path: list[str], column: str) -> bool:
+    def _content(self, content: bytes | None) -> bytes | None:
+        """A key or a header, replaced as a whole: the same text in a column is replaced by the same."""
+        if content is None:
+            return None
+        try:
+            return _written(self._other(_read(content)))
+        except Unmaskable:
+            return self._masked(content).encode()
+
+    def _replace(self, within: Any, path: str, column: str) -> bool:
         if isinstance(within, list):
             return sum(self._replace(one, path, column) for one in within) > 0
-        if not isinstance(within, dict) or path[0] not in within:
+        if not isinstance(within, dict):
             return False
-        if len(path) > 1:
-            return self._replace(within[path[0]], path[1:], column)
-        within[path[0]] = self._other(within[path[0]])
-        self.met.add(column)
-        return True
+        found = path in within
+        if found:
+            within[path] = self._other(within[path])
+            self.met.add(column)
+        name, _, below = path.partition(".")
+        return (bool(below) and name in within and self._replace(within[name], below, column)) or found
 
     def _other(self, value: Any) -> Any:
-        """Another value of the same kind; what is null stays so, as does yes or no, which tells nobody apart."""
-        if value is None or isinstance(value, bool):
-            return value
+        """Another value of the same kind; null stays so, and of yes and no, which would tell each other, it is no."""
         if isinstance(value, list):
             return [self._other(one) for one in value]
         if isinstance(value, dict):
             return {name: self._other(one) for name, one in value.items()}
-        told = repr(float(value)) if isinstance(value, int | float) else str(value)
-        digest = hashlib.blake2b(told.encode(), key=self._secret, digest_size=8).hexdigest()
-        if isinstance(value, int | float):
-            number = int(digest[:7], 16)
-            return number if isinstance(value, int) else number / 16.0
-        return f"masked-{digest[:12]}"
+        if isinstance(value, _Number):
+            return self._number(value)
+        if value is None or isinstance(value, bool):
+            return None if value is None else False
+        return self._masked(value.encode("utf-8", "surrogatepass"))
+
+    def _number(self, value: _Number) -> _Number:
+        try:
+            return _Number(other_number(value.text, self._secret))
+        except (ValueError, ArithmeticError) as error:  # thousands of digits, or an exponent of them
+            raise Unmaskable from error
+
+    def _masked(self, text: bytes) -> str:
+        return f"masked-{hashlib.blake2b(text, key=self._secret, digest_size=8).hexdigest()}"
+
+
+class _Number:
+    """A number as it is written: those that are not masked stay so, digit by digit."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _read(content: bytes) -> Any:
+    try:
+        return json.loads(
+            content.decode("utf-8"),
+            parse_int=_Number,
+            parse_float=_Number,
+            parse_constant=_refuse,
+            object_pairs_hook=_object,
+        )
+    except (ValueError, RecursionError) as error:
+        raise Unmaskable from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) != len(pairs):
+        raise Unmaskable  # a name that is there twice: only one of the two would be masked
+    return found
+
+
+def _refuse(word: str) -> Any:
+    raise Unmaskable(word)
+
+
+def _written(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value, default=_as_written)
+    except orjson.JSONEncodeError as error:
+        raise Unmaskable from error
+
+
+def _as_written(value: Any) -> Any:
+    if isinstance(value, _Number):
+        return orjson.Fragment(value.text)
+    raise TypeError

@@ -140,7 +140,7 @@ def _undecoded(reader: Reader, raw: DataFrame) -> DataFrame:
             raise InvalidTest("the columns of a source must be known", hint="give it a schema")
         own = [one for one in columns.fields if one.name not in carried]
         ddl = ", ".join(one.ddl() for one in own).replace(" NOT NULL", "")
-        read = F.from_json(F.col("value").cast("string"), ddl)
+        read = F.from_json(F.col("value").cast("string"), ddl, {"mode": "FAILFAST"})
         return raw.select(read.alias("read"), *carried).select("read.*", *carried)
     if isinstance(reader, FilesReader) and reader.format == "csv":
         corrupt = "_corrupt_record"

@@ -6,7 +6,8 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,15 @@ import orjson
 
 from millrace.connectors.files import FilesReader
 from millrace.connectors.stream import Messages, Reader
-from millrace.errors import FileUnusable, InvalidOption, InvalidTest
-from millrace.pipeline.schema import Schema, Simple
-from millrace.testing import slices
+from millrace.errors import InvalidOption, InvalidTest, Place
+from millrace.pipeline.schema import Schema, Simple, Struct
+from millrace.testing import files, slices
+from millrace.testing.cases import Placed, place_of
+from millrace.testing.columns import stray, strays
 from millrace.units import parse_time
 
+_WORDS = ("string", "timestamp", "timestamp_ntz", "date", "binary")
+"""Types whose values are written as they are."""
 FORMS = ("csv", "json", "text", "records")
 """What a file of rows may be."""
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -61,50 +66,70 @@ class Shape:
             )
 
     def _of_file(self, form: str, path: Path) -> Iterator[Message]:
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise FileUnusable(f"cannot read {path}", why=error.strerror) from None
+        data = files.content(path)
         if form == "records":
             yield from slices.read(data, path)
         elif form == "csv" and self.kind != "csv":
-            table = csv.DictReader(io.StringIO(data.decode("utf-8")))
-            yield from (self._message(self._of_cells(row)) for row in table)
-        elif form == "json" and (self.kind != "json" or data.lstrip().startswith(b"[")):
-            yield from (self._message(row) for row in _json_rows(data, path))
+            yield from (self._message(self._of_cells(row, place), place) for place, row in files.csv_rows(data, path))
+        elif form == "json" and (self.kind != "json" or files.is_array(data)):
+            yield from (self._message(row, place) for place, row in files.json_rows(data, path))
+        elif form == "json":
+            yield from self._lines_of_json(data, path)
         else:
             lines = [line for line in data.splitlines() if line.strip()]
             header = form == "csv" and lines and self._is_header(lines[0])
             yield from ({"value": line} for line in lines[1 if header else 0 :])
 
+    def _lines_of_json(self, data: bytes, path: Path) -> Iterator[Message]:
+        """Messages as they are, also broken ones; a column that the source does not have is a mistake here too."""
+        for number, line in enumerate(data.splitlines(), 1):
+            with suppress(orjson.JSONDecodeError):
+                if isinstance(row := orjson.loads(line), dict):
+                    self._require_known(row, Place(str(path), number))
+            if line.strip():
+                yield {"value": line}
+
     def _is_header(self, line: bytes) -> bool:
         names = next(csv.reader([line.decode("utf-8", "replace")], delimiter=self._separator()))
         return [name.strip().lower() for name in names] == [name.lower() for name in self._names()]
 
-    def _of_cells(self, row: Mapping[str, str | None]) -> dict[str, Any]:
-        """A row of CSV with the types that the source declares; an empty cell is null."""
+    def _of_cells(self, row: Mapping[str, str], place: Place) -> dict[str, Any]:
+        """A row of CSV with the types that the source declares."""
         simple = {one.name: one.type.name for one in self._columns.fields if isinstance(one.type, Simple)}
-        words = ("string", "timestamp", "timestamp_ntz", "date", "binary")
-        return {
-            name: text if simple.get(name, "string") in words else json.loads(text.lower())
-            for name, text in row.items()
-            if text
-        }
 
-    def _message(self, row: Any) -> Message:
+        def meant(name: str, text: str) -> Any:
+            if simple.get(name, "string") in _WORDS:
+                return text
+            try:
+                return json.loads(text.lower())
+            except ValueError:
+                raise InvalidTest(f"{name!r} of {self.name!r} is {simple[name]}, not {text!r}", place=place) from None
+
+        return {name: meant(name, text) for name, text in row.items()}
+
+    def _message(self, row: Any, place: Place | None = None) -> Message:
         if isinstance(row, str | bytes):
             return {"value": row.encode() if isinstance(row, str) else row}
         if not isinstance(row, Mapping):
-            raise InvalidTest(f"a row for {self.name!r} is columns or text, not {row!r}")
+            raise InvalidTest(f"a row for {self.name!r} is columns or text, not {row!r}", place=place)
         beside = {name: row[name] for name in self.carried if name in row and name not in self._names()}
-        own = {name: value for name, value in row.items() if name not in beside}
+        own = row.without(beside) if isinstance(row, Placed) else {n: row[n] for n in row if n not in beside}
         if "value" in own and (self.kind in ("text", "raw") or "value" not in self._names()):
+            for name in (name for name in own if name != "value"):
+                raise stray(self.name, name, ["value", *self.carried], place_of(row, name) or place)
             return {**beside, "value": _bytes(own["value"])}
+        self._require_known(own, place)
         return {**beside, "value": self._encoded(own)}
+
+    def _require_known(self, row: Mapping[str, Any], place: Place | None) -> None:
+        """What the source does not have would be left out, and the test be about something else."""
+        if self._names() and self.kind in ("json", "csv"):
+            for mistake in strays(self.name, row, Struct(self._columns.fields), place):
+                raise mistake
 
     def _encoded(self, row: Mapping[str, Any]) -> bytes:
         if self.kind == "json":
-            return orjson.dumps(row, default=str, option=orjson.OPT_NON_STR_KEYS)
+            return json.dumps(row, default=_as_text, ensure_ascii=False, separators=(",", ":")).encode()
         if self.kind == "csv":
             line = io.StringIO()
             writer = csv.writer(line, delimiter=self._separator(), lineterminator="")
@@ -159,13 +184,8 @@ def _columns(reader: Reader) -> Schema:
     return declared or Schema(())
 
 
-def _json_rows(data: bytes, path: Path) -> list[Any]:
-    try:
-        if data.lstrip().startswith(b"["):
-            return list(orjson.loads(data))
-        return [orjson.loads(line) for line in data.splitlines() if line.strip()]
-    except orjson.JSONDecodeError as error:
-        raise FileUnusable(f"{path} is not JSON", why=str(error)) from None
+def _as_text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def _bytes(value: Any) -> bytes | None:

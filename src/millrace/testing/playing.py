@@ -47,6 +47,7 @@ class Play:
     ) -> None:
         self.steps: list[Played] = []
         self.unstable: list[str] = []
+        self.failed = False
         self.query, self._stream, self._chaos = query, stream, chaos
         self._folder = workshop.ground.state
         self._frame = FedTables(workshop, query, stream, static, ticking).frame(query.table)
@@ -98,6 +99,7 @@ class Play:
                 raise
             except Exception as error:
                 if not (self._chaos and _CRASH in str(error)):
+                    self.failed = True
                     raise explain(error, place=self.query.place) from error
                 self._late()  # of the batches until here
                 self._running = self._started()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from millrace.testing.trials import Trial
 
 _ENDINGS = (".test.yaml", ".test.yml")
+_TRIALS = pytest.StashKey["list[Trial]"]()
 
 
 @pytest.fixture(scope="session")
@@ -36,13 +37,25 @@ def millrace_test(millrace_spark: SparkSession, request: pytest.FixtureRequest) 
 
     warm.lend(millrace_spark)
     folder = request.path.parent
-    with ExitStack() as trials:
+    begun = request.node.stash[_TRIALS] = []
+    with ExitStack() as ends:
 
         def begin(pipeline: Any, **options: Any) -> Trial:
             named = folder / pipeline if isinstance(pipeline, str | Path) else pipeline
-            return trials.enter_context(trial(named, folder, **options))
+            made = trial(named, folder, **options)
+            ends.callback(made.close)
+            begun.append(made)
+            return made
 
         yield begin
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A test that has passed so far is not at its end: it may have asked for nothing, or left out dead letters."""
+    yield
+    for one in item.stash.get(_TRIALS, ()):
+        one.conclude()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -85,7 +98,7 @@ class SheetItem(pytest.Item):
         if result.error:
             raise result.error
         if result.failures:
-            raise _Failed("\n".join(failure.at(result.case) for failure in result.failures))
+            raise _Failed("\n".join(str(failure) for failure in result.failures))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """No stack trace: the difference is all that matters."""

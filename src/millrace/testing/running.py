@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.errors import FileUnusable, InvalidTest, MillraceError
-from millrace.testing import comparing
+from millrace.engine.surroundings import variables
+from millrace.errors import FileUnusable, InvalidTest, MillraceError, Place
+from millrace.testing import buried, comparing
 from millrace.testing.cases import Case, Expected, Sheet, Step
-from millrace.testing.surroundings import environment
 from millrace.testing.written import ENDINGS
 
 if TYPE_CHECKING:
@@ -23,16 +24,16 @@ _LEFT_OUT = ("node_modules", "__pycache__", "site-packages")
 
 
 @dataclass(frozen=True)
-class Failure:
-    """One thing that is not as expected: in words, where it is expected, and what came instead."""
+class Finding:
+    """What came of one thing that is expected; in words, if it is another, or if nobody expected it."""
 
-    told: str
+    told: str | None
+    place: Place | None
     expected: Expected | None = None
     came: Any = None
 
-    def at(self, case: Case) -> str:
-        """The words, after the line of the file that they are about."""
-        return f"{self.expected.place if self.expected else case.place}: {self.told}"
+    def __str__(self) -> str:
+        return f"{self.place}: {self.told}"
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,13 @@ class Result:
     pipeline: str
     case: Case
     seconds: float
-    failures: list[Failure] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     error: MillraceError | None = None
+
+    @property
+    def failures(self) -> list[Finding]:
+        """What is not as expected."""
+        return [one for one in self.findings if one.told is not None]
 
     @property
     def passed(self) -> bool:
@@ -89,7 +95,7 @@ def run(sheet: Sheet, wanted: str = "", *, chaos: bool = False) -> Iterator[Resu
     """Run the tests of a file whose names have these words in them, each on every pipeline that the file is about."""
     from millrace.testing.loading import sound
 
-    with environment(sheet.environment):
+    with variables(sheet.environment):
         for file in sheet.pipelines:
             pipeline = sound(file)
             for case in sheet.cases:
@@ -101,49 +107,76 @@ def run_one(sheet: Sheet, file: str, case: Case, *, chaos: bool = False) -> Resu
     """One test, and the pipeline's file read for it."""
     from millrace.testing.loading import sound
 
-    with environment(sheet.environment):
+    with variables(sheet.environment):
         return run_case(sheet, file, sound(file), case, chaos=chaos)
 
 
 def run_case(sheet: Sheet, file: str, pipeline: Pipeline, case: Case, *, chaos: bool = False) -> Result:
     """One test on one pipeline."""
-    from millrace.testing.trials import Trial
+    from millrace.testing import warm
 
+    warm.session()  # the time of its start is no test's
     began = time.monotonic()
-    failures: list[Failure] = []
+    findings: list[Finding] = []
     error = None
     try:
-        with Trial(pipeline, sheet.file.parent, ticks=case.moves_watermarks, chaos=chaos) as trial:
-            failures = list(_failures(trial, case))
+        with _begun(sheet, pipeline, case, chaos) as trial:
+            findings += _findings(trial, case)
     except MillraceError as found:
         found.place = found.place or case.place
         error = found
-    return Result(sheet, file, case, time.monotonic() - began, failures, error)
+    return Result(sheet, file, case, time.monotonic() - began, findings, error)
 
 
-def _failures(trial: Trial, case: Case) -> Iterator[Failure]:
-    for step in case.steps:
-        if step.watermark is None:
-            trial.give(step.given)
-        else:
-            trial.watermark(step.watermark)
+@contextmanager
+def _begun(sheet: Sheet, pipeline: Pipeline, case: Case, chaos: bool) -> Iterator[Trial]:
+    """A trial that has been given every step."""
+    from millrace.testing.trials import Trial
+
+    with closing(Trial(pipeline, sheet.file.parent, ticks=case.moves_watermarks, chaos=chaos)) as trial:
+        for step in case.steps:
+            try:
+                if step.watermark is None:
+                    trial.give(step.given)
+                else:
+                    trial.watermark(step.watermark)
+            except MillraceError as error:
+                error.place = error.place or step.place
+                raise
+        yield trial
+
+
+def _findings(trial: Trial, case: Case) -> Iterator[Finding]:
     for number, step in enumerate(case.steps):
         yield from _of_step(trial, step, number, case.key)
     yield from _of_step(trial, case.whole, None, case.key)
-    yield from (Failure(sentence) for sentence in trial.unstable())
+    yield from (Finding(told, case.steps[number].place) for number, told in trial.unexpected())
+    yield from (Finding(sentence, case.place) for sentence in trial.unstable())
 
 
-def _of_step(trial: Trial, step: Step, number: int | None, keys: Mapping[str, tuple[str, ...]]) -> Iterator[Failure]:
+def _of_step(trial: Trial, step: Step, number: int | None, keys: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
     for table, expected in step.rows.items():
-        came = trial.rows(table, step=number, key=keys.get(table, ()))
-        rows = comparing.expected_rows(expected.value, trial.folder)
-        if told := comparing.difference(table, came, rows):
-            yield Failure(told, expected, comparing.plain_rows(came))
+        with _placed(expected):
+            came = trial.rows(table, step=number, key=keys.get(table, ()))
+            told = comparing.difference(table, came, comparing.expected_rows(expected.value, trial.folder))
+            yield Finding(told, expected.place, expected, comparing.plain_rows(came))
     for table, expected in step.late.items():
-        late = trial.late(table, step=number)
-        if late != expected.value:
-            yield Failure(f"{table}: {late} rows came too late, not {expected.value}", expected, late)
+        with _placed(expected):
+            late = trial.late(table, step=number)
+            told = f"{table}: {late} rows came too late, not {expected.value}" if late != expected.value else None
+            yield Finding(told, expected.place, expected, late)
     for source, expected in step.dead.items():
-        letters = trial.dead(source, step=number)
-        if told := comparing.dead_difference(source, letters, expected.value):
-            yield Failure(told, expected, comparing.plain_letters(letters, expected.value))
+        with _placed(expected):
+            letters = trial.dead(source, step=number)
+            told = buried.dead_difference(source, letters, expected.value, trial.folder)
+            yield Finding(told, expected.place, expected, buried.plain_letters(letters, expected.value, trial.folder))
+
+
+@contextmanager
+def _placed(expected: Expected) -> Iterator[None]:
+    """Mistakes of what is expected stand where it does."""
+    try:
+        yield
+    except InvalidTest as error:
+        error.place = error.place or expected.place
+        raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -19,10 +19,12 @@ from millrace.errors import InvalidTest, did_you_mean
 from millrace.pipeline.model import Panel, Pipeline, Source, Table, Watermark
 from millrace.pipeline.plan import Query, make_plan
 from millrace.pipeline.python import Pipeline as Written
-from millrace.testing import comparing, warm
+from millrace.pipeline.python import calling_place
+from millrace.testing import buried, comparing, warm
 from millrace.testing.feeding import Mould, tick_of
 from millrace.testing.given import Message, Shape, moment
 from millrace.testing.loading import sound
+from millrace.testing.modules import own_modules
 from millrace.testing.playing import Play, Played
 
 if TYPE_CHECKING:
@@ -56,10 +58,14 @@ class Trial:
         carried = {name: kind for shape in self._shapes.values() for name, kind in shape.carried.items()}
         self._mould = Mould(self._spark, carried)
         self._state = Path(tempfile.mkdtemp(prefix="millrace-trial-"))
+        self._place = calling_place()
+        self._asked = False
+        self._accounted: set[tuple[str, int]] = set()
+        """Sources and steps whose dead letters somebody has asked for."""
         self._steps: list[Any] = []
         self._static: dict[str, DataFrame] = {}
         self._plays: dict[str, Play] = {}
-        self._restore = [_choose_state_store(self._spark, pipeline), _choose_modules(self._spark, pipeline)]
+        self._restore = [_choose_state_store(self._spark, pipeline)]
 
     def give(self, rows: Mapping[str, Rows] | None = None, /, **more: Rows) -> None:
         """The next step: rows by their sources' names, all in one batch. Static sources have theirs in the first."""
@@ -83,23 +89,28 @@ class Trial:
 
     def rows(self, table: str, *, step: int | None = -1, key: Sequence[str] = ()) -> pa.Table:
         """What came out of a table in a step; in all of them with `step=None`, of a key the newest row only."""
+        self._asked = True
         steps = self._played(self._query(table)).steps
         if step is not None:
-            return _at(steps, step).rows
+            return steps[_number(steps, step)].rows
         return comparing.whole([one.rows for one in steps], self._query(table).mode, key)
 
     def late(self, table: str, *, step: int | None = -1) -> int:
         """How many rows came too late for a table, in a step or in all."""
+        self._asked = True
         steps = self._played(self._query(table)).steps
-        return sum(one.late for one in (steps if step is None else [_at(steps, step)]))
+        return sum(one.late for one in (steps if step is None else [steps[_number(steps, step)]]))
 
     def dead(self, source: str, *, step: int | None = -1) -> list[Letter]:
-        """The dead letters of a source, of a step or of all."""
+        """The dead letters of a source, of a step or of all; those that nobody asks for fail a test."""
+        self._asked = True
         name = self._source(source).name
         known = (*(play.query for play in self._plays.values()), *self._plan())  # one that runs is asked for free
         query = next((one for one in known if name in self.pipeline.upstream(one.table)), None)
         steps = self._played(query or self._query(name)).steps
-        return [letter for one in (steps if step is None else [_at(steps, step)]) for letter in one.dead.get(name, ())]
+        numbers = range(len(steps)) if step is None else [_number(steps, step)]
+        self._accounted.update((name, number) for number in numbers)
+        return [letter for number in numbers for letter in steps[number].dead.get(name, ())]
 
     def expect(
         self, table: str, rows: Any, *, step: int | None = -1, key: Sequence[str] = (), place: Any = None
@@ -117,8 +128,11 @@ class Trial:
             raise comparing.Different(f"{table}: {found} rows came too late, not {count}")
 
     def expect_dead(self, source: str, letters: Any, *, step: int | None = -1) -> None:
-        """Require dead letters of a source: how many, or a row each with its `value`, its `reason` or other parts."""
-        found = comparing.dead_difference(source, self.dead(source, step=step), letters)
+        """Require dead letters of a source: how many, or a row each with its `value`, its `reason` or other parts.
+
+        "any" are as many as there are.
+        """
+        found = buried.dead_difference(source, self.dead(source, step=step), letters, self.folder)
         if found:
             raise comparing.Different(found)
 
@@ -126,11 +140,30 @@ class Trial:
         """Of a trial with chaos: what came otherwise when a batch was run again, in words."""
         return [sentence for play in self._plays.values() for sentence in play.unstable]
 
+    def unexpected(self) -> Iterator[tuple[int, str]]:
+        """The dead letters that nobody has asked for: in which step, and in words."""
+        told = set(self._accounted)
+        for play in self._plays.values():
+            steps = play.steps if play.failed else self._played(play.query).steps
+            for number, step in enumerate(steps):
+                for source, letters in step.dead.items():
+                    if (source, number) not in told:
+                        told.add((source, number))
+                        yield number, buried.unexpected(source, letters)
+
+    def conclude(self) -> None:
+        """The end of a test: it must have asked for what came, and for the dead letters that there are."""
+        if self._steps and not self._asked:
+            hint = "ask for what came: expect, expect_late, expect_dead, rows"
+            raise InvalidTest(f"the test of {self.pipeline.name!r} expects nothing", hint=hint, place=self._place)
+        for number, told in self.unexpected():
+            raise comparing.Different(f"step {number}: {told}", self._place)
+
     def close(self) -> None:
         """End the queries and forget what they kept; Spark stays."""
         self._end_plays()
-        for restore in self._restore:
-            restore()
+        while self._restore:
+            self._restore.pop()()
         shutil.rmtree(self._state, ignore_errors=True)
 
     def __enter__(self) -> Trial:
@@ -139,7 +172,11 @@ class Trial:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            if kind is None:
+                self.conclude()
+        finally:
+            self.close()
 
     def _elements(self) -> list[Source | Table]:
         return [*self.pipeline.sources, *self.pipeline.tables]
@@ -167,7 +204,8 @@ class Trial:
             state = self._state / f"{len(list(self._state.iterdir()))}"
             ground = Site(self._spark, self.pipeline.name, "", state, _no_cluster)
             stream = self._mould.stream()
-            play = Play(Workshop(self.pipeline, ground), query, stream, self._static, self._ticks, self._chaos)
+            with own_modules(self._spark, self.pipeline):
+                play = Play(Workshop(self.pipeline, ground), query, stream, self._static, self._ticks, self._chaos)
             self._plays[query.name] = play
         for rows in self._steps[len(play.steps) :]:
             play.step(rows)
@@ -203,10 +241,10 @@ def _tick(name: str, watermark: Watermark, at: Any) -> Message:
     return {"source": tick_of(name), "tick": moment(at) + timedelta(seconds=watermark.seconds)}
 
 
-def _at(steps: Sequence[Played], step: int) -> Played:
+def _number(steps: Sequence[Played], step: int) -> int:
     if not -len(steps) <= step < len(steps):
         raise InvalidTest(f"there is no step {step}", hint="give rows first")
-    return steps[step]
+    return step % len(steps)
 
 
 def _no_cluster() -> Any:
@@ -220,18 +258,3 @@ def _choose_state_store(spark: SparkSession, pipeline: Pipeline) -> Callable[[],
     before = spark.conf.get(ROCKSDB.key, None)
     spark.conf.set(ROCKSDB.key, ROCKSDB.value)
     return lambda: spark.conf.unset(ROCKSDB.key) if before is None else spark.conf.set(ROCKSDB.key, before)
-
-
-def _choose_modules(spark: SparkSession, pipeline: Pipeline) -> Callable[[], None]:
-    """Workers find the modules that stand beside a pipeline; where there are none, those that run are used again."""
-    own = Path(pipeline.place.file).absolute()
-    beside = [one for one in own.parent.glob("*.py") if one != own and not one.name.startswith(("test_", "conftest"))]
-    if own.suffix != ".py" or not beside:
-        return lambda: None
-    environment: dict[str, str] = spark.sparkContext.environment
-    environment["PYTHONPATH"] = str(own.parent)
-
-    def restore() -> None:
-        environment.pop("PYTHONPATH", None)
-
-    return restore

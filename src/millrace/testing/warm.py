@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millrace.testing.surroundings import environment
+from millrace.engine.surroundings import variables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",  # a test has a handful of rows, and each partition is a task of every batch
     "spark.sql.streaming.stateStore.maintenanceInterval": "10min",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",  # a second file for each that a batch writes
     "spark.sql.codegen.wholeStage": "false",  # code that is made and compiled for three rows is most of their time
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.memory": "1g",
 }
 
-_COMPILED_QUICKLY = "-XX:TieredStopAtLevel=1"
+_JAVA = "-XX:TieredStopAtLevel=1"
 """Code that is compiled quickly, not well: a test has run before the other kind would pay."""
 
 
@@ -54,8 +55,8 @@ def _opened() -> SparkSession:
     from millrace.engine.session import close_session, open_session
 
     folder = Path(tempfile.mkdtemp(prefix="millrace-test-"))
-    java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_COMPILED_QUICKLY}".strip()
-    with environment({"JDK_JAVA_OPTIONS": java}):
+    java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_JAVA}".strip()
+    with variables({"JDK_JAVA_OPTIONS": java}):
         spark = open_session("millrace test", master="local[2]", settings=_SETTINGS, log=folder / "spark.log")
 
     def close() -> None:

@@ -10,6 +10,7 @@ Instead of `given`, a test may have `steps`, a list of such: each is one batch.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,16 @@ from typing import Any
 from millrace.errors import FileUnusable, InvalidTest, Place, Problem, did_you_mean
 from millrace.pipeline.document import Fields, Items, Node, Scalar, read_document
 from millrace.pipeline.values import plain
-from millrace.testing.cases import Case, Expected, Sheet, Step
+from millrace.testing.buried import ANY, is_count
+from millrace.testing.cases import Case, Expected, Placed, Sheet, Step
 
 ENDINGS = (".test.yaml", ".test.yml")
 _TOP = ("pipeline", "environment", "tests")
 _EXPECTED = ("expect", "late", "dead")
 _STEP = ("given", "watermark", *_EXPECTED)
 _CASE = (*_STEP, "steps", "key")
+
+_LONG = re.compile(r"-?[1-9][0-9]{18,99}")
 
 _Pairs = dict[str, tuple[Scalar, Node]]
 _Path = tuple[str | int, ...]
@@ -65,6 +69,9 @@ class _Form:
             self._wrong(root.place, "the file has no tests", "add tests:")
         cases = tuple(self._case(name, key, node) for name, (key, node) in tests.items())
         environment = self._fields(top["environment"][1], "environment") if "environment" in top else {}
+        for name, (key, node) in environment.items():
+            if not isinstance(node, Scalar):
+                self._wrong(key.place, f"the variable {name!r} must be text", "write NAME: value")
         variables = {name: node.text for name, (_, node) in environment.items() if isinstance(node, Scalar)}
         return Sheet(self._file, self._pipelines(top, root.place), cases, variables)
 
@@ -80,11 +87,24 @@ class _Form:
 
     def _case(self, name: str, key: Scalar, node: Node) -> Case:
         parts = self._fields(node, f"test {name!r}", _CASE)
+        if not isinstance(node, Fields):
+            return Case(name, (), Step(), {}, key.place)
+        case = self._read_case(name, key.place, parts)
+        expected = [one for step in (*case.steps, case.whole) for one in (step.rows, step.late, step.dead)]
+        if not any(expected):
+            hint = "add expect:, late: or dead: with a table or source in it; that nothing comes is []"
+            self._wrong(key.place, f"test {name!r} expects nothing", hint)
+        for table in case.key:
+            if not any(table in step.rows for step in (*case.steps, case.whole)):
+                self._wrong(parts["key"][0].place, f"key names {table!r}, of which nothing is expected", "leave it out")
+        return case
+
+    def _read_case(self, name: str, own: Place, parts: _Pairs) -> Case:
         path: _Path = ("tests", name)
         if "steps" not in parts:
             if "given" not in parts:
-                self._wrong(key.place, f"test {name!r} gives nothing", "add given: or steps:")
-            return Case(name, (self._step(parts, path, key.place),), Step(), self._keys(parts), key.place)
+                self._wrong(own, f"test {name!r} gives nothing", "add given: or steps:")
+            return Case(name, (self._step(parts, path, own),), Step(), self._keys(parts), own)
         if beside_steps := [one for one in ("given", "watermark") if one in parts]:
             place = parts[beside_steps[0]][0].place
             self._wrong(place, f"{beside_steps[0]} belongs to a step where there are steps", "move it into one")
@@ -96,15 +116,15 @@ class _Form:
             self._step(self._fields(one, "a step", _STEP), (*path, "steps", at), one.place)
             for at, one in enumerate(nodes)
         )
-        whole = self._step({name: parts[name] for name in _EXPECTED if name in parts}, path, key.place)
-        return Case(name, steps, whole, self._keys(parts), key.place)
+        whole = self._step({name: parts[name] for name in _EXPECTED if name in parts}, path, own)
+        return Case(name, steps, whole, self._keys(parts), own)
 
     def _step(self, parts: _Pairs, path: _Path, place: Place) -> Step:
         given = self._fields(parts["given"][1], "given") if "given" in parts else {}
         if "watermark" in parts and given:
             self._wrong(parts["watermark"][0].place, "a step has rows or moves the watermark", "make it two steps")
         return Step(
-            {name: plain(node) for name, (_, node) in given.items()},
+            {name: placed(node) for name, (_, node) in given.items()},
             plain(parts["watermark"][1]) if "watermark" in parts else None,
             self._expected(parts, "expect", path),
             self._expected(parts, "late", path),
@@ -116,7 +136,14 @@ class _Form:
         if part not in parts:
             return {}
         named = self._fields(parts[part][1], part)
-        return {name: Expected(plain(node), node.place, (*path, part, name)) for name, (_, node) in named.items()}
+        found = {name: Expected(placed(node), node.place, (*path, part, name)) for name, (_, node) in named.items()}
+        for name, one in found.items():
+            if part == "late" and not is_count(one.value):
+                self._wrong(one.place, f"late rows of {name!r} are a number", "write how many rows came too late")
+            if part == "dead" and not (is_count(one.value) or isinstance(one.value, list | dict) or one.value == ANY):
+                hint = f"write how many there are, a row for each, or {ANY}"
+                self._wrong(one.place, f"dead letters of {name!r} are a number, a list, or {ANY}", hint)
+        return found
 
     def _keys(self, parts: _Pairs) -> dict[str, tuple[str, ...]]:
         named = self._fields(parts["key"][1], "key") if "key" in parts else {}
@@ -133,6 +160,15 @@ class _Form:
 
     def _wrong(self, place: Place, message: str, hint: str) -> None:
         self._problems.append(Problem("test.invalid", message, place, hint))
+
+
+def placed(node: Node) -> Any:
+    """A value as it is written, whose columns know their lines; a whole number is one however long it is."""
+    if isinstance(node, Items):
+        return [placed(one) for one in node.nodes]
+    if isinstance(node, Fields):
+        return Placed((key.text, placed(one), key.place) for key, one in node.pairs)
+    return int(node.text) if node.plain and _LONG.fullmatch(node.text) else plain(node)
 
 
 def _texts(value: Any) -> tuple[str, ...]:

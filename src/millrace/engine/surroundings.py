@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """A time in which these are set."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
+def variables(wanted: Mapping[str, str]) -> Iterator[None]:
+    """A time in which these are set; afterwards all is as it was."""
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:
