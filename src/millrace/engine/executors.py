@@ -64,8 +64,8 @@ def _is_this_machine(host: str) -> bool:
 def equip(spark: SparkSession, travel: Travel, folder: Path, beside: Path | None = None, *, send: bool = True) -> None:
     """Wait for executors and make them fit; raises when they are not, or when nobody waits any more.
 
-    `folder` is one here, for as long as the session lives: executors that come later fetch from it too. `beside` is that
-    of the pipeline's file. `send`: whether nobody has sent them our code yet.
+    `folder` is one here, for as long as the session lives: executors that come later fetch from it too. `beside` is
+    that of the pipeline's file. `send`: whether nobody has sent them our code yet.
     """
     context = spark.sparkContext
     cores = _awaited(context, travel)
