@@ -209,7 +209,7 @@ def test_our_own_kafka_is_named_to_the_program(
             "ModuleNotFoundError: No module named 'pyspark.streaming.kafka'",
         ),
         (  # as Py4J says it of a class that no jar has; without a Spark to say it
-            "from pyspark.streaming.kinesis import KinesisUtils\nraise TypeError(\"'JavaPackage' object is not callable\")\n",
+            "import pyspark.streaming.kinesis\nraise TypeError(\"'JavaPackage' object is not callable\")\n",
             "TypeError: 'JavaPackage' object is not callable",
         ),
     ],
