@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -98,3 +99,58 @@ def test_a_batch_that_fails_is_told_and_the_next_ones_go_on(context: StreamingCo
     context.stop(stopSparkContext=False)
     assert until(board, lambda one: one.phase.ended).phase is Phase.FAILED
     batches.close()
+
+
+class Failing:
+    """A context that has failed, and then stops."""
+
+    def __init__(self, said: str, checkpoint: str | None) -> None:
+        self._jssc = self._sc = self._jsc = self
+        self._said, self._checkpoint = said, checkpoint
+        self.over = False
+
+    def ssc(self) -> Any:
+        duration = SimpleNamespace(milliseconds=lambda: 1000)
+        graph = SimpleNamespace(batchDuration=lambda: duration)
+        return SimpleNamespace(
+            graph=lambda: graph, checkpointDir=lambda: self._checkpoint, isCheckpointPresent=lambda: False
+        )
+
+    def addStreamingListener(self, _: Any) -> None:  # noqa: N802 - Spark's name
+        """Nobody is told of a batch."""
+
+    def getState(self) -> Any:  # noqa: N802
+        return SimpleNamespace(toString=lambda: "STOPPED" if self.over else "ACTIVE")
+
+    def awaitTerminationOrTimeout(self, _: int) -> None:  # noqa: N802
+        error = RuntimeError(self._said)
+        error.java_exception = SimpleNamespace(toString=lambda: self._said)  # type: ignore[attr-defined]
+        raise error
+
+
+_SHUT = "org.apache.spark.SparkException: SparkContext was shut down"
+
+
+@pytest.mark.parametrize(("checkpoint", "left"), [("/there", "made again from the checkpoint"), (None, "are lost")])
+def test_what_the_end_cuts_off_is_no_failure_once_it_was_asked_for(checkpoint: str | None, left: str) -> None:
+    context, board = cast("Any", Failing(_SHUT, checkpoint)), Board()
+    batches = Batches(context, "dstreams", board)
+    batches.asked(context)
+    batches.start()
+    context.over = True
+    batches.close()
+    told = board.query("dstreams")
+    assert (told.phase, told.error) == (Phase.STOPPED, None)
+    assert left in told.doing
+
+
+@pytest.mark.parametrize(("asked", "said"), [(False, _SHUT), (True, "java.lang.ArithmeticException: / by zero")])
+def test_any_other_failure_is_one(asked: bool, said: str) -> None:
+    context, board = cast("Any", Failing(said, None)), Board()
+    batches = Batches(context, "dstreams", board)
+    if asked:
+        batches.asked(context)
+    batches.start()
+    context.over = True
+    batches.close()
+    assert board.query("dstreams").phase is Phase.FAILED

@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from millrace.engine.failures import explain
-from millrace.engine.stopping import interrupted
+from millrace.engine.spoken import said
+from millrace.engine.stopping import interrupted, shut_down
 from millrace.errors import MillraceError
 from millrace.telemetry.board import Board, Phase
 from millrace.telemetry.progress import Progress, SourceProgress
@@ -44,12 +45,17 @@ class Batches:
         self._failure: MillraceError | None = None
         self._known = ""
         """The failure in Spark's words."""
+        self._asked = False
+        """Whether the context was asked to stop."""
+        self._cut = False
+        """Whether it has been before its batches were done."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
 
     def start(self) -> Batches:
         """Listen, and begin to tell."""
         self._seconds = self._context._jssc.ssc().graph().batchDuration().milliseconds() / 1000
+        self._kept = self._context._jssc.ssc().checkpointDir() is not None
         self._context.addStreamingListener(_listener(self._events, self))
         self._board.started(self._name)
         if self._context._jssc.ssc().isCheckpointPresent():
@@ -57,6 +63,14 @@ class Batches:
             self._board.told(self._name, Phase.STARTING, missed)
         self._thread.start()
         return self
+
+    def asked(self, context: StreamingContext) -> None:
+        """A context was asked to stop: what Spark cannot do any more from now on is no failure."""
+        self._asked = self._asked or context is self._context
+
+    def cut_off(self) -> None:
+        """The batches in hand take too long, and are not waited for."""
+        self._cut = True
 
     def close(self) -> None:
         """Tell what has happened until now, and end; while a graceful stop lasts, Spark answers nobody."""
@@ -97,7 +111,11 @@ class Batches:
             # Spark was stopped, or has died.
             gone = self._context._sc._jsc is None or self._stop.is_set()
             self._failure = self._failure or (None if gone else explain(error))
-        self._board.ended(self._name, self._failure)
+        self._board.ended(self._name, self._failure, self._left() if self._cut else "")
+
+    def _left(self) -> str:
+        again = "are made again from the checkpoint" if self._kept else "are lost, since there is no checkpoint"
+        return f"the batches in hand were cut off and {again}"
 
     def _tell(self) -> None:
         """What the listener has heard; waits a moment for it."""
@@ -123,20 +141,27 @@ class Batches:
     def _stumble(self, words: str, error: Exception) -> None:
         if words == self._known or _REFUSED in words or interrupted(error):
             return
+        if self._asked and shut_down(said(error)):
+            self._cut = True
+            return
         self._known, self._failure = words, explain(error)
         self._board.stumbled(self._name, self._failure)
 
 
-def stop_context(patience: float) -> None:
-    """Stop the StreamingContext of this process, if one is at work, when all that it has received is done."""
+def stop_context(patience: float) -> bool:
+    """Stop the StreamingContext of this process, if one is at work, when all that it has received is done.
+
+    False when that takes longer.
+    """
     from pyspark.streaming import StreamingContext
 
     context = StreamingContext._activeContext
     if context is None:
-        return
+        return True
     stopping = threading.Thread(target=_stop, args=(context, True), name="stopping", daemon=True)
     stopping.start()
     stopping.join(patience)
+    return not stopping.is_alive()
 
 
 def _stop(context: StreamingContext, graceful: bool) -> None:
