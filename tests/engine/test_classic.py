@@ -101,19 +101,75 @@ def test_a_batch_that_fails_is_told_and_the_next_ones_go_on(context: StreamingCo
     batches.close()
 
 
+def event(*, due: int, began: int, ended: int, failed: str | None = None, rows: int = 0) -> Any:
+    """What Spark tells of a batch that has ended."""
+    info = SimpleNamespace(
+        batchTime=lambda: SimpleNamespace(milliseconds=lambda: due),
+        submissionTime=lambda: began,
+        processingStartTime=lambda: began,
+        processingEndTime=lambda: ended,
+        schedulingDelay=lambda: 0,
+        processingDelay=lambda: ended - began,
+        numRecords=lambda: rows,
+        streamIdToInputInfo=dict,
+        outputOperationInfos=lambda: {0: SimpleNamespace(failureReason=lambda: failed)},
+    )
+    return SimpleNamespace(batchInfo=lambda: info)
+
+
+def told_of(*, recovered: bool = False) -> tuple[Batches, Board]:
+    """A context that is not asked anything, and its board."""
+    context, board = cast("Any", Failing(_SHUT, "/there", recovered=recovered)), Board()
+    context.over = True
+    batches = Batches(context, "dstreams", board)
+    batches.asked(context)
+    return batches, board
+
+
+def test_a_batch_is_late_by_its_own_time_also_when_it_was_made_after_a_recovery() -> None:
+    batches, board = told_of()
+    board.started("dstreams")
+    batches._seconds = 1.0
+    batches.completed(event(due=1_000, began=300_000, ended=349_000))
+    last = board.query("dstreams").last
+    assert last
+    assert (last.waited, last.milliseconds, last.delay) == (299_000, 49_000, 348_000)
+
+
+def test_a_batch_that_failed_is_not_done() -> None:
+    batches, board = told_of()
+    board.started("dstreams")
+    batches._seconds = 1.0
+    batches.completed(event(due=1_000, began=1_000, ended=2_000, failed="ValueError", rows=2))
+    assert (board.query("dstreams").batches, board.query("dstreams").rows) == (0, 0)
+
+
+def test_rows_that_spark_does_not_count_after_a_recovery_are_told() -> None:
+    batches, board = told_of(recovered=True)
+    batches.start()
+    batches.close()
+    assert "does not count" not in board.query("dstreams").doing
+    batches, board = told_of(recovered=True)
+    batches._events.put(lambda: batches.completed(event(due=1_000, began=2_000, ended=3_000)))
+    batches.start()
+    batches.close()
+    assert "does not count the rows of 1 batch" in board.query("dstreams").doing
+
+
 class Failing:
     """A context that has failed, and then stops."""
 
-    def __init__(self, said: str, checkpoint: str | None) -> None:
+    def __init__(self, said: str, checkpoint: str | None, *, recovered: bool = False) -> None:
         self._jssc = self._sc = self._jsc = self
         self._said, self._checkpoint = said, checkpoint
+        self._recovered = recovered
         self.over = False
 
     def ssc(self) -> Any:
         duration = SimpleNamespace(milliseconds=lambda: 1000)
         graph = SimpleNamespace(batchDuration=lambda: duration)
         return SimpleNamespace(
-            graph=lambda: graph, checkpointDir=lambda: self._checkpoint, isCheckpointPresent=lambda: False
+            graph=lambda: graph, checkpointDir=lambda: self._checkpoint, isCheckpointPresent=lambda: self._recovered
         )
 
     def addStreamingListener(self, _: Any) -> None:  # noqa: N802 - Spark's name
