@@ -216,6 +216,10 @@ def _run(script: Path, arguments: list[str], asked: _Asked) -> None:
         raise
     except Exception as error:
         if asked.number is None:
+            from millrace.engine.refused import refused
+
+            if told := refused(error):
+                raise told from error
             err().out("".join(_trace(error, script)).rstrip("\n"), highlight=False)
             if isinstance(error, ModuleNotFoundError) and error.name == _DROPPED:
                 say("PySpark has dropped KafkaUtils; it is here: from millrace.dstreams import KafkaUtils")

@@ -58,16 +58,29 @@ class Batches:
 
     def start(self) -> Batches:
         """Listen, and begin to tell."""
+        self.listen()
+        self.begin()
+        return self
+
+    @property
+    def recovers(self) -> bool:
+        """Whether the context comes from a checkpoint."""
+        return bool(self._context._jssc.ssc().isCheckpointPresent())
+
+    def listen(self) -> None:
+        """Hear of every batch, from the first one on; the context is not started yet."""
         self._seconds = self._context._jssc.ssc().graph().batchDuration().milliseconds() / 1000
         self._kept = self._context._jssc.ssc().checkpointDir() is not None
         self._context.addStreamingListener(_listener(self._events, self))
+
+    def begin(self) -> None:
+        """Tell of what is heard."""
         self._board.started(self._name)
-        if self._context._jssc.ssc().isCheckpointPresent():
+        if self.recovers:
             self._recovered = round(time.time() * 1000)
             missed = "Going on from its checkpoint: the batches of the time that it was away come first"
             self._board.told(self._name, Phase.STARTING, missed)
         self._thread.start()
-        return self
 
     def asked(self, context: StreamingContext) -> None:
         """A context was asked to stop: what Spark cannot do any more from now on is no failure."""

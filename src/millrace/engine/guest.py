@@ -111,10 +111,20 @@ class Guest:
                 start(context)  # which says what is wrong
                 return
             name = f"{NAME} {len(self._batches) + 1}" if self._batches else NAME
-            self._batches.append(Batches(context, name, self._board).start())
-            start(context)
+            batches = Batches(context, name, self._board)
+            batches.listen()
+            if batches.recovers:  # its start makes the batches of the time that it was away, which may take long
+                self._began(batches)
+                start(context)
+            else:
+                start(context)
+                self._began(batches)
 
         return listened
+
+    def _began(self, batches: Batches) -> None:
+        self._batches.append(batches)
+        batches.begin()
 
     def _told_of(self, stop: Callable[..., None]) -> Callable[..., None]:
         """How a StreamingContext is stopped, whoever does it: those that watch it know before."""

@@ -12,6 +12,8 @@
     │   ├── StateMismatch               2  state.mismatch
     │   ├── InvalidQuery                2  spark.analysis
     │   ├── CheckpointIncompatible      2  checkpoint.incompatible
+    │   ├── CheckpointUnusable          2  checkpoint.unusable
+    │   ├── InvalidStreams              2  dstreams.invalid
     │   ├── InvalidReplay               2  replay.invalid
     │   ├── NotUtf8                     2  input.not-utf8
     │   ├── FileUnusable                2  file.unusable
@@ -129,11 +131,13 @@ from millrace.errors.kinesis import (
 )
 from millrace.errors.pipelines import (
     CheckpointIncompatible,
+    CheckpointUnusable,
     InvalidDefinition,
     InvalidQuery,
     InvalidReplay,
     InvalidSchema,
     InvalidSql,
+    InvalidStreams,
     InvalidTest,
     StateMismatch,
 )
@@ -165,6 +169,7 @@ __all__ = [
     "CassandraMismatch",
     "CassandraUnreachable",
     "CheckpointIncompatible",
+    "CheckpointUnusable",
     "CommitUnknown",
     "DataDirInUse",
     "DataDirMismatch",
@@ -184,6 +189,7 @@ __all__ = [
     "InvalidSchema",
     "InvalidSetting",
     "InvalidSql",
+    "InvalidStreams",
     "InvalidTable",
     "InvalidTest",
     "InvalidTopic",
