@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from conftest import CommandLine
 from engine.test_accelerators import BAD, COUNTS, SCHEMA, VIEWS, buried, expected, fill, found
 from millrace.clients.cluster import Cluster
@@ -19,6 +21,7 @@ OFF = (
 """What is chosen for Spark, chosen otherwise."""
 
 
+@pytest.mark.chaos
 def test_without_what_is_chosen_for_spark_and_the_archive(millrace: CommandLine, cluster: Cluster, topic: str) -> None:
     fill(cluster, topic)
     source = {"kafka": topic, "schema": SCHEMA}

@@ -186,6 +186,17 @@ def test_mistakes_of_a_program_are_shown_as_python_shows_them(offline_millrace: 
         assert "millrace/" not in err
 
 
+def test_what_spark_refuses_of_dstreams_is_one_message(offline_millrace: CommandLine, program: Program) -> None:
+    said = "windowDuration must be multiple of the parent dstream's slide (batch) duration (2000 ms)"
+    script = program(f'raise ValueError("{said}")\n')
+    with offline_millrace.start("exec", "--no-dashboard", str(script)) as running:
+        err = running.communicate(timeout=60)[1].decode()
+    assert running.returncode == 2
+    assert "dstreams.invalid" in err
+    assert f"{script}:1" in err
+    assert "Traceback" not in err
+
+
 def test_what_cannot_be_run(offline_run: Run, tmp_path: Path) -> None:
     assert "file.unusable" in offline_run("exec", "nothing.py", code=2).err
     (tmp_path / "mine.py").write_text("")

@@ -171,6 +171,14 @@ def test_lines_at_the_start_at_the_end_and_now_and_then(said: list[str]) -> None
     assert said[2:] == ["popular: stopped after 10 rows in 1 batch"]
 
 
+def test_what_a_query_left_undone_is_told_with_its_end(said: list[str]) -> None:
+    board = Board()
+    board.started("dstreams")
+    board.ended("dstreams", None, "the batches in hand were cut off")
+    Teller(board, of_board(board)).tell(0)
+    assert said[-1] == "dstreams: stopped after 0 rows in 0 batches; the batches in hand were cut off"
+
+
 def test_a_query_that_ends_no_batch_has_news_too(said: list[str]) -> None:
     board = Board()
     board.started("popular")

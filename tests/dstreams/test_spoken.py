@@ -1,4 +1,4 @@
-"""What went wrong in a program, told with the program's own line."""
+"""What went wrong in a program: with its own line, and apart from what the end of Spark does to a batch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,41 @@ import json
 
 import pytest
 
-from millrace.dstreams.spoken import undecodable
-from millrace.errors import Place
+from millrace.dstreams.spoken import cut_off, raised_by, shut_down, undecodable, was_cut
+from millrace.errors import Place, RunError
+
+_TRACE = 'Traceback (most recent call last):\n  File "/home/me/mine.py", line 3, in output\n    rdd.count()\n'
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "py4j.protocol.Py4JJavaError: Job 0 cancelled because SparkContext was shut down",
+        "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.",
+        'because the return value of "org.apache.spark.storage.BlockManagerMaster.driverEndpoint()" is null',
+    ],
+)
+def test_what_spark_says_while_it_ends(said: str) -> None:
+    assert shut_down(said)
+    cut = cut_off(f"{_TRACE}{said}", 1000)
+    assert was_cut(cut)
+
+
+@pytest.mark.parametrize(
+    "said", ["ValueError: two is too much", "ConnectionRefusedError: [Errno 111] Connection refused"]
+)
+def test_what_a_program_raises_is_never_taken_for_the_end(said: str) -> None:
+    trace = f"{_TRACE}{said}"
+    assert cut_off(trace, 1000) is None
+    error = raised_by(trace, 1000)
+    assert error.condition == "function.failed"
+    assert not was_cut(error)
+
+
+def test_an_error_of_ours_is_never_taken_for_the_end() -> None:
+    assert not shut_down("millrace.errors.kafka.KafkaFailed: no | why: SparkContext was shut down")
+    assert not was_cut(RunError("no"))
+    assert not was_cut(None)
 
 
 def test_a_decoder_is_told_by_its_own_line_though_python_itself_raised() -> None:

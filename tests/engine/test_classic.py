@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -98,3 +99,114 @@ def test_a_batch_that_fails_is_told_and_the_next_ones_go_on(context: StreamingCo
     context.stop(stopSparkContext=False)
     assert until(board, lambda one: one.phase.ended).phase is Phase.FAILED
     batches.close()
+
+
+def event(*, due: int, began: int, ended: int, failed: str | None = None, rows: int = 0) -> Any:
+    """What Spark tells of a batch that has ended."""
+    info = SimpleNamespace(
+        batchTime=lambda: SimpleNamespace(milliseconds=lambda: due),
+        submissionTime=lambda: began,
+        processingStartTime=lambda: began,
+        processingEndTime=lambda: ended,
+        schedulingDelay=lambda: 0,
+        processingDelay=lambda: ended - began,
+        numRecords=lambda: rows,
+        streamIdToInputInfo=dict,
+        outputOperationInfos=lambda: {0: SimpleNamespace(failureReason=lambda: failed)},
+    )
+    return SimpleNamespace(batchInfo=lambda: info)
+
+
+def told_of(*, recovered: bool = False) -> tuple[Batches, Board]:
+    """A context that is not asked anything, and its board."""
+    context, board = cast("Any", Failing(_SHUT, "/there", recovered=recovered)), Board()
+    context.over = True
+    batches = Batches(context, "dstreams", board)
+    batches.asked(context)
+    return batches, board
+
+
+def test_a_batch_is_late_by_its_own_time_also_when_it_was_made_after_a_recovery() -> None:
+    batches, board = told_of()
+    board.started("dstreams")
+    batches._seconds = 1.0
+    batches.completed(event(due=1_000, began=300_000, ended=349_000))
+    last = board.query("dstreams").last
+    assert last
+    assert (last.waited, last.milliseconds, last.delay) == (299_000, 49_000, 348_000)
+
+
+def test_a_batch_that_failed_is_not_done() -> None:
+    batches, board = told_of()
+    board.started("dstreams")
+    batches._seconds = 1.0
+    batches.completed(event(due=1_000, began=1_000, ended=2_000, failed="ValueError", rows=2))
+    assert (board.query("dstreams").batches, board.query("dstreams").rows) == (0, 0)
+
+
+def test_rows_that_spark_does_not_count_after_a_recovery_are_told() -> None:
+    batches, board = told_of(recovered=True)
+    batches.start()
+    batches.close()
+    assert "does not count" not in board.query("dstreams").doing
+    batches, board = told_of(recovered=True)
+    batches._events.put(lambda: batches.completed(event(due=1_000, began=2_000, ended=3_000)))
+    batches.start()
+    batches.close()
+    assert "does not count the rows of 1 batch" in board.query("dstreams").doing
+
+
+class Failing:
+    """A context that has failed, and then stops."""
+
+    def __init__(self, said: str, checkpoint: str | None, *, recovered: bool = False) -> None:
+        self._jssc = self._sc = self._jsc = self
+        self._said, self._checkpoint = said, checkpoint
+        self._recovered = recovered
+        self.over = False
+
+    def ssc(self) -> Any:
+        duration = SimpleNamespace(milliseconds=lambda: 1000)
+        graph = SimpleNamespace(batchDuration=lambda: duration)
+        return SimpleNamespace(
+            graph=lambda: graph, checkpointDir=lambda: self._checkpoint, isCheckpointPresent=lambda: self._recovered
+        )
+
+    def addStreamingListener(self, _: Any) -> None:  # noqa: N802 - Spark's name
+        """Nobody is told of a batch."""
+
+    def getState(self) -> Any:  # noqa: N802
+        return SimpleNamespace(toString=lambda: "STOPPED" if self.over else "ACTIVE")
+
+    def awaitTerminationOrTimeout(self, _: int) -> None:  # noqa: N802
+        error = RuntimeError(self._said)
+        error.java_exception = SimpleNamespace(toString=lambda: self._said)  # type: ignore[attr-defined]
+        raise error
+
+
+_SHUT = "org.apache.spark.SparkException: SparkContext was shut down"
+
+
+@pytest.mark.parametrize(("checkpoint", "left"), [("/there", "made again from the checkpoint"), (None, "are lost")])
+def test_what_the_end_cuts_off_is_no_failure_once_it_was_asked_for(checkpoint: str | None, left: str) -> None:
+    context, board = cast("Any", Failing(_SHUT, checkpoint)), Board()
+    batches = Batches(context, "dstreams", board)
+    batches.asked(context)
+    batches.start()
+    context.over = True
+    batches.close()
+    told = board.query("dstreams")
+    assert (told.phase, told.error) == (Phase.STOPPED, None)
+    assert left in told.doing
+
+
+@pytest.mark.parametrize(("asked", "said"), [(False, _SHUT), (True, "java.lang.ArithmeticException: / by zero")])
+def test_any_other_failure_is_one(asked: bool, said: str) -> None:
+    context, board = cast("Any", Failing(said, None)), Board()
+    batches = Batches(context, "dstreams", board)
+    if asked:
+        batches.asked(context)
+    batches.start()
+    context.over = True
+    batches.close()
+    assert board.query("dstreams").phase is Phase.FAILED

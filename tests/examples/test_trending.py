@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from .conftest import Stage
 
 # Windows of a minute that begin at so many seconds after 12:00:00, with their tags.
@@ -29,7 +27,6 @@ def moment(seconds: int) -> str:
     return f"2026-05-04T{minutes // 60:02d}:{minutes % 60:02d}:{rest:02d}.000Z"
 
 
-@pytest.mark.parametrize("stage", ["py", "yaml"], indirect=True)
 def test_each_tag_is_counted_in_each_of_its_windows(stage: Stage) -> None:
     posts, popular = stage.sample("trending/data/posts.jsonl"), stage.topic()
     stage.run("trending", {"posts": posts, "popular": popular})

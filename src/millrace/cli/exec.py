@@ -218,6 +218,10 @@ def _run(script: Path, arguments: list[str], asked: _Asked) -> None:
         raise
     except Exception as error:
         if asked.number is None:
+            from millrace.engine.refused import refused
+
+            if told := refused(error):
+                raise told from error
             err().out("".join(_trace(error, script)).rstrip("\n"), highlight=False)
             if hint := _import_instead(error):
                 say(hint)

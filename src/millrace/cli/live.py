@@ -208,7 +208,8 @@ class Teller:
 
 def _ending(one: Standing) -> str:
     if one.error is None:
-        return f"{one.query}: stopped after {_done(one)}"
+        left = f"; {one.doing}" if one.doing else ""
+        return f"{one.query}: stopped after {_done(one)}{left}"
     return f"{one.query}: failed after {_done(one)}: {one.error.message}"
 
 

@@ -8,7 +8,7 @@ from functools import wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from millrace.dstreams.spoken import raised_by
+from millrace.dstreams.spoken import cut_off, raised_by
 from millrace.dstreams.ticks import keep_ticking
 from millrace.errors import MillraceError
 
@@ -87,6 +87,7 @@ def _stopping(course: ModuleType, stop: Any) -> Any:
         running = course.current()
         if running is None or not running.belongs_to(ssc):
             return stop(ssc, stopSparkContext, stopGraceFully)
+        running.asked = True
         # First the streams alone: what is done at their end is settled while Spark is there to be asked.
         stop(ssc, False, stopGraceFully)
         try:
@@ -111,7 +112,8 @@ def _calling(course: ModuleType, call: Any) -> Any:
         made = call(function, milliseconds, jrdds)
         running = course.current()
         if function.failure and running and not running.failure:
-            error = raised_by(function.failure, milliseconds)
+            cut = cut_off(function.failure, milliseconds) if running.asked else None
+            error = cut or raised_by(function.failure, milliseconds)
             if _runs_output(function):
                 running.stumbled(milliseconds, error)
             else:
@@ -135,7 +137,7 @@ def _runs_output(function: Any) -> bool:
 def _in_our_words(running: Course | None, call: Any, ssc: Any, *arguments: Any, **named: Any) -> Any:
     from py4j.protocol import Py4JJavaError
 
-    from millrace.dstreams.spoken import in_our_words
+    from millrace.dstreams.spoken import in_our_words, shut_down, was_cut
 
     try:
         return call(ssc, *arguments, **named)
@@ -143,6 +145,8 @@ def _in_our_words(running: Course | None, call: Any, ssc: Any, *arguments: Any, 
         if running is None or not running.belongs_to(ssc):
             raise
         ours: MillraceError | None = running.failure or in_our_words(error)
+        if was_cut(ours) or (running.asked and not running.failure and shut_down(str(error))):
+            return None  # it was stopped, as it was asked to
         if ours is None:
             raise
         raise ours from None

@@ -10,12 +10,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
 from millrace.dstreams.attention import Told, attend_to, listener_of
 from millrace.dstreams.flow import Flow
 from millrace.dstreams.folder import Folder, folder_at
-from millrace.dstreams.inside import await_failure, last_done, pending, remembered, report_input
+from millrace.dstreams.inside import await_failure, last_done, pending, remembered, report_input, stop_streams
 from millrace.dstreams.notes import Note, forget_others, oldest_checkpoint, require_own
 from millrace.dstreams.pace import Pace
+from millrace.dstreams.spoken import was_cut
 from millrace.errors import MillraceError, RunError
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ class Course:
 
     def __init__(self, ssc: StreamingContext, inflows: list[Inflow]) -> None:
         self.failure: MillraceError | None = None
+        self.asked = False
+        """Whether the context was asked to stop."""
         self._lock = threading.RLock()
         self._ending = threading.Lock()
         """Whoever comes second to the end waits for it as well."""
@@ -117,6 +122,8 @@ class Course:
         """A batch could not be made, or was dropped: it stays undone, the context ends, its program is told why."""
         if self.failure is None:
             self.failure = failure
+            if was_cut(failure):
+                return  # it ends already
             threading.Thread(target=self._stop, name="millrace-stopping", daemon=True).start()
 
     def belongs_to(self, ssc: StreamingContext) -> bool:
@@ -206,8 +213,8 @@ class Course:
     def _stop(self) -> None:
         """End the context when Spark has noticed the failure: a stop before that would pass for a good end."""
         await_failure(self._jssc)
-        self._jssc.stop(False, False)
-        with suppress(MillraceError):  # the failure that is told came first
+        stop_streams(self._jssc)
+        with suppress(MillraceError, Py4JError, OSError):  # the failure that is told came first
             self.end()
 
 

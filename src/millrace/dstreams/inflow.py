@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import uuid
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from millrace.dstreams import course
 from millrace.dstreams.notes import Note
 from millrace.dstreams.ticks import ticking
-from millrace.errors import RunError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -100,9 +100,13 @@ class Inflow(ABC):
         del opened
 
     def __getstate__(self) -> dict[str, Any]:
-        """Refuses when a batch could not be made: no checkpoint may pass it, and none can without this."""
+        """Refuses when a batch could not be made: no checkpoint may pass it, and none can without this.
+
+        In pickle's words: for any other error PySpark prints a traceback, once for each stream and batch.
+        """
         if failure := course.failure():
-            raise RunError("no checkpoint is written after a batch that could not be made", why=failure.message)
+            said = f"no checkpoint is written after a batch that could not be made ({failure.message})"
+            raise pickle.PicklingError(said)
         return self.__dict__.copy()
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -47,10 +47,16 @@ def report_input(java: Any, stream: int, batch: int, records: int) -> None:
 def await_failure(jssc: Any) -> None:
     """Wait until Spark knows that something failed, or has stopped."""
     deadline = time.monotonic() + _PATIENCE
-    with suppress(Py4JError):  # this is how it says so
+    with suppress(Py4JError, OSError):  # this is how it says so, or that its JVM is gone
         while time.monotonic() < deadline and not jssc.awaitTerminationOrTimeout(int(_LOOK * 1000)):
             if str(jssc.getState()) == "STOPPED":  # it could not even start
                 break
+
+
+def stop_streams(jssc: Any) -> None:
+    """Stop the streams alone, at once; those of a JVM that is gone have been."""
+    with suppress(Py4JError, OSError):
+        jssc.stop(False, False)
 
 
 def _field(owner: Any, name: str) -> Any:

@@ -22,6 +22,12 @@ _WHY, _TRY, _AT = " | why: ", " | try: ", " | at: "
 _GONE = re.compile(
     r"failOnDataLoss|may have been (?:lost|missed|aged out)|some data may|OffsetOutOfRange", re.IGNORECASE
 )
+_SHUT = re.compile(
+    r"SparkContext (?:was|has been) (?:shut ?down|stopped)|stopped SparkContext"
+    r"|RpcEnv(?: already | has been )?[sS]topped|driverEndpoint\(\)\W* is null|SparkEnv\W.* is null|Py4JNetworkError"
+)
+"""What is said of work that a SparkContext which is shut down, or a JVM that is gone, no longer does."""
+_CUT = "was cut off by the end of its program"
 _OURS = re.compile(r"^millrace\.errors\.(?:\w+\.)?(\w+): (.*)$", re.MULTILINE)
 
 
@@ -52,6 +58,23 @@ def raised_by(trace: str, milliseconds: int) -> MillraceError:
         or _function(trace)
         or RunError(f"the batch of {milliseconds} could not be made", why=_last(trace))
     )
+
+
+def cut_off(trace: str, milliseconds: int) -> MillraceError | None:
+    """The same when Spark was shut down in the middle of it, which is no failure once a stop has been asked for."""
+    if not shut_down(trace):
+        return None
+    return RunError(f"the batch of {milliseconds} {_CUT}", why=_last(trace))
+
+
+def shut_down(text: str) -> bool:
+    """Whether something was not done because Spark was shut down."""
+    return not _carried(text) and _SHUT.search(text) is not None
+
+
+def was_cut(failure: MillraceError | None) -> bool:
+    """Whether a batch was cut off: nothing failed, and it is made again from the checkpoint."""
+    return failure is not None and failure.message.endswith(_CUT)
 
 
 def in_our_words(error: Any) -> MillraceError | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -12,7 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from millrace.engine.failures import explain
-from millrace.engine.stopping import interrupted
+from millrace.engine.spoken import said
+from millrace.engine.stopping import interrupted, shut_down
 from millrace.errors import MillraceError
 from millrace.telemetry.board import Board, Phase
 from millrace.telemetry.progress import Progress, SourceProgress
@@ -41,22 +43,52 @@ class Batches:
         self._events: _Events = queue.SimpleQueue()
         self._done = 0
         self._waiting = 0
+        self._recovered = 0
+        """When a context from a checkpoint was started, in milliseconds: earlier batches are those of before."""
+        self._uncounted = 0
         self._failure: MillraceError | None = None
         self._known = ""
         """The failure in Spark's words."""
+        self._asked = False
+        """Whether the context was asked to stop."""
+        self._cut = False
+        """Whether it has been before its batches were done."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
 
     def start(self) -> Batches:
         """Listen, and begin to tell."""
+        self.listen()
+        self.begin()
+        return self
+
+    @property
+    def recovers(self) -> bool:
+        """Whether the context comes from a checkpoint."""
+        return bool(self._context._jssc.ssc().isCheckpointPresent())
+
+    def listen(self) -> None:
+        """Hear of every batch, from the first one on; the context is not started yet."""
         self._seconds = self._context._jssc.ssc().graph().batchDuration().milliseconds() / 1000
+        self._kept = self._context._jssc.ssc().checkpointDir() is not None
         self._context.addStreamingListener(_listener(self._events, self))
+
+    def begin(self) -> None:
+        """Tell of what is heard."""
         self._board.started(self._name)
-        if self._context._jssc.ssc().isCheckpointPresent():
+        if self.recovers:
+            self._recovered = round(time.time() * 1000)
             missed = "Going on from its checkpoint: the batches of the time that it was away come first"
             self._board.told(self._name, Phase.STARTING, missed)
         self._thread.start()
-        return self
+
+    def asked(self, context: StreamingContext) -> None:
+        """A context was asked to stop: what Spark cannot do any more from now on is no failure."""
+        self._asked = self._asked or context is self._context
+
+    def cut_off(self) -> None:
+        """The batches in hand take too long, and are not waited for."""
+        self._cut = True
 
     def close(self) -> None:
         """Tell what has happened until now, and end; while a graceful stop lasts, Spark answers nobody."""
@@ -74,11 +106,15 @@ class Batches:
         self._board.told(self._name, Phase.RUNNING, f"Processing the batch of {of:%H:%M:%S}{more}")
 
     def completed(self, event: Any) -> None:
-        """A batch is done, or has failed."""
+        """A batch is done, or has failed: then it does not count, and why is found out by who looks."""
         self._waiting = max(0, self._waiting - 1)
-        self._board.progressed(_progress(event.batchInfo(), self._name, self._done, self._seconds))
-        self._done += 1
-        self._board.told(self._name, Phase.WAITING, "Waiting for the next batch")
+        info = event.batchInfo()
+        if not any(one.failureReason() for one in info.outputOperationInfos().values()):
+            self._board.progressed(_progress(info, self._name, self._done, self._seconds))
+            self._done += 1
+            self._uncounted += not info.numRecords() and info.batchTime().milliseconds() < self._recovered
+        uncounted = f"; {self._without_rows()}" if self._uncounted else ""
+        self._board.told(self._name, Phase.WAITING, f"Waiting for the next batch{uncounted}")
 
     def receiver_failed(self, event: Any) -> None:
         """A receiver could not go on; Spark starts it again."""
@@ -97,7 +133,16 @@ class Batches:
             # Spark was stopped, or has died.
             gone = self._context._sc._jsc is None or self._stop.is_set()
             self._failure = self._failure or (None if gone else explain(error))
-        self._board.ended(self._name, self._failure)
+        left = (self._left() if self._cut else "", self._without_rows() if self._uncounted else "")
+        self._board.ended(self._name, self._failure, "; ".join(filter(None, left)))
+
+    def _left(self) -> str:
+        again = "are made again from the checkpoint" if self._kept else "are lost, since there is no checkpoint"
+        return f"the batches in hand were cut off and {again}"
+
+    def _without_rows(self) -> str:
+        batches = "1 batch" if self._uncounted == 1 else f"{self._uncounted:,} batches"
+        return f"Spark does not count the rows of {batches} from before the start"
 
     def _tell(self) -> None:
         """What the listener has heard; waits a moment for it."""
@@ -123,20 +168,27 @@ class Batches:
     def _stumble(self, words: str, error: Exception) -> None:
         if words == self._known or _REFUSED in words or interrupted(error):
             return
+        if self._asked and shut_down(said(error)):
+            self._cut = True
+            return
         self._known, self._failure = words, explain(error)
         self._board.stumbled(self._name, self._failure)
 
 
-def stop_context(patience: float) -> None:
-    """Stop the StreamingContext of this process, if one is at work, when all that it has received is done."""
+def stop_context(patience: float) -> bool:
+    """Stop the StreamingContext of this process, if one is at work, when all that it has received is done.
+
+    False when that takes longer.
+    """
     from pyspark.streaming import StreamingContext
 
     context = StreamingContext._activeContext
     if context is None:
-        return
+        return True
     stopping = threading.Thread(target=_stop, args=(context, True), name="stopping", daemon=True)
     stopping.start()
     stopping.join(patience)
+    return not stopping.is_alive()
 
 
 def _stop(context: StreamingContext, graceful: bool) -> None:
@@ -161,8 +213,12 @@ def _listener(events: _Events, told: Batches) -> StreamingListener:
 
 
 def _progress(info: Any, name: str, number: int, seconds: float) -> Progress:
-    """A batch in the words of structured queries; its steps are the waiting and the work, together the whole delay."""
-    rows, waited, spent = int(info.numRecords()), max(0, info.schedulingDelay()), max(0, info.processingDelay())
+    """A batch in the words of structured queries; its steps are the waiting and the work, together the whole delay.
+
+    It was due at its own time: Spark's scheduling delay begins later, when a batch of before a recovery is made anew.
+    """
+    rows, spent = int(info.numRecords()), max(0, info.processingDelay())
+    waited = max(0, info.processingStartTime() - info.batchTime().milliseconds())
     sources = [
         SourceProgress(one.metadataDescription() or f"input stream {one.inputStreamId()}", int(one.numRecords()))
         for one in info.streamIdToInputInfo().values()

@@ -6,13 +6,14 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from millrace.engine.classic import NAME, Batches, stop_context
 from millrace.engine.jvm import Jvm, Voice, environment
-from millrace.engine.session import signals_kept, with_connectors
+from millrace.engine.session import hush_accumulators, signals_kept, with_connectors
 from millrace.engine.stopping import stop_all
 from millrace.engine.tuning import LOCAL, settled, speed
 from millrace.engine.watch import Watch
@@ -43,6 +44,8 @@ class Guest:
         self._opened = ExitStack()
         self._jvms: list[Jvm] = []
         self._batches: list[Batches] = []
+        self._late = False
+        """Whether a stop was given its time, and batches were still in hand."""
         self.launching: Callable[[], None] = lambda: None
         """Called when the program is about to start Spark for the first time."""
         self._stop = threading.Event()
@@ -58,6 +61,7 @@ class Guest:
         start: Callable[..., None] = context.SparkContext._do_init
         self._instead(context.SparkContext, "_do_init", signals_kept()(start))
         self._instead(StreamingContext, "start", self._listened(StreamingContext.start))
+        self._instead(StreamingContext, "stop", self._told_of(StreamingContext.stop))
         self._watching.start()
         return self
 
@@ -77,7 +81,7 @@ class Guest:
 
     def stop_queries(self) -> None:
         """Stop what runs, and wait for it, though not without end."""
-        stopping = threading.Thread(target=_stop_queries, name="stopping", daemon=True)
+        stopping = threading.Thread(target=self._stop_queries, name="stopping", daemon=True)
         stopping.start()
         stopping.join(_PATIENCE)
 
@@ -107,10 +111,38 @@ class Guest:
                 start(context)  # which says what is wrong
                 return
             name = f"{NAME} {len(self._batches) + 1}" if self._batches else NAME
-            self._batches.append(Batches(context, name, self._board).start())
-            start(context)
+            batches = Batches(context, name, self._board)
+            batches.listen()
+            if batches.recovers:  # its start makes the batches of the time that it was away, which may take long
+                self._began(batches)
+                start(context)
+            else:
+                start(context)
+                self._began(batches)
 
         return listened
+
+    def _began(self, batches: Batches) -> None:
+        self._batches.append(batches)
+        batches.begin()
+
+    def _told_of(self, stop: Callable[..., None]) -> Callable[..., None]:
+        """How a StreamingContext is stopped, whoever does it: those that watch it know before."""
+
+        @wraps(stop)
+        def told_of(context: StreamingContext, *arguments: Any, **named: Any) -> None:
+            for batches in self._batches:
+                batches.asked(context)
+            stop(context, *arguments, **named)
+
+        return told_of
+
+    def _stop_queries(self) -> None:
+        self._late = not stop_context(0.0 if self._late else _BATCH_PATIENCE)
+        spark = _session()
+        if spark is not None:
+            with suppress(Exception):  # the JVM may have died, which has been told
+                stop_all(spark.streams.active, _BATCH_PATIENCE)
 
     def _watch(self) -> None:
         """Watch each session that appears, until the end."""
@@ -128,21 +160,17 @@ class Guest:
         self._stop.set()
         self._watching.join()
         for batches in self._batches:
+            if self._late:
+                batches.cut_off()
             batches.close()
-        spark = _session() or _context()
+        spark, context = _session() or _context(), _context()
+        if context is not None:
+            hush_accumulators(context)
         if spark is not None:
             with suppress(Exception):
                 spark.stop()
         for jvm in self._jvms:
             jvm.close()
-
-
-def _stop_queries() -> None:
-    stop_context(_BATCH_PATIENCE)
-    spark = _session()
-    if spark is not None:
-        with suppress(Exception):  # the JVM may have died, which has been told
-            stop_all(spark.streams.active, _BATCH_PATIENCE)
 
 
 def _session() -> SparkSession | None:

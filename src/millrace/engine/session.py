@@ -21,6 +21,7 @@ from millrace.errors import SparkFailed
 from millrace.services import jars
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _KAFKA = "spark-sql-kafka"
@@ -80,7 +81,7 @@ def close_session(spark: SparkSession, patience: float = GRACE, *, hurried: bool
     """Stop Spark and end its JVM, killed when it takes too long or nobody waits; then its log is complete."""
     if hurried:
         hush_py4j()
-        _hush_accumulators(spark)
+        hush_accumulators(spark.sparkContext)
         _end_jvm(0.0)
         return
     try:
@@ -91,9 +92,9 @@ def close_session(spark: SparkSession, patience: float = GRACE, *, hurried: bool
         _end_jvm(patience)
 
 
-def _hush_accumulators(spark: SparkSession) -> None:
+def hush_accumulators(context: SparkContext) -> None:
     """Their server writes a traceback when the JVM is gone in the middle of an update."""
-    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: None
 

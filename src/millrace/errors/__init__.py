@@ -12,6 +12,8 @@
     │   ├── StateMismatch               2  state.mismatch
     │   ├── InvalidQuery                2  spark.analysis
     │   ├── CheckpointIncompatible      2  checkpoint.incompatible
+    │   ├── CheckpointUnusable          2  checkpoint.unusable
+    │   ├── InvalidStreams              2  dstreams.invalid
     │   ├── InvalidReplay               2  replay.invalid
     │   ├── NotUtf8                     2  input.not-utf8
     │   ├── FileUnusable                2  file.unusable
@@ -130,11 +132,13 @@ from millrace.errors.kinesis import (
 )
 from millrace.errors.pipelines import (
     CheckpointIncompatible,
+    CheckpointUnusable,
     InvalidDefinition,
     InvalidQuery,
     InvalidReplay,
     InvalidSchema,
     InvalidSql,
+    InvalidStreams,
     InvalidTest,
     StateMismatch,
 )
@@ -167,6 +171,7 @@ __all__ = [
     "CassandraMismatch",
     "CassandraUnreachable",
     "CheckpointIncompatible",
+    "CheckpointUnusable",
     "ClusterUnfit",
     "CommitUnknown",
     "DataDirInUse",
@@ -187,6 +192,7 @@ __all__ = [
     "InvalidSchema",
     "InvalidSetting",
     "InvalidSql",
+    "InvalidStreams",
     "InvalidTable",
     "InvalidTest",
     "InvalidTopic",

@@ -70,6 +70,18 @@ class CheckpointIncompatible(InputError):
     condition = "checkpoint.incompatible"
 
 
+class CheckpointUnusable(InputError):
+    """The checkpoint of a DStream program cannot be read, or is not where it was made."""
+
+    condition = "checkpoint.unusable"
+
+
+class InvalidStreams(InputError):
+    """A DStream program asks for what cannot be: state without a checkpoint folder, windows of parts of batches."""
+
+    condition = "dstreams.invalid"
+
+
 class InvalidReplay(InputError):
     """A replay, a switch or a generation that cannot be: nothing to read again, no such one, not finished."""
 

@@ -149,12 +149,12 @@ class Board:
         with self._lock:
             self._standings[query] = replace(self._standings[query], error=error)
 
-    def ended(self, query: str, error: MillraceError | None = None) -> None:
-        """A query has stopped, or failed."""
+    def ended(self, query: str, error: MillraceError | None = None, left: str = "") -> None:
+        """A query has stopped, or failed; `left` says what it left undone."""
         with self._lock:
             phase = Phase.FAILED if error else Phase.STOPPED
             known = self._standings[query]
-            self._standings[query] = replace(known, phase=phase, doing="", error=error, restart=None)
+            self._standings[query] = replace(known, phase=phase, doing=left, error=error, restart=None)
 
     def seen(self) -> None:
         """The queries were looked at, and Spark answered."""

@@ -1,0 +1,27 @@
+"""A stream goes into no checkpoint after a batch that could not be made, and no traceback is printed for that."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from millrace.dstreams import course
+from millrace.dstreams.kafka_inflow import KafkaInflow
+from millrace.dstreams.offsets import utf8_decoder
+from millrace.dstreams.parameters import Parameters
+from millrace.dstreams.reading import Decoding
+from millrace.errors import RunError
+
+
+def test_no_checkpoint_and_no_traceback_after_a_batch_that_could_not_be_made(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pyspark.serializers import CloudPickleSerializer
+
+    parameters = Parameters.of({"metadata.broker.list": "localhost:1"})
+    inflow = KafkaInflow(parameters, ["t"], {("t", 0): 1}, Decoding(utf8_decoder, utf8_decoder), group="g")
+    monkeypatch.setattr(course, "failure", lambda: RunError("not today"))
+    with pytest.raises(pickle.PicklingError, match="not today"):
+        CloudPickleSerializer().dumps(inflow)
+    assert capsys.readouterr().err == ""

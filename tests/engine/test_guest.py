@@ -1,0 +1,32 @@
+"""A StreamingContext that could not be started is not called started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from engine.test_classic import Failing
+from millrace.engine.guest import Guest
+from millrace.engine.jvm import Voice
+from millrace.telemetry.board import Board
+
+
+class Fresh(Failing):
+    """A context that is not started yet."""
+
+    def getState(self) -> Any:  # noqa: N802 - Spark's name
+        return SimpleNamespace(toString=lambda: "INITIALIZED")
+
+
+def test_a_context_that_spark_refuses_to_start_was_never_started(tmp_path: Path) -> None:
+    def refuse(_: Any) -> None:
+        raise RuntimeError("The checkpoint directory has not been set")
+
+    board = Board()
+    guest = Guest(board, master=None, settings={}, log=tmp_path / "log", voice=Voice())
+    with pytest.raises(RuntimeError):
+        guest._listened(refuse)(cast("Any", Fresh("", None)))
+    assert board.queries() == ()
