@@ -10,6 +10,10 @@ from millrace.dstreams.spoken import cut_off, raised_by, shut_down, undecodable,
 from millrace.errors import Place, RunError
 
 _TRACE = 'Traceback (most recent call last):\n  File "/home/me/mine.py", line 3, in output\n    rdd.count()\n'
+_NOTHING = "AttributeError: 'NoneType' object has no attribute 'sc'"
+_STOPPED = (
+    f'  File "/site-packages/pyspark/context.py", line 9, in runJob\n    self._jsc.sc()\n    ^^^^^^^^^\n{_NOTHING}'
+)
 
 
 @pytest.mark.parametrize(
@@ -18,6 +22,7 @@ _TRACE = 'Traceback (most recent call last):\n  File "/home/me/mine.py", line 3,
         "py4j.protocol.Py4JJavaError: Job 0 cancelled because SparkContext was shut down",
         "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.",
         'because the return value of "org.apache.spark.storage.BlockManagerMaster.driverEndpoint()" is null',
+        _STOPPED,
     ],
 )
 def test_what_spark_says_while_it_ends(said: str) -> None:
@@ -27,7 +32,7 @@ def test_what_spark_says_while_it_ends(said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["ValueError: two is too much", "ConnectionRefusedError: [Errno 111] Connection refused"]
+    "said", [_NOTHING, "ValueError: two is too much", "ConnectionRefusedError: [Errno 111] Connection refused"]
 )
 def test_what_a_program_raises_is_never_taken_for_the_end(said: str) -> None:
     trace = f"{_TRACE}{said}"

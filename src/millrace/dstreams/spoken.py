@@ -25,6 +25,7 @@ _GONE = re.compile(
 _SHUT = re.compile(
     r"SparkContext (?:was|has been) (?:shut ?down|stopped)|stopped SparkContext"
     r"|RpcEnv(?: already | has been )?[sS]topped|driverEndpoint\(\)\W* is null|SparkEnv\W.* is null|Py4JNetworkError"
+    r"|File \"[^\"]*pyspark[^\"]*\", line \d+, in \w+\n(?: {4}.*\n)+AttributeError: 'NoneType' object has no attribute"
 )
 """What is said of work that a SparkContext which is shut down, or a JVM that is gone, no longer does."""
 _CUT = "was cut off by the end of its program"

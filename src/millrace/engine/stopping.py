@@ -28,6 +28,7 @@ _CUT = re.compile(
 _SHUT = re.compile(
     r"SparkContext (?:was|has been) (?:shut ?down|stopped)|stopped SparkContext"
     r"|RpcEnv(?: already | has been )?[sS]topped|driverEndpoint\(\)\W* is null|SparkEnv\W.* is null"
+    r"|File \"[^\"]*pyspark[^\"]*\", line \d+, in \w+\n(?: {4}.*\n)+AttributeError: 'NoneType' object has no attribute"
 )
 
 
