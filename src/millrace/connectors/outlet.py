@@ -99,7 +99,7 @@ class Outlet:
 
     def end(self, number: int, within: float) -> None:
         """End what a task has left open, in so many seconds; nothing is written in its name."""
-        Lane(self.cluster, self._identity(number), longest=within)
+        Lane(replace(self.cluster, timeout=min(within, self.cluster.timeout)), self._identity(number), longest=within)
 
     def noted(self, number: int) -> Note:
         """What the last transaction of a task said; one that is about to end is waited for."""

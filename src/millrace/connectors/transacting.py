@@ -202,10 +202,7 @@ def release(site: Site, outlet: Outlet) -> None:
         left = deadline - time.monotonic()
         if left < 1:
             return
-        try:
-            outlet.end(number, left)
-        except KafkaException:  # it is away: it ends them by itself when their time is over
-            return
+        outlet.end(number, left)
 
 
 def through(frame: DataFrame, outlet: Outlet) -> DataFrame:

@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 
@@ -13,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException
 
 from millrace.clients import groups
 from millrace.clients.cluster import Cluster
-from millrace.errors import KafkaFailed, KafkaUnreachable, StateMismatch
+from millrace.errors import KafkaFailed, KafkaUnreachable, MillraceError, StateMismatch
 
 _SILENT = 6.0
 """Seconds after which Kafka takes a run for dead that does not say that it lives."""
@@ -22,6 +23,7 @@ _SLEPT = _SILENT - 2 * _HEARTBEAT
 """Seconds without a look after which Kafka may have given us up: its last word of us may be older than our own."""
 _POLL = 0.2
 _PATIENCE = 30.0
+_SOON = 3.0
 _AWAY = 120.0
 """Seconds that a batch waits for Kafka, as the sink itself would."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -113,8 +115,13 @@ class Lease:
             self.require()
 
     def holds(self) -> bool:
-        """Whether the name is ours for all that is known here; nobody is asked."""
-        return self._is_member() and self._let_in
+        """Whether the name is ours alone at the end of a run; no when nobody answers soon."""
+        if not self._is_member() or not self._let_in:
+            return False
+        try:
+            return not self._strangers(groups.members(replace(self._cluster, timeout=_SOON), self._group))
+        except MillraceError:
+            return False
 
     def _is_member(self) -> bool:
         return self._joined.is_set() and not self._lapsed()
@@ -136,6 +143,9 @@ class Lease:
             found = groups.members(self._cluster, self._group)
         except KafkaUnreachable:  # or a client that stays with a coordinator which is gone: another one asks now
             found = groups.members(self._cluster, self._group)
+        return self._strangers(found)
+
+    def _strangers(self, found: Sequence[groups.Member]) -> list[Holder]:
         holders = [Holder.of(member.client) for member in found]
         dead = (self._me.state, self._me.host)  # of our own folder on this machine: its lock is ours
         return [one for one in holders if one and (one.state, one.host) != dead]

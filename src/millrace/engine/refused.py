@@ -20,7 +20,10 @@ _Rule = Callable[[re.Match[str], BaseException, Place | None], MillraceError]
 
 def refused(error: BaseException) -> MillraceError | None:
     """The error to show for an exception that a program did not catch; None when it is not one of these."""
-    text = said(error)
+    try:
+        text = said(error)
+    except Exception:  # an error of Java's asks its JVM for its words, which may be gone: the program's trace tells
+        return None
     for pattern, rule in _RULES:
         if found := pattern.search(text):
             return rule(found, error, raised(error).place)

@@ -144,7 +144,7 @@ def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) ->
                     require_not_lost=state.require_not_lost,
                     require_alone=lease.require if lease else lambda: None,
                     still_alone=partial(_require_alone, state, lease),
-                    holds_name=lease.holds if lease else lambda: False,
+                    holds_name=partial(_holds_name, state, lease),
                     tell=settings.tell,
                     accept=settings.accept,
                     undertaken={query.undertakes.name for query in plan.queries if query.undertakes},
@@ -172,6 +172,14 @@ def _require_alone(state: State, lease: Lease | None) -> None:
     state.require_held()
     if lease:
         lease.require_held()
+
+
+def _holds_name(state: State, lease: Lease | None) -> bool:
+    try:
+        state.require_not_lost()
+    except MillraceError:
+        return False
+    return lease is not None and lease.holds()
 
 
 def _ground(plan: Plan, settings: Settings, state: State) -> Site:

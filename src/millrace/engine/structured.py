@@ -66,7 +66,7 @@ class Workshop:
     still_alone: Callable[[], None] = lambda: None
     """The same before each batch: it asks nobody, unless this run has been silent for long."""
     holds_name: Callable[[], bool] = lambda: False
-    """Whether the pipeline's name is still this run's, as far as is known without asking."""
+    """Whether the pipeline's name is still this run's alone."""
     tell: Callable[[str], None] = lambda _: None
     accept: Collection[str] = ()
     """Queries that go on with a state that was computed otherwise."""
@@ -142,11 +142,10 @@ class Workshop:
         return rows.foreachBatch(each)
 
     def release(self, query: Query) -> None:
-        """Let go of what the sinks of a query that has ended hold open, unless somebody else holds it by now."""
+        """Let go of what the sinks of a query that has ended hold open; only while the pipeline's name is ours."""
         writers = [writer_of(sink) for sink in query.sinks]
-        if self.holds_name():
-            for writer, site in zip(writers, sites(self.ground, query, writers, self.checkpoint(query)), strict=True):
-                writer.release(site)
+        for writer, site in zip(writers, sites(self.ground, query, writers, self.checkpoint(query)), strict=True):
+            writer.release(site)
 
     def resumes(self, query: Query, writers: list[Writer]) -> bool:
         """Whether a query goes on: not when nothing of what it wrote is left, nor when nothing can be read again."""

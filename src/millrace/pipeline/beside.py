@@ -6,13 +6,15 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-_TESTS = ("test_", "conftest")
+_TESTS = ("test_", "tests", "conftest")
 
 
 class _Read:
     """The folder of the pipeline that was read last, which is on Python's path for it."""
 
     folder: Path | None = None
+    there: frozenset[str] = frozenset()
+    """The modules that were there before it: somebody else's, wherever they stand."""
 
 
 def stand_beside(file: str) -> None:
@@ -23,14 +25,18 @@ def stand_beside(file: str) -> None:
     strange = {
         name
         for name, home in homes.items()
-        if home and home != folder and (home == _Read.folder or name in names) and _may_go(name, home)
+        if home and home != folder and (_is_of_last(name, home) or name in names) and _may_go(name, home)
     }
     for name in [name for name in sys.modules if name.partition(".")[0] in strange]:
         del sys.modules[name]
     if _Read.folder and str(_Read.folder) in sys.path:
         sys.path.remove(str(_Read.folder))
     sys.path.insert(0, str(folder))
-    _Read.folder = folder
+    _Read.folder, _Read.there = folder, frozenset(sys.modules)
+
+
+def _is_of_last(name: str, home: Path) -> bool:
+    return home == _Read.folder and name not in _Read.there
 
 
 def _home(module: ModuleType) -> Path | None:
@@ -43,5 +49,6 @@ def _home(module: ModuleType) -> Path | None:
 
 def _may_go(name: str, home: Path) -> bool:
     """Whether a module is somebody's own: not Python's, not installed, not a test that runs."""
-    installed = name in sys.stdlib_module_names or "site-packages" in home.parts or name == "millrace"
+    packages = {"site-packages", "dist-packages"} & set(home.parts)
+    installed = name in sys.stdlib_module_names or packages or name == "millrace"
     return not installed and not name.startswith(_TESTS) and name != "__main__"

@@ -22,7 +22,8 @@ _NAMES = {
     **dict.fromkeys(("inf", "infinity", ".inf", "+infinity", "+inf"), "Infinity"),
     **dict.fromkeys(("-inf", "-infinity", "-.inf"), "-Infinity"),
 }
-_BITS = 63
+BITS = 63
+"""Of a whole number that JSON can say."""
 _EXACT = Context(prec=100)
 """Of decimals every digit counts."""
 
@@ -75,7 +76,7 @@ def _simple(value: Any, kind: pa.DataType) -> Any:
         return _fraction(value)
     if types.is_integer(kind) and isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, int) and value.bit_length() > _BITS:
+    if isinstance(value, int) and value.bit_length() > BITS:
         return str(value)
     if types.is_string(kind) or types.is_large_string(kind):
         return value if isinstance(value, str) else str(value)

@@ -12,6 +12,7 @@ import yaml
 
 from millrace.errors import Problem
 from millrace.pipeline.document import read_document
+from millrace.testing.canonical import BITS
 from millrace.testing.comparing import row_key
 from millrace.testing.written import placed
 
@@ -177,4 +178,6 @@ def _plain(value: Any) -> Any:
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list):
         return [_plain(one) for one in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value) if isinstance(value, int) and value.bit_length() > BITS else value
