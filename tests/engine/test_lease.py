@@ -100,6 +100,17 @@ def test_whoever_was_let_in_before_stays_whatever_its_clock_says(asked: pytest.M
         slow.require()
 
 
+def test_a_name_that_another_has_taken_meanwhile_is_not_held(asked: pytest.MonkeyPatch) -> None:
+    others = say(asked, [], [], [], [other(since=10**15)])
+    with Alone() as lease:
+        assert not lease.holds()  # nobody has let us in yet
+        lease.require()
+        assert lease.holds()
+        assert not lease.holds()
+    assert others.asked >= 4
+    assert not lease.holds()
+
+
 def test_ones_own_folder_is_not_waited_for_but_a_copy_of_it_is(asked: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pipeline = Pipeline("p")
     names = []

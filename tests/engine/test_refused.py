@@ -58,3 +58,13 @@ def test_what_is_refused_is_told_with_advice(said: str, condition: str, words: s
 
 def test_other_exceptions_stay_what_they_are() -> None:
     assert refused(ValueError("windowDuration is odd")) is None
+
+
+def test_an_error_that_cannot_say_what_it_is_is_none_of_these() -> None:
+    """One of Java's asks its JVM, which may be gone."""
+
+    class Silent(Exception):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError
+
+    assert refused(Silent()) is None

@@ -62,6 +62,11 @@ def test_in_a_line(accepted: Ran, before: str, after: str) -> None:
     assert accepted(frame % before, ROWS)[1] == frame % after
 
 
+def test_numbers_beyond_what_json_can_say(accepted: Ran) -> None:
+    frame = "tests:\n  one:\n    given: {posts: [a]}\n    expect: {popular: [{count: %s}]}\n"
+    assert not accepted(frame % (10**22), [{"count": 1e22}, {"count": 3}])[0].refused
+
+
 def test_rows_that_came_stay_as_they_are_with_their_comments(accepted: Ran) -> None:
     frame = """\
 tests:
