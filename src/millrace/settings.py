@@ -151,6 +151,13 @@ TRUST = Setting(
     "Whether a query takes its records for good until it meets one that is not, which is quicker.",
     "on",
 )
+BULK = Setting(
+    "bulk",
+    _yes,
+    True,
+    "Whether batches of Kafka's topics are read in columns where they are decoded, past Spark's own source.",
+    "on",
+)
 VERBOSE = Setting("verbose", _yes, False, "Show stack traces and what child processes say.", "off")
 
 SETTINGS: tuple[Setting[object], ...] = (
@@ -175,5 +182,6 @@ SETTINGS: tuple[Setting[object], ...] = (
     ALERT_DEAD,
     ARCHIVE,
     TRUST,
+    BULK,
     VERBOSE,
 )  # type: ignore[assignment]  # a tuple of different T

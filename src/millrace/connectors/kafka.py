@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 
-from millrace.clients import topics
+from millrace.clients import bulk, offsets, topics
 from millrace.clients.access import is_access
 from millrace.clients.cluster import Cluster
 from millrace.clients.delivery import Delivery
@@ -24,11 +24,12 @@ from millrace.connectors.carried import carry
 from millrace.connectors.messages import Decoded
 from millrace.connectors.outlet import Outlet
 from millrace.connectors.producing import bad_properties, in_our_names
-from millrace.connectors.starts import pinned
-from millrace.connectors.stream import Site, Writer
+from millrace.connectors.starts import Offsets, begun, by_topic, noted, pinned
+from millrace.connectors.stream import Decoding, Site, Writer
 from millrace.errors import InvalidOption, MillraceError
 from millrace.pipeline.facts import Mistake
 from millrace.plugins import option
+from millrace.settings import BULK
 from millrace.units import parse_time
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ _CARRIED = {
     "timestamp": "timestamp",
     "headers": "array<struct<key: string, value: binary>>",
 }
+_RAW = {"value": "binary", **_CARRIED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,11 +161,49 @@ class KafkaReader(Decoded):
         return self.topic or tuple(self.partitions or ())
 
     def load(self, site: Site) -> DataFrame:
-        """The rows of Spark's Kafka source."""
+        """The rows of Spark's Kafka source, or the same in columns."""
+        if self.in_bulk(site):
+            return self._bulk(site, tuple(_RAW), ", ".join(f"{name} {kind}" for name, kind in _RAW.items()))
         reader = site.spark.readStream.format("kafka").options(**self._options(site))
-        wanted = ["value", *(name for name in _CARRIED)]
-        rows = reader.load().select(*wanted)
+        rows = reader.load().select(*_RAW)
         return site.span.part(rows, site.name) if site.span else rows
+
+    def load_decoded(self, site: Site, decoding: Decoding) -> DataFrame | None:
+        """In bulk only."""
+        return self._bulk(site, decoding.needs, decoding.ddl, decoding) if self.in_bulk(site) else None
+
+    def in_bulk(self, site: Site) -> bool:
+        """Whether topics are read in columns, past Spark's own source: not what that alone can do."""
+        only_spark = (site.span, self.min_tasks, self.config, isinstance(self.start, Mapping), not site.batches)
+        return BULK.value() and not any(only_spark) and bulk.plain(site.cluster())
+
+    def _bulk(self, site: Site, columns: tuple[str, ...], ddl: str, step: Decoding | None = None) -> DataFrame:
+        from millrace.connectors.partitions.reading import Following, source
+
+        cluster = site.cluster()
+        following = Following(
+            cluster,
+            begin=noted(site, lambda: self._begin(site, cluster)),
+            topics=self.topics(),
+            pattern=self._not_dead(self.pattern) if self.pattern else None,
+            only=self.partitions,
+            most=self.max_per_batch,
+            committed=self.isolation == "read_committed",
+            go_on=self.goes_on,
+            columns=columns,
+            ddl=ddl,
+            step=step,
+        )
+        kind = source(following, f"{site.query} {site.name}")
+        site.spark.dataSource.register(kind)
+        return site.spark.readStream.format(kind.name()).load()
+
+    def _begin(self, site: Site, cluster: Cluster) -> Offsets:
+        if self.start == "latest":
+            return pinned(site, cluster, self.topics_now(cluster))
+        places = [TopicPartition(*place) for place in self.places_now(cluster)]
+        to = "earliest" if self.start == "earliest" else parse_time(str(self.start))
+        return by_topic(offsets.resolve(cluster, places, to))
 
     def burial(self, site: Site) -> Burial:
         """Each topic's dead letters go to the topic of its name with `.dead`."""
@@ -228,6 +268,8 @@ class KafkaReader(Decoded):
         return rf"(?!.*{re.escape(SUFFIX)}$)(?:{pattern})"
 
     def _beginning(self, site: Site, cluster: Cluster) -> dict[str, str]:
+        if known := begun(site):
+            return {"startingOffsets": json.dumps(known)}
         if site.span and site.span.knows(self.topics_now(cluster)):
             return {"startingOffsets": json.dumps(site.span.starting(self.places_now(cluster)))}
         if self.start == "earliest":

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.cluster import Cluster
@@ -22,6 +22,7 @@ from millrace.pipeline.model import MODES
 from millrace.plugins import Room
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -89,6 +90,21 @@ class Site:
         """The newest batch that the query has planned, as its checkpoint says; -1 before the first."""
         planned = (self.checkpoint / "offsets").glob("*") if self.checkpoint else ()
         return max((int(path.name) for path in planned if path.name.isdecimal()), default=-1)
+
+
+class Decoding(Protocol):
+    """What decodes in a worker: columns of messages in, rows out. It can be pickled."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns of messages that it wants."""
+
+    @property
+    def ddl(self) -> str:
+        """The columns of the rows."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Decode batch by batch."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +228,11 @@ class Messages(Reader):
     def keeps_letters(self) -> bool:
         """As the pipeline says, unless there is nothing to decode."""
         return self.when_bad == "dead" and self.decoding != "whole"
+
+    def load_decoded(self, site: Site, decoding: Decoding) -> DataFrame | None:
+        """Its rows, decoded where they are read; None where they are read first and decoded then."""
+        del site, decoding
+        return None
 
     def by_spark(self) -> Messages:
         """Itself, decoded by Spark's own functions wherever they can."""

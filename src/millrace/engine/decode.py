@@ -16,7 +16,7 @@ from millrace.clients.letters import Headers, Letter
 from millrace.connectors.burying import Burial, FolderBurial, Grave, Task
 from millrace.connectors.carried import carry
 from millrace.connectors.cutting import QUERY_ID
-from millrace.connectors.stream import Messages, Reader, Site
+from millrace.connectors.stream import Messages, Site
 from millrace.engine.buried import Buried
 from millrace.engine.checkpoint import finished
 from millrace.engine.onthejvm import parsed, unpacked
@@ -114,8 +114,23 @@ class Decoding:
     format: Format
     schema: Schema | None
     included: tuple[str, ...]
-    binary_key: bool
+    columns: Schema
     bad: Bad
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The bytes, and what stays beside their columns."""
+        return ("value", *self.included)
+
+    @property
+    def placeless(self) -> bool:
+        """Whether the place of a record is nobody's business: it need not travel, a quarter of what decoding costs."""
+        return self.bad.trusting or self.bad.when == "drop"
+
+    @property
+    def ddl(self) -> str:
+        """The decoded columns, then the included ones."""
+        return self.columns.nullable().ddl()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Decode batch by batch."""
@@ -148,7 +163,9 @@ class Decoding:
 
     def _carried(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         column = batch.column(name)
-        return text_of(column) if name == "key" and not self.binary_key else column
+        return (
+            text_of(column) if name == "key" and Field("key", Simple("binary")) not in self.columns.fields else column
+        )
 
 
 def text_of(column: pa.Array) -> pa.Array:
@@ -197,17 +214,20 @@ class Sifting:
         )
 
 
-def good_rows(reader: Reader, raw: DataFrame, bad: Bad) -> DataFrame:
+def read_rows(reader: Messages, site: Site, bad: Bad) -> DataFrame:
+    """A source's rows, decoded as they are read where no letter is to be written and the source can do that."""
+    decoding = _decoding(reader, bad)
+    rows = reader.load_decoded(site, decoding) if decoding and decoding.placeless else None
+    return good_rows(reader, reader.load(site), bad) if rows is None else rows
+
+
+def good_rows(reader: Messages, raw: DataFrame, bad: Bad) -> DataFrame:
     """What a source's rows are once they are decoded."""
-    if not isinstance(reader, Messages):
-        return raw
     columns = reader.columns()
     if columns is None:
         return raw
-    if reader.decoding == "arrow":
-        binary_key = Field("key", Simple("binary")) in columns.fields
-        decoding = Decoding(reader.bytes_format, reader.declared, reader.included, binary_key, bad)
-        return _mapped(raw, decoding, columns.nullable())
+    if decoding := _decoding(reader, bad):
+        return _mapped(raw, decoding)
     if reader.decoding == "sift":
         return _sifted(reader, *reader.sift(raw), bad).selectExpr(*_selected(columns, raw))
     if reader.decoding == "spark":
@@ -215,15 +235,19 @@ def good_rows(reader: Reader, raw: DataFrame, bad: Bad) -> DataFrame:
     return raw.selectExpr(*_selected(columns, raw))
 
 
-def _mapped(raw: DataFrame, decoding: Decoding, columns: Schema) -> DataFrame:
-    """Decoded in Arrow. Headers travel as JSON: a list of structs in each row makes the way there ten times longer.
+def _decoding(reader: Messages, bad: Bad) -> Decoding | None:
+    columns = reader.columns()
+    if columns is None or reader.decoding != "arrow":
+        return None
+    return Decoding(reader.bytes_format, reader.declared, reader.included, columns, bad)
 
-    Where no letter is to be written, its place need not travel: a quarter of what decoding costs.
-    """
+
+def _mapped(raw: DataFrame, decoding: Decoding) -> DataFrame:
+    """Headers travel as JSON: a list of structs in each row makes the way there ten times longer."""
     from pyspark.sql import functions as F
 
-    if decoding.bad.trusting or decoding.bad.when == "drop":
-        raw = raw.select("value", *decoding.included)
+    columns = decoding.columns.nullable()
+    raw = raw.select(*decoding.needs) if decoding.placeless else raw
     if "headers" not in raw.columns:
         return raw.mapInArrow(decoding, columns.ddl())
     told = dict(raw.dtypes)["headers"]

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from millrace import errors
+from millrace.clients.bulk import lost
 from millrace.clients.cluster import Cluster
 from millrace.clients.denials import denial
 from millrace.connectors.carried import restored
@@ -26,7 +27,6 @@ from millrace.errors import (
     InvalidQuery,
     KafkaUnreachable,
     MillraceError,
-    OffsetsGone,
     Place,
     QueryFailed,
     RunError,
@@ -144,12 +144,7 @@ def _disk_full(failure: Failure) -> MillraceError | None:
 def _offsets_gone(failure: Failure) -> MillraceError | None:
     if _LOST not in failure.text:
         return None
-    return OffsetsGone(
-        _what_is_gone(failure),
-        why="Kafka deleted them (retention.ms, retention.bytes), or the topic was deleted and made anew",
-        hint="to go on with what is there set `lost: go_on` on the source, or start anew with another --state; "
-        "to keep more raise the topic's retention.ms",
-    )
+    return lost(_what_is_gone(failure))
 
 
 def _what_is_gone(failure: Failure) -> str:

@@ -14,7 +14,7 @@ from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.options import make_reader, make_writer
 from millrace.connectors.stream import Messages, Reader, Site, Writer, require, require_alone, whole
 from millrace.engine.buried import Adding, Buried
-from millrace.engine.decode import bad_of, forget_repeated, good_rows
+from millrace.engine.decode import bad_of, forget_repeated, read_rows
 from millrace.engine.failures import explain
 from millrace.engine.gone import gone
 from millrace.engine.inhand import position
@@ -259,8 +259,10 @@ class Tables:
 
     def _read(self, source: Source) -> DataFrame:
         workshop, query = self._workshop, self._query
-        site = workshop.site(source.name, static=source.static, batches=query.batches)
-        if site.span and not workshop.resumes(query, [writer_of(sink) for sink in query.sinks]):
+        site = workshop.site(source.name, static=source.static, batches=query.batches, query=query.name)
+        if workshop.resumes(query, [writer_of(sink) for sink in query.sinks]):
+            site = replace(site, checkpoint=workshop.checkpoint(query))
+        else:
             site = replace(site, span=None)  # a table in memory begins where the file says, each time
         try:
             reader = reader_of(source).resolved(site)
@@ -268,8 +270,7 @@ class Tables:
                 reader = reader.by_spark()
             if query.undertakes and isinstance(reader, KafkaReader):
                 reader = replace(reader, max_per_batch=reader.max_per_batch or _LETTERS_OF)
-            raw = reader.load(site)
-            rows = self._decoded(reader, raw, site) if isinstance(reader, Messages) else raw
+            rows = self._decoded(reader, site) if isinstance(reader, Messages) else reader.load(site)
             return with_watermark(rows, source.watermark)
         except MillraceError as error:
             error.place = error.place or source.place
@@ -277,7 +278,7 @@ class Tables:
         except Exception as error:
             raise explain(error, place=source.place) from error
 
-    def _decoded(self, reader: Messages, raw: DataFrame, site: Site) -> DataFrame:
+    def _decoded(self, reader: Messages, site: Site) -> DataFrame:
         if not self._query.batches:
             if reader.keeps_letters and site.name not in self._workshop.undertaken:
                 raise InvalidDefinition(
@@ -285,7 +286,7 @@ class Tables:
                     why="Spark runs no Python in it, and nobody else buries those of a static source",
                     hint="say on_bad: drop or on_bad: fail, or use another trigger",
                 )
-            return decoded_on_the_jvm(reader, raw)
+            return decoded_on_the_jvm(reader, reader.load(site))
         dead = self._workshop.dead
         owns = site.name in self._query.buries
         if owns and not site.static and site.name not in dead:
@@ -294,7 +295,7 @@ class Tables:
         trusting = not site.static and self._workshop.trusts(self._query)
         bad = bad_of(reader, site, owns=owns, count=dead.get(site.name) if owns else None, trusting=trusting)
         forget_repeated(bad.burial, self._workshop.checkpoint(self._query), anew=anew)
-        return good_rows(reader, raw, bad)
+        return read_rows(reader, site, bad)
 
     def _made(self, table: Table) -> DataFrame:
         try:

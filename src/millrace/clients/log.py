@@ -1,0 +1,289 @@
+"""Record batches as Kafka keeps them (format 2), to columns: no record becomes an object of its own."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import google_crc32c
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
+
+_HEAD = struct.Struct(">qiibIhiqqqhii")
+"""Base offset, length, epoch of the leader, format, checksum, attributes, last offset from the base, first and last
+time, producer, its epoch, its sequence, number of records."""
+_CHECKED = 21
+"""The checksum is over what comes after it."""
+_FORMAT = 2
+_CODEC, _APPENDED, _TRANSACTIONAL, _CONTROL = 0b111, 1 << 3, 1 << 4, 1 << 5
+
+
+class Damaged(Exception):
+    """Bytes that are no record batch, or not as they were written."""
+
+
+class Batch(NamedTuple):
+    """Records that were written together, as they lie there; without any where they are nobody's business."""
+
+    base: int
+    last: int
+    attributes: int
+    first_time: int
+    last_time: int
+    producer: int
+    size: int
+    records: memoryview
+
+
+class Records(NamedTuple):
+    """Records of one partition, in order."""
+
+    data: memoryview
+    offsets: Numbers
+    times: Numbers
+    """Milliseconds since 1970."""
+    keys: tuple[Numbers, Numbers]
+    """Where each begins in the data, and its length: -1 for none."""
+    values: tuple[Numbers, Numbers]
+    headers: tuple[Numbers, Numbers]
+    """Where the headers begin, and how many there are."""
+
+    def between(self, start: int, stop: int) -> Records:
+        """Those with offsets from `start` on and before `stop`."""
+        if not len(self.offsets) or (self.offsets[0] >= start and self.offsets[-1] < stop):
+            return self
+        kept = slice(*np.searchsorted(self.offsets, (start, stop)).tolist())
+        pairs = [(one[0][kept], one[1][kept]) for one in (self.keys, self.values, self.headers)]
+        return Records(self.data, self.offsets[kept], self.times[kept], *pairs)
+
+    def bytes_of(self, which: tuple[Numbers, Numbers]) -> pa.Array:
+        """Keys or values as an array of bytes.
+
+        What lies between two of them is an element of an array over all the data, so that Arrow takes every second.
+        """
+        import pyarrow as pa
+
+        starts, lengths = which
+        absent = lengths < 0
+        bounds = np.empty(2 * len(starts) + 1, np.int32)
+        bounds[0] = 0
+        bounds[1::2] = starts
+        bounds[2::2] = starts + np.maximum(lengths, 0)
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self.data)]
+        wanted = np.arange(1, 2 * len(starts) + 1, 2)
+        chosen = pa.array(wanted, mask=absent) if absent.any() else pa.array(wanted)
+        return pa.Array.from_buffers(pa.binary(), 2 * len(starts), buffers).take(chosen)
+
+    def headers_of(self) -> list[list[dict[str, Any]] | None]:
+        """The headers of each record as Spark tells them: None where there are none."""
+        return [_headers(self.data, at, count) if count else None for at, count in zip(*self.headers, strict=True)]
+
+
+def batches(answer: memoryview, aborted: Sequence[tuple[int, int]]) -> Iterator[Batch]:
+    """The batches of an answer without those of aborted transactions and the marks of their ends.
+
+    What is left out still counts for the offset that comes next: such a batch comes without records.
+    """
+    waiting = sorted(aborted, key=lambda one: one[1], reverse=True)
+    dropped: set[int] = set()
+    for batch in _all(answer):
+        while waiting and waiting[-1][1] <= batch.last:
+            dropped.add(waiting.pop()[0])
+        if batch.attributes & _CONTROL:
+            if _is_abort(batch):
+                dropped.discard(batch.producer)
+        elif not (batch.attributes & _TRANSACTIONAL and batch.producer in dropped):
+            yield batch
+            continue
+        yield batch._replace(size=0, records=batch.records[:0])
+
+
+def read(found: Sequence[Batch]) -> Records:
+    """The records of batches of one answer, in columns."""
+    some = [one for one in found if one.size]
+    return _together(some) if any(one.attributes & _CODEC for one in some) else _in_place(some)
+
+
+def _in_place(found: Sequence[Batch]) -> Records:
+    """Records that lie in the bytes of the answer as they are."""
+    whole = memoryview(found[0].records.obj)
+    base = _address(whole)
+    return _columns(found, whole, [_address(one.records) - base for one in found])
+
+
+def _together(found: Sequence[Batch]) -> Records:
+    """Records that were compressed: their bytes come one after the other."""
+    plain = [_plain(one) for one in found]
+    ends = np.cumsum([0, *map(len, plain)]).tolist()
+    return _columns(found, memoryview(b"".join(plain)), ends[:-1])
+
+
+def _address(view: memoryview) -> int:
+    return int(np.frombuffer(view, np.uint8).ctypes.data)
+
+
+def _all(answer: memoryview) -> Iterator[Batch]:
+    at, size = 0, len(answer)
+    while at + _HEAD.size <= size:
+        base, length, _, form, checksum, attributes, last, first_time, last_time, producer, _, _, count = (
+            _HEAD.unpack_from(answer, at)
+        )
+        if form != _FORMAT:
+            raise Damaged(f"the batch at offset {base} has the format {form} of an old Kafka")
+        end = at + 12 + length
+        if end > size:
+            return  # the answer ends in the middle of a batch, which comes again
+        if google_crc32c.value(bytes(answer[at + _CHECKED : end])) != checksum:
+            raise Damaged(f"the checksum of the batch at offset {base} is wrong")
+        records = answer[at + _HEAD.size : end]
+        yield Batch(base, base + last, attributes, first_time, last_time, producer, count, records)
+        at = end
+
+
+def _is_abort(batch: Batch) -> bool:
+    """Whether the only record of a control batch says that a transaction was aborted: its key is a version and a 0."""
+    at = _varint(batch.records, 0)[1] + 1
+    for _ in range(3):  # time, offset, length of the key
+        _, at = _varint(batch.records, at)
+    return bytes(batch.records[at + 2 : at + 4]) == b"\0\0"
+
+
+def _columns(found: Sequence[Batch], data: memoryview, begins: Sequence[int]) -> Records:
+    starts: list[int] = []
+    for batch, begin in zip(found, begins, strict=True):
+        _note_starts(data, begin, batch.size, starts)
+    counts = [one.size for one in found]
+    whole = np.frombuffer(data, np.uint8)
+    at = np.array(starts, np.int64) + 1  # after the attributes, which mean nothing yet
+    since, at = _varints(whole, at)
+    after, at = _varints(whole, at)
+    keys, at = _varints(whole, at)
+    key_starts, at = at, at + np.maximum(keys, 0)
+    values, at = _varints(whole, at)
+    value_starts, at = at, at + np.maximum(values, 0)
+    headers, at = _varints(whole, at)
+    appended = np.repeat([bool(one.attributes & _APPENDED) for one in found], counts)
+    times = np.repeat(np.array([one.first_time for one in found], np.int64), counts) + since
+    if appended.any():
+        times = np.where(appended, np.repeat(np.array([one.last_time for one in found], np.int64), counts), times)
+    offsets = np.repeat(np.array([one.base for one in found], np.int64), counts) + after
+    return Records(data, offsets, times, (key_starts, keys), (value_starts, values), (at, headers))
+
+
+def _note_starts(data: memoryview, at: int, count: int, starts: list[int]) -> None:
+    """Where each record of a batch begins, after its length; in steps, since each says where the next one is."""
+    append = starts.append
+    for _ in range(count):
+        length, at = data[at], at + 1
+        if length > 127:
+            more, at = data[at], at + 1
+            length += (more - 1) << 7
+            shift = 7
+            while more > 127:
+                length -= 128 << shift
+                more, at, shift = data[at], at + 1, shift + 7
+                length += more << shift
+        append(at)
+        at += length >> 1
+
+
+def _varints(data: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
+    """The number at each place, and the places after them."""
+    byte = data[at]
+    value = (byte & 127).astype(np.int64)
+    at = at + 1
+    more = np.flatnonzero(byte > 127)
+    shift = 7
+    while len(more):
+        byte = data[at[more]]
+        value[more] |= (byte & 127).astype(np.int64) << shift
+        at[more] += 1
+        more = more[byte > 127]
+        shift += 7
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte, at = data[at], at + 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+
+
+def _headers(data: memoryview, at: int, count: int) -> list[dict[str, Any]]:
+    found = []
+    for _ in range(count):
+        length, at = _varint(data, at)
+        name, at = bytes(data[at : at + length]).decode("utf-8", "replace"), at + length
+        length, at = _varint(data, at)
+        found.append({"key": name, "value": bytes(data[at : at + length]) if length >= 0 else None})
+        at += max(length, 0)
+    return found
+
+
+def _plain(batch: Batch) -> bytes:
+    """The records of a batch, no longer compressed."""
+    codec = batch.attributes & _CODEC
+    if not codec or not batch.size:
+        return bytes(batch.records)
+    if codec not in _CODECS:
+        raise Damaged(f"the batch at offset {batch.base} is compressed in an unknown way ({codec})")
+    try:
+        return _CODECS[codec](batch.records)
+    except (OSError, ValueError, struct.error) as error:
+        raise Damaged(f"the batch at offset {batch.base} cannot be decompressed: {error}") from error
+
+
+def _stream(kind: str) -> Callable[[memoryview], bytes]:
+    def plain(packed: memoryview) -> bytes:
+        import pyarrow as pa
+
+        with pa.CompressedInputStream(pa.BufferReader(packed), kind) as stream:
+            return bytes(stream.read())
+
+    return plain
+
+
+_XERIAL = b"\x82SNAPPY\x00"
+
+
+def _snappy(packed: memoryview) -> bytes:
+    """One piece, or the pieces of the Java library's own framing."""
+    if bytes(packed[:8]) != _XERIAL:
+        return _unsnapped(packed)
+    pieces, at = [], 16
+    while at < len(packed):
+        (size,) = struct.unpack_from(">i", packed, at)
+        pieces.append(_unsnapped(packed[at + 4 : at + 4 + size]))
+        at += 4 + size
+    return b"".join(pieces)
+
+
+def _unsnapped(packed: memoryview) -> bytes:
+    import pyarrow as pa
+
+    size = shift = at = 0  # the length comes first, as an unsigned varint
+    while True:
+        byte, at = packed[at], at + 1
+        size |= (byte & 127) << shift
+        if byte < 128:
+            break
+        shift += 7
+    return bytes(pa.decompress(packed, size, "snappy", asbytes=True))
+
+
+_CODECS: dict[int, Callable[[memoryview], bytes]] = {
+    1: _stream("gzip"),
+    2: _snappy,
+    3: _stream("lz4"),
+    4: _stream("zstd"),
+}

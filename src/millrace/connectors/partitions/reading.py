@@ -1,0 +1,226 @@
+"""Topics of Kafka as Spark's Python Data Source API reads them: offsets as Spark's own source has them in a checkpoint.
+
+So a query may be read by this one today and by Spark's tomorrow. Partitions of topics are Spark's tasks.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from millrace.clients import bulk
+from millrace.clients.bulk import Address, Place, Range
+from millrace.clients.cluster import Cluster
+from millrace.clients.wire import Broken
+from millrace.connectors.carried import carry
+from millrace.connectors.partitions.rows import blocks
+from millrace.connectors.starts import Offsets, by_topic
+from millrace.errors import KafkaUnreachable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+Step = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+_LOOK = 1.0
+"""Seconds after which topics and partitions that have come are looked for."""
+
+
+@dataclass(frozen=True)
+class Following:
+    """All that is to be known to follow topics."""
+
+    cluster: Cluster
+    begin: Mapping[str, Mapping[str, int]]
+    """Where a new query begins; what is not in it begins at 0."""
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    """Topics by a regular expression instead."""
+    only: Mapping[str, Sequence[int]] | None = None
+    """Only these partitions."""
+    most: int | None = None
+    committed: bool = True
+    go_on: bool = False
+    columns: tuple[str, ...] = ("value",)
+    ddl: str = "value binary"
+    """The columns that come out."""
+    step: Step | None = None
+    """What is made of the columns that are read, before they come out."""
+
+
+class Part(InputPartition):  # type: ignore[misc]  # pyspark's types are not read
+    """What one task reads."""
+
+    def __init__(self, span: Range) -> None:
+        self.span = span
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Lives in a process beside the driver; only `read` is called in tasks."""
+
+    def __init__(self, following: Following) -> None:
+        self._following = following
+        self._led: dict[Place, Address | None] = {}
+        self._looked = float("-inf")
+        self._latest: dict[Place, int] = {}
+        self._until: dict[Place, int] | None = None
+
+    def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
+        """Where a new query begins: looked up before it was started."""
+        return {topic: dict(numbers) for topic, numbers in self._following.begin.items()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """As the pipeline says."""
+        return ReadMaxRows(self._following.most) if self._following.most else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What comes from now on is left for another time."""
+        try:
+            self._until = self._ends({})
+        except Exception as error:
+            raise carry(error) from None
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
+        """The end of the next batch."""
+        try:
+            begun = _by_place(start)
+            self._latest = ends = self._until or self._ends(begun)
+            most = getattr(limit, "max_rows", None)
+            return by_topic(_capped(begun, ends, most) if most else ends)
+        except Exception as error:
+            raise carry(error) from None
+
+    def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
+        """Where the topics end, as far as was seen."""
+        return by_topic(self._latest) if self._latest else None
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """One for each partition that has records in the batch."""
+        begun = _by_place(start)
+        spans = [
+            Range(*place, begun.get(place, 0), stop, self._led.get(place))
+            for place, stop in sorted(_by_place(end).items())
+        ]
+        return [Part(span) for span in spans if span.stop > span.start]
+
+    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
+        """The records of one partition, in a task."""
+        own = self._following
+        try:
+            found = bulk.records(own.cluster, partition.span, committed=own.committed, go_on=own.go_on)
+            rows = blocks(found, partition.span, own.columns)
+            yield from own.step(rows) if own.step else rows
+        except Exception as error:
+            raise carry(error) from None
+
+    def commit(self, end: Offsets) -> None:
+        """Nothing: Spark's checkpoint is what counts."""
+
+    def stop(self) -> None:
+        """Nothing is open but connections, which go with the process."""
+
+    def _ends(self, begun: Mapping[Place, int]) -> dict[Place, int]:
+        """Where partitions end, none of them before where it was read to; asked again where a broker has gone."""
+        deadline = time.monotonic() + bulk.PATIENCE
+        while True:
+            try:
+                self._look()
+                ends = bulk.ends(self._following.cluster, self._led, committed=self._following.committed)
+                back = [place for place, offset in ends.items() if offset < begun.get(place, 0)]
+                away = [place for place in begun if place not in ends]
+                if not back and not away:
+                    return ends
+                if self._following.go_on:
+                    return ends | {place: begun[place] for place in away}
+                problem: Exception = self._rewound(back, away, begun, ends)
+            except (Broken, bulk.Moved) as trouble:
+                problem = KafkaUnreachable(
+                    f"no broker answers at {self._following.cluster.bootstrap}: could not ask where topics end",
+                    why=str(trouble),
+                    hint="look at the brokers: millrace kafka status",
+                )
+            except KafkaUnreachable as error:
+                problem = error
+            self._looked = float("-inf")
+            if time.monotonic() > deadline:
+                raise problem
+            time.sleep(0.2)
+            if not isinstance(problem, KafkaUnreachable):
+                deadline = min(deadline, time.monotonic() + self._following.cluster.timeout)
+
+    def _rewound(
+        self, back: Sequence[Place], away: Sequence[Place], begun: Mapping[Place, int], ends: Mapping[Place, int]
+    ) -> Exception:
+        if away:
+            named = ", ".join(f"{topic}-{number}" for topic, number in sorted(away))
+            return bulk.lost(f"partitions that the query has read from are gone: {named}")
+        place = back[0]
+        return bulk.lost(
+            f"topic {place[0]!r}, partition {place[1]}: the query is at offset {begun[place]}, "
+            f"the topic ends at {ends[place]}"
+        )
+
+    def _look(self) -> None:
+        """See which partitions there are, and who leads them."""
+        if time.monotonic() - self._looked < _LOOK:
+            return
+        own = self._following
+        found = bulk.leaders(own.cluster, None if own.pattern else own.topics)
+        if own.pattern:
+            wanted = re.compile(own.pattern).fullmatch
+            found = {place: led for place, led in found.items() if not place[0].startswith("__") and wanted(place[0])}
+        if own.only:
+            found = {place: led for place, led in found.items() if place[1] in own.only[place[0]]}
+        self._led, self._looked = found, time.monotonic()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to tasks."""
+        return {"_following": self._following}
+
+
+def source(following: Following, whose: str) -> type[DataSource]:
+    """A data source for what is followed, and by whom; a class of its own, as Spark's plans would show its options."""
+    told = repr((whose, following.cluster.key, following.topics, following.pattern, following.only, following.ddl))
+    own = "kafka_" + sha256(told.encode()).hexdigest()[:12]
+
+    class KafkaTopics(DataSource):  # type: ignore[misc]
+        """Topics of Kafka."""
+
+        @classmethod
+        def name(cls) -> str:
+            """A name that only this one has."""
+            return own
+
+        def schema(self) -> str:
+            """What comes out."""
+            return following.ddl
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+            """Who follows them."""
+            del schema
+            return StreamReader(following)
+
+    return KafkaTopics
+
+
+def _by_place(offsets: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
+    return {(topic, int(number)): offset for topic, numbers in offsets.items() for number, offset in numbers.items()}
+
+
+def _capped(begun: Mapping[Place, int], ends: Mapping[Place, int], most: int) -> dict[Place, int]:
+    """Ends that are no more than so many records away: of each partition its share."""
+    sizes = {place: max(0, end - begun.get(place, 0)) for place, end in ends.items()}
+    total = sum(sizes.values())
+    if total <= most:
+        return dict(ends)
+    return {
+        place: begun.get(place, 0) + min(size, max(1, most * size // total)) if size else ends[place]
+        for place, size in sizes.items()
+    }
