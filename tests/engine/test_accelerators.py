@@ -55,11 +55,20 @@ def buried(cluster: Cluster, topic: str) -> list[bytes | None]:
     return sorted((one.letter.value for one in dead.in_topic(cluster, f"{topic}.dead")), key=str)
 
 
-@pytest.mark.parametrize(("decoder", "trust"), [("arrow", "on"), ("arrow", "off"), ("spark", "off")])
-def test_without_decoding_in_columns_and_without_trust(
-    cluster: Cluster, topic: str, run_pipeline: RunPipeline, monkeypatch: pytest.MonkeyPatch, decoder: str, trust: str
+@pytest.mark.parametrize("decoder", ["arrow", "spark"])
+@pytest.mark.parametrize("trust", ["on", "off"])
+@pytest.mark.parametrize("bulk", ["on", "off"])
+def test_without_decoding_in_columns_without_trust_and_without_reading_in_bulk(
+    cluster: Cluster,
+    topic: str,
+    run_pipeline: RunPipeline,
+    monkeypatch: pytest.MonkeyPatch,
+    decoder: str,
+    trust: str,
+    bulk: str,
 ) -> None:
     monkeypatch.setenv("MILLRACE_TRUST", trust)
+    monkeypatch.setenv("MILLRACE_BULK", bulk)
     fill(cluster, topic)
     pipeline = mr.Pipeline("same")
     pipeline.source("events", mr.kafka(topic, schema=SCHEMA, decoder=decoder))

@@ -6,11 +6,12 @@ The number of a task says nothing: a batch that is run again may list the partit
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from millrace.errors import InvalidOption
 
@@ -27,12 +28,22 @@ _TOLD = "millrace.batch"
 """The property of a job that tells its tasks what all of them have to know of the batch."""
 _KINDS = re.compile(r"(\w+)@")
 _PART_OF_A_TOPIC = re.compile(r"KafkaBatchInputPartition\(KafkaOffsetRange\(([\w.-]+)-(\d+),(-?\d+),(-?\d+),")
+_OURS = re.compile(r"\bPython\w*InputPartition\(")
 _BY_TURNS = re.compile(
     r"^\W*(?:Repartition \d|RepartitionByExpression (?:\[\]|\d|\[.* (?:ASC|DESC) NULLS )|RebalancePartitions"
     r"|Sort \[.*\], true)",
     re.MULTILINE,
 )
 """Operators that put a row into a task by its place or by a sample, not by what is in it."""
+
+
+@runtime_checkable
+class Piece(Protocol):
+    """What one task reads of a source of ours, told the same way whenever the batch comes again."""
+
+    @property
+    def piece(self) -> str:
+        """In words."""
 
 
 def steady(frame: DataFrame) -> DataFrame:
@@ -153,7 +164,9 @@ def _of_source(parts: Any) -> list[str]:
 def _piece(kind: str, part: Any, number: int) -> str:
     """What one part of a source is."""
     if kind == "DataSourceRDDPartition":
-        return f"[{_input(part.inputPartition().toString())}]"
+        given = part.inputPartition()
+        text = given.toString()
+        return f"[{_of_ours(given.get()) if _OURS.search(text) else _input(text)}]"
     if kind == "FilePartition":
         return "".join(f"[{file.toString()}]" for file in part.files())
     return f"[{number}]"
@@ -165,3 +178,9 @@ def _input(text: str) -> str:
     if topic:
         return "{}/{} {}-{}".format(*topic.groups())
     return text.removeprefix("Some(").removesuffix(")") if text != "None" else ""
+
+
+def _of_ours(given: Any) -> str:
+    """What a task reads of a source in Python: Spark itself knows only bytes of it."""
+    part = pickle.loads(given.pickedPartition())  # noqa: S301 - of this run's own source
+    return part.piece if isinstance(part, Piece) else str(given.index())

@@ -27,6 +27,7 @@ from millrace.errors import (
     InvalidQuery,
     KafkaUnreachable,
     MillraceError,
+    OffsetsGone,
     Place,
     QueryFailed,
     RunError,
@@ -100,6 +101,8 @@ def explain(
 def _carried(failure: Failure) -> MillraceError | None:
     """An error of ours that was raised in a worker, or in a function that Spark calls for each batch."""
     found = restored(failure.text)
+    if isinstance(found, OffsetsGone) and (told := _all_gone(failure)):
+        return lost(told)
     if found:
         return found
     named = _OURS.search(failure.text)
@@ -147,11 +150,17 @@ def _offsets_gone(failure: Failure) -> MillraceError | None:
     return lost(_what_is_gone(failure))
 
 
-def _what_is_gone(failure: Failure) -> str:
+def _all_gone(failure: Failure) -> str:
+    """Everything that is gone of what the query reads next; a task knows its own part only."""
     if failure.cluster and failure.checkpoint:
         with suppress(Exception):  # it is an extra; what failed is told without it
-            if all_of_it := gone(failure.checkpoint, failure.cluster):
-                return "; ".join(map(str, all_of_it))
+            return "; ".join(map(str, gone(failure.checkpoint, failure.cluster)))
+    return ""
+
+
+def _what_is_gone(failure: Failure) -> str:
+    if told := _all_gone(failure):
+        return told
     if found := _LOST_RANGE.search(failure.text):
         first, end, topic, partition = int(found[1]), int(found[2]), found[3], int(found[4])
         held = _earliest(failure.cluster, topic, partition)

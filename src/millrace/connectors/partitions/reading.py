@@ -61,6 +61,12 @@ class Part(InputPartition):  # type: ignore[misc]  # pyspark's types are not rea
     def __init__(self, span: Range) -> None:
         self.span = span
 
+    @property
+    def piece(self) -> str:
+        """As of Spark's own source: a batch that it began may be ended by this one."""
+        span = self.span
+        return f"{span.topic}/{span.partition} {span.start}-{span.stop}"
+
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Lives in a process beside the driver; only `read` is called in tasks."""

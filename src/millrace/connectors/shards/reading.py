@@ -54,6 +54,11 @@ class Part(InputPartition):  # type: ignore[misc]  # pyspark's types are not rea
         self.span = span
         self.records = records
 
+    @property
+    def piece(self) -> str:
+        """Whether its records are at hand says nothing."""
+        return str(self.span)
+
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Lives in a process beside the driver; only `read` is called in tasks."""
