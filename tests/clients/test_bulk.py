@@ -25,7 +25,7 @@ Put = Callable[..., "Producer"]
 ODD: tuple[Record, ...] = (
     Record(b""),
     Record(None, b"a tombstone"),
-    Record(b"x" * 70_000, b"", (("h", b"1"), ("h", None), ("\u00fc", b""))),
+    Record(b"x" * 70_000, b"", headers=(("h", b"1"), ("h", None), ("\u00fc", b""))),
     Record(b"\0" * 200, b"k" * 200),
     *(Record(b"%d" % number * (number % 90), b"%d" % number) for number in range(1500)),
 )

@@ -237,6 +237,8 @@ def _show_query(one: dict[str, Any]) -> None:
 def _explain_query(one: dict[str, Any], among: list[dict[str, Any]]) -> None:
     """What an expert would add: what it reads beside others, what it remembers, whether it could be quicker."""
     for source in one["sources"]:
+        if "way" in source:
+            _line(f"  records of {source['name']} are {source['way']}")
         readers = [query["name"] for query in among if source["name"] in (read["name"] for read in query["sources"])]
         if len(readers) > 1:
             _line(f"  {source['name']} is read by {len(readers)} queries, by each for itself: {', '.join(readers)}")

@@ -95,7 +95,9 @@ class KafkaReader(Decoded):
     start: str | Mapping[str, Any] = option(
         "earliest", "Where to begin: earliest, latest, a time, 1h ago, or offsets as {posts: {0: 23}}."
     )
-    max_per_batch: int | None = option(None, "At most so many records in a batch.", least=1)
+    max_per_batch: int | None = option(
+        None, "At most so many records in a batch.", least=1, shown_default="as many as take about 10 s"
+    )
     isolation: str = option(
         "read_committed",
         "Whether records of open and aborted transactions are read.",
@@ -173,9 +175,20 @@ class KafkaReader(Decoded):
         return self._bulk(site, decoding.needs, decoding.ddl, decoding) if self.in_bulk(site) else None
 
     def in_bulk(self, site: Site) -> bool:
-        """Whether topics are read in columns, past Spark's own source: not what that alone can do."""
-        only_spark = (site.span, self.min_tasks, self.config, isinstance(self.start, Mapping), not site.batches)
-        return BULK.value() and not any(only_spark) and bulk.plain(site.cluster())
+        """Whether topics are read in columns, past Spark's own source."""
+        return not self.left_to_spark(batches=site.batches, part=site.span is not None) and bulk.plain(site.cluster())
+
+    def left_to_spark(self, *, batches: bool, part: bool) -> str:
+        """Why Spark's own source reads the topics; empty where we can do it. `part`: a replay's part of them."""
+        reasons = (
+            (not BULK.value(), "MILLRACE_BULK is off"),
+            (not batches, "without batches no Python runs"),
+            (part, "a replay reads a part of the past"),
+            (self.min_tasks, "min_tasks is Spark's"),
+            (self.config, "config is for Java's consumer"),
+            (isinstance(self.start, Mapping), "start names offsets"),
+        )
+        return next((why for holds, why in reasons if holds), "")
 
     def _bulk(self, site: Site, columns: tuple[str, ...], ddl: str, step: Decoding | None = None) -> DataFrame:
         from millrace.connectors.partitions.reading import Following, source
@@ -188,6 +201,7 @@ class KafkaReader(Decoded):
             pattern=self._not_dead(self.pattern) if self.pattern else None,
             only=self.partitions,
             most=self.max_per_batch,
+            interval=site.interval,
             committed=self.isolation == "read_committed",
             go_on=self.goes_on,
             columns=columns,

@@ -59,6 +59,8 @@ class Site:
     """How a table's rows are written."""
     batches: bool = True
     """False in real-time mode and with the continuous trigger, which know no batches."""
+    interval: float = 0.0
+    """Seconds from one batch to the next, where the trigger says so."""
     create_topics: bool = True
     query: str = ""
     """The query that writes."""

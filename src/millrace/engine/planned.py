@@ -12,7 +12,7 @@ from millrace.clients.letters import dead_topic
 from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.options import CONNECTORS, make_reader
 from millrace.connectors.span import Span
-from millrace.connectors.stream import Reader
+from millrace.connectors.stream import Messages, Reader
 from millrace.connectors.systems import system_of
 from millrace.engine.remembered import Position, checkpoint_of
 from millrace.engine.resuming import ANEW, Outlook, choices
@@ -49,7 +49,10 @@ def query(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span | None =
         "table": one.table,
         "mode": one.mode,
         "trigger": str(one.trigger),
-        "sources": [_source(source, at, sources, span, anew=outlook.verdict == ANEW) for source in sources],
+        "sources": [
+            _source(source, at, sources, span, anew=outlook.verdict == ANEW) | _way(source, one, part=span is not None)
+            for source in sources
+        ],
         "sinks": [_sink(sink) for sink in one.sinks],
         "realtime": _realtime(pipeline, one),
         "state": [
@@ -106,6 +109,30 @@ def _source(source: Source, at: Position | None, among: list[Source], span: Span
     # Only with one stream is it certain which of Spark's numbers it has.
     offsets = at.offsets[0] if len(streams) == 1 and at.offsets else None
     return told | {"start": "where it was", "offsets": offsets if system_of(source) == "kafka" else None}
+
+
+def _way(source: Source, query: Query, *, part: bool) -> Told:
+    """How records come in, and what decodes them."""
+    reader, _ = make_reader(source.connection)
+    if not isinstance(reader, Messages):
+        return {}
+    decoding = reader.decoding if query.batches else "spark"
+    decoded = _DECODED[decoding]
+    if not isinstance(reader, KafkaReader):
+        return {"way": decoded}
+    why = reader.left_to_spark(batches=query.batches, part=part)
+    if why:
+        return {"way": f"read by Spark's own source, as {why}; {decoded}"}
+    together = f"{decoded} where they are read" if decoding == "arrow" else decoded
+    return {"way": f"read in bulk, unless the cluster wants TLS or a password; {together}"}
+
+
+_DECODED = {
+    "arrow": "decoded in columns",
+    "spark": "decoded by Spark's functions",
+    "sift": "looked at by Spark",
+    "whole": "taken as they are",
+}
 
 
 def _ended(reader: Reader | None, span: Span | None) -> dict[str, Mapping[str, int]]:

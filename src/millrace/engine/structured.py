@@ -259,7 +259,10 @@ class Tables:
 
     def _read(self, source: Source) -> DataFrame:
         workshop, query = self._workshop, self._query
-        site = workshop.site(source.name, static=source.static, batches=query.batches, query=query.name)
+        interval = query.trigger.seconds or 0.0
+        site = workshop.site(
+            source.name, static=source.static, batches=query.batches, query=query.name, interval=interval
+        )
         if workshop.resumes(query, [writer_of(sink) for sink in query.sinks]):
             site = replace(site, checkpoint=workshop.checkpoint(query))
         else:

@@ -20,6 +20,7 @@ from millrace.clients.bulk import Address, Place, Range
 from millrace.clients.cluster import Cluster
 from millrace.clients.wire import Broken
 from millrace.connectors.carried import carry
+from millrace.connectors.partitions.pace import Pace
 from millrace.connectors.partitions.rows import blocks
 from millrace.connectors.starts import Offsets, by_topic
 from millrace.errors import KafkaUnreachable
@@ -46,6 +47,9 @@ class Following:
     only: Mapping[str, Sequence[int]] | None = None
     """Only these partitions."""
     most: int | None = None
+    """Records of a batch; None leaves it to their pace."""
+    interval: float = 0.0
+    """Seconds from one batch to the next, where the trigger says so."""
     committed: bool = True
     go_on: bool = False
     columns: tuple[str, ...] = ("value",)
@@ -77,6 +81,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._looked = float("-inf")
         self._latest: dict[Place, int] = {}
         self._until: dict[Place, int] | None = None
+        self._pace = Pace(following.interval)
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where a new query begins: looked up before it was started."""
@@ -96,10 +101,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """The end of the next batch."""
         try:
+            self._pace.begins(start, time.monotonic())
             begun = _by_place(start)
             self._latest = ends = self._until or self._ends(begun)
             most = getattr(limit, "max_rows", None)
-            return by_topic(_capped(begun, ends, most) if most else ends)
+            told = by_topic(_capped(begun, ends, most or self._pace.most))
+            if told != by_topic(ends):
+                self._pace.cut(told, time.monotonic())
+            return told
         except Exception as error:
             raise carry(error) from None
 

@@ -1,0 +1,123 @@
+"""Topics as Spark asks for them, batch by batch: what is in the next one, and what each task reads."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from millrace.clients import bulk, topics
+from millrace.clients.producer import Producer
+from millrace.clients.records import Record
+from millrace.connectors.carried import Carried
+from millrace.connectors.partitions.reading import Following, StreamReader, source
+
+if TYPE_CHECKING:
+    from millrace.clients.cluster import Cluster
+
+ALL = ReadAllAvailable()
+
+
+def send(cluster: Cluster, topic: str, *counts: int) -> None:
+    """So many records for each partition."""
+    producer = Producer(cluster, topic)
+    producer.send(
+        [Record(b"%d" % one, partition=number) for number, count in enumerate(counts) for one in range(count)]
+    )
+    producer.close()
+
+
+def values(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> dict[str, list[bytes]]:
+    """What tasks read, by what they say that they read."""
+    tasks = pickle.loads(pickle.dumps((reader, reader.partitions(start, end))))  # noqa: S301
+    return {
+        part.piece: [value for batch in tasks[0].read(part) for value in batch.column("value").to_pylist()]
+        for part in tasks[1]
+    }
+
+
+def test_batches_follow_each_other(cluster: Cluster, topic: str) -> None:
+    send(cluster, topic, 3, 2, 0)
+    reader = StreamReader(Following(cluster, {topic: {"0": 1}}, (topic,)))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    assert end == {topic: {"0": 3, "1": 2, "2": 0}} == reader.reportLatestOffset()
+    assert values(reader, start, end) == {f"{topic}/0 1-3": [b"1", b"2"], f"{topic}/1 0-2": [b"0", b"1"]}
+    send(cluster, topic, 0, 0, 1)
+    after = reader.latestOffset(end, ALL)
+    assert values(reader, end, after) == {f"{topic}/2 0-1": [b"0"]}
+
+
+def test_a_batch_has_no_more_than_it_may(cluster: Cluster, topic: str) -> None:
+    send(cluster, topic, 60, 30, 1)
+    reader = StreamReader(Following(cluster, {}, (topic,), most=45))
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(45)
+    assert reader.latestOffset({}, limit) == {topic: {"0": 29, "1": 14, "2": 1}}
+    assert reader.reportLatestOffset() == {topic: {"0": 60, "1": 30, "2": 1}}
+
+
+def test_what_comes_later_is_left_where_only_what_is_there_is_wanted(cluster: Cluster, topic: str) -> None:
+    send(cluster, topic, 1, 1, 1)
+    reader = StreamReader(Following(cluster, {}, (topic,)))
+    reader.prepareForTriggerAvailableNow()
+    send(cluster, topic, 1, 1, 1)
+    assert reader.latestOffset({}, ALL) == {topic: {"0": 1, "1": 1, "2": 1}}
+
+
+def test_topics_by_a_pattern_and_partitions_that_are_new(
+    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millrace.connectors.partitions.reading._LOOK", 0.0)
+    reader = StreamReader(Following(cluster, {}, pattern=f"{topic}.*"))
+    assert set(reader.latestOffset({}, ALL)) == {topic}
+    topics.create(cluster, f"{topic}-more", 1)
+    topics.alter(cluster, topic, partitions=4)
+    assert reader.latestOffset({}, ALL) == {topic: dict.fromkeys("0123", 0), f"{topic}-more": {"0": 0}}
+
+
+def test_only_some_partitions(cluster: Cluster, topic: str) -> None:
+    reader = StreamReader(Following(cluster, {}, (topic,), only={topic: [1]}))
+    assert reader.latestOffset({}, ALL) == {topic: {"1": 0}}
+
+
+def test_a_topic_that_is_shorter_or_gone_is_told(cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "PATIENCE", 0.0)
+    start = {topic: {"0": 9}}
+    with pytest.raises(Carried, match="the query is at offset 9, the topic ends at 0"):
+        StreamReader(Following(cluster, {}, (topic,))).latestOffset(start, ALL)
+    goes_on = StreamReader(Following(cluster, {}, (topic,), go_on=True))
+    assert goes_on.latestOffset(start, ALL) == {topic: {"0": 0, "1": 0, "2": 0}}
+    with pytest.raises(Carried, match=f"are gone: {topic}-9"):
+        StreamReader(Following(cluster, {}, (topic,))).latestOffset({topic: {"9": 1}}, ALL)
+
+
+def test_records_that_are_gone_are_told_by_the_task(cluster: Cluster, lane: str) -> None:
+    send(cluster, lane, 5)
+    next(iter(cluster.admin().delete_records([TopicPartition(lane, 0, 2)]).values())).result(30)
+    reader = StreamReader(Following(cluster, {}, (lane,)))
+    with pytest.raises(Carried, match="offsets 0 to 1 are gone"):
+        values(reader, {}, reader.latestOffset({}, ALL))
+
+
+def test_every_column(cluster: Cluster, lane: str) -> None:
+    producer = Producer(cluster, lane)
+    producer.send([Record(b"v", b"k", headers=(("h", b"1"),)), Record(None)])
+    producer.close()
+    names = ("value", "key", "topic", "partition", "offset", "headers")
+    reader = StreamReader(Following(cluster, {}, (lane,), columns=names))
+    part = reader.partitions({}, reader.latestOffset({}, ALL))[0]
+    assert [row for batch in reader.read(part) for row in batch.to_pylist()] == [
+        dict(zip(names, (b"v", b"k", lane, 0, 0, [{"key": "h", "value": b"1"}]), strict=True)),
+        dict(zip(names, (None, None, lane, 0, 1, None), strict=True)),
+    ]
+
+
+def test_a_source_is_named_by_who_reads_what(cluster: Cluster) -> None:
+    following = Following(cluster, {}, ("a",))
+    names = {source(following, "one").name(), source(following, "two").name()}
+    assert len(names) == 2
+    assert source(following, "one").name() in names
