@@ -151,6 +151,13 @@ TRUST = Setting(
     "Whether a query takes its records for good until it meets one that is not, which is quicker.",
     "on",
 )
+STATE_KEYS = Setting[int | None](
+    "state_keys",
+    _count,
+    None,
+    "About how many keys a pipeline will remember; a state too large for the heap is begun in RocksDB.",
+    "few",
+)
 VERBOSE = Setting("verbose", _yes, False, "Show stack traces and what child processes say.", "off")
 
 SETTINGS: tuple[Setting[object], ...] = (
@@ -175,5 +182,6 @@ SETTINGS: tuple[Setting[object], ...] = (
     ALERT_DEAD,
     ARCHIVE,
     TRUST,
+    STATE_KEYS,
     VERBOSE,
 )  # type: ignore[assignment]  # a tuple of different T
