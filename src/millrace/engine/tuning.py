@@ -54,12 +54,12 @@ CHANGELOG = Choice(
     "a checkpoint of RocksDB writes what a batch has changed, not files of the whole state",
 )
 _ROOM = (
-    Choice(f"{_STATE}.rocksdb.blockCacheSizeMB", "64", "8 MB hold too little of a large state: both together are 0.84 of the CPU"),
+    Choice(f"{_STATE}.rocksdb.blockCacheSizeMB", "64", "8 MB hold too little of a large state"),
     Choice(f"{_STATE}.rocksdb.writeBufferSizeMB", "16", "what is new is looked up in a list, which is slow when long"),
 )
 _KEYS_A_GIGABYTE = 500_000
 """Of heap, between what was measured in 4 GB: with 1,000,000 keys memory needs half of what RocksDB does in batches of
-100,000 records and up to twice in batches of 10,000; with 5,000,000 seven times. docs/performance.md has the figures."""
+100,000 records and up to twice in batches of 10,000; with 5,000,000 seven times (docs/performance.md)."""
 
 _MEANING = (
     Choice("spark.sql.session.timeZone", "UTC", "the same input gives the same windows and days on every machine"),
@@ -116,7 +116,7 @@ _HERE = (
 _COLLECTOR = Choice(
     "spark.driver.extraJavaOptions",
     "-XX:+UseParallelGC",
-    "every batch copies the map of a state: Java's usual collector takes twice the CPU from 1,000,000 keys on",
+    "every batch copies the map of a state: with 5,000,000 keys Java's usual collector takes it twice the CPU",
 )
 _JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 """Where others may name a collector; Java does not start with two."""
