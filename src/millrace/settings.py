@@ -158,6 +158,13 @@ BULK = Setting(
     "Whether batches of Kafka's topics are read in columns where they are decoded, past Spark's own source.",
     "on",
 )
+STATE_KEYS = Setting[int | None](
+    "state_keys",
+    _count,
+    None,
+    "About how many keys a pipeline will remember; a state too large for the heap is begun in RocksDB.",
+    "few",
+)
 VERBOSE = Setting("verbose", _yes, False, "Show stack traces and what child processes say.", "off")
 
 SETTINGS: tuple[Setting[object], ...] = (
@@ -183,5 +190,6 @@ SETTINGS: tuple[Setting[object], ...] = (
     ARCHIVE,
     TRUST,
     BULK,
+    STATE_KEYS,
     VERBOSE,
 )  # type: ignore[assignment]  # a tuple of different T

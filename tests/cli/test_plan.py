@@ -211,6 +211,18 @@ def test_settings_and_their_reasons(offline_run: Run, tmp_path: Path) -> None:
     assert "--set" in shown
 
 
+def test_where_state_is_kept_and_why(offline_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "p.yaml").write_text(COUNTED)
+    told = json.loads(offline_run("plan", "p.yaml", "--explain", "--json").out)["settings"]
+    store = next(one for one in told if one["key"].endswith("stateStore.providerClass"))
+    assert "MILLRACE_STATE_KEYS" in store["why"]
+    monkeypatch.setenv("MILLRACE_STATE_KEYS", "100000000")
+    told = json.loads(offline_run("plan", "p.yaml", "--explain", "--json").out)["settings"]
+    store = next(one for one in told if one["key"].endswith("stateStore.providerClass"))
+    assert store["value"].endswith("RocksDBStateStoreProvider")
+    assert "100,000,000 keys are said to come" in store["why"]
+
+
 def test_memory_and_full_folders(offline_run: Run, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(FILES.replace("console: ", "memory: "))
     assert "starts anew: memory keeps nothing beyond a run" in offline_run("plan", "p.yaml").out

@@ -12,8 +12,11 @@ from conftest import committed
 from millrace.clients import dead
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
+from millrace.engine.tuning import kept
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from conftest import RunPipeline
     from millrace.clients.cluster import Cluster
 
@@ -78,3 +81,26 @@ def test_without_decoding_in_columns_without_trust_and_without_reading_in_bulk(
     run_pipeline(pipeline)
     assert found(cluster, topic) == expected()
     assert buried(cluster, topic) == sorted(BAD, key=str)
+
+
+@pytest.mark.parametrize("keys", [1, 100_000_000])
+def test_with_state_in_memory_and_in_rocksdb(
+    cluster: Cluster, topic: str, run_pipeline: RunPipeline, spark: SparkSession, keys: int
+) -> None:
+    chosen = kept(keys)
+    assert chosen[0].value.endswith("RocksDBStateStoreProvider") == (keys > 1)
+    fill(cluster, topic)
+    pipeline = mr.Pipeline("kept")
+    pipeline.source("events", mr.kafka(topic, schema=SCHEMA, max_per_batch=100))
+    pipeline.sql("views", VIEWS)
+    pipeline.sql("counts", COUNTS)
+    pipeline.sink("counts", mr.kafka(f"{topic}-out"), mode="update")
+    before = {one.key: spark.conf.get(one.key, None) for one in chosen}
+    for one in chosen:
+        spark.conf.set(one.key, one.value)
+    try:
+        run_pipeline(pipeline)
+    finally:
+        for key, value in before.items():
+            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+    assert found(cluster, topic) == expected()

@@ -32,6 +32,20 @@ def test_what_is_given_wins() -> None:
     assert (held["spark.ui.enabled"], held["spark.mine"]) == ("true", "1")
 
 
+def test_the_collector_is_chosen_for_batches_here_unless_java_is_told_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    options = "spark.driver.extraJavaOptions"
+    assert "ParallelGC" in chosen()[options]
+    assert options not in chosen(realtime=True)
+    assert options not in chosen(master="yarn")
+    assert settled(choices(), {options: "-XX:+UseZGC"})[options] == "-XX:+UseZGC"
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xss1m -XX:+UseZGC")
+    assert options not in chosen()
+
+
 def test_nothing_of_this_machine_is_forced_on_a_cluster() -> None:
     on_cluster = chosen(master="spark://there:7077")
     assert on_cluster["spark.master"] == "spark://there:7077"

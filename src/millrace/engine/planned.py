@@ -16,8 +16,7 @@ from millrace.connectors.stream import Messages, Reader
 from millrace.connectors.systems import system_of
 from millrace.engine.remembered import Position, checkpoint_of
 from millrace.engine.resuming import ANEW, Outlook, choices
-from millrace.engine.run import state_store
-from millrace.engine.tuning import ROCKSDB
+from millrace.engine.statestore import STATEFUL, state_store
 from millrace.engine.tuning import choices as chosen
 from millrace.pipeline.model import Pipeline, Sink, Source
 from millrace.pipeline.plan import Plan, Query
@@ -28,8 +27,6 @@ from millrace.pipeline.shapes.shape import UNKNOWN, Step
 from millrace.pipeline.shapes.whole import shapes
 
 Told = dict[str, Any]
-_STATE = ("aggregate", "deduplicate", "within", "join", "state")
-"""Operations that remember something from batch to batch."""
 _TOPIC = "topic "
 
 
@@ -58,7 +55,7 @@ def query(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span | None =
         "state": [
             _kept(step, one.mode)
             for step in shapes(pipeline).get(one.table.lower(), UNKNOWN).steps
-            if step.kind in _STATE
+            if step.kind in STATEFUL
         ],
         "state_bytes": _bytes(checkpoint_of(state, one.name) / "state"),
     }
@@ -180,7 +177,7 @@ def settings(plan: Plan, master: str | None, given: Mapping[str, str], found: Co
     """Spark's settings that are chosen, each with its reason; what was given wins, and what a checkpoint keeps wins."""
     realtime = any(not one.batches for one in plan.queries)
     made = list(chosen(master=given.get("spark.master", master), realtime=realtime))
-    made += [ROCKSDB] if state_store(plan) else []
+    made += state_store(plan, master, given)
     told: dict[str, Told] = {one.key: {"key": one.key, "value": one.value, "why": one.why} for one in made}
     told |= {key: {"key": key, "value": shown(key, value), "why": "--set"} for key, value in given.items()}
     for one in found:

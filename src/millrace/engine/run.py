@@ -9,7 +9,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import CodeType
 from typing import TYPE_CHECKING
 
 from millrace.clients.cassandra import Cassandra
@@ -32,9 +31,10 @@ from millrace.engine.positions import Positions
 from millrace.engine.resuming import outlooks, require
 from millrace.engine.running import Running
 from millrace.engine.state import State, nearby
+from millrace.engine.statestore import state_store
 from millrace.engine.structured import Workshop, prepare, writer_of
 from millrace.engine.supervision import Policy
-from millrace.engine.tuning import ON_A_STORE, ON_DISK, ROCKSDB
+from millrace.engine.tuning import ON_A_STORE, ON_DISK
 from millrace.engine.waking import wake_workers
 from millrace.engine.watch import Watch
 from millrace.errors import MillraceError
@@ -297,13 +297,13 @@ def _session(
         yield given
         return
     on_a_store = isinstance(settings.state, StorePath)
-    writing = ON_A_STORE if on_a_store else ON_DISK
+    preferred = (*state_store(plan, settings.master, settings.spark), ON_A_STORE if on_a_store else ON_DISK)
     opened = partial(
         open_session,
         plan.pipeline.name,
         master=settings.master,
         settings=settings.spark,
-        preferred={**state_store(plan), writing.key: writing.value},
+        preferred={choice.key: choice.value for choice in preferred},
         log=nearby(settings.state, plan.pipeline.name) / "spark.log",
         realtime=any(not query.batches for query in plan.queries),  # each partition holds a slot for ever
         beside=Path(plan.pipeline.place.file).absolute().parent,
@@ -320,17 +320,3 @@ def jar_sets(pipeline: Pipeline, state: Path) -> tuple[str, ...]:
     connections = [*(one.connection for one in pipeline.sources), *(one.connection for one in pipeline.sinks)]
     named = [str(state), *map(repr, connections)]
     return ("s3",) if any("s3a://" in text for text in named) else ()
-
-
-def state_store(plan: Plan) -> dict[str, str]:
-    """RocksDB where a table keeps arbitrary state, which Spark keeps nowhere else."""
-    used = {name for table in plan.pipeline.tables if table.function for name in _names_in(table.function.__code__)}
-    return {ROCKSDB.key: ROCKSDB.value} if any(name.startswith("transformWithState") for name in used) else {}
-
-
-def _names_in(code: CodeType) -> Iterator[str]:
-    """Every name that a function's code uses, and those of functions within it."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names_in(constant)

@@ -40,12 +40,26 @@ class Choice:
     why: str
 
 
+_STATE = "spark.sql.streaming.stateStore"
 ROCKSDB = Choice(
-    "spark.sql.streaming.stateStore.providerClass",
+    f"{_STATE}.providerClass",
     "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    "arbitrary state needs it, and state larger than the heap; plain aggregations are 5% quicker without",
+    "arbitrary state is kept nowhere else",
 )
-"""Chosen only where a pipeline needs it; a checkpoint cannot change its store."""
+"""Chosen only where a pipeline needs it or says that its state will be large; a checkpoint cannot change its store."""
+_IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+CHANGELOG = Choice(
+    f"{_STATE}.rocksdb.changelogCheckpointing.enabled",
+    "true",
+    "a checkpoint of RocksDB writes what a batch has changed, not files of the whole state",
+)
+_ROOM = (
+    Choice(f"{_STATE}.rocksdb.blockCacheSizeMB", "64", "8 MB hold too little of a large state"),
+    Choice(f"{_STATE}.rocksdb.writeBufferSizeMB", "16", "what is new is looked up in a list, which is slow when long"),
+)
+_KEYS_A_GIGABYTE = 500_000
+"""Of heap, between what was measured in 4 GB: with 1,000,000 keys memory needs half of what RocksDB does in batches of
+100,000 records and up to twice in batches of 10,000; with 5,000,000 seven times (docs/performance.md)."""
 
 _MEANING = (
     Choice("spark.sql.session.timeZone", "UTC", "the same input gives the same windows and days on every machine"),
@@ -99,6 +113,13 @@ _HERE = (
     ),
     ON_DISK,
 )
+_COLLECTOR = Choice(
+    "spark.driver.extraJavaOptions",
+    "-XX:+UseParallelGC",
+    "every batch copies the map of a state: with 5,000,000 keys Java's usual collector takes it twice the CPU",
+)
+_JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""Where others may name a collector; Java does not start with two."""
 _THERE = (
     Choice(MEMORY, "2g", "the JVM's share of an executor; its Python workers come on top"),
     Choice(
@@ -115,7 +136,11 @@ def choices(
     """Everything that is chosen for a pipeline of ours; `given` are settings that others may follow from."""
     made = speed(master=master, realtime=realtime)
     chosen = made[0].value
-    return (*made, *_MEANING, *(_HERE if is_local(chosen) else (_partitions_there(chosen, given), *_THERE)))
+    if not is_local(chosen):
+        return (*made, *_MEANING, _partitions_there(chosen, given), *_THERE)
+    # Its pauses are longer, though fewer: nothing for results within milliseconds.
+    free = not realtime and not any(re.search(r"-XX:\+Use\w+GC", os.environ.get(one, "")) for one in _JAVA_OPTIONS)
+    return (*made, *_MEANING, *_HERE, *([_COLLECTOR] if free else []))
 
 
 def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
@@ -143,6 +168,19 @@ def _why(master: str, *, realtime: bool) -> str:
     if not is_local(master):
         return "as it was named"
     return "real-time mode needs a slot for every task" if realtime else "every core here"
+
+
+def kept(
+    keys: int | None, master: str | None = None, given: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Choice, ...]:
+    """Where state is kept of which somebody says how many keys it will have; None: nobody does."""
+    most = int(_heap_there(given.get("spark.master", master), given) / _GB * _KEYS_A_GIGABYTE)
+    if keys is None or keys <= most:
+        said = "to say of more, set MILLRACE_STATE_KEYS" if keys is None else f"{keys:,} are said to come"
+        why = f"quicker for up to about {most:,} keys in the heap that is there; {said}, before the first run"
+        return (Choice(ROCKSDB.key, _IN_MEMORY, why),)
+    why = f"{keys:,} keys are said to come: in the heap that is there, more than about {most:,} are quicker in RocksDB"
+    return Choice(ROCKSDB.key, ROCKSDB.value, why), CHANGELOG, *_ROOM
 
 
 def settled(chosen: Iterable[Choice], given: Mapping[str, str]) -> dict[str, str]:
@@ -198,6 +236,22 @@ def _number(given: Mapping[str, str], key: str, otherwise: int) -> int:
 def _heap() -> Choice:
     gigabytes = min(4, max(1, round(_memory() / _GB / 4)))
     return Choice("spark.driver.memory", f"{gigabytes}g", "a quarter of the memory here, from 1g to 4g")
+
+
+def _heap_there(master: str | None, given: Mapping[str, str]) -> float:
+    """Bytes of heap for all state: of the JVM here, or of the executors that are asked for."""
+    if is_local(master or LOCAL):
+        return _bytes(given.get("spark.driver.memory", _heap().value))
+    memory = _bytes(given.get(MEMORY, _THERE[0].value))
+    return memory * _number(given, "spark.executor.instances", 1 if (master or "").startswith("spark://") else 2)
+
+
+def _bytes(text: str) -> float:
+    """Of a size as Spark writes it, 512m or 2g; without a letter they are megabytes."""
+    found = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", text.strip().lower())
+    if not found:
+        raise InvalidOption(f"{text!r} is not a heap size", hint="write it as 512m or 2g")
+    return float(int(found[1]) * 1024 ** " kmgt".index(found[2] or "m"))
 
 
 def _cores() -> int:

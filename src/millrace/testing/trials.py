@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.clients.letters import Letter
 from millrace.connectors.stream import Site
-from millrace.engine.run import state_store
+from millrace.engine.statestore import arbitrary
 from millrace.engine.structured import Workshop, reader_of
 from millrace.engine.tuning import ROCKSDB
 from millrace.errors import InvalidTest, did_you_mean
@@ -252,8 +252,8 @@ def _no_cluster() -> Any:
 
 
 def _choose_state_store(spark: SparkSession, pipeline: Pipeline) -> Callable[[], None]:
-    """The store that the pipeline would have; returns what makes it as it was."""
-    if not state_store(make_plan(pipeline)):
+    """The store that the pipeline needs; returns what makes it as it was."""
+    if not arbitrary(make_plan(pipeline)):
         return lambda: None
     before = spark.conf.get(ROCKSDB.key, None)
     spark.conf.set(ROCKSDB.key, ROCKSDB.value)
