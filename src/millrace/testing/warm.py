@@ -22,8 +22,8 @@ _SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",  # code that is made and compiled for three rows is most of their time
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.memory": "1g",
-    "spark.buffer.pageSize": "1m",  # an aggregation takes one for three rows: of this heap, it would be many megabytes
-    "spark.broadcast.blockSize": "128k",  # and a batch takes some of these: 4 MB each, all to be collected again
+    "spark.buffer.pageSize": "1m",  # an aggregation takes one for three rows; by default its size follows the heap's
+    "spark.broadcast.blockSize": "128k",  # and a batch takes some of these, by default of 4 MB
     "spark.sql.ui.explainMode": "simple",  # every batch is described for a page that nobody opens
 }
 
