@@ -72,4 +72,6 @@ def test_a_pipeline_has_the_name_of_its_folder_as_far_as_it_can(
 def test_what_is_no_folder_is_an_error_of_the_user(offline_run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in ("file", "file/within"):
-        assert "file.unusable" in offline_run("init", folder, code=2).err
+        told = offline_run("init", folder, code=2).err
+        assert "file.unusable" in told
+        assert "file is a file" in told

@@ -17,7 +17,7 @@ from millrace.testing import slices
 
 Run = Callable[..., Any]
 MOMENT = 1_700_000_000_000
-VALUES = [b'{"author": "ada", "n": 1.50}', b'{"author":"bob"}', b"\xff broken", b'{"author":"ada"}']
+VALUES = [b'{"author": "ada", "n": 1.50, "by": {"eve": 1}}', b'{"author":"bob"}', b"\xff broken", b'{"author":"ada"}']
 
 
 @pytest.fixture
@@ -52,7 +52,12 @@ def test_columns_are_masked_the_same_way_everywhere(run: Run, filled: str, tmp_p
     run("record", filled, "--mask", "author", "--keep", "key", "--keep", "headers", "--out", "kept.jsonl")
     kept = list(slices.read((tmp_path / "kept.jsonl").read_bytes(), tmp_path))
     assert [(one["key"], one["headers"][0]["value"]) for one in kept] == [(b"k", b"\xff")] * 3
-    for wrong in (["--keep", "key"], ["--mask", "key", "--keep", "key"], ["--phrase", "x"]):
+    told = run("record", filled, "--mask", "by", "--out", "names.jsonl").err
+    assert "names within by stay as they are: eve" in told
+    assert "names within" not in run("record", filled, "--mask-names", "by", "--out", "map.jsonl").err
+    assert b"eve" not in (tmp_path / "map.jsonl").read_bytes()
+    both = [["--mask", "key", "--keep", "key"], ["--mask-names", "headers", "--keep", "headers"]]
+    for wrong in (["--keep", "key"], *both, ["--phrase", "x"]):
         assert "option.invalid" in run("record", filled, *wrong, "--out", "none.jsonl", code=2).err
     assert "'auhtor'" in run("record", filled, "--mask", "auhtor", "--out", "none.jsonl", code=2).err
     assert not (tmp_path / "none.jsonl").exists()

@@ -58,6 +58,24 @@ def test_what_a_test_does_not_expect_fails_it_and_cannot_be_accepted(offline_run
     assert "2 failed" in told
 
 
+def test_a_file_of_rows_that_is_not_there_is_told_where_it_is_named(offline_run: Run, project: Path) -> None:
+    (project / "words.test.yaml").write_text(
+        "tests:\n"
+        "  a:\n"
+        "    given:\n"
+        "      lines: {text: none.txt}\n"
+        "    expect: {words: []}\n"
+        "  b:\n"
+        "    given: {lines: [a]}\n"
+        "    expect:\n"
+        "      words: {json: none.json}\n"
+    )
+    told = offline_run("test", code=1).out
+    assert told.count("file.unusable") == 2
+    assert "words.test.yaml:4\n" in told
+    assert "words.test.yaml:9\n" in told
+
+
 def test_what_is_no_test_is_an_error_of_the_user(offline_run: Run, project: Path, tmp_path: Path) -> None:
     assert "test.invalid" in offline_run("test", "--only", "nothing", code=2).err
     (project / "words.test.yaml").write_text("tests: {a: {gven: {}}}")

@@ -246,6 +246,12 @@ def test_a_hint_says_how_a_variable_is_written_between_braces(read: Read) -> Non
     assert read("name: a\nsources: {x: {kafka: ${T}}}")[1][0].hint == 'inside { } put it in quotes: "${NAME}"'
 
 
+def test_a_file_of_tests_is_told_to_be_one(read: Read) -> None:
+    (problem,) = read("# of trending\ntests:\n  one: {given: {posts: []}, expect: {tags: []}}\n")[1]
+    assert (problem.condition, problem.place.line if problem.place else None) == ("key.unknown", 2)
+    assert "millrace test" in (problem.hint or "")
+
+
 def test_a_guess_is_made_at_what_was_meant(read: Read) -> None:
     assert read("name: a\nsuorces: {}")[1][0].hint == "did you mean 'sources'?"
 

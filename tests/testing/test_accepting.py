@@ -67,6 +67,35 @@ def test_numbers_beyond_what_json_can_say(accepted: Ran) -> None:
     assert not accepted(frame % (10**22), [{"count": 1e22}, {"count": 3}])[0].refused
 
 
+ODD = ["1e5", "1E+5", "0x1F", "007", "no", "null", "", "~", "NaN", "12:30", "a\x85b", "9" * 25]
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_texts_that_look_like_something_else_stay_texts(accepted: Ran, tmp_path: Path, text: str) -> None:
+    frame = "tests:\n  one:\n    given: {posts: [a]}\n    expect: {popular: [{tag: a}]}\n"
+    assert not accepted(frame, [{"tag": text}])[0].refused
+    (case,) = read_sheet(tmp_path / "trending.test.yaml").cases
+    assert case.steps[0].rows["popular"].value == [{"tag": text}]
+
+
+def test_only_a_file_with_anchors_is_told_of_anchors(accepted: Ran) -> None:
+    frame = "tests:\n  one:\n    given: {posts: [%s]}\n    expect: {popular: [{tag: a}]}\n"
+    for given, anchors in (("a", False), ("&a a", True)):
+        (refused,) = accepted(frame % given, [{"tag": float("inf")}])[0].refused
+        assert ("anchor" in refused.message) is anchors
+
+
+def test_a_link_stays_a_link_and_who_may_read_the_file_stays_too(accepted: Ran, tmp_path: Path) -> None:
+    own = tmp_path / "elsewhere" / "own.test.yaml"
+    own.parent.mkdir()
+    own.touch(0o600)
+    (tmp_path / "trending.test.yaml").symlink_to(own)
+    accepted("tests:\n  one:\n    given: {posts: [a]}\n    expect: {popular: [{count: 1}]}\n", ROWS)
+    assert (tmp_path / "trending.test.yaml").is_symlink()
+    assert "count: 3" in own.read_text()
+    assert own.stat().st_mode & 0o777 == 0o600
+
+
 def test_rows_that_came_stay_as_they_are_with_their_comments(accepted: Ran) -> None:
     frame = """\
 tests:

@@ -112,6 +112,7 @@ def test_dead_letters_are_counted_or_told_by_their_parts(tmp_path: Path) -> None
     assert told(2) == told("any") == ""
     assert told([{"reason": "UTF-8"}, {"value": "{broken", "reason": "not JSON"}]) == ""
     assert "2 dead letters, not 1" in told(1)
+    assert "1 dead letter, not 2" in told(2, letters[:1])
     assert "1 not expected" in told([{"reason": "JSON"}])
     alike = [Letter(value=b"a", reason="x"), Letter(value=b"b", reason="x")]
     assert told([{"reason": "x"}, {"value": "a"}], alike) == ""

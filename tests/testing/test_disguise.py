@@ -108,6 +108,34 @@ def test_what_is_not_masked_stays_as_it_is_written() -> None:
     assert told["value"].partition(b",")[2] == '"n":123456789012345678901234567890,"f":1.50,"u":"é"}'.encode()
 
 
+def test_names_of_fields_stay_and_are_told_and_those_of_a_map_are_replaced_as_values_are() -> None:
+    value = {"user": {"name": "ada", "at": {"home": 1}}, "scores": {"ada": 1, "17": {"bob": 2}}, "by": "ada", "n": 17}
+    fields = Disguise(["user", "by"])
+    told = masked(fields, value)
+    assert (told["user"].keys(), told["user"]["at"].keys()) == ({"name", "at"}, {"home"})
+    assert fields.names == {"user": {"name", "at", "home"}}
+    mapped = Disguise(["by", "n"], names=["scores"])
+    told = masked(mapped, value)
+    assert told["scores"].keys() == {told["by"], str(told["n"])}
+    assert not {"ada", "bob", "17"} & {*told["scores"], *told["scores"][str(told["n"])]}
+    assert told["user"] == value["user"]
+    assert not mapped.names
+
+
+def test_names_within_keys_and_headers_are_told_and_can_be_replaced() -> None:
+    odd = record(b"plain text", b'{"ada":1}', [("h", b'{"bob":1}')])
+    told = Disguise(["key"])
+    assert b"ada" in told.record(odd)["key"]
+    assert told.names == {"key": {"ada"}, "headers": {"bob"}}
+    mapped = Disguise([], names=["key", "headers"])
+    found = mapped.record(odd)
+    assert found["value"] == b"plain text"
+    assert b"ada" not in found["key"]
+    assert b"bob" not in found["headers"][0][1]
+    assert mapped.met == {"key", "headers"}
+    assert not mapped.names
+
+
 def test_yes_and_no_are_told_by_nobody_and_a_name_with_a_dot_is_a_column() -> None:
     disguise = Disguise(["ill", "user.name"])
     assert masked(disguise, {"ill": True})["ill"] is masked(disguise, {"ill": False})["ill"]

@@ -47,6 +47,8 @@ def init(
     ] = False,
 ) -> None:
     """Make a project: a pipeline, a test that passes, sample data, a Makefile, CI. Nothing is overwritten."""
+    if blocking := next((one for one in (folder, *folder.parents) if one.exists() and not one.is_dir()), None):
+        raise FileUnusable(f"{blocking} is a file, not a folder", hint="choose another folder")
     files = _files(folder, template, "pipeline.py" if python else "pipeline.yaml")
     if there := [name for name in files if (folder / name).exists()]:
         raise FileUnusable(

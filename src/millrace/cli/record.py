@@ -16,9 +16,13 @@ from millrace.errors import FileUnusable, InvalidOption
 from millrace.units import parse_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from confluent_kafka import Message
+
+
+_SHOWN = 5
+"""Names that are told of an object."""
 
 
 class Kept(StrEnum):
@@ -42,6 +46,14 @@ def record(
             "--mask",
             metavar="COLUMN",
             help="Replace this column (user.name is within another), and with it every key and header.",
+        ),
+    ] = None,
+    mask_names: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mask-names",
+            metavar="COLUMN",
+            help="As --mask, and the names within the column too: of a map, where they are data.",
         ),
     ] = None,
     keep: Annotated[
@@ -69,14 +81,16 @@ def record(
     path = out or Path(f"{topic}.records.jsonl")
     if path.exists():
         raise FileUnusable(f"{path} is there already", hint="remove it, or choose another with --out")
+    wanted = [*(mask or ()), *(mask_names or ())]
     for option, given in (("--phrase", phrase is not None), ("--keep", bool(keep))):
-        if given and not mask:
+        if given and not wanted:
             raise InvalidOption(f"{option} is for columns that are masked", hint="add --mask COLUMN")
-    if Kept.key in (keep or ()) and Kept.key in (mask or ()):
-        raise InvalidOption("the key cannot be both masked and kept", hint="leave --mask key or --keep key out")
+    if both := [one for one in keep or () if one in (mask_names or () if one == Kept.headers else wanted)]:
+        hint = f"leave --keep {both[0]} out, or what masks {both[0]}"
+        raise InvalidOption(f"{both[0]} cannot be both masked and kept", hint=hint)
     places = parse_place(from_), parse_place(to)
     cluster = chosen_cluster(kafka, kafka_config, data)
-    disguise = Disguise(mask or (), phrase, keep or ())
+    disguise = Disguise(mask or (), phrase, keep or (), mask_names or ())
     lines: list[bytes] = []
     left_out = 0
     with interruptible():
@@ -87,14 +101,22 @@ def record(
             except Unmaskable:
                 left_out += 1
         more = next(messages, None) is not None
-    if missing := [column for column in mask or () if column not in disguise.met and lines]:
+    if missing := [column for column in wanted if column not in disguise.met and lines]:
         raise InvalidOption(f"no record has a column {missing[0]!r} to mask", hint="check its name; nothing was saved")
     write_whole(path, b"".join(lines))
     say(f"{len(lines):,} records in {path}")
     if more:
         say(f"there are more: --max {most} was reached")
+    _tell_names(disguise.names)
     if left_out:
         say(f"{left_out:,} were left out: they are no JSON objects, so nobody knows what to mask in them")
+
+
+def _tell_names(names: Mapping[str, set[str]]) -> None:
+    """What was left readable around masked values: the names of fields, or, who knows, of people."""
+    for column, found in names.items():
+        some = ", ".join(sorted(found)[:_SHOWN]) + (f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else "")
+        say(f"names within {column} stay as they are: {some}; if they are data, --mask-names {column} replaces them")
 
 
 def _each(batches: Iterator[list[Message]]) -> Iterator[Message]:

@@ -75,6 +75,10 @@ class _Form:
         fields = self._fields(root, "a pipeline", hint="begin with name: and sources:")
         if fields is None:
             return None
+        if "tests" in fields and "sources" not in fields:
+            place, hint = fields["tests"][0].place, "millrace test runs them; name the pipeline that stands beside it"
+            self._problems.append(Problem("key.unknown", "these are tests, not a pipeline", place, hint))
+            return None
         self._refuse_unknown(fields, KEYS, "a pipeline")
         place = Place(self._file, 1)
         if "name" not in fields:

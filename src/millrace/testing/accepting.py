@@ -89,7 +89,7 @@ def _accept_written(sheet: Sheet, seen: Sequence[_Seen], accepted: Accepted) -> 
         except Refused as refused:
             accepted.refuse(one.expected.place, str(refused), "write it by hand; this is what came, in the table above")
     if text != before:
-        write_whole(sheet.file, text)
+        _write(sheet.file, text)
         accepted.changed.append(sheet.file)
 
 
@@ -105,8 +105,16 @@ def _accept_file(file: Path, seen: Sequence[_Seen], sheets: Sequence[Sheet], acc
     elif not _same([value for one in own for value in one.values]):
         accepted.refuse(place, f"several tests expect {file.name}, and not the same came", "give each its own file")
     else:
-        write_whole(file, _as_json(own[0].values[0], array=files.is_array(file.read_bytes())))
+        _write(file, _as_json(own[0].values[0], array=files.is_array(file.read_bytes())))
         accepted.changed.append(file)
+
+
+def _write(file: Path, content: str | bytes) -> None:
+    """Into the file itself where its name is a link, which stays one; who may read it stays as well."""
+    own = file.resolve()
+    mode = own.stat().st_mode
+    write_whole(own, content)
+    own.chmod(mode)
 
 
 def _also_used(file: Path, sheets: Sequence[Sheet], run: set[tuple[Path, tuple[str | int, ...]]]) -> Iterator[str]:

@@ -21,7 +21,7 @@ def dead_difference(source: str, found: Sequence[Letter], expected: Any, folder:
     if expected == ANY:
         return None
     if is_count(expected):
-        unlike = f"{source}: {len(found)} dead letters, not {expected}{listed(found)}"
+        unlike = f"{source}: {_so_many(len(found))}, not {expected}{listed(found)}"
         return None if len(found) == expected else unlike
     rows = expected_rows(expected, folder)
     for name in (name for row in rows for name in row if name not in _PARTS):
@@ -31,8 +31,12 @@ def dead_difference(source: str, found: Sequence[Letter], expected: Any, folder:
 
 def unexpected(source: str, letters: Sequence[Letter]) -> str:
     """Dead letters that a test says nothing about, in words."""
-    said = f"{source}: {len(letters)} dead letters, and the test expects none"
+    said = f"{source}: {_so_many(len(letters))}, and the test expects none"
     return f"{said}; it may say dead: {{{source}: {len(letters)}}}, or {ANY}{listed(letters)}"
+
+
+def _so_many(count: int) -> str:
+    return f"{count} dead letter{'' if count == 1 else 's'}"
 
 
 def is_count(expected: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -12,6 +13,7 @@ import orjson
 
 from millrace.testing.numbers import other_number
 
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
 KEY, HEADERS = "key", "headers"
 """What a record has beside its value: both are masked whenever something is, unless they are to be kept."""
 
@@ -24,27 +26,40 @@ class Disguise:
     """What is put in the place of values, for columns that are named (within others as `user.name`).
 
     A record's key and the contents of its headers may repeat a column, so they are replaced too, unless `keep` names
-    them. `phrase` makes several recordings agree; without one, each has its own.
+    them. The names within an object are those of a struct's fields, and stay, unless `names` has its column: then it
+    is a map, whose names are values as well. `phrase` makes several recordings agree; without one, each has its own.
     """
 
-    def __init__(self, columns: Iterable[str], phrase: str | None = None, keep: Collection[str] = ()) -> None:
-        self._columns, self._keep = tuple(columns), frozenset(keep)
+    def __init__(
+        self,
+        columns: Iterable[str],
+        phrase: str | None = None,
+        keep: Collection[str] = (),
+        names: Collection[str] = (),
+    ) -> None:
+        self._columns, self._keep = tuple(dict.fromkeys((*columns, *names))), frozenset(keep)
+        self._names = frozenset(names)
         self._secret = secrets.token_bytes(32) if phrase is None else hashlib.sha256(phrase.encode()).digest()
         self.met: set[str] = set()
         """The columns that some record had."""
+        self.names: dict[str, set[str]] = {}
+        """The names that stayed, by the columns that were masked around them."""
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The record with its named columns, its key and its headers replaced."""
         if not self._columns:
             return dict(record)
         key, headers = record["key"], record.get("headers") or ()
+        value = self._value(record["value"])
         if key is not None and KEY in self._columns:
             self.met.add(KEY)
+        if headers and HEADERS in self._names:
+            self.met.add(HEADERS)
         return {
             **record,
-            "value": self._value(record["value"]),
-            "key": key if KEY in self._keep else self._content(key),
-            "headers": [(name, one if HEADERS in self._keep else self._content(one)) for name, one in headers],
+            "value": value,
+            "key": key if KEY in self._keep else self._content(key, KEY),
+            "headers": [(name, one if HEADERS in self._keep else self._content(one, HEADERS)) for name, one in headers],
         }
 
     def _value(self, value: bytes | None) -> bytes | None:
@@ -56,18 +71,18 @@ class Disguise:
             if not isinstance(told, dict):
                 raise Unmaskable
         except Unmaskable:
-            if set(self._columns) == {KEY}:  # nothing in it was asked for
+            if not {*self._columns} - {KEY, *(self._names & {HEADERS})}:  # nothing in it was asked for
                 return value
             raise
         found = [self._replace(told, column, column) for column in self._columns]
         return _written(told) if any(found) else value
 
-    def _content(self, content: bytes | None) -> bytes | None:
+    def _content(self, content: bytes | None, part: str) -> bytes | None:
         """A key or a header, replaced as a whole: the same text in a column is replaced by the same."""
         if content is None:
             return None
         try:
-            return _written(self._other(_read(content)))
+            return _written(self._other(_read(content), part))
         except Unmaskable:
             return self._masked(content).encode()
 
@@ -78,22 +93,31 @@ class Disguise:
             return False
         found = path in within
         if found:
-            within[path] = self._other(within[path])
+            within[path] = self._other(within[path], column)
             self.met.add(column)
         name, _, below = path.partition(".")
         return (bool(below) and name in within and self._replace(within[name], below, column)) or found
 
-    def _other(self, value: Any) -> Any:
+    def _other(self, value: Any, column: str) -> Any:
         """Another value of the same kind; null stays so, and of yes and no, which would tell each other, it is no."""
         if isinstance(value, list):
-            return [self._other(one) for one in value]
+            return [self._other(one, column) for one in value]
         if isinstance(value, dict):
-            return {name: self._other(one) for name, one in value.items()}
+            return {self._name(name, column): self._other(one, column) for name, one in value.items()}
         if isinstance(value, _Number):
             return self._number(value)
         if value is None or isinstance(value, bool):
             return None if value is None else False
         return self._masked(value.encode("utf-8", "surrogatepass"))
+
+    def _name(self, name: str, column: str) -> str:
+        """A name within an object; of a map it is replaced as a value would be, a number by a number."""
+        if column not in self._names:
+            self.names.setdefault(column, set()).add(name)
+            return name
+        if _WHOLE.fullmatch(name):
+            return self._number(_Number(name)).text
+        return self._masked(name.encode("utf-8", "surrogatepass"))
 
     def _number(self, value: _Number) -> _Number:
         try:

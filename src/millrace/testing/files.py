@@ -20,7 +20,8 @@ def content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise FileUnusable(f"cannot read {path}", why=error.strerror) from None
+        hint = "check its name; a path begins in the folder of the test"
+        raise FileUnusable(f"cannot read {path}", why=error.strerror, hint=hint) from None
 
 
 def is_array(data: bytes) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millrace.engine.surroundings import variables
-from millrace.errors import FileUnusable, InvalidTest, MillraceError, Place
+from millrace.errors import FileUnusable, InputError, InvalidTest, MillraceError, Place
 from millrace.testing import buried, comparing
 from millrace.testing.cases import Case, Expected, Sheet, Step
 from millrace.testing.written import ENDINGS
@@ -177,6 +177,6 @@ def _placed(expected: Expected) -> Iterator[None]:
     """Mistakes of what is expected stand where it does."""
     try:
         yield
-    except InvalidTest as error:
+    except InputError as error:
         error.place = error.place or expected.place
         raise

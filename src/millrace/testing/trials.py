@@ -15,12 +15,13 @@ from millrace.connectors.stream import Site
 from millrace.engine.statestore import arbitrary
 from millrace.engine.structured import Workshop, reader_of
 from millrace.engine.tuning import ROCKSDB
-from millrace.errors import InvalidTest, did_you_mean
+from millrace.errors import InputError, InvalidTest, did_you_mean
 from millrace.pipeline.model import Panel, Pipeline, Source, Table, Watermark
 from millrace.pipeline.plan import Query, make_plan
 from millrace.pipeline.python import Pipeline as Written
 from millrace.pipeline.python import calling_place
 from millrace.testing import buried, comparing, warm
+from millrace.testing.cases import place_of
 from millrace.testing.feeding import Mould, tick_of
 from millrace.testing.given import Message, Shape, moment
 from millrace.testing.loading import sound
@@ -71,12 +72,16 @@ class Trial:
         """The next step: rows by their sources' names, all in one batch. Static sources have theirs in the first."""
         messages: list[Message] = []
         for name, given in {**(rows or {}), **more}.items():
-            source = self._source(name)
-            found = self._shapes[source.name].messages(given, self.folder)
-            if source.static:
-                self._give_static(source, found)
-            else:
-                messages += found
+            try:
+                source = self._source(name)
+                found = self._shapes[source.name].messages(given, self.folder)
+                if source.static:
+                    self._give_static(source, found)
+                else:
+                    messages += found
+            except InputError as error:
+                error.place = error.place or place_of(rows or {}, name)
+                raise
         self._steps.append(self._mould.rows(messages))
 
     def watermark(self, at: Any) -> None:

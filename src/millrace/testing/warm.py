@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millrace.engine.surroundings import variables
+from millrace.testing.permissions import set_in_the_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +22,9 @@ _SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",  # code that is made and compiled for three rows is most of their time
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.memory": "1g",
+    "spark.buffer.pageSize": "1m",  # an aggregation takes one for three rows; by default its size follows the heap's
+    "spark.broadcast.blockSize": "128k",  # and a batch takes some of these, by default of 4 MB
+    "spark.sql.ui.explainMode": "simple",  # every batch is described for a page that nobody opens
 }
 
 _JAVA = "-XX:TieredStopAtLevel=1"
@@ -58,6 +62,7 @@ def _opened() -> SparkSession:
     java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_JAVA}".strip()
     with variables({"JDK_JAVA_OPTIONS": java}):
         spark = open_session("millrace test", master="local[2]", settings=_SETTINGS, log=folder / "spark.log")
+    set_in_the_jvm(spark)
 
     def close() -> None:
         _Warm.spark = None

@@ -124,7 +124,7 @@ class _Form:
         if "watermark" in parts and given:
             self._wrong(parts["watermark"][0].place, "a step has rows or moves the watermark", "make it two steps")
         return Step(
-            {name: placed(node) for name, (_, node) in given.items()},
+            Placed((name, placed(node), key.place) for name, (key, node) in given.items()),
             plain(parts["watermark"][1]) if "watermark" in parts else None,
             self._expected(parts, "expect", path),
             self._expected(parts, "late", path),
