@@ -69,6 +69,12 @@ def _yes(text: str) -> bool:
     return text.lower() not in ("0", "no", "false", "off")
 
 
+def _when(text: str) -> str:
+    if text.lower() not in ("on", "off", "auto"):
+        raise InvalidOption(f"{text!r} is none of on, off and auto", hint="auto is the default")
+    return text.lower()
+
+
 KAFKA = Setting[str | None](
     "kafka", str, None, "An outside Kafka cluster to use, as HOST:PORT[,HOST:PORT…].", "the one running here"
 )
@@ -153,10 +159,9 @@ TRUST = Setting(
 )
 BULK = Setting(
     "bulk",
-    _yes,
-    True,
-    "Whether batches of Kafka's topics are read in columns where they are decoded, past Spark's own source.",
-    "on",
+    _when,
+    "auto",
+    "Whether batches of topics are read in columns, past Spark's own source: on, off, or auto, where it is worth it.",
 )
 STATE_KEYS = Setting[int | None](
     "state_keys",

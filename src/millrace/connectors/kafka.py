@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -79,6 +80,8 @@ _CARRIED = {
     "headers": "array<struct<key: string, value: binary>>",
 }
 _RAW = {"value": "binary", **_CARRIED}
+WORTH = 100_000
+"""Records from which on reading in bulk is quicker by more than the process costs that says what is in a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,12 +179,24 @@ class KafkaReader(Decoded):
 
     def in_bulk(self, site: Site) -> bool:
         """Whether topics are read in columns, past Spark's own source."""
-        return not self.left_to_spark(batches=site.batches, part=site.span is not None) and bulk.plain(site.cluster())
+        if self.left_to_spark(batches=site.batches, part=site.span is not None) or not bulk.plain(site.cluster()):
+            return False
+        return BULK.value() == "on" or self._waiting(site) >= WORTH
+
+    def _waiting(self, site: Site) -> int:
+        """How many records a query is about to read, or has come by in a minute, if that is more."""
+        cluster = site.cluster()
+        places = [TopicPartition(*place) for place in self.places_now(cluster)]
+        ends = offsets.resolve(cluster, places, "latest")
+        first = ends if self.start == "latest" else offsets.resolve(cluster, places, "earliest")
+        lately = offsets.resolve(cluster, places, datetime.now(UTC) - timedelta(minutes=1))
+        read = site.read or first
+        return max(sum(end - since.get(place, 0) for place, end in ends.items()) for since in (read, lately))
 
     def left_to_spark(self, *, batches: bool, part: bool) -> str:
         """Why Spark's own source reads the topics; empty where we can do it. `part`: a replay's part of them."""
         reasons = (
-            (not BULK.value(), "MILLRACE_BULK is off"),
+            (BULK.value() == "off", "MILLRACE_BULK is off"),
             (not batches, "without batches no Python runs"),
             (part, "a replay reads a part of the past"),
             (self.min_tasks, "min_tasks is Spark's"),

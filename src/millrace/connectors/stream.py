@@ -63,9 +63,11 @@ class Site:
     """Seconds from one batch to the next, where the trigger says so."""
     create_topics: bool = True
     query: str = ""
-    """The query that writes."""
+    """The query that reads or writes."""
     checkpoint: Path | None = None
     """Where Spark notes the batches of that query."""
+    read: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """How far the query has read topics, by partition; nothing before its first batch."""
     require_alone: Callable[[], None] = field(default=lambda: None)
     """Raises when another run has come in the place of this one."""
     asks: bool = False

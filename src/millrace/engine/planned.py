@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from millrace.clients.letters import dead_topic
-from millrace.connectors.kafka import KafkaReader
+from millrace.connectors.kafka import WORTH, KafkaReader
 from millrace.connectors.options import CONNECTORS, make_reader
 from millrace.connectors.span import Span
 from millrace.connectors.stream import Messages, Reader
@@ -121,7 +121,8 @@ def _way(source: Source, query: Query, *, part: bool) -> Told:
     if why:
         return {"way": f"read by Spark's own source, as {why}; {decoded}"}
     together = f"{decoded} where they are read" if decoding == "arrow" else decoded
-    return {"way": f"read in bulk, unless the cluster wants TLS or a password; {together}"}
+    where = f"where {WORTH:,} or more wait, or come in a minute, and the cluster wants neither TLS nor a password"
+    return {"way": f"read in bulk, {where}, else by Spark's own source; {together}"}
 
 
 _DECODED = {

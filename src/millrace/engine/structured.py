@@ -264,7 +264,8 @@ class Tables:
             source.name, static=source.static, batches=query.batches, query=query.name, interval=interval
         )
         if workshop.resumes(query, [writer_of(sink) for sink in query.sinks]):
-            site = replace(site, checkpoint=workshop.checkpoint(query))
+            folder = workshop.checkpoint(query)
+            site = replace(site, checkpoint=folder, read=position(folder))
         else:
             site = replace(site, span=None)  # a table in memory begins where the file says, each time
         try:

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from millrace.engine.permissions import write_no_checksums
 from millrace.engine.surroundings import variables
-from millrace.testing.permissions import set_in_the_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +62,7 @@ def _opened() -> SparkSession:
     java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_JAVA}".strip()
     with variables({"JDK_JAVA_OPTIONS": java}):
         spark = open_session("millrace test", master="local[2]", settings=_SETTINGS, log=folder / "spark.log")
-    set_in_the_jvm(spark)
+    write_no_checksums(spark)
 
     def close() -> None:
         _Warm.spark = None

@@ -30,24 +30,36 @@ public class PermissionsInTheJvm extends org.apache.hadoop.fs.RawLocalFileSystem
 
 
 def set_in_the_jvm(spark: SparkSession) -> None:
-    """Have Hadoop's one local file system set permissions itself, and write no checksums beside files.
+    """Have Hadoop's local file system set permissions itself.
 
-    A batch of a test writes up to a dozen files, and a program for each took as long as the batch. Where it cannot be
+    A small batch writes up to a dozen files, and a program for each takes as long as the rest of it. Where it cannot be
     done, as in another Hadoop, all stays as it was, and is slower.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     jvm: Any = spark._jvm
-    settings: Any = spark._jsc.hadoopConfiguration()
     with suppress(Py4JError):
-        here = jvm.java.net.URI("file:///")
-        local = jvm.org.apache.hadoop.fs.FileSystem.get(here, settings)  # the same for everybody in this JVM
-        local.setWriteChecksum(False)
         own = _made(spark)
-        own.initialize(here, settings)
+        own.initialize(_here(spark), spark._jsc.hadoopConfiguration())
         raw = jvm.java.lang.Class.forName("org.apache.hadoop.fs.FilterFileSystem").getDeclaredField("fs")
         raw.setAccessible(True)
-        raw.set(local, own)
+        raw.set(_local(spark), own)
+
+
+def write_no_checksums(spark: SparkSession) -> None:
+    """Have Hadoop write no second file beside each that it writes here: for what is gone after a test."""
+    _local(spark).setWriteChecksum(False)
+
+
+def _local(spark: SparkSession) -> Any:
+    """Hadoop's local file system, the same for everybody in the JVM."""
+    jvm: Any = spark._jvm
+    return jvm.org.apache.hadoop.fs.FileSystem.get(_here(spark), spark._jsc.hadoopConfiguration())
+
+
+def _here(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.java.net.URI("file:///")
 
 
 def _made(spark: SparkSession) -> Any:
