@@ -223,7 +223,7 @@ class KafkaReader(Decoded):
             ddl=ddl,
             step=step,
         )
-        kind = source(following, f"{site.query} {site.name}")
+        kind = source(following)
         site.spark.dataSource.register(kind)
         return site.spark.readStream.format(kind.name()).load()
 

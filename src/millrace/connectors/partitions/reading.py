@@ -9,8 +9,8 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -200,17 +200,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return {"_following": self._following}
 
 
-def source(following: Following, whose: str) -> type[DataSource]:
-    """A data source for what is followed, and by whom; a class of its own, as Spark's plans would show its options."""
-    told = repr((whose, following.cluster.key, following.topics, following.pattern, following.only, following.ddl))
-    own = "kafka_" + sha256(told.encode()).hexdigest()[:12]
+def source(following: Following) -> type[DataSource]:
+    """A data source for what is followed; a class of its own, as Spark's plans would show its options."""
+    own = f"kafka_{uuid4().hex[:12]}"
 
     class KafkaTopics(DataSource):  # type: ignore[misc]
         """Topics of Kafka."""
 
         @classmethod
         def name(cls) -> str:
-            """A name that only this one has."""
+            """A name that only this one has: the same topics may be read twice at once."""
             return own
 
         def schema(self) -> str:
