@@ -15,7 +15,7 @@ from peers.chart import drawn
 from peers.jobs.ads import Ads, write_campaigns
 from peers.jobs.latency import KEYS, keyed, stateless
 from peers.jobs.once import Copied
-from peers.jobs.state import State
+from peers.jobs.state import FILLING, State
 from peers.jobs.words import Words
 from peers.results import medians
 from peers.tables import tables
@@ -130,9 +130,9 @@ def test_every_key_of_the_state_is_met():
     job = State(1000)
     answer = job.answer()
     counts = Counter(orjson.loads(value)["key"] for value in values(job.first()))
-    assert counts == Counter(range(1000))
-    for key in counts:
-        answer.take(orjson.dumps({"key": key, "count": 1}))
+    assert counts == Counter(dict.fromkeys(range(1000), FILLING // 1000))
+    for key, count in counts.items():
+        answer.take(orjson.dumps({"key": key, "count": count}))
     assert answer.right()
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from measure import MILLRACE
 
 import millrace
 from millrace.engine import archive
-from millrace.engine.tuning import ROCKSDB
 from peers.contract import Peer, Place
 from peers.homes import PROGRAMS
 from peers.tables import ALL
@@ -27,12 +25,10 @@ class Millrace(Peer):
         *,
         page: bool = False,
         lag: bool = True,
-        spark: Mapping[str, str] | None = None,
         **variables: str,
     ) -> None:
-        """`spark`: settings that are given; the rest is for the program's environment."""
+        """What is not named here is for the program's environment."""
         self.name = name
-        self._given = [part for key, value in (spark or {}).items() for part in ("--set", f"{key}={value}")]
         self._page = page
         self._start: list[str | Path] = [MILLRACE] if lag else [sys.executable, PROGRAMS / "without_lag.py"]
         self._variables = variables
@@ -43,7 +39,7 @@ class Millrace(Peer):
 
     def command(self, place: Place) -> list[str | Path]:
         """A run that goes on."""
-        more = [*(["--port", "0"] if self._page else ["--no-dashboard"]), *self._given]
+        more = [*(["--port", "0"] if self._page else ["--no-dashboard"])]
         script = PROGRAMS / "with_millrace.py"
         return [*self._start, "run", script, "--kafka", place.bootstrap, "--state", place.folder / "state", *more]
 
@@ -56,13 +52,7 @@ class Millrace(Peer):
         return millrace.__version__
 
 
-ON_DISK = Millrace(
-    "Millrace, state in RocksDB",
-    spark={
-        ROCKSDB.key: ROCKSDB.value,
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    },
-)
+ON_DISK = Millrace("Millrace, state in RocksDB", MILLRACE_STATE_KEYS="100000000")
 PARTS: tuple[Peer, ...] = (
     Millrace(ALL, page=True),
     Millrace("without the page"),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from millrace.clients import bulk, offsets, topics
 from millrace.clients.access import is_access
@@ -99,7 +100,7 @@ class KafkaReader(Decoded):
         "earliest", "Where to begin: earliest, latest, a time, 1h ago, or offsets as {posts: {0: 23}}."
     )
     max_per_batch: int | None = option(
-        None, "At most so many records in a batch.", least=1, shown_default="as many as take about 10 s"
+        None, "At most so many records in a batch.", least=1, shown_default="all; in bulk, as many as take about 10 s"
     )
     isolation: str = option(
         "read_committed",
@@ -187,11 +188,12 @@ class KafkaReader(Decoded):
         """How many records a query is about to read, or has come by in a minute, if that is more."""
         cluster = site.cluster()
         places = [TopicPartition(*place) for place in self.places_now(cluster)]
-        ends = offsets.resolve(cluster, places, "latest")
-        first = ends if self.start == "latest" else offsets.resolve(cluster, places, "earliest")
-        lately = offsets.resolve(cluster, places, datetime.now(UTC) - timedelta(minutes=1))
+        ends = offsets.ask(cluster, places, OffsetSpec.latest())
+        first = ends if self.start == "latest" else offsets.ask(cluster, places, OffsetSpec.earliest())
+        lately = offsets.ask(cluster, places, OffsetSpec.for_timestamp(round((time.time() - 60) * 1000)))
+        coming = sum(ends[place] - since for place, since in lately.items() if since >= 0)
         read = site.read or first
-        return max(sum(end - since.get(place, 0) for place, end in ends.items()) for since in (read, lately))
+        return max(coming, sum(end - read.get(place, 0) for place, end in ends.items()))
 
     def left_to_spark(self, *, batches: bool, part: bool) -> str:
         """Why Spark's own source reads the topics; empty where we can do it. `part`: a replay's part of them."""
