@@ -81,6 +81,7 @@ _CARRIED = {
     "headers": "array<struct<key: string, value: binary>>",
 }
 _RAW = {"value": "binary", **_CARRIED}
+_LATELY = 60.0
 WORTH = 100_000
 """Records from which on reading in bulk is quicker by more than the process costs that says what is in a batch."""
 
@@ -190,7 +191,7 @@ class KafkaReader(Decoded):
         places = [TopicPartition(*place) for place in self.places_now(cluster)]
         ends = offsets.ask(cluster, places, OffsetSpec.latest())
         first = ends if self.start == "latest" else offsets.ask(cluster, places, OffsetSpec.earliest())
-        lately = offsets.ask(cluster, places, OffsetSpec.for_timestamp(round((time.time() - 60) * 1000)))
+        lately = offsets.ask(cluster, places, OffsetSpec.for_timestamp(round((time.time() - _LATELY) * 1000)))
         coming = sum(ends[place] - since for place, since in lately.items() if since >= 0)
         read = site.read or first
         return max(coming, sum(end - read.get(place, 0) for place, end in ends.items()))
