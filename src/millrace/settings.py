@@ -60,7 +60,7 @@ def _path(text: str) -> Path:
 def _count(text: str) -> int:
     if re.fullmatch(r"-\d+", text, re.ASCII):
         raise InvalidOption(f"{text!r} must not be negative", hint="write it as 5, or 0 for none")
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
+    if not text.isascii() or not text.isdigit() or len(text) > 15:
         raise InvalidOption(f"{text!r} is not a number", hint="write it as 5, or 0 for none")
     return int(text)
 
@@ -167,7 +167,7 @@ STATE_KEYS = Setting[int | None](
     "state_keys",
     _count,
     None,
-    "About how many keys a pipeline will remember; a state too large for the heap is begun in RocksDB.",
+    "About how many keys a pipeline will remember; a state that is cheaper on disk is begun in RocksDB.",
     "few",
 )
 VERBOSE = Setting("verbose", _yes, False, "Show stack traces and what child processes say.", "off")

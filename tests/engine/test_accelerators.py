@@ -12,9 +12,13 @@ from conftest import committed
 from millrace.clients import dead
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
-from millrace.engine.tuning import kept
+from millrace.engine.remembered import position
+from millrace.engine.tuning import IN_ROCKSDB, ROCKSDB, kept
+from millrace.pipeline.plan import make_plan
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from conftest import RunPipeline
@@ -85,9 +89,9 @@ def test_without_decoding_in_columns_without_trust_and_without_reading_in_bulk(
 
 @pytest.mark.parametrize("keys", [1, 100_000_000])
 def test_with_state_in_memory_and_in_rocksdb(
-    cluster: Cluster, topic: str, run_pipeline: RunPipeline, spark: SparkSession, keys: int
+    cluster: Cluster, topic: str, run_pipeline: RunPipeline, spark: SparkSession, tmp_path: Path, keys: int
 ) -> None:
-    chosen = kept(keys)
+    chosen = (kept(keys), *IN_ROCKSDB)
     assert chosen[0].value.endswith("RocksDBStateStoreProvider") == (keys > 1)
     fill(cluster, topic)
     pipeline = mr.Pipeline("kept")
@@ -99,8 +103,10 @@ def test_with_state_in_memory_and_in_rocksdb(
     for one in chosen:
         spark.conf.set(one.key, one.value)
     try:
-        run_pipeline(pipeline)
+        run_pipeline(pipeline, state=tmp_path / "state")
     finally:
         for key, value in before.items():
             spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+    at = position(tmp_path / "state", make_plan(pipeline.model()).queries[0].name)
+    assert at and at.settings[ROCKSDB.key] == chosen[0].value
     assert found(cluster, topic) == expected()

@@ -35,13 +35,16 @@ def test_what_is_given_wins() -> None:
 def test_the_collector_is_chosen_for_batches_here_unless_java_is_told_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"):
         monkeypatch.delenv(name, raising=False)
     options = "spark.driver.extraJavaOptions"
     assert "ParallelGC" in chosen()[options]
     assert options not in chosen(realtime=True)
     assert options not in chosen(master="yarn")
     assert settled(choices(), {options: "-XX:+UseZGC"})[options] == "-XX:+UseZGC"
+    assert settled(choices(), {options: "-Da=b"})[options] == "-XX:+UseParallelGC -Da=b"
+    elsewhere = {"spark.driver.defaultJavaOptions": "-XX:+UseZGC"}
+    assert options not in settled(choices(given=elsewhere), elsewhere)
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xss1m -XX:+UseZGC")
     assert options not in chosen()
 

@@ -96,6 +96,22 @@ def test_a_link_stays_a_link_and_who_may_read_the_file_stays_too(accepted: Ran, 
     assert own.stat().st_mode & 0o777 == 0o600
 
 
+def test_one_file_by_two_names_can_expect_one_thing_only(tmp_path: Path) -> None:
+    """Each name has a pipeline beside it, and they do not agree."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "p.yaml").touch()
+    own = tmp_path / "a" / "p.test.yaml"
+    own.write_text(before := "tests:\n  one:\n    given: {posts: [a]}\n    expect: {popular: [{count: 1}]}\n")
+    (tmp_path / "b" / "p.test.yaml").symlink_to(own)
+    sheets = [read_sheet(tmp_path / folder / "p.test.yaml") for folder in ("a", "b")]
+    results = [
+        result for sheet, count in zip(sheets, (3, 4), strict=True) for result in ran(sheet, [{"count": count}], "")
+    ]
+    told = accept(results, sheets)
+    assert (len(told.refused), told.changed, own.read_text()) == (1, [], before)
+
+
 def test_rows_that_came_stay_as_they_are_with_their_comments(accepted: Ran) -> None:
     frame = """\
 tests:

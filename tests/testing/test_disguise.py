@@ -122,6 +122,15 @@ def test_names_of_fields_stay_and_are_told_and_those_of_a_map_are_replaced_as_va
     assert not mapped.names
 
 
+def test_a_map_within_an_object_that_is_masked_is_masked_once_and_its_names_do_not_stay() -> None:
+    value = {"user": {"name": "ada", "scores": {"ada": 1}}, "by": "ada", "n": 1}
+    disguise = Disguise(["user", "by", "n"], names=["user.scores"])
+    told = masked(disguise, value)
+    assert told["user"] == {"name": told["by"], "scores": {told["by"]: told["n"]}}
+    assert disguise.names == {"user": {"name", "scores"}}
+    assert disguise.met == {"user", "by", "n", "user.scores"}
+
+
 def test_names_within_keys_and_headers_are_told_and_can_be_replaced() -> None:
     odd = record(b"plain text", b'{"ada":1}', [("h", b'{"bob":1}')])
     told = Disguise(["key"])

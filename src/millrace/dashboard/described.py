@@ -13,6 +13,7 @@ from millrace import __version__
 from millrace.connectors.options import make_writer
 from millrace.connectors.systems import topics_read
 from millrace.engine.generations import FIRST
+from millrace.engine.statestore import state_store
 from millrace.engine.tuning import choices
 from millrace.errors import Place
 from millrace.pipeline.model import Connection, Pipeline, Sink, Source, Table, Watermark
@@ -182,9 +183,10 @@ def _place(place: Place) -> dict[str, Any]:
 
 
 def _settings(plan: Plan, master: str | None, spark: Mapping[str, str]) -> list[dict[str, Any]]:
-    realtime = any(query.trigger.kind == "realtime" for query in plan.queries)
+    realtime = any(not query.batches for query in plan.queries)
     chosen = choices(master=spark.get("spark.master", master), realtime=realtime, given=spark)
-    ours = [_setting(one.key, one.value, one.why) for one in chosen if one.key not in spark]
+    made = (*chosen, *state_store(plan, master, spark))
+    ours = [_setting(one.key, one.value, one.why) for one in made if one.key not in spark]
     return ours + [_setting(key, value, "given for this run") for key, value in spark.items()]
 
 

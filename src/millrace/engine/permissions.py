@@ -16,11 +16,13 @@ public class PermissionsInTheJvm extends org.apache.hadoop.fs.RawLocalFileSystem
     public void setPermission(
         org.apache.hadoop.fs.Path path, org.apache.hadoop.fs.permission.FsPermission permission
     ) throws java.io.IOException {
-        if (permission.getStickyBit()) {
+        java.nio.file.Path own = pathToFile(path).toPath();
+        Object mode = java.nio.file.Files.getAttribute(own, "unix:mode", new java.nio.file.LinkOption[0]);
+        if (permission.getStickyBit() || (((Integer) mode).intValue() & 07000) != 0) {
             super.setPermission(path, permission);
         } else {
             java.nio.file.Files.setPosixFilePermissions(
-                pathToFile(path).toPath(),
+                own,
                 java.nio.file.attribute.PosixFilePermissions.fromString(permission.toString())
             );
         }
@@ -38,7 +40,7 @@ def set_in_the_jvm(spark: SparkSession) -> None:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     jvm: Any = spark._jvm
-    with suppress(Py4JError):
+    with suppress(Py4JError, TypeError):  # the latter for a class that is not there
         own = _made(spark)
         own.initialize(_here(spark), spark._jsc.hadoopConfiguration())
         raw = jvm.java.lang.Class.forName("org.apache.hadoop.fs.FilterFileSystem").getDeclaredField("fs")

@@ -25,6 +25,7 @@ from millrace.pipeline.rules.realtime import obstacles
 from millrace.pipeline.secret import shown
 from millrace.pipeline.shapes.shape import UNKNOWN, Step
 from millrace.pipeline.shapes.whole import shapes
+from millrace.settings import BULK
 
 Told = dict[str, Any]
 _TOPIC = "topic "
@@ -120,8 +121,9 @@ def _way(source: Source, query: Query, *, part: bool) -> Told:
     why = reader.left_to_spark(batches=query.batches, part=part)
     if why:
         return {"way": f"read by Spark's own source, as {why}; {decoded}"}
-    together = f"{decoded} where they are read" if decoding == "arrow" else decoded
-    where = f"where {WORTH:,} or more wait, or come in a minute, and the cluster wants neither TLS nor a password"
+    together = f"{decoded} where they are read, until one is bad" if decoding == "arrow" else decoded
+    enough = "" if BULK.value() == "on" else f"{WORTH:,} or more wait, or come in a minute, and "
+    where = f"where {enough}the cluster wants neither TLS nor a password"
     return {"way": f"read in bulk, {where}, else by Spark's own source; {together}"}
 
 
@@ -177,7 +179,7 @@ def _topics(touches: Collection[str]) -> list[str]:
 def settings(plan: Plan, master: str | None, given: Mapping[str, str], found: Collection[Outlook]) -> list[Told]:
     """Spark's settings that are chosen, each with its reason; what was given wins, and what a checkpoint keeps wins."""
     realtime = any(not one.batches for one in plan.queries)
-    made = list(chosen(master=given.get("spark.master", master), realtime=realtime))
+    made = list(chosen(master=given.get("spark.master", master), realtime=realtime, given=given))
     made += state_store(plan, master, given)
     told: dict[str, Told] = {one.key: {"key": one.key, "value": one.value, "why": one.why} for one in made}
     told |= {key: {"key": key, "value": shown(key, value), "why": "--set"} for key, value in given.items()}

@@ -289,7 +289,7 @@ def _session(
 ) -> Iterator[Future[SparkSession]]:
     """A session that is opened in the background; stopped at the end, however it comes."""
     from millrace.engine.opening import opened_aside
-    from millrace.engine.session import open_session
+    from millrace.engine.session import open_session, submitted
 
     if settings.session is not None:
         given: Future[SparkSession] = Future()
@@ -297,7 +297,8 @@ def _session(
         yield given
         return
     on_a_store = isinstance(settings.state, StorePath)
-    preferred = (*state_store(plan, settings.master, settings.spark), ON_A_STORE if on_a_store else ON_DISK)
+    told = {**submitted(), **settings.spark}
+    preferred = (*state_store(plan, settings.master, told), ON_A_STORE if on_a_store else ON_DISK)
     opened = partial(
         open_session,
         plan.pipeline.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import CodeType, MappingProxyType
 
-from millrace.engine.tuning import CHANGELOG, ROCKSDB, Choice, kept
+from millrace.engine.tuning import IN_ROCKSDB, ROCKSDB, Choice, kept
 from millrace.pipeline.plan import Plan
 from millrace.pipeline.shapes.shape import UNKNOWN
 from millrace.pipeline.shapes.whole import shapes
@@ -18,10 +18,13 @@ STATEFUL = ("aggregate", "deduplicate", "within", "join", "state")
 def state_store(
     plan: Plan, master: str | None = None, given: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Choice, ...]:
-    """For queries that begin; a checkpoint keeps the store that it began with, whatever is chosen later."""
+    """The store for queries that begin: a checkpoint keeps its own for ever. How RocksDB works is no part of that.
+
+    So it is always told, for checkpoints that were begun in RocksDB; the store in memory does not look at it.
+    """
     if arbitrary(plan):
-        return ROCKSDB, CHANGELOG
-    return kept(STATE_KEYS.value(), master, given) if _remembers(plan) else ()
+        return ROCKSDB, *IN_ROCKSDB
+    return (kept(STATE_KEYS.value(), master, given), *IN_ROCKSDB) if _remembers(plan) else ()
 
 
 def arbitrary(plan: Plan) -> bool:

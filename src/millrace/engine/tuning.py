@@ -48,15 +48,20 @@ ROCKSDB = Choice(
 )
 """Chosen only where a pipeline needs it or says that its state will be large; a checkpoint cannot change its store."""
 _IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-CHANGELOG = Choice(
-    f"{_STATE}.rocksdb.changelogCheckpointing.enabled",
-    "true",
-    "a checkpoint of RocksDB writes what a batch has changed, not files of the whole state",
+IN_ROCKSDB = (
+    Choice(
+        f"{_STATE}.rocksdb.changelogCheckpointing.enabled",
+        "true",
+        "a checkpoint of RocksDB writes what a batch has changed, not files of the whole state",
+    ),
+    Choice(f"{_STATE}.rocksdb.blockCacheSizeMB", "64", "where RocksDB has it: 8 MB hold too little of a large state"),
+    Choice(
+        f"{_STATE}.rocksdb.writeBufferSizeMB",
+        "16",
+        "where RocksDB has it: what is new is looked up in a list, which is slow when long",
+    ),
 )
-_ROOM = (
-    Choice(f"{_STATE}.rocksdb.blockCacheSizeMB", "64", "8 MB hold too little of a large state"),
-    Choice(f"{_STATE}.rocksdb.writeBufferSizeMB", "16", "what is new is looked up in a list, which is slow when long"),
-)
+"""How RocksDB works, wherever it keeps a state."""
 _KEYS_A_GIGABYTE = 500_000
 """Of heap, between what was measured in 4 GB: with 1,000,000 keys memory needs half of what RocksDB does in batches of
 100,000 records and up to twice in batches of 10,000; with 5,000,000 seven times (docs/performance.md)."""
@@ -113,13 +118,14 @@ _HERE = (
     ),
     ON_DISK,
 )
-_COLLECTOR = Choice(
+COLLECTOR = Choice(
     "spark.driver.extraJavaOptions",
     "-XX:+UseParallelGC",
-    "every batch copies the map of a state: with 5,000,000 keys Java's usual collector takes it twice the CPU",
+    "Java's usual collector takes a third more CPU of a catch-up, and twice as much of a state of 5,000,000 keys",
 )
-_JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-"""Where others may name a collector; Java does not start with two."""
+_JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+_SPARK_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
+_NAMES_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _THERE = (
     Choice(MEMORY, "2g", "the JVM's share of an executor; its Python workers come on top"),
     Choice(
@@ -139,8 +145,7 @@ def choices(
     if not is_local(chosen):
         return (*made, *_MEANING, _partitions_there(chosen, given), *_THERE)
     # Its pauses are longer, though fewer: nothing for results within milliseconds.
-    free = not realtime and not any(re.search(r"-XX:\+Use\w+GC", os.environ.get(one, "")) for one in _JAVA_OPTIONS)
-    return (*made, *_MEANING, *_HERE, *([_COLLECTOR] if free else []))
+    return (*made, *_MEANING, *_HERE, *(() if realtime or _collects(given) else (COLLECTOR,)))
 
 
 def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
@@ -164,28 +169,36 @@ def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice,
     return tuple(made)
 
 
+def _collects(given: Mapping[str, str]) -> bool:
+    """Whether somebody names a collector: Java does not start with two."""
+    said = [os.environ.get(one, "") for one in _JAVA_OPTIONS] + [given.get(one, "") for one in _SPARK_OPTIONS]
+    return any(map(_NAMES_COLLECTOR.search, said))
+
+
 def _why(master: str, *, realtime: bool) -> str:
     if not is_local(master):
         return "as it was named"
     return "real-time mode needs a slot for every task" if realtime else "every core here"
 
 
-def kept(
-    keys: int | None, master: str | None = None, given: Mapping[str, str] = MappingProxyType({})
-) -> tuple[Choice, ...]:
+def kept(keys: int | None, master: str | None = None, given: Mapping[str, str] = MappingProxyType({})) -> Choice:
     """Where state is kept of which somebody says how many keys it will have; None: nobody does."""
     most = int(_heap_there(given.get("spark.master", master), given) / _GB * _KEYS_A_GIGABYTE)
     if keys is None or keys <= most:
         said = "to say of more, set MILLRACE_STATE_KEYS" if keys is None else f"{keys:,} are said to come"
         why = f"quicker for up to about {most:,} keys in the heap that is there; {said}, before the first run"
-        return (Choice(ROCKSDB.key, _IN_MEMORY, why),)
+        return Choice(ROCKSDB.key, _IN_MEMORY, why)
     why = f"{keys:,} keys are said to come: in the heap that is there, more than about {most:,} are quicker in RocksDB"
-    return Choice(ROCKSDB.key, ROCKSDB.value, why), CHANGELOG, *_ROOM
+    return Choice(ROCKSDB.key, ROCKSDB.value, why)
 
 
 def settled(chosen: Iterable[Choice], given: Mapping[str, str]) -> dict[str, str]:
-    """The settings that hold: what was given wins over what we choose."""
-    return {choice.key: choice.value for choice in chosen} | dict(given)
+    """The settings that hold: what was given wins over what we choose; options of Java stand beside each other."""
+    made = {choice.key: choice.value for choice in chosen}
+    java = given.get(COLLECTOR.key, "")
+    if COLLECTOR.key in made and not _NAMES_COLLECTOR.search(java):
+        given = {**given, COLLECTOR.key: f"{made[COLLECTOR.key]} {java}".strip()}
+    return made | dict(given)
 
 
 def is_local(master: str) -> bool:
@@ -241,17 +254,18 @@ def _heap() -> Choice:
 def _heap_there(master: str | None, given: Mapping[str, str]) -> float:
     """Bytes of heap for all state: of the JVM here, or of the executors that are asked for."""
     if is_local(master or LOCAL):
-        return _bytes(given.get("spark.driver.memory", _heap().value))
-    memory = _bytes(given.get(MEMORY, _THERE[0].value))
+        return _bytes(given, "spark.driver.memory", _heap().value)
+    memory = _bytes(given, MEMORY, _THERE[0].value)
     return memory * _number(given, "spark.executor.instances", 1 if (master or "").startswith("spark://") else 2)
 
 
-def _bytes(text: str) -> float:
+def _bytes(given: Mapping[str, str], key: str, otherwise: str) -> float:
     """Of a size as Spark writes it, 512m or 2g; without a letter they are megabytes."""
-    found = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", text.strip().lower())
+    text = given.get(key, otherwise)
+    found = re.fullmatch(r"(\d+)\s*(?:(b)|([kmgtp]?)b?)", text.strip().lower())
     if not found:
-        raise InvalidOption(f"{text!r} is not a heap size", hint="write it as 512m or 2g")
-    return float(int(found[1]) * 1024 ** " kmgt".index(found[2] or "m"))
+        raise InvalidOption(f"{key} is no size: {text}", hint=f"write it as --set {key}=2g")
+    return float(int(found[1]) * (1 if found[2] else 1024 ** " kmgtp".index(found[3] or "m")))
 
 
 def _cores() -> int:

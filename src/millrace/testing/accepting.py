@@ -53,8 +53,8 @@ def accept(results: Iterable[Result], sheets: Sequence[Sheet]) -> Accepted:
     """Write what came in the place of what was expected and did not; `sheets` are all tests that were read."""
     accepted = Accepted()
     seen = _by_expectation(results)
-    for sheet in sheets:
-        own = [one for one in seen if one.sheet.file == sheet.file and one.failed and not _named(one.expected.value)]
+    for sheet in {one.file.resolve(): one for one in reversed(sheets)}.values():
+        own = [one for one in seen if _is(one.sheet, sheet) and one.failed and not _named(one.expected.value)]
         _accept_written(sheet, [one for one in own if _agreed(one, accepted)], accepted)
     for file in dict.fromkeys(_file(one.sheet, one.expected) for one in seen if one.failed):
         if file is not None:
@@ -68,8 +68,13 @@ def _by_expectation(results: Iterable[Result]) -> list[_Seen]:
         for one in result.findings:
             if one.expected is not None:
                 new = _Seen(result.sheet, one.expected, [])
-                found.setdefault((result.sheet.file, one.expected.path), new).findings.append(one)
+                found.setdefault((result.sheet.file.resolve(), one.expected.path), new).findings.append(one)
     return list(found.values())
+
+
+def _is(one: Sheet, other: Sheet) -> bool:
+    """Whether two tests stand in the same file, perhaps by another name."""
+    return one.file.resolve() == other.file.resolve()
 
 
 def _agreed(seen: _Seen, accepted: Accepted) -> bool:
@@ -113,7 +118,7 @@ def _write(file: Path, content: str | bytes) -> None:
     """Into the file itself where its name is a link, which stays one; who may read it stays as well."""
     own = file.resolve()
     mode = own.stat().st_mode
-    write_whole(own, content)
+    write_whole(own, content, private=True)  # until it is as it was
     own.chmod(mode)
 
 

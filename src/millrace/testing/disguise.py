@@ -74,7 +74,7 @@ class Disguise:
             if not {*self._columns} - {KEY, *(self._names & {HEADERS})}:  # nothing in it was asked for
                 return value
             raise
-        found = [self._replace(told, column, column) for column in self._columns]
+        found = [self._replace(told, column, column) for column in self._columns if not self._within_other(column)]
         return _written(told) if any(found) else value
 
     def _content(self, content: bytes | None, part: str) -> bytes | None:
@@ -82,7 +82,7 @@ class Disguise:
         if content is None:
             return None
         try:
-            return _written(self._other(_read(content), part))
+            return _written(self._other(_read(content), part, part))
         except Unmaskable:
             return self._masked(content).encode()
 
@@ -93,17 +93,27 @@ class Disguise:
             return False
         found = path in within
         if found:
-            within[path] = self._other(within[path], column)
+            within[path] = self._other(within[path], column, column)
             self.met.add(column)
         name, _, below = path.partition(".")
         return (bool(below) and name in within and self._replace(within[name], below, column)) or found
 
-    def _other(self, value: Any, column: str) -> Any:
-        """Another value of the same kind; null stays so, and of yes and no, which would tell each other, it is no."""
+    def _within_other(self, column: str) -> bool:
+        """Whether a column lies in another one that is masked, and is masked with it."""
+        return any(column.startswith(f"{one}.") for one in self._columns)
+
+    def _other(self, value: Any, column: str, path: str) -> Any:
+        """Another value of the same kind; null stays so, and of yes and no, which would tell each other, it is no.
+
+        What lies at a path that is a column of its own is masked as that one.
+        """
+        if path in self._columns:
+            self.met.add(path)
+            column = path
         if isinstance(value, list):
-            return [self._other(one, column) for one in value]
+            return [self._other(one, column, path) for one in value]
         if isinstance(value, dict):
-            return {self._name(name, column): self._other(one, column) for name, one in value.items()}
+            return {self._name(name, column): self._other(one, column, f"{path}.{name}") for name, one in value.items()}
         if isinstance(value, _Number):
             return self._number(value)
         if value is None or isinstance(value, bool):
