@@ -11,7 +11,7 @@ from confluent_kafka import Producer as Raw
 from confluent_kafka import TopicPartition
 
 from conftest import committed
-from millrace.clients import bulk, log, topics
+from millrace.clients import bulk, log, topics, wire
 from millrace.clients.bulk import Range
 from millrace.clients.records import Record
 from millrace.clients.wire import Broken, Wire
@@ -223,3 +223,79 @@ def test_lengths_of_records_of_any_size() -> None:
     log._note_starts(memoryview(data), 0, len(sizes), starts)
     assert starts == expected
     assert struct.calcsize(log._HEAD.format) == 61
+
+
+def test_records_that_are_here_are_handed_on_when_the_next_cannot_be_asked_for(
+    cluster: Cluster, lane: str, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(lane, *(b"%d" % number * 200 for number in range(2000)))
+    ask, asked = Wire.ask_records, []
+
+    def fails_now_and_then(wire: Wire, what: bulk.Asked) -> None:
+        asked.append(what.offset)
+        if len(asked) % 2 == 0:
+            raise Broken("cut off")
+        ask(wire, what)
+
+    monkeypatch.setattr(Wire, "ask_records", fails_now_and_then)
+    monkeypatch.setattr(bulk, "_MOST", 65_536)
+    found = rows(bulk.records(cluster, range_of(cluster, lane)))
+    assert [one[0] for one in found] == list(range(2000))
+    assert len(asked) > 3
+
+
+def test_a_reader_over_its_quota_waits(cluster: Cluster, lane: str, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker says for how long, and nothing else."""
+    told = wire._answer(memoryview(struct.pack(">iii", 1, 250, 0)))
+    assert (told.throttled, told.error, len(told.records)) == (0.25, 0, 0)
+    put(lane, b"1")
+    answers, real = [told._replace(throttled=0.001)], Wire.records
+
+    def throttled_first(one: Wire) -> wire.Answer:
+        if not answers:
+            return real(one)
+        real(one)
+        return answers.pop()
+
+    monkeypatch.setattr(Wire, "records", throttled_first)
+    assert len(rows(bulk.records(cluster, range_of(cluster, lane)))) == 1
+
+
+def test_an_answer_that_cannot_be_read_is_asked_for_again(
+    cluster: Cluster, lane: str, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(lane, b"1")
+    span, cut, real = range_of(cluster, lane), [True], Wire._receive
+    monkeypatch.setattr(Wire, "_receive", lambda one: real(one)[: 20 if cut and cut.pop() else None])
+    assert len(rows(bulk.records(cluster, span))) == 1
+
+
+def test_a_mark_that_compaction_has_emptied_says_nothing(cluster: Cluster, lane: str) -> None:
+    transact(cluster, lane, "a", [b"kept"], end="commit")
+    span = range_of(cluster, lane)
+    assert span.leader
+    with bulk._lent(cluster, span.leader) as line:
+        line.ask_records(bulk.Asked(lane, 0, 0, committed=True, most=10_000))
+        data, mark = log._all(line.records().records)
+    assert mark.attributes & log._CONTROL
+    emptied = mark._replace(size=0, records=mark.records[:0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "_all", lambda _: iter([data, emptied]))
+        assert [one.size for one in log.batches(memoryview(b""), [])] == [1, 0]
+
+
+def test_many_bytes_that_were_few_come_in_parts(cluster: Cluster, lane: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    produce(cluster, lane, [Record(b"x" * 10_000)] * 500, compression_type="zstd", batch_num_messages=50)
+    monkeypatch.setattr(log, "_ENOUGH", 600_000)
+    parts = [len(one.offsets) for one in bulk.records(cluster, range_of(cluster, lane))]
+    assert (sum(parts), max(parts) <= 150) == (500, True)
+
+
+def test_what_comes_after_a_range_is_not_looked_at(
+    cluster: Cluster, lane: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(cluster, lane, [Record(b"%d" % number) for number in range(1000)], batch_num_messages=10)
+    seen, plain = [], log.google_crc32c.value
+    monkeypatch.setattr(log.google_crc32c, "value", lambda data: seen.append(1) or plain(data))
+    assert len(rows(bulk.records(cluster, range_of(cluster, lane, 0, 15)))) == 15
+    assert len(seen) <= 4

@@ -108,5 +108,6 @@ def test_with_state_in_memory_and_in_rocksdb(
         for key, value in before.items():
             spark.conf.unset(key) if value is None else spark.conf.set(key, value)
     at = position(tmp_path / "state", make_plan(pipeline.model()).queries[0].name)
-    assert at and at.settings[ROCKSDB.key] == chosen[0].value
+    assert at
+    assert at.settings[ROCKSDB.key] == chosen[0].value
     assert found(cluster, topic) == expected()

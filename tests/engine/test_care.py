@@ -18,6 +18,7 @@ from millrace.clients.producer import Producer
 from millrace.clients.records import Record
 from millrace.telemetry.board import Board, Phase
 
+pytestmark = pytest.mark.usefixtures("either_source")
 Run = Callable[..., Board]
 
 

@@ -28,6 +28,7 @@ from millrace.engine.lease import Lease
 from millrace.errors import InvalidOption, MillraceError, StateMismatch
 from millrace.telemetry.board import Board
 
+pytestmark = pytest.mark.usefixtures("either_source")
 Run = Callable[..., Board]
 
 

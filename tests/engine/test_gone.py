@@ -20,6 +20,7 @@ from millrace.engine.inhand import position
 from millrace.errors import OffsetsGone
 from millrace.telemetry.board import Board
 
+pytestmark = pytest.mark.usefixtures("either_source")
 Run = Callable[..., Board]
 
 

@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from millrace.clients import log
 from millrace.clients.cluster import Cluster
 from millrace.clients.kept import Kept
-from millrace.clients.wire import EARLIEST, LATEST, MOVED, OUT_OF_RANGE, UNKNOWN, Answer, Asked, Broken, Wire
+from millrace.clients.wire import (
+    EARLIEST,
+    LATEST,
+    MOVED,
+    OUT_OF_RANGE,
+    UNKNOWN,
+    UNSUPPORTED_CODEC,
+    Answer,
+    Asked,
+    Broken,
+    Wire,
+)
 from millrace.errors import AccessDenied, KafkaFailed, KafkaUnreachable, MillraceError, OffsetsGone
 
 Place = tuple[str, int]
@@ -23,7 +34,12 @@ PATIENCE = 60.0
 _AGAIN = 0.1
 _MOST = 4 * 1024 * 1024
 """Bytes of one answer: large enough for pyarrow to be quick, small enough to stay in the processor's cache."""
+_LEAST, _RECORD = 64 * 1024, 1024
+"""Bytes of an answer for a short range: at least, and for each of its records."""
+_WAIT, _LONGEST = 0.5, 30.0
+"""Seconds that a broker may wait for a record, and that we wait when it says so."""
 _DENIED = {29, 30, 31}
+_OTHERWISE = "MILLRACE_BULK=off reads topics by Spark's own source instead"
 _wires: Kept[Wire] = Kept(16)
 """Of this process, by the broker."""
 
@@ -103,7 +119,8 @@ class _Reading:
         self._go_on = go_on
         self._at = span.start
         self._leader = span.leader
-        self._moved_on = time.monotonic()
+        self._troubled: float | None = None
+        """Since when nothing has come."""
 
     @property
     def done(self) -> bool:
@@ -122,25 +139,43 @@ class _Reading:
                     found = []
                 else:
                     found = self._found(answer)
-                if not self.done:
-                    wire.ask_records(self._asked())
-                if any(one.size for one in found):
-                    yield log.read(found).between(since, self._span.stop)  # a batch may begin before what was asked for
+                trouble = None if self.done else self._ask_ahead(wire)
+                for records in self._read(found):
+                    yield records.between(since, self._span.stop)  # a batch may begin before what was asked for
+                if trouble:
+                    raise trouble
 
     def _asked(self) -> Asked:
-        return Asked(self._span.topic, self._span.partition, self._at, self._committed, _MOST)
+        most = min(_MOST, max(_LEAST, (self._span.stop - self._at) * _RECORD))
+        wait = min(_WAIT, self._cluster.timeout / 2)
+        return Asked(self._span.topic, self._span.partition, self._at, self._committed, most, wait)
+
+    def _ask_ahead(self, wire: Wire) -> Broken | None:
+        """Ask for what comes next. A failure waits until what is here is handed on: nobody asks for that again."""
+        try:
+            wire.ask_records(self._asked())
+        except Broken as trouble:
+            return trouble
+        return None
 
     def _found(self, answer: Answer) -> list[log.Batch]:
         if answer.error:
             _refuse(answer.error, self._span)
+        if answer.throttled:
+            time.sleep(min(answer.throttled, _LONGEST))
+        found = []
         try:
-            found = list(log.batches(answer.records, answer.aborted))
+            for batch in log.batches(answer.records, answer.aborted):
+                if batch.base >= self._span.stop:
+                    self._at = self._span.stop
+                    break
+                found.append(batch)
+                self._at = max(self._at, batch.last + 1)
         except log.Damaged as error:
             raise _damaged(self._span, error) from error
-        if found:
-            self._at = max(self._at, found[-1].last + 1)
-            self._moved_on = time.monotonic()
-        elif time.monotonic() - self._moved_on > PATIENCE:
+        if found or self.done or answer.throttled:
+            self._troubled = None
+        elif self._waited() > PATIENCE:
             raise KafkaUnreachable(
                 f"{self._span}: the broker has no record at offset {self._at}",
                 why=f"it says that the partition ends at {answer.stable}, and {self._span.stop} was told before",
@@ -148,18 +183,25 @@ class _Reading:
             )
         return found
 
+    def _read(self, found: list[log.Batch]) -> Iterator[log.Records]:
+        try:
+            yield from log.read(found)
+        except log.Damaged as error:
+            raise _damaged(self._span, error) from error
+
     def _pass_over(self, wire: Wire) -> None:
         """Go on after what is gone, or say that it is."""
         place = {self._span.topic: [self._span.partition]}
-        first = wire.offsets(place, EARLIEST, committed=False)[self._span.topic, self._span.partition][1]
+        error, first = wire.offsets(place, EARLIEST, committed=False)[self._span.topic, self._span.partition]
+        if error:
+            _refuse(error, self._span)
         if not self._go_on:
             raise _gone(self._span, self._at, first)
         self._at = first if self._at < first < self._span.stop else self._span.stop
 
     def look_again(self, why: str) -> None:
         """Find out who leads the partition now; raises when nobody has for long."""
-        late = time.monotonic() - self._moved_on > PATIENCE
-        if late:
+        if self._waited() > PATIENCE:
             raise KafkaUnreachable(
                 f"{self._span} cannot be read", why=why, hint="look at the brokers: millrace kafka status"
             )
@@ -168,6 +210,11 @@ class _Reading:
             self._leader = leaders(self._cluster, [self._span.topic]).get((self._span.topic, self._span.partition))
         except KafkaUnreachable:
             self._leader = None  # the one that has the patience is here
+
+    def _waited(self) -> float:
+        """Seconds since the first trouble; this one, if there was none."""
+        self._troubled = self._troubled or time.monotonic()
+        return time.monotonic() - self._troubled
 
 
 def lost(what: str) -> OffsetsGone:
@@ -194,13 +241,14 @@ def _refuse(error: int, span: Range) -> None:
         raise Moved(f"{span}: the broker does not lead it (error {error})")
     if error in _DENIED:
         raise AccessDenied(f"the cluster refuses us: {span}", hint="ask for the right to read the topic")
-    raise KafkaFailed(f"{span} cannot be read", why=f"the broker says error {error}")
+    why = "it is compressed in a way" if error == UNSUPPORTED_CODEC else "the broker says an error"
+    raise KafkaFailed(
+        f"{span} cannot be read", why=f"{why} that this way of asking does not know ({error})", hint=_OTHERWISE
+    )
 
 
 def _damaged(span: Range, error: log.Damaged) -> MillraceError:
-    return KafkaFailed(
-        f"{span} cannot be read: {error}", hint="MILLRACE_BULK=off reads topics by Spark's own source instead"
-    )
+    return KafkaFailed(f"{span} cannot be read: {error}", hint=_OTHERWISE)
 
 
 def _lent(cluster: Cluster, address: Address) -> AbstractContextManager[Wire]:

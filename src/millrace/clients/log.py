@@ -21,6 +21,8 @@ time, producer, its epoch, its sequence, number of records."""
 _CHECKED = 21
 """The checksum is over what comes after it."""
 _FORMAT = 2
+_ENOUGH, _MOST = 32 * 2**20, 2**31 - 1
+"""Bytes of records that are no longer compressed: of one array about, and at most."""
 _CODEC, _APPENDED, _TRANSACTIONAL, _CONTROL = 0b111, 1 << 3, 1 << 4, 1 << 5
 
 
@@ -96,7 +98,7 @@ def batches(answer: memoryview, aborted: Sequence[tuple[int, int]]) -> Iterator[
         while waiting and waiting[-1][1] <= batch.last:
             dropped.add(waiting.pop()[0])
         if batch.attributes & _CONTROL:
-            if _is_abort(batch):
+            if batch.size and _is_abort(batch):  # a mark that compaction has emptied says nothing
                 dropped.discard(batch.producer)
         elif not (batch.attributes & _TRANSACTIONAL and batch.producer in dropped):
             yield batch
@@ -104,10 +106,14 @@ def batches(answer: memoryview, aborted: Sequence[tuple[int, int]]) -> Iterator[
         yield batch._replace(size=0, records=batch.records[:0])
 
 
-def read(found: Sequence[Batch]) -> Records:
+def read(found: Sequence[Batch]) -> Iterator[Records]:
     """The records of batches of one answer, in columns."""
     some = [one for one in found if one.size]
-    return _together(some) if any(one.attributes & _CODEC for one in some) else _in_place(some)
+    if any(one.attributes & _CODEC for one in some):
+        for group in _groups(some):
+            yield _together(group)
+    elif some:
+        yield _in_place(some)
 
 
 def _in_place(found: Sequence[Batch]) -> Records:
@@ -117,11 +123,24 @@ def _in_place(found: Sequence[Batch]) -> Records:
     return _columns(found, whole, [_address(one.records) - base for one in found])
 
 
-def _together(found: Sequence[Batch]) -> Records:
-    """Records that were compressed: their bytes come one after the other."""
-    plain = [_plain(one) for one in found]
-    ends = np.cumsum([0, *map(len, plain)]).tolist()
-    return _columns(found, memoryview(b"".join(plain)), ends[:-1])
+def _groups(found: Sequence[Batch]) -> Iterator[list[tuple[Batch, bytes]]]:
+    """Batches that were compressed with their bytes, together only as long as these are not many."""
+    group: list[tuple[Batch, bytes]] = []
+    for one in found:
+        group.append((one, _plain(one)))
+        if sum(len(plain) for _, plain in group) > _ENOUGH:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _together(group: Sequence[tuple[Batch, bytes]]) -> Records:
+    """Records whose bytes come one after the other."""
+    ends = np.cumsum([0, *(len(plain) for _, plain in group)]).tolist()
+    if ends[-1] >= _MOST:
+        raise Damaged(f"the batch at offset {group[-1][0].base} is larger than Arrow's arrays")
+    return _columns([one for one, _ in group], memoryview(b"".join(plain for _, plain in group)), ends[:-1])
 
 
 def _address(view: memoryview) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,9 +19,9 @@ _CLIENT = b"millrace"
 LATEST, EARLIEST = -1, -2
 """Times that mean the end and the beginning of a partition."""
 OUT_OF_RANGE, UNKNOWN = 1, 3
-MOVED = {5, 6, 7, 9, 13, 74, 75, 76, 78}
+UNSUPPORTED_CODEC = 76
+MOVED = {5, 6, 7, 9, 13, 56, 74, 75, 78}
 """Codes of errors that pass: no leader, another leader, one that is not ready; then a new look at the cluster helps."""
-_BUFFER = 4 * 1024 * 1024
 
 
 class Broken(Exception):
@@ -45,6 +45,8 @@ class Asked:
 class Answer(NamedTuple):
     """What a broker has of a partition from an offset on."""
 
+    throttled: float
+    """Seconds for which the broker wants to be left alone; then the answer may say nothing else."""
     error: int
     end: int
     """The offset of the next record that will be there for everybody."""
@@ -77,13 +79,10 @@ class Wire:
     def records(self) -> Answer:
         """The next answer to a request for records."""
         body = self._receive()
-        at = 12 + 2 + struct.unpack_from(">h", body, 12)[0]  # after the throttle time and the name of the topic
-        error, end, stable, count = struct.unpack_from(">hqqi", body, at + 8)
-        at += 8 + 22
-        aborted = [struct.unpack_from(">qq", body, at + 16 * number) for number in range(max(count, 0))]
-        at += 16 * max(count, 0)
-        size = max(struct.unpack_from(">i", body, at)[0], 0)
-        return Answer(error, end, stable, aborted, body[at + 4 : at + 4 + size])
+        try:
+            return _answer(body)
+        except (struct.error, IndexError) as error:
+            raise Broken(f"{self.where}: an answer that cannot be read") from error
 
     def offsets(
         self, places: Mapping[str, Sequence[int]], moment: int, *, committed: bool
@@ -96,17 +95,11 @@ class Wire:
             for topic, numbers in places.items()
         )
         self._send(_LIST_OFFSETS, struct.pack(">ibi", -1, committed, len(places)) + asked)
-        body, found = self._receive(), {}
-        (topics,), at = struct.unpack_from(">i", body, 8), 12
-        for _ in range(topics):
-            (length,) = struct.unpack_from(">h", body, at)
-            topic, at = bytes(body[at + 2 : at + 2 + length]).decode(), at + 2 + length
-            (count,), at = struct.unpack_from(">i", body, at), at + 4
-            for _ in range(count):
-                number, error, _, offset = struct.unpack_from(">ihqq", body, at)
-                found[topic, number] = (error, offset)
-                at += 22
-        return found
+        body = self._receive()
+        try:
+            return dict(_offsets(body))
+        except (struct.error, IndexError) as error:
+            raise Broken(f"{self.where}: an answer that cannot be read") from error
 
     def close(self) -> None:
         """Hang up."""
@@ -147,6 +140,31 @@ class Wire:
         return body
 
 
+def _answer(body: memoryview) -> Answer:
+    throttled, topics = struct.unpack_from(">ii", body, 4)
+    if not topics:  # over its quota a reader is told nothing else
+        return Answer(throttled / 1000, 0, -1, -1, [], body[:0])
+    at = 12 + 2 + struct.unpack_from(">h", body, 12)[0]
+    error, end, stable, count = struct.unpack_from(">hqqi", body, at + 8)
+    at += 8 + 22
+    aborted = [struct.unpack_from(">qq", body, at + 16 * number) for number in range(max(count, 0))]
+    at += 16 * max(count, 0)
+    size = max(struct.unpack_from(">i", body, at)[0], 0)
+    return Answer(throttled / 1000, error, end, stable, aborted, body[at + 4 : at + 4 + size])
+
+
+def _offsets(body: memoryview) -> Iterator[tuple[tuple[str, int], tuple[int, int]]]:
+    (topics,), at = struct.unpack_from(">i", body, 8), 12
+    for _ in range(topics):
+        (length,) = struct.unpack_from(">h", body, at)
+        topic, at = bytes(body[at + 2 : at + 2 + length]).decode(), at + 2 + length
+        (count,), at = struct.unpack_from(">i", body, at), at + 4
+        for _ in range(count):
+            number, error, _, offset = struct.unpack_from(">ihqq", body, at)
+            yield (topic, number), (error, offset)
+            at += 22
+
+
 def _text(text: str) -> bytes:
     told = text.encode()
     return struct.pack(">h", len(told)) + told
@@ -158,5 +176,4 @@ def _connected(host: str, port: int, timeout: float) -> socket.socket:
     except OSError as error:
         raise Broken(f"{host}:{port}: {error}") from error
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
     return made

@@ -26,7 +26,7 @@ from millrace.connectors.carried import carry
 from millrace.connectors.messages import Decoded
 from millrace.connectors.outlet import Outlet
 from millrace.connectors.producing import bad_properties, in_our_names
-from millrace.connectors.starts import Offsets, begun, by_topic, noted, pinned
+from millrace.connectors.starts import Offsets, begun, by_topic, forget, noted, pinned
 from millrace.connectors.stream import Decoding, Site, Writer
 from millrace.errors import InvalidOption, MillraceError
 from millrace.pipeline.facts import Mistake
@@ -81,6 +81,8 @@ _CARRIED = {
     "headers": "array<struct<key: string, value: binary>>",
 }
 _RAW = {"value": "binary", **_CARRIED}
+_EARLIEST = -2
+"""What Spark's source takes for the beginning of a partition."""
 _LATELY = 60.0
 WORTH = 100_000
 """Records from which on reading in bulk is quicker by more than the process costs that says what is in a batch."""
@@ -169,15 +171,19 @@ class KafkaReader(Decoded):
 
     def load(self, site: Site) -> DataFrame:
         """The rows of Spark's Kafka source, or the same in columns."""
-        if self.in_bulk(site):
-            return self._bulk(site, tuple(_RAW), ", ".join(f"{name} {kind}" for name, kind in _RAW.items()))
-        reader = site.spark.readStream.format("kafka").options(**self._options(site))
-        rows = reader.load().select(*_RAW)
-        return site.span.part(rows, site.name) if site.span else rows
+        return self.opened(site, None)[0]
 
-    def load_decoded(self, site: Site, decoding: Decoding) -> DataFrame | None:
-        """In bulk only."""
-        return self._bulk(site, decoding.needs, decoding.ddl, decoding) if self.in_bulk(site) else None
+    def opened(self, site: Site, decoding: Decoding | None) -> tuple[DataFrame, bool]:
+        """In bulk, decoded where they are read."""
+        if not self.in_bulk(site):
+            return self._by_sparks_source(site), False
+        if decoding:
+            return self._bulk(site, decoding.needs, decoding.ddl, decoding), True
+        return self._bulk(site, tuple(_RAW), ", ".join(f"{name} {kind}" for name, kind in _RAW.items())), False
+
+    def _by_sparks_source(self, site: Site) -> DataFrame:
+        rows = site.spark.readStream.format("kafka").options(**self._options(site)).load().select(*_RAW)
+        return site.span.part(rows, site.name) if site.span else rows
 
     def in_bulk(self, site: Site) -> bool:
         """Whether topics are read in columns, past Spark's own source."""
@@ -214,7 +220,7 @@ class KafkaReader(Decoded):
         cluster = site.cluster()
         following = Following(
             cluster,
-            begin=noted(site, lambda: self._begin(site, cluster)),
+            begin=noted(site, self.topics_now(cluster), lambda: self._begin(site, cluster)),
             topics=self.topics(),
             pattern=self._not_dead(self.pattern) if self.pattern else None,
             only=self.partitions,
@@ -232,7 +238,7 @@ class KafkaReader(Decoded):
 
     def _begin(self, site: Site, cluster: Cluster) -> Offsets:
         if self.start == "latest":
-            return pinned(site, cluster, self.topics_now(cluster))
+            return pinned(site, cluster, self.places_now(cluster))
         places = [TopicPartition(*place) for place in self.places_now(cluster)]
         to = "earliest" if self.start == "earliest" else parse_time(str(self.start))
         return by_topic(offsets.resolve(cluster, places, to))
@@ -300,14 +306,16 @@ class KafkaReader(Decoded):
         return rf"(?!.*{re.escape(SUFFIX)}$)(?:{pattern})"
 
     def _beginning(self, site: Site, cluster: Cluster) -> dict[str, str]:
-        if known := begun(site):
-            return {"startingOffsets": json.dumps(known)}
+        if known := begun(site, self.topics_now(cluster)):
+            every = by_topic(dict.fromkeys(self.places_now(cluster), _EARLIEST))
+            return {"startingOffsets": json.dumps({name: each | known.get(name, {}) for name, each in every.items()})}
+        forget(site)
         if site.span and site.span.knows(self.topics_now(cluster)):
             return {"startingOffsets": json.dumps(site.span.starting(self.places_now(cluster)))}
         if self.start == "earliest":
             return {"startingOffsets": "earliest"}
         if self.start == "latest":
-            return {"startingOffsets": json.dumps(pinned(site, cluster, self.topics_now(cluster)))}
+            return {"startingOffsets": json.dumps(pinned(site, cluster, self.places_now(cluster)))}
         if isinstance(self.start, str):
             moment = int(parse_time(self.start).timestamp() * 1000)
             return {"startingTimestamp": str(moment), "startingOffsetsByTimestampStrategy": "latest"}

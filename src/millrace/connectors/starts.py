@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import TopicPartition
@@ -17,9 +17,9 @@ Offsets = dict[str, dict[str, int]]
 """By topic and partition, as in JSON."""
 
 
-def noted(site: Site, find: Callable[[], Offsets]) -> Offsets:
+def noted(site: Site, topics: Collection[str], find: Callable[[], Offsets]) -> Offsets:
     """Where a query's first batch begins; the same when that batch comes again."""
-    known = begun(site)
+    known = begun(site, topics)
     if known is not None:
         return known
     found = find()
@@ -27,35 +27,41 @@ def noted(site: Site, find: Callable[[], Offsets]) -> Offsets:
     return found
 
 
-def begun(site: Site) -> Offsets | None:
-    """Where the first batch of a query begins that has planned one; None before."""
-    if site.newest < 0 or not _note(site).exists():
+def begun(site: Site, topics: Collection[str]) -> Offsets | None:
+    """Where the first batch of a query begins that has planned one, as it was noted here or by Spark's own source."""
+    if site.newest < 0 or site.checkpoint is None:
         return None
-    known: Offsets = json.loads(_note(site).read_text("utf-8"))
-    return known
+    if _note(site).exists():
+        known: Offsets = json.loads(_note(site).read_text("utf-8"))
+        return known
+    found: Offsets = {}
+    for path in (site.checkpoint / "sources").glob("*/0"):
+        told = path.read_text("utf-8").partition("{")[2]  # after the version
+        known = json.loads("{" + told) if told else {}
+        found |= {name: offsets for name, offsets in known.items() if name in topics}
+    return found or None
+
+
+def forget(site: Site) -> None:
+    """A query begins, and Spark's own source notes where."""
+    if site.query:
+        _note(site).unlink(missing_ok=True)
 
 
 def _note(site: Site) -> Path:
     return site.state / "starts" / site.query / f"{site.name}.json"
 
 
-def pinned(site: Site, cluster: Cluster, names: Sequence[str]) -> Offsets:
-    """The ends of topics when the pipeline first ran, so that all its queries begin at the same records."""
-    metadata = cluster.connect().topics
-    places = [TopicPartition(name, number) for name in names for number in metadata[name].partitions]
+def pinned(site: Site, cluster: Cluster, read: Sequence[tuple[str, int]]) -> Offsets:
+    """The ends of partitions when the pipeline first ran, so that all its queries begin at the same records."""
+    places = [TopicPartition(*one) for one in read]
     path = site.state / "starts" / f"{site.name}.json"
     if not path.exists():
         write_whole(path, json.dumps(by_topic(offsets.resolve(cluster, places, "latest"))))
     known: Offsets = json.loads(path.read_text("utf-8"))
     first = offsets.resolve(cluster, places, "earliest")
     # A partition that was added since then is read from its beginning, and so is one whose records of then are gone.
-    return {
-        name: {
-            str(number): max(known.get(name, {}).get(str(number), 0), first[name, number])
-            for number in metadata[name].partitions
-        }
-        for name in names
-    }
+    return by_topic({one: max(known.get(one[0], {}).get(str(one[1]), 0), first[one]) for one in read})
 
 
 def by_topic(found: Mapping[tuple[str, int], int]) -> Offsets:

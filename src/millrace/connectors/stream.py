@@ -233,10 +233,10 @@ class Messages(Reader):
         """As the pipeline says, unless there is nothing to decode."""
         return self.when_bad == "dead" and self.decoding != "whole"
 
-    def load_decoded(self, site: Site, decoding: Decoding) -> DataFrame | None:
-        """Its rows, decoded where they are read; None where they are read first and decoded then."""
-        del site, decoding
-        return None
+    def opened(self, site: Site, decoding: Decoding | None) -> tuple[DataFrame, bool]:
+        """Its rows, and whether they are decoded already: by what is given, where they are read."""
+        del decoding
+        return self.load(site), False
 
     def by_spark(self) -> Messages:
         """Itself, decoded by Spark's own functions wherever they can."""

@@ -217,8 +217,8 @@ class Sifting:
 def read_rows(reader: Messages, site: Site, bad: Bad) -> DataFrame:
     """A source's rows, decoded as they are read where no letter is to be written and the source can do that."""
     decoding = _decoding(reader, bad)
-    rows = reader.load_decoded(site, decoding) if decoding and decoding.placeless else None
-    return good_rows(reader, reader.load(site), bad) if rows is None else rows
+    rows, decoded = reader.opened(site, decoding if decoding and decoding.placeless else None)
+    return rows if decoded else good_rows(reader, rows, bad)
 
 
 def good_rows(reader: Messages, raw: DataFrame, bad: Bad) -> DataFrame:
@@ -332,7 +332,10 @@ def _in_shard(stream: str | None, shard: str | None, sequence: str | None) -> st
     return f"kinesis://{stream}/{shard}/{sequence}" if sequence else None
 
 
-def _headers(told: str | None) -> Headers:
+def _headers(told: str | list[dict[str, Any]] | None) -> Headers:
+    """As JSON, in which they travel between Spark and Python, or as a source in Python has them."""
+    if isinstance(told, list):
+        return tuple((one["key"], one["value"]) for one in told)
     return tuple(
         (one["key"], b64decode(one["value"]) if one.get("value") is not None else None)
         for one in (json.loads(told) if told else ())

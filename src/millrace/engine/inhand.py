@@ -38,8 +38,10 @@ def in_hand(checkpoint: Path) -> InHand:
 def position(checkpoint: Path) -> dict[tuple[str, int], int]:
     """Where a query reads next, by topic and partition: at the start of the batch that was begun, or after the last."""
     done = finished(checkpoint)
-    if done < 0:  # where the first batch begins is noted by the sources
+    if done < 0:  # where the first batch begins is noted by Spark's sources, and beside the state by ours
         texts = [_read(path) for path in (checkpoint / "sources").glob("*/0")]
+        if (checkpoint / "offsets" / "0").exists():
+            texts += [_read(path) for path in (checkpoint.parents[1] / "starts" / checkpoint.name).glob("*.json")]
     else:
         texts = [_read(checkpoint / "offsets" / str(done))]
     return {place: offset for text in texts for place, offset in offsets_in(text).items()}

@@ -24,7 +24,8 @@ def test_a_slow_batch_makes_the_next_one_smaller_in_proportion() -> None:
 
 
 def test_a_trigger_with_more_time_lets_batches_take_it() -> None:
-    assert after(60, interval=60) == 2
+    assert after(60.02, interval=60) == 2
+    assert Pace(3600).most == 360 * Pace().most
     assert after(240, interval=60) == 0.25
 
 

@@ -68,6 +68,27 @@ def test_what_comes_later_is_left_where_only_what_is_there_is_wanted(cluster: Cl
     assert reader.latestOffset({}, ALL) == {topic: {"0": 1, "1": 1, "2": 1}}
 
 
+def test_also_then_a_topic_that_is_shorter_or_gone_is_told(
+    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "PATIENCE", 0.0)
+    for start in ({topic: {"0": 9}}, {topic: {"9": 1}}, {"another": {"0": 1}}):
+        reader = StreamReader(Following(cluster, {}, (topic,)))
+        reader.prepareForTriggerAvailableNow()
+        with pytest.raises(Carried, match="OffsetsGone"):
+            reader.latestOffset(start, ALL)
+    goes_on = StreamReader(Following(cluster, {}, (topic,), go_on=True))
+    goes_on.prepareForTriggerAvailableNow()
+    assert goes_on.latestOffset({topic: {"9": 1}}, ALL)[topic]["9"] == 1
+
+
+def test_a_pattern_without_topics_ends_at_once_where_only_what_is_there_is_wanted(cluster: Cluster, topic: str) -> None:
+    reader = StreamReader(Following(cluster, {}, pattern=f"{topic}-no-.*"))
+    reader.prepareForTriggerAvailableNow()
+    topics.create(cluster, f"{topic}-no-more", 1)
+    assert reader.latestOffset({}, ALL) == {}
+
+
 def test_topics_by_a_pattern_and_partitions_that_are_new(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

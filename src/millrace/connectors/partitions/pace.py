@@ -7,7 +7,8 @@ _FIRST = 1_000_000
 _LEAST = 10_000
 _TARGET = 10.0
 """Seconds; a trigger that leaves more time between batches has its own."""
-_TOO_LONG = 1.5
+_IN_TIME, _TOO_LONG = 1.1, 1.5
+"""Times the target: a batch that ends before the trigger's time seems to take all of it, and a little more."""
 
 
 class Pace:
@@ -15,8 +16,8 @@ class Pace:
 
     def __init__(self, interval: float = 0.0) -> None:
         """`interval` is the time from one batch to the next that the trigger asks for."""
-        self.most = _FIRST
         self._target = max(_TARGET, interval)
+        self.most = round(_FIRST * self._target / _TARGET)
         self._cut: tuple[object, float] | None = None
 
     def cut(self, end: object, now: float) -> None:
@@ -32,7 +33,7 @@ class Pace:
         took = now - began
         if start != end:  # another run of the query
             return
-        if took <= self._target:
+        if took <= self._target * _IN_TIME:
             self.most *= 2
         elif took > self._target * _TOO_LONG:
             self.most = max(_LEAST, round(self.most * self._target / took))

@@ -103,7 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         try:
             self._pace.begins(start, time.monotonic())
             begun = _by_place(start)
-            self._latest = ends = self._until or self._ends(begun)
+            self._latest = ends = self._until_then(begun) if self._until is not None else self._ends(begun)
             most = getattr(limit, "max_rows", None)
             told = by_topic(_capped(begun, ends, most or self._pace.most))
             if told != by_topic(ends):
@@ -140,6 +140,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def stop(self) -> None:
         """Nothing is open but connections, which go with the process."""
+
+    def _until_then(self, begun: Mapping[Place, int]) -> dict[Place, int]:
+        """The ends that were noted; where one is before what is read, or away, the topics are looked at once more."""
+        noted = self._until or {}
+        if any(offset > noted.get(place, -1) for place, offset in begun.items()):
+            self._until = noted = self._ends(begun)
+        return noted
 
     def _ends(self, begun: Mapping[Place, int]) -> dict[Place, int]:
         """Where partitions end, none of them before where it was read to; asked again where a broker has gone."""
