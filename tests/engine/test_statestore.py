@@ -24,8 +24,8 @@ COUNT = "SELECT word, count(*) AS n FROM words GROUP BY word"
 MEMORY, DISK = "HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider"
 
 
-def plan_of(sql: str) -> Plan:
-    pipeline = mr.Pipeline("words")
+def plan_of(sql: str, trigger: str = "fastest") -> Plan:
+    pipeline = mr.Pipeline("words", trigger=trigger)
     pipeline.source("words", mr.files("in", schema="word string"))
     pipeline.sql("results", sql)
     pipeline.sink("results", mr.memory(), mode="update")
@@ -58,6 +58,10 @@ def test_memory_unless_somebody_says_that_it_does_not_fit(monkeypatch: pytest.Mo
 
 def test_nothing_is_chosen_where_nothing_is_remembered() -> None:
     assert state_store(plan_of("SELECT word FROM words")) == ()
+
+
+def test_real_time_mode_is_left_to_choose_its_own() -> None:
+    assert state_store(plan_of(COUNT, "realtime")) == ()
 
 
 def test_arbitrary_state_is_in_rocksdb() -> None:

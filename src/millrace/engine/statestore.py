@@ -20,8 +20,11 @@ def state_store(
 ) -> tuple[Choice, ...]:
     """The store for queries that begin: a checkpoint keeps its own for ever. How RocksDB works is no part of that.
 
-    So it is always told, for checkpoints that were begun in RocksDB; the store in memory does not look at it.
+    So it is always told, for checkpoints that were begun in RocksDB; the store in memory does not look at it. Real-time
+    mode chooses RocksDB by itself, and takes no other.
     """
+    if any(not query.batches for query in plan.queries):
+        return ()
     if arbitrary(plan):
         return ROCKSDB, *IN_ROCKSDB
     return (kept(STATE_KEYS.value(), master, given), *IN_ROCKSDB) if _remembers(plan) else ()
