@@ -23,10 +23,10 @@ def state_store(
     So it is always told, for checkpoints that were begun in RocksDB; the store in memory does not look at it. Real-time
     mode chooses RocksDB by itself, and takes no other.
     """
-    if any(not query.batches for query in plan.queries):
-        return ()
     if arbitrary(plan):
         return ROCKSDB, *IN_ROCKSDB
+    if any(not query.batches for query in plan.queries):
+        return ()
     return (kept(STATE_KEYS.value(), master, given), *IN_ROCKSDB) if _remembers(plan) else ()
 
 
