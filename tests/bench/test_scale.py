@@ -55,5 +55,5 @@ def test_every_rate_is_kept_up_with(scale: Any) -> None:
 
 def test_too_few_cores_never_catch_up(scale: Any) -> None:
     costs = scale.Costs()
-    few = scale.Plan(1_000_000, 10, 2, 10, 14, 0.0, 0.0)
+    few = scale.Plan(1_000_000, 3, 2, 10, 14, 0.0, 0.0)
     assert scale.simulate(few, costs, minutes=0.1).catching_up == math.inf

@@ -226,9 +226,9 @@ def test_lengths_of_records_of_any_size() -> None:
 
 
 def test_records_that_are_here_are_handed_on_when_the_next_cannot_be_asked_for(
-    cluster: Cluster, lane: str, put: Put, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, lane: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(lane, *(b"%d" % number * 200 for number in range(2000)))
+    produce(cluster, lane, [Record(b"%d" % number * 200) for number in range(2000)], batch_num_messages=100)
     ask, asked = Wire.ask_records, []
 
     def fails_now_and_then(wire: Wire, what: bulk.Asked) -> None:

@@ -9,17 +9,22 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from millrace.engine.permissions import write_no_checksums
+from millrace.engine.permissions import set_in_the_jvm, write_no_checksums
 
 
 @pytest.fixture
 def local(spark: SparkSession) -> Iterator[Any]:
-    """Hadoop's local file system without checksums; as it was, afterwards."""
+    """Hadoop's local file system as the test kit has it; as it was, afterwards."""
     jvm: Any = spark._jvm
     settings: Any = spark._jsc.hadoopConfiguration()
     found = jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("file:///"), settings)
+    raw = jvm.java.lang.Class.forName("org.apache.hadoop.fs.FilterFileSystem").getDeclaredField("fs")
+    raw.setAccessible(True)
+    before = raw.get(found)
+    set_in_the_jvm(spark)
     write_no_checksums(spark)
     yield found
+    raw.set(found, before)
     found.setWriteChecksum(True)
 
 

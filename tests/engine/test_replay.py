@@ -201,12 +201,12 @@ def counted(numbers: range) -> dict[int, int]:
 def test_a_replay_that_was_stopped_goes_on_and_writes_nothing_twice(
     cluster: Cluster, topic: str, replays: Replays, tmp_path: Path
 ) -> None:
-    send(cluster, topic, range(600))
+    send(cluster, topic, range(3000))
     pipeline = copy(topic, max_per_batch=60)
     made = replays(pipeline, tmp_path, stop_after=1)
     assert made.done is None
     first = values(cluster, f"{topic}-out.g2")
-    assert 0 < len(first) < 600
+    assert 0 < len(first) < 3000
     with pytest.raises(InvalidReplay, match="not finished"):
         choose(pipeline.model(), tmp_path, 2)
     with pytest.raises(InvalidReplay, match="not finished"):
@@ -215,11 +215,11 @@ def test_a_replay_that_was_stopped_goes_on_and_writes_nothing_twice(
         replays(pipeline, tmp_path, "1h ago")
     with pytest.raises(InvalidReplay, match="changed"):
         resumed(copy(topic, TIMES_TEN, max_per_batch=60).model(), tmp_path)
-    send(cluster, topic, range(600, 700))  # after its end, which was fixed when it began
+    send(cluster, topic, range(3000, 3100))  # after its end, which was fixed when it began
     again = replays(pipeline, tmp_path)
     assert again.number == made.number
     assert again.done
-    assert values(cluster, f"{topic}-out.g2") == Counter(range(600))
+    assert values(cluster, f"{topic}-out.g2") == Counter(range(3000))
 
 
 def test_a_comparison_finds_exactly_what_differs(

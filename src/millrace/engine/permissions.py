@@ -35,7 +35,8 @@ def set_in_the_jvm(spark: SparkSession) -> None:
     """Have Hadoop's local file system set permissions itself.
 
     A small batch writes up to a dozen files, and a program for each takes as long as the rest of it. Where it cannot be
-    done, as in another Hadoop, all stays as it was, and is slower.
+    done, as in another Hadoop, all stays as it was, and is slower. It is for tests of pipelines: with it, a query whose
+    batches follow each other without a pause could not always be stopped between two of them.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from millrace.engine import shipping
 from millrace.engine.executors import Travel, equip
 from millrace.engine.jvm import GRACE, Jvm, Voice, environment, hush_py4j
-from millrace.engine.permissions import set_in_the_jvm
 from millrace.engine.spoken import cause_of
 from millrace.engine.tuning import choices, is_local, settled
 from millrace.errors import SparkFailed
@@ -69,7 +68,6 @@ def open_session(
     with environment(picked["spark.master"], variables), signals_kept():
         spark = _session(picked, log, voice, holds)
     if is_local(picked["spark.master"]):
-        set_in_the_jvm(spark)
         return spark
     try:
         equip(spark, travel, log.absolute().parent / "shipped", beside, send=not is_submitted())

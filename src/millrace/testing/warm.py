@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millrace.engine.permissions import write_no_checksums
+from millrace.engine.permissions import set_in_the_jvm, write_no_checksums
 from millrace.engine.surroundings import variables
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def _opened() -> SparkSession:
     java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_JAVA}".strip()
     with variables({"JDK_JAVA_OPTIONS": java}):
         spark = open_session("millrace test", master="local[2]", settings=_SETTINGS, log=folder / "spark.log")
+    set_in_the_jvm(spark)
     write_no_checksums(spark)
 
     def close() -> None:
