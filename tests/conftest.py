@@ -69,8 +69,9 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]
 @cache
 def _lane(file: str) -> str:
     path = Path(__file__).parents[1] / file
+    # Followed by a type: `spark: rate` in a pipeline's text asks for nothing.
     asks = re.search(
-        r"\b(?:spark|ssc|run_pipeline|cassandra|keyspace|millrace_test)\b\s*:(?!/)", path.read_text("utf-8")
+        r"\b(?:spark|ssc|run_pipeline|cassandra|keyspace|millrace_test)\b\s*: *(?:[A-Z]|str\b)", path.read_text("utf-8")
     )
     return "spark" if asks or path.parent.name == "examples" else file
 

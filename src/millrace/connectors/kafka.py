@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import KafkaException
 
-from millrace.clients import bulk, offsets, topics
+from millrace.clients import topics
 from millrace.clients.access import is_access
 from millrace.clients.cluster import Cluster
 from millrace.clients.delivery import Delivery
@@ -25,13 +23,13 @@ from millrace.connectors.burying import Burial, KafkaBurial
 from millrace.connectors.carried import carry
 from millrace.connectors.messages import Decoded
 from millrace.connectors.outlet import Outlet
+from millrace.connectors.partitions.choosing import followed, in_bulk
 from millrace.connectors.producing import bad_properties, in_our_names
-from millrace.connectors.starts import Offsets, begun, by_topic, forget, noted, pinned
+from millrace.connectors.starts import begun, by_topic, forget, pinned
 from millrace.connectors.stream import Decoding, Site, Writer
 from millrace.errors import InvalidOption, MillraceError
 from millrace.pipeline.facts import Mistake
 from millrace.plugins import option
-from millrace.settings import BULK
 from millrace.units import parse_time
 
 if TYPE_CHECKING:
@@ -83,9 +81,6 @@ _CARRIED = {
 _RAW = {"value": "binary", **_CARRIED}
 _EARLIEST = -2
 """What Spark's source takes for the beginning of a partition."""
-_LATELY = 60.0
-WORTH = 100_000
-"""Records from which on reading in bulk is quicker by more than the process costs that says what is in a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,73 +170,15 @@ class KafkaReader(Decoded):
 
     def opened(self, site: Site, decoding: Decoding | None) -> tuple[DataFrame, bool]:
         """In bulk, decoded where they are read."""
-        if not self.in_bulk(site):
+        if not in_bulk(self, site):
             return self._by_sparks_source(site), False
         if decoding:
-            return self._bulk(site, decoding.needs, decoding.ddl, decoding), True
-        return self._bulk(site, tuple(_RAW), ", ".join(f"{name} {kind}" for name, kind in _RAW.items())), False
+            return followed(self, site, decoding.needs, decoding.ddl, decoding), True
+        return followed(self, site, tuple(_RAW), ", ".join(f"{name} {kind}" for name, kind in _RAW.items())), False
 
     def _by_sparks_source(self, site: Site) -> DataFrame:
         rows = site.spark.readStream.format("kafka").options(**self._options(site)).load().select(*_RAW)
         return site.span.part(rows, site.name) if site.span else rows
-
-    def in_bulk(self, site: Site) -> bool:
-        """Whether topics are read in columns, past Spark's own source."""
-        if self.left_to_spark(batches=site.batches, part=site.span is not None) or not bulk.plain(site.cluster()):
-            return False
-        return BULK.value() == "on" or self._waiting(site) >= WORTH
-
-    def _waiting(self, site: Site) -> int:
-        """How many records a query is about to read, or has come by in a minute, if that is more."""
-        cluster = site.cluster()
-        places = [TopicPartition(*place) for place in self.places_now(cluster)]
-        ends = offsets.ask(cluster, places, OffsetSpec.latest())
-        first = ends if self.start == "latest" else offsets.ask(cluster, places, OffsetSpec.earliest())
-        lately = offsets.ask(cluster, places, OffsetSpec.for_timestamp(round((time.time() - _LATELY) * 1000)))
-        coming = sum(ends[place] - since for place, since in lately.items() if since >= 0)
-        read = site.read or first
-        return max(coming, sum(end - read.get(place, 0) for place, end in ends.items()))
-
-    def left_to_spark(self, *, batches: bool, part: bool) -> str:
-        """Why Spark's own source reads the topics; empty where we can do it. `part`: a replay's part of them."""
-        reasons = (
-            (BULK.value() == "off", "MILLRACE_BULK is off"),
-            (not batches, "without batches no Python runs"),
-            (part, "a replay reads a part of the past"),
-            (self.min_tasks, "min_tasks is Spark's"),
-            (self.config, "config is for Java's consumer"),
-            (isinstance(self.start, Mapping), "start names offsets"),
-        )
-        return next((why for holds, why in reasons if holds), "")
-
-    def _bulk(self, site: Site, columns: tuple[str, ...], ddl: str, step: Decoding | None = None) -> DataFrame:
-        from millrace.connectors.partitions.reading import Following, source
-
-        cluster = site.cluster()
-        following = Following(
-            cluster,
-            begin=noted(site, self.topics_now(cluster), lambda: self._begin(site, cluster)),
-            topics=self.topics(),
-            pattern=self._not_dead(self.pattern) if self.pattern else None,
-            only=self.partitions,
-            most=self.max_per_batch,
-            interval=site.interval,
-            committed=self.isolation == "read_committed",
-            go_on=self.goes_on,
-            columns=columns,
-            ddl=ddl,
-            step=step,
-        )
-        kind = source(following)
-        site.spark.dataSource.register(kind)
-        return site.spark.readStream.format(kind.name()).load()
-
-    def _begin(self, site: Site, cluster: Cluster) -> Offsets:
-        if self.start == "latest":
-            return pinned(site, cluster, self.places_now(cluster))
-        places = [TopicPartition(*place) for place in self.places_now(cluster)]
-        to = "earliest" if self.start == "earliest" else parse_time(str(self.start))
-        return by_topic(offsets.resolve(cluster, places, to))
 
     def burial(self, site: Site) -> Burial:
         """Each topic's dead letters go to the topic of its name with `.dead`."""
@@ -257,11 +194,16 @@ class KafkaReader(Decoded):
             create=bool(self.pattern and site.create_topics),
         )
 
+    @property
+    def matching(self) -> str | None:
+        """The pattern without the topics of dead letters: what is read from there would only die again."""
+        return rf"(?!.*{re.escape(SUFFIX)}$)(?:{self.pattern})" if self.pattern else None
+
     def topics_now(self, cluster: Cluster) -> list[str]:
         """The topics that are read, as far as they are known."""
-        if self.pattern:
+        if self.matching:
             found = (name for name in cluster.connect().topics if not name.startswith("__"))
-            return sorted(name for name in found if re.fullmatch(self._not_dead(self.pattern), name))
+            return sorted(name for name in found if re.fullmatch(self.matching, name))
         return list(self.topic or (self.partitions or {}))
 
     def places_now(self, cluster: Cluster) -> list[tuple[str, int]]:
@@ -294,16 +236,11 @@ class KafkaReader(Decoded):
         return chosen
 
     def _subscription(self) -> dict[str, str]:
-        if self.pattern:
-            return {"subscribePattern": self._not_dead(self.pattern)}
+        if self.matching:
+            return {"subscribePattern": self.matching}
         if self.partitions:
             return {"assign": json.dumps({name: list(numbers) for name, numbers in self.partitions.items()})}
         return {"subscribe": ",".join(self.topic)}
-
-    @staticmethod
-    def _not_dead(pattern: str) -> str:
-        """The pattern without the topics of dead letters: what is read from there would only die again."""
-        return rf"(?!.*{re.escape(SUFFIX)}$)(?:{pattern})"
 
     def _beginning(self, site: Site, cluster: Cluster) -> dict[str, str]:
         if known := begun(site, self.topics_now(cluster)):

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from millrace.clients.letters import dead_topic
-from millrace.connectors.kafka import WORTH, KafkaReader
+from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.options import CONNECTORS, make_reader
+from millrace.connectors.partitions.choosing import WORTH, left_to_spark
 from millrace.connectors.span import Span
 from millrace.connectors.stream import Messages, Reader
 from millrace.connectors.systems import system_of
@@ -118,10 +119,10 @@ def _way(source: Source, query: Query, *, part: bool) -> Told:
     decoded = _DECODED[decoding]
     if not isinstance(reader, KafkaReader):
         return {"way": decoded}
-    why = reader.left_to_spark(batches=query.batches, part=part)
+    why = left_to_spark(reader, batches=query.batches, part=part)
     if why:
         return {"way": f"read by Spark's own source, as {why}; {decoded}"}
-    together = f"{decoded} where they are read, until one is bad" if decoding == "arrow" else decoded
+    together = f"{decoded} where they are read" if decoding == "arrow" else decoded
     enough = "" if BULK.value() == "on" else f"{WORTH:,} or more wait, or come in a minute, and "
     where = f"where {enough}the cluster wants neither TLS nor a password"
     return {"way": f"read in bulk, {where}, else by Spark's own source; {together}"}

@@ -13,8 +13,9 @@ from millrace.connectors.cutting import pieces, steady
 from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.options import make_reader, make_writer
 from millrace.connectors.stream import Messages, Reader, Site, Writer, require, require_alone, whole
+from millrace.engine.bad import bad_of, forget_repeated
 from millrace.engine.buried import Adding, Buried
-from millrace.engine.decode import bad_of, forget_repeated, read_rows
+from millrace.engine.decode import read_rows
 from millrace.engine.failures import explain
 from millrace.engine.gone import gone
 from millrace.engine.inhand import position

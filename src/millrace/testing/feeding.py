@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from millrace.connectors.burying import FolderBurial
 from millrace.connectors.files import FilesReader
 from millrace.connectors.stream import Messages, Reader
-from millrace.engine.decode import Bad, good_rows
+from millrace.engine.bad import Bad
+from millrace.engine.decode import good_rows
 from millrace.engine.failures import explain
 from millrace.engine.structured import Tables, Workshop, reader_of, with_watermark
 from millrace.errors import InvalidTest, MillraceError

@@ -1,0 +1,92 @@
+"""Who reads topics, Spark's own source or ours in bulk; and how ours is told what to read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from millrace.clients import bulk, offsets
+from millrace.clients.cluster import Cluster
+from millrace.connectors.starts import Offsets, by_topic, noted, pinned
+from millrace.connectors.stream import Decoding, Site
+from millrace.settings import BULK
+from millrace.units import parse_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from millrace.connectors.kafka import KafkaReader
+
+_LATELY = 60.0
+WORTH = 100_000
+"""Records from which on reading in bulk is quicker by more than the process costs that says what is in a batch."""
+
+
+def left_to_spark(reader: KafkaReader, *, batches: bool, part: bool) -> str:
+    """Why Spark's own source reads the topics; empty where we can do it. `part`: a replay's part of them."""
+    reasons = (
+        (BULK.value() == "off", "MILLRACE_BULK is off"),
+        (not batches, "without batches no Python runs"),
+        (part, "a replay reads a part of the past"),
+        (reader.min_tasks, "min_tasks is Spark's"),
+        (reader.config, "config is for Java's consumer"),
+        (isinstance(reader.start, Mapping), "start names offsets"),
+    )
+    return next((why for holds, why in reasons if holds), "")
+
+
+def in_bulk(reader: KafkaReader, site: Site) -> bool:
+    """Whether topics are read in columns, past Spark's own source."""
+    if left_to_spark(reader, batches=site.batches, part=site.span is not None) or not bulk.plain(site.cluster()):
+        return False
+    return BULK.value() == "on" or _waiting(reader, site) >= WORTH
+
+
+def followed(
+    reader: KafkaReader, site: Site, columns: tuple[str, ...], ddl: str, step: Decoding | None = None
+) -> DataFrame:
+    """The rows of topics that are read in bulk: these columns, or what the step makes of them."""
+    from millrace.connectors.partitions.reading import Following, source
+
+    cluster = site.cluster()
+    following = Following(
+        cluster,
+        begin=noted(site, reader.topics_now(cluster), lambda: _begin(reader, site, cluster)),
+        topics=reader.topics(),
+        pattern=reader.matching,
+        only=reader.partitions,
+        most=reader.max_per_batch,
+        interval=site.interval,
+        committed=reader.isolation == "read_committed",
+        go_on=reader.goes_on,
+        columns=columns,
+        ddl=ddl,
+        step=step,
+    )
+    kind = source(following)
+    site.spark.dataSource.register(kind)
+    return site.spark.readStream.format(kind.name()).load()
+
+
+def _waiting(reader: KafkaReader, site: Site) -> int:
+    """How many records a query is about to read, or has come by in a minute, if that is more."""
+    cluster = site.cluster()
+    places = [TopicPartition(*place) for place in reader.places_now(cluster)]
+    ends = offsets.ask(cluster, places, OffsetSpec.latest())
+    first = ends if reader.start == "latest" else offsets.ask(cluster, places, OffsetSpec.earliest())
+    lately = offsets.ask(cluster, places, OffsetSpec.for_timestamp(round((time.time() - _LATELY) * 1000)))
+    coming = sum(ends[place] - since for place, since in lately.items() if since >= 0)
+    read = site.read or first
+    return max(coming, sum(end - read.get(place, 0) for place, end in ends.items()))
+
+
+def _begin(reader: KafkaReader, site: Site, cluster: Cluster) -> Offsets:
+    if reader.start == "latest":
+        return pinned(site, cluster, reader.places_now(cluster))
+    places = [TopicPartition(*place) for place in reader.places_now(cluster)]
+    to = "earliest" if reader.start == "earliest" else parse_time(str(reader.start))
+    return by_topic(offsets.resolve(cluster, places, to))

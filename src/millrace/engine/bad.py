@@ -1,0 +1,219 @@
+"""What becomes of records that cannot be decoded: told by who decodes, buried before the task ends."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millrace.clients.letters import Headers, Letter
+from millrace.connectors.burying import Burial, FolderBurial, Grave, Task
+from millrace.connectors.carried import carry
+from millrace.connectors.cutting import QUERY_ID
+from millrace.connectors.stream import Messages, Site
+from millrace.engine.buried import Buried
+from millrace.engine.checkpoint import finished
+from millrace.errors import BadRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BATCH = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True)
+class Bad:
+    """What becomes of bad records in one query: picklable, for the workers."""
+
+    when: str
+    burial: Burial | None
+    """None where another query of the pipeline buries the same records."""
+    pipeline: str
+    source: str
+    count: Any = None
+    """An accumulator, which adds up what the workers buried."""
+    static: bool = False
+    """Whether the same records are read anew in every batch."""
+    trusting: bool = False
+    """Whether all are taken for good, and the first that is not ends the query: it is started again with care."""
+
+    def open(self) -> Burying:
+        """In a task: ready for its bad records."""
+        return Burying(self)
+
+
+class Burying:
+    """The bad records of one task; closed before the task ends, so that they are safe before its batch counts."""
+
+    def __init__(self, bad: Bad) -> None:
+        self._bad = bad
+        self._grave: Grave | None = None
+        self._parts = 0
+
+    def add(self, letters: Sequence[Letter]) -> None:
+        """Take bad records, as the pipeline wants it: buried, dropped, or the end of the query."""
+        if self._bad.when == "fail" and letters:
+            first = letters[0]
+            raise carry(
+                BadRecord(
+                    f"a record of {self._bad.source!r} cannot be decoded: {first.reason}",
+                    why=f"it is at {first.place}",
+                    hint="mend what writes it, or set on_bad: dead to keep it apart and go on",
+                )
+            )
+        if letters:
+            self._count(letters)
+        if self._bad.when == "dead" and self._bad.burial and letters:
+            self._grave = self._grave or self._bad.burial.open(_task(static=self._bad.static))
+            self._grave.bury(letters)
+
+    def _count(self, letters: Sequence[Letter]) -> None:
+        """Under a name that is the same when the batch comes again."""
+        if self._bad.count is None:
+            return
+        task, first = _task(static=self._bad.static), letters[0]
+        self._parts += 1
+        part = f"{first.file} {task.partition_id} {self._parts}" if first.topic is None else first.place
+        self._bad.count.add(Buried(0, -1 if task.batch_id is None else task.batch_id, {part: len(letters)}))
+
+    def close(self) -> None:
+        """Make them safe, or raise."""
+        if self._grave:
+            self._grave.close()
+
+    def abandon(self) -> None:
+        """The task failed: it will be tried again."""
+        if self._grave:
+            self._grave.abandon()
+
+
+@dataclass(frozen=True)
+class Sifting:
+    """A filter's function: bad rows in, as JSON (null for a good one); whether a row is good."""
+
+    bad: Bad
+
+    def __call__(self, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        """Bury what is not null."""
+        burying = self.bad.open()
+        try:
+            for batch in batches:
+                if batch.null_count < len(batch):
+                    burying.add([self._letter(json.loads(told)) for told in batch.drop_null().to_pylist()])
+                yield batch.is_null()
+            burying.close()
+        except GeneratorExit:
+            burying.close()
+            raise
+        except BaseException as error:
+            burying.abandon()
+            raise carry(error) from error
+
+    def _letter(self, told: dict[str, Any]) -> Letter:
+        value, key = told.pop("value", None), told.pop("key", None)
+        shard = [told.pop(name, None) for name in ("stream", "shard", "sequence")]
+        told |= {"file": _in_shard(*shard)} if shard[2] else {}
+        return Letter(
+            value=None if value is None else b64decode(value),
+            key=None if key is None else b64decode(key),
+            headers=_headers(told.pop("headers", None)),
+            pipeline=self.bad.pipeline,
+            source=self.bad.source,
+            **told,
+        )
+
+
+def bad_of(reader: Messages, site: Site, *, owns: bool, count: Any, trusting: bool = False) -> Bad:
+    """What becomes of a source's bad records in a query.
+
+    Letters in topics are written by every query that finds them, and are there once: each may be ahead of the others,
+    or be removed one day. Letters in folders have no such ledger, so the query that owns the source writes them.
+    """
+    burial = reader.burial(site) if reader.keeps_letters else None
+    if isinstance(burial, FolderBurial) and not owns:
+        burial = None
+    return Bad(reader.when_bad, burial, site.pipeline, site.name, count, site.static, trusting and burial is not None)
+
+
+def forget_repeated(burial: Burial | None, checkpoint: Path, *, anew: bool) -> None:
+    """Remove from folders the letters of batches that a query will run again: it may cut them into other tasks."""
+    described = checkpoint / "metadata"
+    if isinstance(burial, FolderBurial) and described.exists():
+        burial.forget(json.loads(described.read_text("utf-8"))["id"], 0 if anew else finished(checkpoint) + 1)
+
+
+def as_told(letter: Letter) -> str:
+    """A letter as `Sifting` reads it, and as Spark would write it."""
+    told = {
+        "reason": letter.reason,
+        "value": _base64(letter.value),
+        "key": _base64(letter.key),
+        "headers": json.dumps([{"key": key, "value": _base64(value)} for key, value in letter.headers]),
+        "topic": letter.topic,
+        "partition": letter.partition,
+        "offset": letter.offset,
+        "timestamp": letter.timestamp,
+    }
+    return json.dumps({name: value for name, value in told.items() if value is not None})
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else b64encode(value).decode("ascii")
+
+
+def letters_of(rows: pa.RecordBatch, reasons: Sequence[str], bad: Bad) -> list[Letter]:
+    """Rows of the raw source as dead letters."""
+    named: dict[str, list[Any]] = {name: rows.column(name).to_pylist() for name in rows.schema.names}
+    empty: list[Any] = [None] * rows.num_rows
+
+    def column(name: str) -> list[Any]:
+        return named.get(name, empty)
+
+    return [
+        Letter(
+            value=column("value")[at],
+            key=column("key")[at],
+            headers=_headers(column("headers")[at]),
+            topic=column("topic")[at],
+            partition=column("partition")[at],
+            offset=column("offset")[at],
+            timestamp=_milliseconds(column("timestamp")[at]),
+            file=_in_shard(*(column(name)[at] for name in ("stream", "shard", "sequence"))) or column("file")[at],
+            reason=reasons[at],
+            pipeline=bad.pipeline,
+            source=bad.source,
+        )
+        for at in range(rows.num_rows)
+    ]
+
+
+def _in_shard(stream: str | None, shard: str | None, sequence: str | None) -> str | None:
+    """The place of a record of Kinesis, in the form of an address; None of any other."""
+    return f"kinesis://{stream}/{shard}/{sequence}" if sequence else None
+
+
+def _headers(told: str | list[dict[str, Any]] | None) -> Headers:
+    """As JSON, in which they travel between Spark and Python, or as a source in Python has them."""
+    if isinstance(told, list):
+        return tuple((one["key"], one["value"]) for one in told)
+    return tuple(
+        (one["key"], b64decode(one["value"]) if one.get("value") is not None else None)
+        for one in (json.loads(told) if told else ())
+    )
+
+
+def _milliseconds(moment: Any) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1000)
+
+
+def _task(*, static: bool) -> Task:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        return Task("", None, 0)
+    query, batch = context.getLocalProperty(QUERY_ID), "0" if static else context.getLocalProperty(_BATCH)
+    return Task(query or "", int(batch) if batch else None, context.partitionId(), context.attemptNumber())

@@ -1,0 +1,73 @@
+"""Who reads topics: Spark's own source, or ours in bulk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from millrace.clients.cluster import Cluster
+from millrace.clients.records import Record
+from millrace.connectors.base import Target
+from millrace.connectors.kafka import KafkaReader, KafkaSink
+from millrace.connectors.partitions.choosing import in_bulk, left_to_spark
+from millrace.connectors.stream import Site
+
+
+def put(cluster: Cluster, topic: str, count: int) -> None:
+    sink = KafkaSink(Target(topic, cluster=lambda: cluster))
+    sink.write([Record(b"x", partition=number % 3) for number in range(count)])
+    sink.close()
+
+
+@pytest.mark.parametrize(
+    ("start", "read", "lately", "waits"),
+    [
+        ("earliest", 0, False, 30),
+        ("earliest", 8, False, 6),
+        ("latest", 0, False, 0),
+        ("latest", 0, True, 30),  # it comes by
+    ],
+)
+def test_topics_are_read_in_bulk_where_enough_waits_or_comes(
+    cluster: Cluster,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    start: str,
+    read: int,
+    lately: bool,
+    waits: int,
+) -> None:
+    put(cluster, topic, 30)
+    if not lately:
+        monkeypatch.setattr("millrace.connectors.partitions.choosing._LATELY", 0.0)
+    site = Site(cast("Any", None), "p", "s", tmp_path, lambda: cluster)
+    site = replace(site, read={(topic, number): read for number in range(3)} if read else {})
+    for worth, chosen in ((waits, True), (waits + 1, False)):
+        monkeypatch.setattr("millrace.connectors.partitions.choosing.WORTH", worth)
+        assert in_bulk(KafkaReader(topic=(topic,), start=start, more={}), site) is chosen
+
+
+@pytest.mark.parametrize(
+    "options", [{"min_tasks": 2}, {"config": {"fetch.min.bytes": 1}}, {"start": {"t": {"0": 1}}}], ids=str
+)
+def test_what_only_sparks_source_can_do_is_left_to_it(options: dict[str, Any]) -> None:
+    assert left_to_spark(KafkaReader(topic=("t",), more={}, **options), batches=True, part=False)
+
+
+def test_clusters_with_tls_or_passwords_are_left_to_spark(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MILLRACE_BULK", "on")
+    secure = replace(cluster, options={"security.protocol": "SSL"})
+    reader = KafkaReader(topic=("t",), more={})
+    for one, chosen in ((cluster, True), (secure, False)):
+        site = Site(cast("Any", None), "p", "s", tmp_path, lambda own=one: own)  # type: ignore[misc]
+        assert in_bulk(reader, site) is chosen
+    assert left_to_spark(reader, batches=False, part=False)
+    assert left_to_spark(reader, batches=True, part=True)
+    monkeypatch.setenv("MILLRACE_BULK", "off")
+    assert left_to_spark(reader, batches=True, part=False)
