@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millrace.connectors.cutting import _BY_TURNS, _handed_on, _piece, lanes
+from millrace.connectors.cutting import _deals_by_turns, _handed_on, _piece, lanes
 
 SOURCE = "DataSourceRDDPartition"
 
@@ -75,7 +75,9 @@ def test_executors_in_another_order_change_no_number() -> None:
         ("Project [id#0L]\n+- RepartitionByExpression [id#0L DESC NULLS LAST]", True),
         ("Sort [id#0L ASC NULLS FIRST], true", True),
         ("Sort [id#0L ASC NULLS FIRST], false", False),
+        ("Union false, false\n:- CTERelationRef 0, true, [n#4]\n+- CTERelationRef 0, true, [n#9]", True),
+        ("Union false, false\n:- CTERelationRef 0, true, [n#4]\n+- CTERelationRef 1, true, [n#9]", False),
     ],
 )
-def test_a_range_is_told_by_a_sample_which_is_another_each_time(plan: str, turned: bool) -> None:
-    assert (_BY_TURNS.search(plan) is not None) == turned
+def test_rows_that_may_be_in_other_tasks_each_time(plan: str, turned: bool) -> None:
+    assert _deals_by_turns(plan) == turned

@@ -11,6 +11,7 @@ import pytest
 from millrace.clients.letters import Letter
 from millrace.engine.bad import Bad, Sifting, as_told
 from millrace.engine.decode import Decoding, Telling
+from millrace.formats.arrow import arrow_schema
 from millrace.formats.json import Json
 from millrace.pipeline.ddl import parse
 
@@ -24,17 +25,19 @@ PLAIN = Letter(value=b"{", reason="not JSON", topic="t", partition=1, offset=7, 
         PLAIN,
         replace(PLAIN, value=None),
         replace(PLAIN, value=b"\xff\x00", key=b"", headers=(("a", None), ("a", b"\xfe"), ("é", b""))),
+        replace(PLAIN, topic=None, partition=None, offset=None, file="kinesis://s/shard/1"),
         replace(PLAIN, reason='column "n": ' + "\u2028\n", timestamp=None),
     ],
-    ids=["plain", "no value", "key and headers", "reason"],
+    ids=["plain", "no value", "key and headers", "elsewhere", "reason"],
 )
 def test_a_letter_arrives_as_it_was_told(letter: Letter) -> None:
     assert Sifting(BAD)._letter(json.loads(as_told(letter))) == letter
 
 
 def test_bad_records_come_after_the_rows_of_a_block_each_with_its_place() -> None:
-    columns = parse("n int, tags array<string>, topic string")
-    decoding = Decoding(Json(), parse("n int, tags array<string>"), ("topic",), columns, BAD)
+    columns = parse("n int, tags array<string>, by struct<id: int NOT NULL>, topic string")
+    schema = parse("n int, tags array<string>, by struct<id: int NOT NULL>")
+    decoding = Decoding(Json(), schema, ("topic",), columns, BAD)
     telling = Telling(decoding, ("value", "topic", "partition", "offset", "timestamp"))
     values = [b'{"n": 1, "tags": ["a"]}', b"{", b'{"n": 2}', b'{"n": "x"}']
     block = pa.RecordBatch.from_pydict(
@@ -48,7 +51,8 @@ def test_bad_records_come_after_the_rows_of_a_block_each_with_its_place() -> Non
     )
     clean = block.take(pa.array([0, 2]))
     first, second = telling(iter([block, clean]))
-    assert first.schema == second.schema
+    told_to_spark = [*arrow_schema(columns.nullable()), pa.field("_millrace_letter", pa.string())]
+    assert first.schema == second.schema == pa.schema(told_to_spark)
     rows = first.to_pylist()
     assert [(row["n"], row["tags"], row["topic"]) for row in rows] == [
         (1, ["a"], "t"),
@@ -56,7 +60,7 @@ def test_bad_records_come_after_the_rows_of_a_block_each_with_its_place() -> Non
         (None, None, None),
         (None, None, None),
     ]
-    told = [json.loads(row["_letter"]) if row["_letter"] else None for row in rows]
+    told = [json.loads(row["_millrace_letter"]) if row["_millrace_letter"] else None for row in rows]
     assert told[:2] == [None, None]
     assert [(one["topic"], one["partition"], one["offset"]) for one in told[2:] if one] == [("t", 0, 6), ("t", 0, 9)]
-    assert second.column("_letter").null_count == 2
+    assert second.column("_millrace_letter").null_count == 2

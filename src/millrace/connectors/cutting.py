@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ _BY_TURNS = re.compile(
     re.MULTILINE,
 )
 """Operators that put a row into a task by its place or by a sample, not by what is in it."""
+_USED = re.compile(r"\bCTERelationRef (\d+)")
+"""A WITH where it is used."""
 
 
 @runtime_checkable
@@ -56,10 +59,16 @@ def steady(frame: DataFrame) -> DataFrame:
             why="a batch that is repeated may be cut into other tasks than the first time",
             hint="leave that setting out, or choose guarantee: at-least-once",
         )
-    if not _BY_TURNS.search(frame._jdf.queryExecution().analyzed().toString()):
+    if not _deals_by_turns(frame._jdf.queryExecution().analyzed().toString()):
         return frame
     unlike = (MapType, VariantType)  # which Spark cannot compare
     return frame.repartition(*(f"`{one.name}`" for one in frame.schema.fields if not isinstance(one.dataType, unlike)))
+
+
+def _deals_by_turns(plan: str) -> bool:
+    """Whether rows may be in other tasks next time; so may those of a WITH that is used twice, if Spark likes."""
+    used = Counter(_USED.findall(plan))
+    return _BY_TURNS.search(plan) is not None or max(used.values(), default=0) > 1
 
 
 @dataclass(frozen=True)

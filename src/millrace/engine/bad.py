@@ -51,7 +51,8 @@ class Burying:
     def __init__(self, bad: Bad) -> None:
         self._bad = bad
         self._grave: Grave | None = None
-        self._parts = 0
+        self._found: dict[tuple[str | None, int | None, str | None], tuple[Letter, int]] = {}
+        """By where they come from: the first, and how many there are."""
 
     def add(self, letters: Sequence[Letter]) -> None:
         """Take bad records, as the pipeline wants it: buried, dropped, or the end of the query."""
@@ -64,30 +65,32 @@ class Burying:
                     hint="mend what writes it, or set on_bad: dead to keep it apart and go on",
                 )
             )
-        if letters:
-            self._count(letters)
+        for letter in letters:
+            origin = (letter.topic, letter.partition, letter.file)
+            first, count = self._found.get(origin, (letter, 0))
+            self._found[origin] = (first, count + 1)
         if self._bad.when == "dead" and self._bad.burial and letters:
             self._grave = self._grave or self._bad.burial.open(_task(static=self._bad.static))
             self._grave.bury(letters)
 
-    def _count(self, letters: Sequence[Letter]) -> None:
-        """Under a name that is the same when the batch comes again."""
-        if self._bad.count is None:
-            return
-        task, first = _task(static=self._bad.static), letters[0]
-        self._parts += 1
-        part = f"{first.file} {task.partition_id} {self._parts}" if first.topic is None else first.place
-        self._bad.count.add(Buried(0, -1 if task.batch_id is None else task.batch_id, {part: len(letters)}))
-
     def close(self) -> None:
-        """Make them safe, or raise."""
+        """Make them safe, or raise; then they count."""
         if self._grave:
             self._grave.close()
+        if self._bad.count is not None and self._found:
+            task = _task(static=self._bad.static)
+            counts = {_named(first, task): count for first, count in self._found.values()}
+            self._bad.count.add(Buried(0, -1 if task.batch_id is None else task.batch_id, counts))
 
     def abandon(self) -> None:
         """The task failed: it will be tried again."""
         if self._grave:
             self._grave.abandon()
+
+
+def _named(first: Letter, task: Task) -> str:
+    """What bad records are counted under: the same when their batch comes again."""
+    return f"{first.file} {task.partition_id}" if first.topic is None else first.place
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,7 @@ def as_told(letter: Letter) -> str:
         "partition": letter.partition,
         "offset": letter.offset,
         "timestamp": letter.timestamp,
+        "file": letter.file,
     }
     return json.dumps({name: value for name, value in told.items() if value is not None})
 

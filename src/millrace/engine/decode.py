@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-_LETTER = "_letter"
-"""The column that tells of a bad message, on its way to be buried."""
+_LETTER = "_millrace_letter"
+"""The column that tells of a bad message, on its way to be buried: a name that no schema has."""
 _CARE = "millrace: a bad record asks for care"
 _ASKED = re.compile(rf"(?:\[USER_RAISED_EXCEPTION\]|Spark failed:|AsksForCare:) {_CARE}")
 """As it was raised: every failure of such a query quotes its plan, and the words with it."""
@@ -37,7 +37,7 @@ class AsksForCare(Exception):
 
 @dataclass(frozen=True)
 class Decoding:
-    """A function for mapInArrow: raw messages in, good rows out."""
+    """What decodes in a worker, by mapInArrow or where messages are read: raw messages in, good rows out."""
 
     format: Format
     schema: Schema | None
@@ -92,15 +92,22 @@ class Decoding:
             indices = [bad.index for bad in decoded.bad]
             letters = letters_of(batch.take(pa.array(indices)), [bad.reason for bad in decoded.bad], self.bad)
         kept = batch if decoded.good is None else batch.take(decoded.good)
-        names = [*decoded.rows.schema.names, *self.included]
         columns = [*decoded.rows.columns, *(self._carried(kept, name) for name in self.included)]
-        return pa.RecordBatch.from_arrays(columns, names=names), letters
+        return pa.RecordBatch.from_arrays(_as_declared(columns, self.columns), names=self.columns.names), letters
 
     def _carried(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         column = batch.column(name)
         return (
             text_of(column) if name == "key" and Field("key", Simple("binary")) not in self.columns.fields else column
         )
+
+
+def _as_declared(columns: Sequence[pa.Array], schema: Schema) -> list[pa.Array]:
+    """Columns of the types that Spark was told: fields of structs may be null there, whatever the schema requires."""
+    from millrace.formats.arrow import arrow_schema
+
+    kinds = arrow_schema(schema.nullable()).types
+    return [one if one.type == kind else one.cast(kind) for one, kind in zip(columns, kinds, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -150,13 +157,18 @@ def text_of(column: pa.Array) -> pa.Array:
 def read_rows(reader: Messages, site: Site, bad: Bad) -> DataFrame:
     """A source's rows, decoded as they are read where the source can do that."""
     decoding = _decoding(reader, bad)
-    telling = None
-    if decoding and not decoding.placeless:
-        telling = Telling(decoding, ("value", *reader.carried))
+    telling = Telling(decoding, ("value", *reader.carried)) if decoding and not bad.trusting else None
     rows, decoded = reader.opened(site, telling or decoding)
     if not decoded:
         return good_rows(reader, rows, bad)
-    return _without_letters(rows, bad) if telling else rows
+    return _without_letters(rows, bad) if telling else _as_with_letters(rows)
+
+
+def _as_with_letters(frame: DataFrame) -> DataFrame:
+    """All rows, by a plan that Spark treats as the one which takes letters out: so a batch is cut alike with both."""
+    from pyspark.sql import functions as F
+
+    return frame.filter(F.spark_partition_id() >= 0)
 
 
 def good_rows(reader: Messages, raw: DataFrame, bad: Bad) -> DataFrame:
