@@ -43,6 +43,9 @@ def test_paths_and_switches(set_environment: Callable[..., None]) -> None:
     set_environment(MILLRACE_CACHE="~/jars", MILLRACE_VERBOSE="0")
     assert CACHE.value() == Path.home() / "jars"
     assert VERBOSE.value() is False
+    assert [VERBOSE.value(text) for text in ("On", "yes", "OFF")] == [True, True, False]
+    with pytest.raises(InvalidOption, match="neither on nor off"):
+        VERBOSE.value("perhaps")
 
 
 def test_names_make_flags_and_variables() -> None:

@@ -57,16 +57,22 @@ def _path(text: str) -> Path:
     return Path(text).expanduser()
 
 
+_ON, _OFF = ("1", "yes", "true", "on"), ("0", "no", "false", "off")
+
+
 def _count(text: str) -> int:
     if re.fullmatch(r"-\d+", text, re.ASCII):
-        raise InvalidOption(f"{text!r} must not be negative", hint="write it as 5, or 0 for none")
+        raise InvalidOption(f"{text!r} must not be negative", hint="write a whole number, as 5")
     if not text.isascii() or not text.isdigit() or len(text) > 15:
-        raise InvalidOption(f"{text!r} is not a number", hint="write it as 5, or 0 for none")
+        raise InvalidOption(f"{text!r} is not a number", hint="write a whole number, as 5")
     return int(text)
 
 
 def _yes(text: str) -> bool:
-    return text.lower() not in ("0", "no", "false", "off")
+    said = text.lower()
+    if said not in (*_ON, *_OFF):
+        raise InvalidOption(f"{text!r} is neither on nor off", hint="write on or off")
+    return said in _ON
 
 
 def _when(text: str) -> str:

@@ -81,6 +81,8 @@ def test_a_sink_knows_its_modes_and_its_guarantee() -> None:
     assert "exactly once" in files.guarantee
     assert files.realtime is not None
     assert sink_facts(connection("kafka", "out"), "rows").realtime is None
+    assert sink_facts(connection("foreach", print), "rows").realtime is None
+    assert sink_facts(connection("foreach", print, {"batch": True}), "rows").realtime is not None
 
 
 def test_a_key_may_be_one_column_or_several() -> None:

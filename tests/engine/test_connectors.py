@@ -258,6 +258,23 @@ def test_real_time_from_topic_to_topic(cluster: Cluster, topic: str, run_pipelin
     assert sorted(json.loads(message.value())["n"] for message in found) == [2, 4]
 
 
+def test_a_state_that_was_made_before_any_batch_does_not_stand_in_the_way(
+    cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path
+) -> None:
+    """As real-time mode leaves it when it is stopped before its first checkpoint."""
+    send(cluster, topic, b"a", b"b", b"a")
+    made = tmp_path / "state" / "checkpoints" / "counts-update" / "state" / "0" / "0" / "_metadata"
+    made.mkdir(parents=True)
+    (made / "schema").write_text("v2")
+    pipeline = mr.Pipeline("left")
+    pipeline.source("source", mr.kafka(topic, format="text"))
+    pipeline.sql("counts", "SELECT value, count(*) AS n FROM source GROUP BY value")
+    pipeline.sink("counts", mr.kafka(f"{topic}-out"), mode="update")
+    run_pipeline(pipeline, tmp_path / "state")
+    told = [json.loads(message.value()) for message in received(cluster, f"{topic}-out", 2)]
+    assert {one["value"]: one["n"] for one in told} == {"a": 2, "b": 1}
+
+
 def test_continuous_from_topic_to_topic(cluster: Cluster, topic: str, run_pipeline: Run) -> None:
     topic = alone(cluster, topic)
     send(cluster, topic, b"one")

@@ -43,6 +43,12 @@ def test_real_time_queries_have_one_sink() -> None:
     assert not any(query.batches for query in plan.queries)
 
 
+def test_a_function_that_rows_go_to_gives_its_query_the_same_name_in_each_run() -> None:
+    shown = Sink("tags", connection("foreach", print), "update", Trigger("realtime"))
+    (query,) = make_plan(Pipeline("p", SOURCES, TABLES, (shown,))).queries
+    assert query.name == "tags-update-realtime-foreach-print"
+
+
 def test_each_source_is_buried_by_one_query() -> None:
     plan = make_plan(Pipeline("p", SOURCES, TABLES, (sink("tags", "console"), sink("joined", "console"))))
     assert [query.buries for query in plan.queries] == [("posts",), ("users",)]

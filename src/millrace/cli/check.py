@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext, redirect_stdout
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from millrace.cli.output import out, say, show_json, status_line
 from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, Problem
+from millrace.settings import ARCHIVE, BULK, RESTARTS, STATE_KEYS, TRUST, Setting
 
 if TYPE_CHECKING:
     from millrace.pipeline.model import Pipeline
+
+_OF_RUNS: tuple[Setting[Any], ...] = (BULK, TRUST, ARCHIVE, STATE_KEYS, RESTARTS)
 
 
 def check(
@@ -86,6 +89,8 @@ def _examined(file: str) -> tuple[Pipeline | None, list[Problem]]:
     from millrace.pipeline.check import in_order
     from millrace.pipeline.load import read
 
+    for setting in _OF_RUNS:
+        setting.value()  # whatever a run would stumble over later, when topics have been made
     pipeline, problems = read(file, connector_names())
     found = _checked(pipeline) if pipeline else []
     return pipeline, in_order([*problems, *found])

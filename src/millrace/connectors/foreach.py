@@ -24,12 +24,16 @@ class ForeachWriter(Writer):
     """A function of a row, an object with open, process and close, or with `batch: true` a function of a DataFrame."""
 
     promise: ClassVar[str] = "at least once: a batch that failed is given again, with the same batch id"
-    realtime: ClassVar[bool] = True
 
     call: Any = option(  # noqa: RUF009 - ruff takes it for a call that shares a value
         help="A function or object; in YAML where it is, as ./handlers.py:shout.", argument=True
     )
     batch: bool = option(False, "The function takes (DataFrame, batch id), once a batch.")
+
+    @property
+    def realtime(self) -> bool:  # type: ignore[override]
+        """Row by row only."""
+        return not self.batch
 
     def mistakes(self) -> Iterator[Mistake]:
         """Something that cannot be called, or cannot be found."""

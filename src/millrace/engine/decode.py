@@ -92,22 +92,23 @@ class Decoding:
             indices = [bad.index for bad in decoded.bad]
             letters = letters_of(batch.take(pa.array(indices)), [bad.reason for bad in decoded.bad], self.bad)
         kept = batch if decoded.good is None else batch.take(decoded.good)
-        columns = [*decoded.rows.columns, *(self._carried(kept, name) for name in self.included)]
-        return pa.RecordBatch.from_arrays(_as_declared(columns, self.columns), names=self.columns.names), letters
+        names = [*decoded.rows.schema.names, *self.included]
+        columns = [*self._as_declared(decoded.rows), *(self._carried(kept, name) for name in self.included)]
+        return pa.RecordBatch.from_arrays(columns, names=names), letters
+
+    def _as_declared(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """Columns of the types that Spark was told: there fields of structs may be null, though the schema says no."""
+        from millrace.formats.arrow import arrow_type
+
+        kinds = {field.name: arrow_type(field.type) for field in self.columns.nullable().fields}
+        pairs = [(column, kinds[name]) for name, column in zip(rows.schema.names, rows.columns, strict=True)]
+        return [column if column.type == kind else column.cast(kind) for column, kind in pairs]
 
     def _carried(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         column = batch.column(name)
         return (
             text_of(column) if name == "key" and Field("key", Simple("binary")) not in self.columns.fields else column
         )
-
-
-def _as_declared(columns: Sequence[pa.Array], schema: Schema) -> list[pa.Array]:
-    """Columns of the types that Spark was told: fields of structs may be null there, whatever the schema requires."""
-    from millrace.formats.arrow import arrow_schema
-
-    kinds = arrow_schema(schema.nullable()).types
-    return [one if one.type == kind else one.cast(kind) for one, kind in zip(columns, kinds, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -125,11 +125,11 @@ def _way(source: Source, query: Query, *, part: bool) -> Told:
     together = f"{decoded} where they are read" if decoding == "arrow" else decoded
     enough = "" if BULK.value() == "on" else f"{WORTH:,} or more wait, or come in a minute, and "
     where = f"where {enough}the cluster wants neither TLS nor a password"
-    return {"way": f"read in bulk, {where}, else by Spark's own source; {together}"}
+    return {"way": f"read in bulk (unless MILLRACE_BULK=off), {where}, else by Spark's own source; {together}"}
 
 
 _DECODED = {
-    "arrow": "decoded in columns",
+    "arrow": "decoded in columns (unless decoder: spark)",
     "spark": "decoded by Spark's functions",
     "sift": "looked at by Spark",
     "whole": "taken as they are",

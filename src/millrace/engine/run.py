@@ -271,8 +271,8 @@ def _queries(queries: Running, plan: Plan, settings: Settings, watch: Watch, sto
 
 def _stop(queries: Running, patience: float, tell: Callable[[str], None]) -> None:
     """Stop all; nobody waits for long without being told for what."""
-    bound = f"at most {format_duration(patience)}; a second Ctrl-C does not wait"
-    late = threading.Timer(_SILENCE, tell, [f"stopping when the batch in hand has ended ({bound})"])
+    bound = f" when the batch in hand has ended (at most {format_duration(patience)}; a second Ctrl-C does not wait)"
+    late = threading.Timer(_SILENCE, tell, [f"stopping{bound if patience else ''}"])
     late.daemon = True
     late.start()
     try:

@@ -84,6 +84,7 @@ def close_session(spark: SparkSession, patience: float = GRACE, *, hurried: bool
         hush_accumulators(spark.sparkContext)
         _end_jvm(0.0)
         return
+    hush_accumulators(spark.sparkContext)
     try:
         spark.stop()
     except Exception:  # noqa: S110 - its JVM is gone; whoever works with the session has been told

@@ -105,8 +105,7 @@ class Workshop:
             frame = hung(frame, query, self.gallery)
         writers = [writer_of(sink) for sink in query.sinks]
         folder = self.checkpoint(query)
-        if not self.resumes(query, writers):
-            remove_folder(folder)
+        self._clear(query, writers, folder)
         self._tell_lost(query, folder)
         self._require_same_topics(query, folder)
         own = sites(replace(self.ground, require_alone=self.still_alone), query, writers, folder)
@@ -129,6 +128,13 @@ class Workshop:
         writer = writer.outputMode(query.mode).queryName(query.name)
         writer = writer.option("checkpointLocation", location(folder, local=is_local(self.spark.sparkContext.master)))
         return _triggered(writer, query.trigger).start()
+
+    def _clear(self, query: Query, writers: list[Writer], folder: Path) -> None:
+        """Remove what a query does not go on with: all, or the empty state that real-time mode makes at its start."""
+        if not self.resumes(query, writers):
+            remove_folder(folder)
+        elif not any((folder / "offsets").glob("[0-9]*")):
+            remove_folder(folder / "state")  # else batches would refuse to begin
 
     def _nowhere(self, rows: DataStreamWriter) -> DataStreamWriter:
         """Rows that are computed and not kept; dead letters may be, so a batch asks where it must."""

@@ -158,6 +158,13 @@ def _buries(pipeline: Pipeline, table: str, owned: set[str]) -> tuple[str, ...]:
     return tuple(needed)
 
 
+def _called(argument: object) -> str:
+    """What a sink's argument is called: of a function or an object its name, since its text is another in each run."""
+    if argument is None or isinstance(argument, str | int | float | bool):
+        return str(argument)
+    return str(getattr(argument, "__qualname__", type(argument).__qualname__))
+
+
 def _name(sink: Sink, pipeline: Pipeline) -> str:
     """The name of a sink's query, and of its checkpoint: sinks of one name share it.
 
@@ -168,5 +175,5 @@ def _name(sink: Sink, pipeline: Pipeline) -> str:
     parts += [] if sink.mode == "append" else [sink.mode]
     parts += [] if sink.trigger is None else [sink.trigger.kind, f"{sink.trigger.seconds or ''}"]
     if (sink.trigger or pipeline.trigger).kind in WITHOUT_BATCHES:  # which Spark gives one sink only
-        parts += [sink.connection.connector, str(sink.connection.argument)]
+        parts += [sink.connection.connector, _called(sink.connection.argument)]
     return re.sub(r"[^\w.-]+", "_", "-".join(filter(None, parts)))
