@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from millrace import errors
+import millrace.errors as errors
 from millrace.errors import MillraceError, Place
 
 _MARK = "millrace-error:"

@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Any, TypeVar
 
-from millrace import errors
+import millrace.errors as errors
 from millrace.errors import BadRecord, FunctionFailed, MillraceError, OffsetsGone, Place, RunError
 
 E = TypeVar("E", bound=MillraceError)

@@ -51,8 +51,8 @@ class Burying:
     def __init__(self, bad: Bad) -> None:
         self._bad = bad
         self._grave: Grave | None = None
-        self._found: dict[tuple[str | None, int | None, str | None], tuple[Letter, int]] = {}
-        """By where they come from: the first, and how many there are."""
+        self._found: dict[tuple[str | None, int | None], tuple[Letter, int]] = {}
+        """By partition, all others together: the first, and how many there are."""
 
     def add(self, letters: Sequence[Letter]) -> None:
         """Take bad records, as the pipeline wants it: buried, dropped, or the end of the query."""
@@ -66,9 +66,9 @@ class Burying:
                 )
             )
         for letter in letters:
-            origin = (letter.topic, letter.partition, letter.file)
-            first, count = self._found.get(origin, (letter, 0))
-            self._found[origin] = (first, count + 1)
+            partition = (letter.topic, letter.partition)
+            first, count = self._found.get(partition, (letter, 0))
+            self._found[partition] = (first, count + 1)
         if self._bad.when == "dead" and self._bad.burial and letters:
             self._grave = self._grave or self._bad.burial.open(_task(static=self._bad.static))
             self._grave.bury(letters)

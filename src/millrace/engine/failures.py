@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from millrace import errors
+import millrace.errors as errors
 from millrace.clients.bulk import lost
 from millrace.clients.cluster import Cluster
 from millrace.clients.denials import denial
