@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,7 +36,10 @@ def stop_what_was_shared() -> None:
 
 @contextmanager
 def started_once(folder: Path, start: Callable[[], object], stop: Callable[[], None]) -> Iterator[None]:
-    """Start it unless another process has; who started it stops it, when nobody uses it any more."""
+    """Start it unless another process has; who started it stops it, when nobody uses it any more.
+
+    Who asks for it after that starts it again.
+    """
     users = folder / "users"
     with FolderLock(folder):
         first = not users.exists()
@@ -49,10 +53,15 @@ def started_once(folder: Path, start: Callable[[], object], stop: Callable[[], N
     finally:
         mine.unlink()
         if first:
-            _STOPS.append(partial(_stop_unused, users, stop))
+            _STOPS.append(partial(_stop_unused, folder, stop))
 
 
-def _stop_unused(users: Path, stop: Callable[[], None]) -> None:
-    while any(psutil.pid_exists(int(user.name)) for user in users.iterdir()):
+def _stop_unused(folder: Path, stop: Callable[[], None]) -> None:
+    users = folder / "users"
+    while True:
+        with FolderLock(folder):
+            if not any(psutil.pid_exists(int(user.name)) for user in users.iterdir()):
+                stop()
+                shutil.rmtree(users)
+                return
         time.sleep(0.1)
-    stop()

@@ -75,9 +75,9 @@ pipeline.sink("copy", mr.kafka("TOPIC-out", format="text"))
 
 @pytest.fixture
 def pipeline(millrace: CommandLine, cluster: Cluster, topic: str) -> Path:
-    """The file of a pipeline whose topic is full."""
+    """The file of a pipeline whose topic is full: each of its partitions, so that a batch has more than one task."""
     producer = Producer(cluster, topic)
-    producer.send([Record(b"%d" % number) for number in range(RECORDS)])
+    producer.send([Record(b"%d" % number, partition=number % 3) for number in range(RECORDS)])
     producer.close()
     path = millrace.folder / "pipeline.py"
     path.write_text(PIPELINE.replace("TOPIC", topic))

@@ -14,8 +14,10 @@ import pytest
 from conftest import CommandLine
 from millrace.connectors.forms import connector_names
 from millrace.connectors.options import CONNECTORS
+from millrace.engine.care import take_care
 from millrace.engine.remembered import remember
 from millrace.engine.state import State
+from millrace.engine.tuning import ROCKSDB
 from millrace.pipeline.load import load
 from millrace.pipeline.plan import make_plan
 from millrace.pipeline.ran import as_said
@@ -221,6 +223,30 @@ def test_where_state_is_kept_and_why(offline_run: Run, tmp_path: Path, monkeypat
     store = next(one for one in told if one["key"].endswith("stateStore.providerClass"))
     assert store["value"].endswith("RocksDBStateStoreProvider")
     assert "100,000,000 keys are said to come" in store["why"]
+
+
+def test_how_rocksdb_works_is_told_where_it_keeps_a_state(offline_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(COUNTED)
+    assert "stateStore.rocksdb" not in offline_run("plan", "p.yaml", "--explain").out
+    chosen = f"{ROCKSDB.key}={ROCKSDB.value}"
+    assert "stateStore.rocksdb" in offline_run("plan", "p.yaml", "--explain", "--set", chosen).out
+
+
+def test_whether_records_are_looked_at_is_explained(
+    offline_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = ran(tmp_path, COUNTED)
+    shown = offline_run("plan", "p.yaml", "--explain").out
+    assert "takes its records for good until one is bad, and then looks at each (unless MILLRACE_TRUST=off" in shown
+    assert "an archive of its classes, made once (unless MILLRACE_ARCHIVE=off)" in shown
+    take_care(state, "counts-update")
+    shown = offline_run("plan", "p.yaml", "--explain").out
+    assert "looks at each record, which may be bad: it has met a bad one" in shown
+    monkeypatch.setenv("MILLRACE_TRUST", "off")
+    monkeypatch.setenv("MILLRACE_ARCHIVE", "off")
+    shown = offline_run("plan", "p.yaml", "--explain").out
+    assert "looks at each record, which may be bad: MILLRACE_TRUST is off" in shown
+    assert "archive" not in shown
 
 
 def test_memory_and_full_folders(offline_run: Run, tmp_path: Path) -> None:

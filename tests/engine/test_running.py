@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,9 @@ class Shop:
         self._fails, self._folder, self._rereads = list(fails), folder, rereads
         self.ground: Any = self
         self.lost: MillraceError | None = None
+        self.said: list[str] = []
+        self.tell = self.said.append
+        self.trusting = False
 
     def start(self, query: Query) -> Pretended:
         fails = self._fails.pop(0) if self._fails else None
@@ -86,7 +90,7 @@ class Shop:
             raise self.lost
 
     def take_care(self, query: Query) -> bool:
-        return (self.checkpoint(query) / "careful").exists()
+        return self.trusting or (self.checkpoint(query) / "careful").exists()
 
 
 class Panels:
@@ -110,7 +114,7 @@ def drawn() -> Query:
 def running(shop: Shop, restarts: int = 3) -> Running:
     board = Board()
     policy = Policy(restarts, first=0.0)
-    return Running(shop, board, lambda one: board.started(str(one.name)), policy)  # type: ignore[arg-type]
+    return Running(shop, board, lambda one, _: board.started(str(one.name)), policy)  # type: ignore[arg-type]
 
 
 class Until(threading.Event):
@@ -159,6 +163,26 @@ def test_a_store_that_is_away_ends_no_run(failure: BaseException) -> None:
         queries.stop(0)
         queries.release()
     queries.require_sound()
+
+
+def test_who_begins_again_with_care_is_told_why(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, CARE)
+    shop.trusting = True
+    queries = running(shop)
+    queries.start(written())
+    queries.stay(None, Until(lambda: len(shop.started) == 2))
+    (said,) = shop.said
+    assert said.startswith("query 'copied' has met its first bad record: the batch is run again")
+    assert queries.board.query("copied").restarts == 0, "it has not failed"
+
+
+def test_rows_that_only_a_checkpoint_would_count_are_said_not_to_be(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    queries = running(shop)
+    queries.start(replace(written(), trigger=Trigger("realtime")))
+    shop.started[0].stop = lambda: shop.started[0].fail(CUT)  # type: ignore[method-assign]
+    queries.stop(0)
+    assert queries.board.summary() == "0 rows in 0 batches; rows since the last checkpoint are not counted"
 
 
 def test_a_run_whose_state_is_another_s_ends_without_a_batch(tmp_path: Path) -> None:

@@ -27,6 +27,12 @@ def test_every_core_and_as_many_shuffle_partitions() -> None:
     assert chosen(master="local")["spark.sql.shuffle.partitions"] == "1"
 
 
+@pytest.mark.parametrize("master", ["local[0]", "local[]", "local[a]", "spark://there", "nowhere"])
+def test_a_master_that_is_none(master: str) -> None:
+    with pytest.raises(InvalidOption, match="there is no Spark master"):
+        choices(master=master)
+
+
 def test_what_is_given_wins() -> None:
     held = settled(choices(), {"spark.ui.enabled": "true", "spark.mine": "1"})
     assert (held["spark.ui.enabled"], held["spark.mine"]) == ("true", "1")

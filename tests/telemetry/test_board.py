@@ -93,6 +93,18 @@ def test_dead_letters_and_the_summary() -> None:
     assert board.summary() == "10 rows in 1 batch, 2 late, 5 dead letters"
 
 
+def test_what_figures_leave_out_is_said_once_at_the_end() -> None:
+    board = Board()
+    for query in ("popular", "quick", "quicker"):
+        board.started(query)
+        board.told(query, Phase.RUNNING, "Spark works")
+    board.progressed(batch(0))
+    board.ended("popular")
+    board.ended("quick", left="the rest is not counted")
+    board.ended("quicker", left="the rest is not counted")
+    assert board.summary() == "10 rows in 1 batch; the rest is not counted"
+
+
 def test_many_threads() -> None:
     board = Board()
     board.started("popular")

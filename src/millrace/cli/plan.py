@@ -13,7 +13,7 @@ from millrace.cli.defined import Accept, Master, PipelineFile, SparkSettings, St
 from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, spark_settings
 from millrace.cli.output import out, say, show_error, show_json, show_table, status_line
 from millrace.errors import MillraceError, NoCluster, StateMismatch
-from millrace.settings import KAFKA_DATA
+from millrace.settings import ARCHIVE, KAFKA_DATA, TRUST
 from millrace.units import format_bytes
 
 if TYPE_CHECKING:
@@ -207,6 +207,8 @@ def _show(told: dict[str, Any], *, explain: bool) -> None:
     if explain:
         rows = [(one["key"], one["value"], _why(one)) for one in told["settings"]]
         show_table(("setting", "value", "why"), rows)
+        if ARCHIVE.value():
+            _line(f"Spark starts from an archive of its classes, made once (unless {ARCHIVE.variable}=off)")
     else:
         say("millrace plan --explain says more, with Spark's settings and their reasons; --deep asks Spark itself")
 
@@ -242,6 +244,8 @@ def _explain_query(one: dict[str, Any], among: list[dict[str, Any]]) -> None:
         readers = [query["name"] for query in among if source["name"] in (read["name"] for read in query["sources"])]
         if len(readers) > 1:
             _line(f"  {source['name']} is read by {len(readers)} queries, by each for itself: {', '.join(readers)}")
+    if one["careful"]:
+        _line(f"  {_looked_at(one['careful'])}")
     if len(one["sinks"]) > 1:
         _line(f"  its {len(one['sinks'])} sinks share one reading and one computation")
     for kept in one["state"]:
@@ -259,6 +263,12 @@ _FORGOTTEN = {
     False: "never forgotten, so it grows with the number of keys",
     None: "whether it is ever forgotten, only Spark can tell",
 }
+
+
+def _looked_at(told: dict[str, Any]) -> str:
+    if told["each"]:
+        return f"looks at each record, which may be bad: {told['why']}"
+    return f"takes its records for good until one is bad, and then looks at each (unless {TRUST.variable}=off: at once)"
 
 
 def _realtime(told: dict[str, Any]) -> str:

@@ -114,9 +114,9 @@ def to_json(letter: Letter) -> dict[str, Any]:
         "reason": _encodable(letter.reason),
         "pipeline": letter.pipeline,
         "source": letter.source,
-        "key": _base64(letter.key),
-        "headers": [[name, _base64(content)] for name, content in letter.headers],
-        "value": _base64(letter.value),
+        "key": in_base64(letter.key),
+        "headers": [[name, in_base64(content)] for name, content in letter.headers],
+        "value": in_base64(letter.value),
         **({} if readable is None else {"text": readable}),
     }
 
@@ -131,9 +131,9 @@ def from_line(line: bytes) -> Letter:
     try:
         found = orjson.loads(line)
         return Letter(
-            value=_bytes(found["value"]),
-            key=_bytes(found["key"]),
-            headers=tuple((name, _bytes(content)) for name, content in found["headers"]),
+            value=of_base64(found["value"]),
+            key=of_base64(found["key"]),
+            headers=tuple((name, of_base64(content)) for name, content in found["headers"]),
             reason=found["reason"],
             pipeline=found["pipeline"],
             source=found["source"],
@@ -169,9 +169,11 @@ def _decoded(name: str, content: bytes | None) -> str | int | None:
     return int(words) if words.lstrip("-").isdecimal() else None
 
 
-def _base64(content: bytes | None) -> str | None:
+def in_base64(content: bytes | None) -> str | None:
+    """Bytes as text that JSON can hold."""
     return None if content is None else b64encode(content).decode("ascii")
 
 
-def _bytes(content: str | None) -> bytes | None:
+def of_base64(content: str | None) -> bytes | None:
+    """The bytes of such a text."""
     return None if content is None else b64decode(content, validate=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.clients.letters import Headers, Letter
+from millrace.clients.letters import Headers, Letter, in_base64, of_base64
 from millrace.connectors.burying import Burial, FolderBurial, Grave, Task
 from millrace.connectors.carried import carry
 from millrace.connectors.cutting import QUERY_ID
@@ -120,8 +119,8 @@ class Sifting:
         shard = [told.pop(name, None) for name in ("stream", "shard", "sequence")]
         told |= {"file": _in_shard(*shard)} if shard[2] else {}
         return Letter(
-            value=None if value is None else b64decode(value),
-            key=None if key is None else b64decode(key),
+            value=of_base64(value),
+            key=of_base64(key),
             headers=_headers(told.pop("headers", None)),
             pipeline=self.bad.pipeline,
             source=self.bad.source,
@@ -152,9 +151,9 @@ def as_told(letter: Letter) -> str:
     """A letter as `Sifting` reads it, and as Spark would write it."""
     told = {
         "reason": letter.reason,
-        "value": _base64(letter.value),
-        "key": _base64(letter.key),
-        "headers": json.dumps([{"key": key, "value": _base64(value)} for key, value in letter.headers]),
+        "value": in_base64(letter.value),
+        "key": in_base64(letter.key),
+        "headers": json.dumps([{"key": key, "value": in_base64(value)} for key, value in letter.headers]),
         "topic": letter.topic,
         "partition": letter.partition,
         "offset": letter.offset,
@@ -162,10 +161,6 @@ def as_told(letter: Letter) -> str:
         "file": letter.file,
     }
     return json.dumps({name: value for name, value in told.items() if value is not None})
-
-
-def _base64(value: bytes | None) -> str | None:
-    return None if value is None else b64encode(value).decode("ascii")
 
 
 def letters_of(rows: pa.RecordBatch, reasons: Sequence[str], bad: Bad) -> list[Letter]:
@@ -203,10 +198,7 @@ def _headers(told: str | list[dict[str, Any]] | None) -> Headers:
     """As JSON, in which they travel between Spark and Python, or as a source in Python has them."""
     if isinstance(told, list):
         return tuple((one["key"], one["value"]) for one in told)
-    return tuple(
-        (one["key"], b64decode(one["value"]) if one.get("value") is not None else None)
-        for one in (json.loads(told) if told else ())
-    )
+    return tuple((one["key"], of_base64(one.get("value"))) for one in (json.loads(told) if told else ()))
 
 
 def _milliseconds(moment: Any) -> int | None:

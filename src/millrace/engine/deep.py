@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from millrace.connectors.stream import Site
 from millrace.engine import panels
@@ -17,6 +17,7 @@ from millrace.pipeline.check import Problem
 from millrace.pipeline.kept import Fingerprint
 from millrace.pipeline.model import Pipeline, Source
 from millrace.pipeline.plan import Plan, Query, make_plan
+from millrace.pipeline.rules.realtime import refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,9 +58,9 @@ def _fingerprint(workshop: Workshop, query: Query, state: Path) -> Fingerprint:
 
 
 def _of_query(workshop: Workshop, query: Query) -> list[Problem]:
-    place = query.place
+    place, tables = query.place, _EmptyTables(workshop, query)
     try:
-        frame = _EmptyTables(workshop, query).frame(query.table)
+        frame = tables.frame(query.table)
         for sink in query.sinks:
             place = sink.place
             writer_of(sink).shape(frame)
@@ -68,7 +69,18 @@ def _of_query(workshop: Workshop, query: Query) -> list[Problem]:
         return [_problem(error, place)]
     except Exception as error:
         return [_problem(explain(error, place=place), place)]
-    return []
+    return list(_python(workshop, tables, query)) if query.trigger.kind == "realtime" else []
+
+
+def _python(workshop: Workshop, tables: Tables, query: Query) -> Iterator[Problem]:
+    """Functions of Python's in a plan of real-time mode, which the file alone does not show; only the first table."""
+    pipeline, jvm = workshop.pipeline, cast("Any", workshop.spark._jvm)
+    python = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    for name in pipeline.upstream(query.table):
+        table = pipeline.table(name)
+        if table and tables.frame(name)._jdf.queryExecution().analyzed().containsPattern(python):
+            yield refusal("python", "a Python function", table.name, table.place)
+            return
 
 
 def _panels(workshop: Workshop) -> Iterator[Problem]:

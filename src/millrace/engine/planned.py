@@ -10,14 +10,16 @@ from typing import Any
 
 from millrace.clients.letters import dead_topic
 from millrace.connectors.kafka import KafkaReader
-from millrace.connectors.options import CONNECTORS, make_reader
+from millrace.connectors.options import CONNECTORS, make_reader, make_writer
 from millrace.connectors.partitions.choosing import WORTH, left_to_spark
 from millrace.connectors.span import Span
 from millrace.connectors.stream import Messages, Reader
 from millrace.connectors.systems import system_of
+from millrace.engine.care import careful
 from millrace.engine.remembered import Position, checkpoint_of
 from millrace.engine.resuming import ANEW, Outlook, choices
 from millrace.engine.statestore import STATEFUL, state_store
+from millrace.engine.tuning import IN_ROCKSDB, ROCKSDB, Choice
 from millrace.engine.tuning import choices as chosen
 from millrace.pipeline.model import Pipeline, Sink, Source
 from millrace.pipeline.plan import Plan, Query
@@ -53,6 +55,7 @@ def query(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span | None =
             for source in sources
         ],
         "sinks": [_sink(sink) for sink in one.sinks],
+        "careful": _careful(one, sources, state),
         "realtime": _realtime(pipeline, one),
         "state": [
             _kept(step, one.mode)
@@ -72,6 +75,16 @@ def _kept(step: Step, mode: str) -> Told:
     forgotten = False if mode == "complete" else step.bounded
     keys = list(step.keys) if step.keys is not None else None
     return {"operation": step.what, "table": step.table, "keys": keys, "forgotten": forgotten}
+
+
+def _careful(query: Query, sources: Collection[Source], state: Path) -> Told | None:
+    """Whether each record is looked at, and why; None where none of them could become a dead letter in a batch."""
+    readers = [reader for one in sources if not one.static and (reader := make_reader(one.connection)[0])]
+    writers = [writer for one in query.sinks if (writer := make_writer(one.connection)[0])]
+    if not query.batches or not any(reader.keeps_letters for reader in readers):
+        return None
+    why = careful(state, query.name, readers, writers)
+    return {"each": why is not None, "why": why}
 
 
 def _bytes(folder: Path) -> int:
@@ -182,6 +195,8 @@ def settings(plan: Plan, master: str | None, given: Mapping[str, str], found: Co
     realtime = any(not one.batches for one in plan.queries)
     made = list(chosen(master=given.get("spark.master", master), realtime=realtime, given=given))
     made += state_store(plan, master, given)
+    if not _in_rocksdb(made, given, found):
+        made = [one for one in made if one not in IN_ROCKSDB]
     told: dict[str, Told] = {one.key: {"key": one.key, "value": one.value, "why": one.why} for one in made}
     told |= {key: {"key": key, "value": shown(key, value), "why": "--set"} for key, value in given.items()}
     for one in found:
@@ -189,3 +204,10 @@ def settings(plan: Plan, master: str | None, given: Mapping[str, str], found: Co
         for key in [key for key in kept if key in told and kept[key] != told[key]["value"]]:
             told[key].setdefault("kept", {})[one.query.name] = kept[key]
     return list(told.values())
+
+
+def _in_rocksdb(made: Collection[Choice], given: Mapping[str, str], found: Collection[Outlook]) -> bool:
+    """Whether a state is kept in RocksDB: by a query that begins, or by one that goes on with its checkpoint."""
+    chosen_store = given.get(ROCKSDB.key) or next((one.value for one in made if one.key == ROCKSDB.key), None)
+    kept = [one.position.settings.get(ROCKSDB.key) for one in found if one.position]
+    return ROCKSDB.value in (chosen_store, *kept)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LOOK = 0.1
+_WITH_CARE = "the batch is run again, and each record is looked at from now on"
+_UNCOUNTED = "rows since the last checkpoint are not counted"
 _NOT_AGAIN = "what its source has sent cannot be read again, so a restart would lose records"
 
 
@@ -56,8 +58,8 @@ class Running:
 
     workshop: Workshop
     board: Board
-    follow: Callable[[StreamingQuery], None]
-    """Called with each start of a query."""
+    follow: Callable[[StreamingQuery, str], None]
+    """Called with each start of a query, and what is to be added when it has ended."""
     policy: Policy = field(default_factory=Policy)
     queries: list[Ongoing] = field(default_factory=list)
     enough: Callable[[str], bool] = lambda _: False
@@ -121,7 +123,7 @@ class Running:
         one.running = self.workshop.start(one.query)
         one.error = None
         one.course.started(time.monotonic())
-        self.follow(one.running)
+        self.follow(one.running, _left_out(one.query))
 
     def _settle(self, one: Ongoing, *, cut: bool) -> None:
         """Find out how a query has ended that was asked to."""
@@ -138,7 +140,7 @@ class Running:
                 self.workshop.take_care(one.query)  # the next run begins with it
             elif not cut and not interrupted(failure):
                 one.error = self._explained(one, failure)
-        self.board.ended(one.query.name, one.error)
+        self.board.ended(one.query.name, one.error, _left_out(one.query))
 
     def _look(self, one: Ongoing) -> None:
         """See to one query."""
@@ -166,6 +168,7 @@ class Running:
             self._failed(one, error)
             return
         if careful:
+            self.workshop.tell(f"query {one.query.name!r} has met its first bad record: {_WITH_CARE}")
             self._restart(one)
         else:
             self._failed(one, failure)
@@ -243,6 +246,11 @@ class Running:
             return self.workshop.ground.cluster()
         except MillraceError:
             return None
+
+
+def _left_out(query: Query) -> str:
+    """What the figures of a query leave out when it has ended."""
+    return "" if query.batches else _UNCOUNTED
 
 
 def _of_query(one: Ongoing, error: MillraceError) -> MillraceError:

@@ -15,6 +15,7 @@ from millrace.connectors.options import make_reader, make_writer
 from millrace.connectors.stream import Messages, Reader, Site, Writer, require, require_alone, whole
 from millrace.engine.bad import bad_of, forget_repeated
 from millrace.engine.buried import Adding, Buried
+from millrace.engine.care import careful, take_care
 from millrace.engine.decode import read_rows
 from millrace.engine.failures import explain
 from millrace.engine.gone import gone
@@ -29,7 +30,6 @@ from millrace.engine.tuning import is_local
 from millrace.errors import InvalidDefinition, MillraceError, OffsetsGone
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark
 from millrace.pipeline.plan import WITHOUT_BATCHES, Query, unbatched
-from millrace.settings import TRUST
 from millrace.stores import remove_folder
 from millrace.telemetry.gallery import Gallery
 
@@ -196,26 +196,16 @@ class Workshop:
         return [reader_of(source) for source in needed if source and not source.static]
 
     def trusts(self, query: Query) -> bool:
-        """Whether a query takes its records for good, until one is not.
-
-        Then what only a dead letter needs is left out: Python, where Spark itself sees that a record is bad (text, CSV
-        files), and else the way there of all that tells a record's place. The first bad one ends the query, before its
-        batch counts, and the query begins again with care.
-        """
+        """Whether a query takes its records for good, until one is not."""
         writers = [writer_of(sink) for sink in query.sinks]
-        unharmed = len(writers) > 1 or all(writer.repeatable for writer in writers)
-        return TRUST.value() and unharmed and self.rereads(query) and not self._careful(query).exists()
+        return careful(self.ground.state, query.name, self._readers(query), writers) is None
 
     def take_care(self, query: Query) -> bool:
         """Trust no more, in later runs neither; False where a query has not trusted."""
         if not self.trusts(query):
             return False
-        self._careful(query).parent.mkdir(parents=True, exist_ok=True)
-        self._careful(query).touch()
+        take_care(self.ground.state, query.name)
         return True
-
-    def _careful(self, query: Query) -> Path:
-        return self.ground.state / "careful" / query.name
 
     def checkpoint(self, query: Query) -> Path:
         """Where a query remembers; one that only draws begins anew each time, and is no part of what was done."""

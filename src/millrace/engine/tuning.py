@@ -24,7 +24,7 @@ MEMORY = "spark.executor.memory"
 _UNASKED = 16
 """Of them on a cluster where nobody says how many cores shall be used."""
 
-_LOCAL = re.compile(r"local(?:-cluster)?(?:\[\s*(\*|\d+)[\d\s,*]*\])?")
+_LOCAL = re.compile(r"local(?:-cluster)?(?:\[\s*(\*|[1-9]\d*)[\d\s,*]*\])?")
 _ELSEWHERE = re.compile(r"spark://[^/]+:\d+|yarn$|k8s://.+")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"

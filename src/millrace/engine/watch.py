@@ -40,6 +40,8 @@ class _Seen:
     batch: int = -1
     key: tuple[int, str] | None = None
     """The newest word that was told."""
+    left: str = ""
+    """What is to be added when it has ended."""
 
 
 class Watch:
@@ -99,9 +101,9 @@ class Watch:
         """Whether Spark is gone, so that there is nothing to look at."""
         return not self._thread.is_alive()
 
-    def follow(self, query: StreamingQuery) -> None:
-        """Look at a query even if it ends before the next look."""
-        self._add(query)
+    def follow(self, query: StreamingQuery, left: str = "") -> None:
+        """Look at a query even if it ends before the next look; `left` is then said of what its figures leave out."""
+        self._add(query, left)
 
     def await_batch(self, query: StreamingQuery, seconds: float, stop: threading.Event) -> None:
         """Wait until a query has done its first batch, but not longer than so many seconds."""
@@ -130,7 +132,8 @@ class Watch:
         failure = seen.query.exception()
         again = any(one.name == seen.name for one in list(self._seen.values()))  # it was started anew meanwhile
         if not again and (failure is None or not self._supervised):
-            self._board.ended(seen.name, explain(failure) if failure and not interrupted(failure) else None)
+            error = explain(failure) if failure and not interrupted(failure) else None
+            self._board.ended(seen.name, error, seen.left)
 
     def _carefully(self, look: Callable[[], None]) -> None:
         """What cannot be understood this time is looked at again, unless Spark is gone."""
@@ -160,7 +163,7 @@ class Watch:
             for seen in self._seen.values():
                 self._board.ended(seen.name, None if stopped else explain(error))
 
-    def _add(self, query: StreamingQuery) -> None:
+    def _add(self, query: StreamingQuery, left: str = "") -> None:
         run = str(query.runId)
         with self._adding:
             if run in self._known:
@@ -168,7 +171,7 @@ class Watch:
             self._known.add(run)
             if not query.name:
                 self._unnamed += 1
-            seen = _Seen(query, query.name or f"query {self._unnamed}")
+            seen = _Seen(query, query.name or f"query {self._unnamed}", left=left)
             self._board.started(seen.name)
             self._seen[run] = seen
 

@@ -68,7 +68,7 @@ class Standing:
     since: datetime
     """When it was started, last."""
     doing: str = ""
-    """Spark's words for what it does."""
+    """Spark's words for what it does; of one that has stopped: what it left undone, or out of its figures."""
     batches: int = 0
     rows: int = 0
     late_rows: int = 0
@@ -150,7 +150,7 @@ class Board:
             self._standings[query] = replace(self._standings[query], error=error)
 
     def ended(self, query: str, error: MillraceError | None = None, left: str = "") -> None:
-        """A query has stopped, or failed; `left` says what it left undone."""
+        """A query has stopped, or failed; `left` says what it left undone, or out of its figures."""
         with self._lock:
             phase = Phase.FAILED if error else Phase.STOPPED
             known = self._standings[query]
@@ -194,4 +194,5 @@ class Board:
             f"{late:,} late" if (late := sum(one.late_rows for one in queries)) else "",
             f"{dead:,} dead letters" if dead else "",
         ]
-        return ", ".join(one for one in told if one)
+        left = dict.fromkeys(one.doing for one in queries if one.phase is Phase.STOPPED and one.doing)
+        return "; ".join([", ".join(filter(None, told)), *left])

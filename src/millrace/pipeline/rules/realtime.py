@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from millrace.errors import Problem
+from millrace.errors import Place, Problem
 from millrace.pipeline.facts import Connectors
 from millrace.pipeline.model import Pipeline, Sink, Trigger
 from millrace.pipeline.rules.scope import Scope, written_to
@@ -69,9 +69,13 @@ def operators(scope: Scope) -> Iterator[Problem]:
     for one in scope.sinks_with("realtime"):
         for step in scope.shape(one.table).steps:
             if step.kind in _REFUSED and step.sure:
-                said = f"{step.what} in {step.table!r} prevents trigger: realtime"
-                why = f"Spark's real-time mode does not do {_REFUSED[step.kind]}"
-                yield Problem("realtime.operator", said, step.place, _HINT, why)
+                yield refusal(step.kind, step.what, step.table, step.place)
+
+
+def refusal(kind: str, what: str, table: str, place: Place) -> Problem:
+    """What is in a table, of a kind that real-time mode does not do."""
+    why = f"Spark's real-time mode does not do {_REFUSED[kind]}"
+    return Problem("realtime.operator", f"{what} in {table!r} prevents trigger: realtime", place, _HINT, why)
 
 
 def shared_table(scope: Scope) -> Iterator[Problem]:
