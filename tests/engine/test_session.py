@@ -104,7 +104,11 @@ try:
 except MillraceError as error:
     print("\\n".join(error.lines()))
 """
-    for master, setting in (("local[2]", "spark.driver.memory=none"), ("yarn", "spark.a=b")):
+    for master, setting, word in (
+        ("local[2]", "spark.driver.memory=none", "heap size"),
+        ("yarn", "spark.a=b", "spark.log"),
+        ("local[2]", "spark.sql.shuffle.partitions=many", "'many' in the config \"spark.sql.shuffle.partitions\""),
+    ):
         ran = subprocess.run(
             [sys.executable, "-c", tries, master, setting],
             cwd=tmp_path,
@@ -114,6 +118,7 @@ except MillraceError as error:
             check=True,
         )
         assert ran.stdout.startswith("error[spark.failed]"), ran
+        assert word in ran.stdout
         assert "spark.log" in ran.stdout
         assert "\tat " not in ran.stdout
         assert ran.stderr == ""

@@ -66,7 +66,8 @@ def pairs(given: list[str] | None, option: str) -> list[tuple[str, str]]:
     for pair in given or []:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise InvalidOption(f"{option} {pair!r} has no '='", hint=f"write {option} KEY=VALUE")
+            missing = "name before its '='" if equals else "'='"
+            raise InvalidOption(f"{option} {pair!r} has no {missing}", hint=f"write {option} KEY=VALUE")
         found.append((key, value))
     return found
 

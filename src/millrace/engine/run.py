@@ -35,6 +35,7 @@ from millrace.engine.statestore import state_store
 from millrace.engine.structured import Workshop, prepare, writer_of
 from millrace.engine.supervision import Policy
 from millrace.engine.tuning import ON_A_STORE, ON_DISK
+from millrace.engine.unread import unread
 from millrace.engine.waking import wake_workers
 from millrace.engine.watch import Watch
 from millrace.errors import MillraceError
@@ -150,6 +151,8 @@ def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) ->
                     undertaken={query.undertakes.name for query in plan.queries if query.undertakes},
                 )
                 settings.opened(workshop.spark)
+                for sentence in unread(workshop.spark, settings.spark):
+                    settings.tell(sentence)
                 if settings.session is None:
                     wake_workers(workshop.spark, plan.pipeline)
                 try:

@@ -145,7 +145,9 @@ def _session(settings: Mapping[str, str], log: Path, voice: Voice, holds: Sequen
     for key, value in settings.items():
         conf.set(key, value)
     try:
-        return SparkSession(SparkContext(conf=conf))
+        spark = SparkSession(SparkContext(conf=conf))
+        spark.conf.get("spark.sql.session.timeZone")  # it reads all now: else a wrong one fails the first query
+        return spark
     except Exception as error:
         if not _opened:
             raise SparkFailed("Spark could not be started", why=cause_of(error)) from error
