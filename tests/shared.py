@@ -47,7 +47,11 @@ def started_once(folder: Path, start: Callable[[], object], stop: Callable[[], N
         mine = users / str(os.getpid())
         mine.touch()
         if first:
-            start()
+            try:
+                start()
+            except BaseException:
+                shutil.rmtree(users)  # who asks for it next tries again
+                raise
     try:
         yield
     finally:

@@ -249,6 +249,18 @@ def test_whether_records_are_looked_at_is_explained(
     assert "archive" not in shown
 
 
+def test_who_decodes_by_sparks_functions_looks_at_each_record(offline_run: Run, tmp_path: Path) -> None:
+    csv = FILES.replace('schema: "word string"', 'schema: "word string", format: csv')
+    for text in (csv, FILES.replace('schema: "word string"', 'schema: "word string", decoder: spark')):
+        (tmp_path / "p.yaml").write_text(text)
+        shown = offline_run("plan", "p.yaml", "--explain").out
+        assert "looks at each record, which may be bad: Spark's own functions decode it" in shown
+    (tmp_path / "p.yaml").write_text(FILES.replace('schema: "word string"', 'schema: "word string", on_bad: drop'))
+    shown = offline_run("plan", "p.yaml", "--explain").out
+    assert "record, which" not in shown
+    assert "for good" not in shown
+
+
 def test_memory_and_full_folders(offline_run: Run, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(FILES.replace("console: ", "memory: "))
     assert "starts anew: memory keeps nothing beyond a run" in offline_run("plan", "p.yaml").out

@@ -54,6 +54,21 @@ def write(cluster: Cluster, topic: str, values: list[bytes], partition: int = -1
     assert producer.flush(30) == 0
 
 
+def test_what_real_time_mode_refuses(read: Callable[..., DataFrame], topic: str, checkpoint: str) -> None:
+    from pyspark.sql import functions as F
+
+    loud = read(topic).select(F.udf(lambda value: value)("value").alias("value"))
+    options = {"kafka.bootstrap.servers": "localhost:1", "topic": topic, "checkpointLocation": checkpoint}
+    writer = loud.writeStream.format("kafka").options(**options).outputMode("update").trigger(realTime="5 minutes")
+    with pytest.raises(StreamingQueryException) as raised:
+        writer.start().awaitTermination()
+    error = explain(raised.value, place=YAML)
+    assert error.message.startswith("Spark's real-time mode does not do ")
+    assert "PythonExec" in error.message
+    assert "allowlist" not in "".join(error.lines())
+    assert judge(error, "").kind is Kind.TERMINAL
+
+
 def run(rows: DataFrame, checkpoint: str, mode: str = "append") -> None:
     """Everything that is there, through a query."""
     writer = rows.writeStream.format("noop").outputMode(mode).option("checkpointLocation", checkpoint)

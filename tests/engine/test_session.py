@@ -97,17 +97,21 @@ def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
     tries = """
 import sys
 from pathlib import Path
-from millrace.engine.session import open_session
+from millrace.engine.session import close_session, open_session
 from millrace.errors import MillraceError
 try:
     open_session("mine", master=sys.argv[1], settings=dict([sys.argv[2].split("=")]), log=Path("spark.log"))
 except MillraceError as error:
     print("\\n".join(error.lines()))
+if "many" in sys.argv[2]:
+    spark = open_session("mine", master="local[1]", settings={}, log=Path("spark.log"))
+    print(spark.range(3).count(), "rows after all")
+    close_session(spark)
 """
-    for master, setting, word in (
-        ("local[2]", "spark.driver.memory=none", "heap size"),
-        ("yarn", "spark.a=b", "spark.log"),
-        ("local[2]", "spark.sql.shuffle.partitions=many", "'many' in the config \"spark.sql.shuffle.partitions\""),
+    for master, setting, condition, word in (
+        ("local[2]", "spark.driver.memory=none", "spark.failed", "heap size"),
+        ("yarn", "spark.a=b", "spark.failed", "HADOOP_CONF_DIR"),
+        ("local[2]", "spark.sql.shuffle.partitions=many", "option.invalid", "3 rows after all"),
     ):
         ran = subprocess.run(
             [sys.executable, "-c", tries, master, setting],
@@ -117,9 +121,9 @@ except MillraceError as error:
             timeout=100,
             check=True,
         )
-        assert ran.stdout.startswith("error[spark.failed]"), ran
+        assert ran.stdout.startswith(f"error[{condition}]"), ran
         assert word in ran.stdout
-        assert "spark.log" in ran.stdout
+        assert setting.split("=")[0] in ran.stdout or "spark.log" in ran.stdout
         assert "\tat " not in ran.stdout
         assert ran.stderr == ""
 

@@ -40,11 +40,14 @@ def test_a_query_from_its_start_to_its_stop(spark: SparkSession, cluster: Cluste
     rows = spark.readStream.format("kafka").options(**wanted).option("maxOffsetsPerTrigger", "10").load()
     writer = rows.groupBy("value").count().writeStream.format("noop").outputMode("update")
     board = Board()
-    with Watch(spark, board, every=0.05):
+    with Watch(spark, board, every=0.05) as watch:
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).queryName("counted").start()
+        until(board, lambda _: True, "counted")
+        watch.follow(query, "the rest is not counted")  # which comes too late to be the first to see it
         waiting = until(board, lambda one: one.rows == 30 and one.phase is Phase.WAITING, "counted")
         query.stop()
-        until(board, lambda one: one.phase is Phase.STOPPED, "counted")
+        stopped = until(board, lambda one: one.phase is Phase.STOPPED, "counted")
+    assert stopped.doing == "the rest is not counted"
     assert waiting.last
     assert (waiting.last.lag, waiting.last.state_rows) == (0, 30)
     executed = [one for one in board.history("counted") if one.executed]

@@ -102,7 +102,8 @@ def _make(room: Room[T], connection: Connection) -> tuple[T | None, list[Mistake
     if connection.argument is not None and argument:
         given[argument] = connection.argument
     elif connection.argument is not None:
-        mistakes.append(Mistake("option.unknown", f"{connection.connector} takes nothing but options"))
+        hint = f"write {connection.connector}: with nothing after it, and options beside it"
+        mistakes.append(Mistake("option.unknown", f"{connection.connector} takes nothing but options", hint=hint))
     made = build(kind, given, connection.connector, mistakes)
     wrong = {mistake.option for mistake in mistakes}
     sound = made or build(kind, {name: one for name, one in given.items() if name not in wrong}, "", [])

@@ -233,6 +233,11 @@ class Messages(Reader):
         """As the pipeline says, unless there is nothing to decode."""
         return self.when_bad == "dead" and self.decoding != "whole"
 
+    @property
+    def trustable(self) -> bool:
+        """Whether its records can be taken for good until one is not, as a bad one is certain to be met."""
+        return self.keeps_letters and (self.decoding == "arrow" or self.seen_whole)
+
     def opened(self, site: Site, decoding: Decoding | None) -> tuple[DataFrame, bool]:
         """Its rows, and whether they are decoded already: by what is given, where they are read."""
         del decoding

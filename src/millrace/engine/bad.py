@@ -137,7 +137,8 @@ def bad_of(reader: Messages, site: Site, *, owns: bool, count: Any, trusting: bo
     burial = reader.burial(site) if reader.keeps_letters else None
     if isinstance(burial, FolderBurial) and not owns:
         burial = None
-    return Bad(reader.when_bad, burial, site.pipeline, site.name, count, site.static, trusting and burial is not None)
+    trusting = trusting and reader.trustable and burial is not None
+    return Bad(reader.when_bad, burial, site.pipeline, site.name, count, site.static, trusting)
 
 
 def forget_repeated(burial: Burial | None, checkpoint: Path, *, anew: bool) -> None:

@@ -14,13 +14,13 @@ _FOLDER = "careful"
 def careful(state: Path, query: str, readers: Collection[Reader], writers: Collection[Writer]) -> str | None:
     """Why a query looks at each record, in a few words; None where it takes its records for good.
 
-    Then what only a dead letter needs is left out: Python, where Spark itself sees that a record is bad (text, CSV
-    files), and else the way there of all that tells a record's place. The first bad one ends the query, before its
-    batch counts, and the query begins again with care.
+    Then what only a dead letter needs is left out: Python, where Spark itself sees that a record is bad (text), and
+    else the way there of all that tells a record's place. The first bad one ends the query, before its batch counts,
+    and the query begins again with care.
     """
     if not TRUST.value():
         return f"{TRUST.variable} is off"
-    if len(writers) == 1 and not all(writer.repeatable for writer in writers):
+    if len(writers) == 1 and not any(writer.repeatable for writer in writers):
         return "its sink cannot be given a batch twice"
     if not all(reader.resumes for reader in readers):
         return "what it reads cannot be read again"

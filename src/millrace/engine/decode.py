@@ -230,7 +230,7 @@ def _sifted(reader: Messages, frame: DataFrame, reason: Column, bad: Bad) -> Dat
 
     if bad.when == "drop" or (bad.when == "dead" and bad.burial is None):
         return frame.filter(reason.isNull())
-    if bad.trusting and reader.seen_whole:
+    if bad.trusting:
         wrong = F.when(reason.isNotNull(), F.raise_error(F.lit(_CARE)).cast("boolean")).otherwise(True)
         # Not the same each time, as far as Spark knows: else it would put a filter of the user's before this one.
         return frame.filter(wrong & (F.spark_partition_id() >= 0))

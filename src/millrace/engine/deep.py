@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.stream import Site
 from millrace.engine import panels
@@ -73,8 +73,12 @@ def _of_query(workshop: Workshop, query: Query) -> list[Problem]:
 
 
 def _python(workshop: Workshop, tables: Tables, query: Query) -> Iterator[Problem]:
-    """Functions of Python's in a plan of real-time mode, which the file alone does not show; only the first table."""
-    pipeline, jvm = workshop.pipeline, cast("Any", workshop.spark._jvm)
+    """Functions of Python's in a plan of real-time mode, which the file alone does not show; only the first table.
+
+    In expressions, also where nobody uses their column. Table functions are found when the query starts.
+    """
+    pipeline = workshop.pipeline
+    jvm: Any = workshop.spark._jvm
     python = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
     for name in pipeline.upstream(query.table):
         table = pipeline.table(name)

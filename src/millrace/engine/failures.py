@@ -38,6 +38,7 @@ from millrace.errors import (
 from millrace.stores import StoreFailed
 
 _OURS = re.compile(r"^millrace\.errors\.(?:\w+\.)?(\w+): (.*)$", re.MULTILINE)
+_NOT_ALLOWED = re.compile(r"The operator\(s\): (.+?) (?:is|are) not in the operator allowlist for Real-Time Mode")
 _NO_SPACE = re.compile(r"^.*(?:No space left on device|Disk quota exceeded).*$", re.MULTILINE)
 _LOST = "Some data may have been lost"
 _LOST_RANGE = re.compile(r"in (?:offset )?\[(\d+), (\d+)\) for topic partition (\S+)-(\d+)")
@@ -253,6 +254,18 @@ def _named(found: Raised) -> str:
     return f"the function {found.function}" if plain_name else "a function"
 
 
+def _real_time(failure: Failure) -> MillraceError | None:
+    """What real-time mode refuses when a query starts; Spark's own advice is not to ask."""
+    found = _NOT_ALLOWED.search(failure.text)
+    if found is None:
+        return None
+    named = ", ".join(one.rpartition(".")[2] for one in found[1].split(", "))
+    return InvalidQuery(
+        f"Spark's real-time mode does not do {named}",
+        hint="use another trigger; `millrace check --deep` names a table with a Python function",
+    )
+
+
 def _analysis(failure: Failure) -> MillraceError | None:
     from pyspark.errors import (
         AnalysisException,
@@ -322,6 +335,7 @@ _RULES: tuple[Callable[[Failure], MillraceError | None], ...] = (
     _checkpoint,
     _kafka,
     _function,
+    _real_time,
     _analysis,
     _query,
     _python,

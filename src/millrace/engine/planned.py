@@ -22,7 +22,7 @@ from millrace.engine.statestore import STATEFUL, state_store
 from millrace.engine.tuning import IN_ROCKSDB, ROCKSDB, Choice
 from millrace.engine.tuning import choices as chosen
 from millrace.pipeline.model import Pipeline, Sink, Source
-from millrace.pipeline.plan import Plan, Query
+from millrace.pipeline.plan import Plan, Query, unbatched
 from millrace.pipeline.ran import plain
 from millrace.pipeline.rules.realtime import obstacles
 from millrace.pipeline.secret import shown
@@ -55,7 +55,7 @@ def query(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span | None =
             for source in sources
         ],
         "sinks": [_sink(sink) for sink in one.sinks],
-        "careful": _careful(one, sources, state),
+        "careful": _careful(pipeline, one, sources, state),
         "realtime": _realtime(pipeline, one),
         "state": [
             _kept(step, one.mode)
@@ -77,13 +77,21 @@ def _kept(step: Step, mode: str) -> Told:
     return {"operation": step.what, "table": step.table, "keys": keys, "forgotten": forgotten}
 
 
-def _careful(query: Query, sources: Collection[Source], state: Path) -> Told | None:
-    """Whether each record is looked at, and why; None where none of them could become a dead letter in a batch."""
-    readers = [reader for one in sources if not one.static and (reader := make_reader(one.connection)[0])]
-    writers = [writer for one in query.sinks if (writer := make_writer(one.connection)[0])]
-    if not query.batches or not any(reader.keeps_letters for reader in readers):
+def _careful(pipeline: Pipeline, query: Query, sources: Collection[Source], state: Path) -> Told | None:
+    """Whether each record is looked at, and why; None where the query buries none."""
+    made = {one.name: make_reader(one.connection)[0] for one in sources if not one.static}
+    readers = {name: reader for name, reader in made.items() if reader}
+    messages = [
+        reader.by_spark() if name in unbatched(pipeline) else reader
+        for name, reader in readers.items()
+        if isinstance(reader, Messages) and (name in query.buries or not reader.letters_beside)
+    ]
+    if not query.batches or not any(reader.keeps_letters for reader in messages):
         return None
-    why = careful(state, query.name, readers, writers)
+    writers = [writer for one in query.sinks if (writer := make_writer(one.connection)[0])]
+    why = careful(state, query.name, readers.values(), writers)
+    if not any(reader.trustable for reader in messages):
+        why = "Spark's own functions decode it"
     return {"each": why is not None, "why": why}
 
 
@@ -200,7 +208,7 @@ def settings(plan: Plan, master: str | None, given: Mapping[str, str], found: Co
     told: dict[str, Told] = {one.key: {"key": one.key, "value": one.value, "why": one.why} for one in made}
     told |= {key: {"key": key, "value": shown(key, value), "why": "--set"} for key, value in given.items()}
     for one in found:
-        kept = one.position.settings if one.position and one.starts and one.verdict != ANEW else {}
+        kept = _going_on(one)
         for key in [key for key in kept if key in told and kept[key] != told[key]["value"]]:
             told[key].setdefault("kept", {})[one.query.name] = kept[key]
     return list(told.values())
@@ -209,5 +217,9 @@ def settings(plan: Plan, master: str | None, given: Mapping[str, str], found: Co
 def _in_rocksdb(made: Collection[Choice], given: Mapping[str, str], found: Collection[Outlook]) -> bool:
     """Whether a state is kept in RocksDB: by a query that begins, or by one that goes on with its checkpoint."""
     chosen_store = given.get(ROCKSDB.key) or next((one.value for one in made if one.key == ROCKSDB.key), None)
-    kept = [one.position.settings.get(ROCKSDB.key) for one in found if one.position]
-    return ROCKSDB.value in (chosen_store, *kept)
+    return ROCKSDB.value in (chosen_store, *(_going_on(one).get(ROCKSDB.key) for one in found))
+
+
+def _going_on(one: Outlook) -> Mapping[str, str]:
+    """The settings that a checkpoint keeps, of a query that goes on with it."""
+    return one.position.settings if one.position and one.starts and one.verdict != ANEW else {}

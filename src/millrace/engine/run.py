@@ -151,11 +151,12 @@ def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) ->
                     undertaken={query.undertakes.name for query in plan.queries if query.undertakes},
                 )
                 settings.opened(workshop.spark)
-                for sentence in unread(workshop.spark, settings.spark):
-                    settings.tell(sentence)
                 if settings.session is None:
                     wake_workers(workshop.spark, plan.pipeline)
                 try:
+                    with suppress(Exception):  # a hint, of what a Spark that is built otherwise may not tell
+                        for sentence in unread(workshop.spark, settings.spark):
+                            settings.tell(sentence)
                     if not stop.is_set():
                         with mounted(Hadoop(workshop.spark)):
                             _work(workshop, plan, settings, board, stop)

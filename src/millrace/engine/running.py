@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LOOK = 0.1
-_WITH_CARE = "the batch is run again, and each record is looked at from now on"
-_UNCOUNTED = "rows since the last checkpoint are not counted"
+_UNCOUNTED = "rows of real-time queries since their last checkpoint are not counted, and the next run writes them again"
 _NOT_AGAIN = "what its source has sent cannot be read again, so a restart would lose records"
 
 
@@ -137,7 +136,8 @@ class Running:
             if failure is None:
                 return
             if asks_for_care(failure):
-                self.workshop.take_care(one.query)  # the next run begins with it
+                if self.workshop.take_care(one.query):  # the next run begins with it
+                    self._tell_care(one, "the next run")
             elif not cut and not interrupted(failure):
                 one.error = self._explained(one, failure)
         self.board.ended(one.query.name, one.error, _left_out(one.query))
@@ -153,7 +153,7 @@ class Running:
             if self.enough(one.query.name):
                 stop_all([one.running], self.patience)
                 one.over = True
-                self.board.ended(one.query.name)
+                self.board.ended(one.query.name, left=_left_out(one.query))
             elif one.course.calm(time.monotonic()) and self._idle(one):
                 one.course.forget()
                 self.board.recovered(one.query.name)
@@ -168,10 +168,14 @@ class Running:
             self._failed(one, error)
             return
         if careful:
-            self.workshop.tell(f"query {one.query.name!r} has met its first bad record: {_WITH_CARE}")
+            self._tell_care(one, "it")
             self._restart(one)
         else:
             self._failed(one, failure)
+
+    def _tell_care(self, one: Ongoing, who: str) -> None:
+        met = f"query {one.query.name!r} has met its first bad record"
+        self.workshop.tell(f"{met}: {who} runs the batch again, and looks at each record from now on")
 
     def _idle(self, one: Ongoing) -> bool:
         """Whether no batch is at work, which might be the one that failed."""

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from millrace.engine import shipping
 from millrace.engine.executors import Travel, equip
 from millrace.engine.jvm import GRACE, Jvm, Voice, environment, hush_py4j
-from millrace.engine.spoken import cause_of
+from millrace.engine.spoken import cause_of, java_causes
 from millrace.engine.tuning import choices, is_local, settled
-from millrace.errors import SparkFailed
+from millrace.errors import InvalidOption, SparkFailed
 from millrace.services import jars
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _KAFKA = "spark-sql-kafka"
+_NOT_READ = "[INVALID_CONF_VALUE"
+"""In what Spark says of a setting's value."""
 _S3 = "hadoop-aws"
 _PYTHONPATHS = ("spark.executorEnv.PYTHONPATH", "spark.yarn.appMasterEnv.PYTHONPATH")
 """Of executors, and of a driver on YARN, which is sent the same archives."""
@@ -146,9 +148,17 @@ def _session(settings: Mapping[str, str], log: Path, voice: Voice, holds: Sequen
         conf.set(key, value)
     try:
         spark = SparkSession(SparkContext(conf=conf))
-        spark.conf.get("spark.sql.session.timeZone")  # it reads all now: else a wrong one fails the first query
+        try:
+            spark.conf.get("spark.sql.session.timeZone")  # it reads all now: else a wrong one fails the first query
+        except Exception:
+            spark.stop()
+            raise
         return spark
     except Exception as error:
+        if any(_NOT_READ in message for _, message in java_causes(error)):
+            unreadable = InvalidOption(cause_of(error), hint="look at what --set gives")
+            _end_jvm()
+            raise unreadable from error
         if not _opened:
             raise SparkFailed("Spark could not be started", why=cause_of(error)) from error
         failure = _opened[-1].failed(cause_of(error))

@@ -20,8 +20,8 @@ def state_store(
 ) -> tuple[Choice, ...]:
     """The store for queries that begin: a checkpoint keeps its own for ever. How RocksDB works is no part of that.
 
-    So it is always told, for checkpoints that were begun in RocksDB; the store in memory does not look at it. Real-time
-    mode chooses RocksDB by itself, and takes no other.
+    So Spark is always told, for checkpoints that were begun in RocksDB; the store in memory does not look at it.
+    Real-time mode chooses RocksDB by itself, and takes no other.
     """
     if arbitrary(plan):
         return ROCKSDB, *IN_ROCKSDB

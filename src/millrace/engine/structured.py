@@ -13,9 +13,9 @@ from millrace.connectors.cutting import pieces, steady
 from millrace.connectors.kafka import KafkaReader
 from millrace.connectors.options import make_reader, make_writer
 from millrace.connectors.stream import Messages, Reader, Site, Writer, require, require_alone, whole
+from millrace.engine import care
 from millrace.engine.bad import bad_of, forget_repeated
 from millrace.engine.buried import Adding, Buried
-from millrace.engine.care import careful, take_care
 from millrace.engine.decode import read_rows
 from millrace.engine.failures import explain
 from millrace.engine.gone import gone
@@ -198,13 +198,13 @@ class Workshop:
     def trusts(self, query: Query) -> bool:
         """Whether a query takes its records for good, until one is not."""
         writers = [writer_of(sink) for sink in query.sinks]
-        return careful(self.ground.state, query.name, self._readers(query), writers) is None
+        return care.careful(self.ground.state, query.name, self._readers(query), writers) is None
 
     def take_care(self, query: Query) -> bool:
         """Trust no more, in later runs neither; False where a query has not trusted."""
         if not self.trusts(query):
             return False
-        take_care(self.ground.state, query.name)
+        care.take_care(self.ground.state, query.name)
         return True
 
     def checkpoint(self, query: Query) -> Path:

@@ -161,12 +161,14 @@ class Watch:
             # Spark was stopped, or has died: in both cases no query of it goes on.
             stopped = self._spark.sparkContext._jsc is None
             for seen in self._seen.values():
-                self._board.ended(seen.name, None if stopped else explain(error))
+                self._board.ended(seen.name, None if stopped else explain(error), seen.left)
 
     def _add(self, query: StreamingQuery, left: str = "") -> None:
         run = str(query.runId)
         with self._adding:
-            if run in self._known:
+            if run in self._known:  # the thread that looks may have been the first to see it
+                if left and run in self._seen:
+                    self._seen[run].left = left
                 return
             self._known.add(run)
             if not query.name:

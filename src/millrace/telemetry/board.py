@@ -192,7 +192,7 @@ class Board:
         told = [
             f"{sum(one.rows for one in queries):,} rows in {batches:,} batch{'' if batches == 1 else 'es'}",
             f"{late:,} late" if (late := sum(one.late_rows for one in queries)) else "",
-            f"{dead:,} dead letters" if dead else "",
+            f"{dead:,} dead letter{'' if dead == 1 else 's'}" if dead else "",
         ]
         left = dict.fromkeys(one.doing for one in queries if one.phase is Phase.STOPPED and one.doing)
         return "; ".join([", ".join(filter(None, told)), *left])
