@@ -72,21 +72,22 @@ def test_a_table_that_is_used_twice(cluster: Cluster, topic: str, run_pipeline: 
     assert board.dead() == {"events": 1}
 
 
+def copying(topic: str, on_bad: str) -> mr.Pipeline:
+    pipeline = mr.Pipeline("copying")
+    pipeline.source("events", mr.kafka(topic, schema=SCHEMA, on_bad=on_bad))
+    pipeline.sink("events", mr.kafka(f"{topic}-out"))
+    return pipeline
+
+
 def test_what_is_dropped_counts(cluster: Cluster, topic: str, run_pipeline: RunPipeline) -> None:
     fill(cluster, topic)
-    pipeline = mr.Pipeline("dropped")
-    pipeline.source("events", mr.kafka(topic, schema=SCHEMA, on_bad="drop"))
-    pipeline.sink("events", mr.kafka(f"{topic}-out"))
-    board = run_pipeline(pipeline)
+    board = run_pipeline(copying(topic, "drop"))
     assert copied(cluster, topic) == Counter(range(30))
     assert board.dead() == {"events": 1}
 
 
 def test_a_bad_record_may_be_the_end(cluster: Cluster, topic: str, run_pipeline: RunPipeline) -> None:
     fill(cluster, topic)
-    pipeline = mr.Pipeline("ended")
-    pipeline.source("events", mr.kafka(topic, schema=SCHEMA, on_bad="fail"))
-    pipeline.sink("events", mr.kafka(f"{topic}-out"))
     with pytest.raises(BadRecord) as failure:
-        run_pipeline(pipeline)
+        run_pipeline(copying(topic, "fail"))
     assert f"{topic}[1]@7" in str(failure.value.why)

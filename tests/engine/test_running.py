@@ -176,6 +176,18 @@ def test_who_begins_again_with_care_is_told_why(tmp_path: Path) -> None:
     assert queries.board.query("copied").restarts == 0, "it has not failed"
 
 
+def test_a_first_bad_record_that_is_met_while_stopping_is_told(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.trusting = True
+    queries = running(shop)
+    queries.start(written())
+    shop.started[0].stop = lambda: shop.started[0].fail(CARE)  # type: ignore[method-assign]
+    queries.stop(0)
+    queries.require_sound()
+    (said,) = shop.said
+    assert "has met its first bad record: the next run runs the batch again" in said
+
+
 def test_rows_that_only_a_checkpoint_would_count_are_said_not_to_be(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     queries = running(shop)

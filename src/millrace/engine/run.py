@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 
 _SILENCE = 1.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -154,14 +156,21 @@ def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) ->
                 if settings.session is None:
                     wake_workers(workshop.spark, plan.pipeline)
                 try:
-                    with suppress(Exception):  # a hint, of what a Spark that is built otherwise may not tell
-                        for sentence in unread(workshop.spark, settings.spark):
-                            settings.tell(sentence)
+                    _doubt(workshop.spark, settings)
                     if not stop.is_set():
                         with mounted(Hadoop(workshop.spark)):
                             _work(workshop, plan, settings, board, stop)
                 finally:
                     settings.closing()
+
+
+def _doubt(spark: SparkSession, settings: Settings) -> None:
+    """Ask whether other names are meant; a Spark that is built otherwise may not tell, and a hint ends no run."""
+    try:
+        for sentence in unread(spark, settings.spark):
+            settings.tell(sentence)
+    except Exception:
+        _log.debug("the names of settings could not be looked up", exc_info=True)
 
 
 def _at_rest(spark: SparkSession | None) -> bool:
