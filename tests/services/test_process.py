@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from millrace.errors import PortInUse, ServiceFailed
+from millrace.services import process
 from millrace.services.process import Child, Identity, free_port, port_is_free, require_free
 
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
@@ -130,5 +131,16 @@ def test_a_taken_port_names_its_owner() -> None:
     assert str(os.getpid()) in str(caught.value.why)
 
 
-def test_a_free_port_is_free() -> None:
-    require_free(free_port())
+def test_a_free_port_is_free_and_stays_so_unless_somebody_names_it() -> None:
+    for _ in range(50):
+        require_free(port := free_port())
+        assert port < 32_768  # from there on systems hand them out
+
+
+def test_where_every_port_of_ours_is_taken_the_system_gives_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        taken = server.getsockname()[1]
+        monkeypatch.setattr(process, "_PORTS", [taken])
+        assert free_port() != taken

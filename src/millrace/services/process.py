@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -22,6 +23,11 @@ _FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
 """A line of a Java stack trace, which says nothing to a user."""
 STOP_GRACE = 30.0
 """Seconds that a process may take to stop before it is killed."""
+_PORTS = range(20_000, 32_768)
+"""Below those that systems hand out (Linux from 32768, others from 49152). Among them a server that is away for a
+moment may find its port taken when it is back, and its clients talk to a stranger until then."""
+_chance = random.SystemRandom()
+"""Not of a seed that two processes may share."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +184,12 @@ def quoted(output: str) -> str:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
+    """A port of 127.0.0.1 that nobody listens on now, and that the system gives to nobody by itself."""
+    tries = (_chance.choice(_PORTS) for _ in range(100))
+    return next(filter(port_is_free, tries), None) or _any_port()
+
+
+def _any_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
