@@ -18,7 +18,7 @@ from millrace.engine import session
 from millrace.engine.session import open_session, with_connectors, with_packages
 
 OPENS = """
-import json, signal, sys, threading
+import json, signal, socket, sys, threading
 from pathlib import Path
 from millrace.engine.session import close_session, open_session
 handler = signal.getsignal(signal.SIGINT)
@@ -27,6 +27,12 @@ spark = open_session("mine", master="local[2]", settings={"spark.sql.shuffle.par
 def imported(number):
     import neighbour
     return neighbour.WORD
+with socket.create_connection(spark.sparkContext._accumulatorServer.server_address) as stranger:
+    stranger.sendall(b"who is there?" * 20)
+    try:
+        stranger.recv(1)
+    except ConnectionResetError:
+        pass
 conf = spark.sparkContext.getConf()
 print(json.dumps({
     "jvm": spark.sparkContext._gateway.proc.pid,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger(__name__)
 _KAFKA = "spark-sql-kafka"
 _NOT_READ = "[INVALID_CONF_VALUE"
 """In what Spark says of a setting's value."""
@@ -83,10 +85,8 @@ def close_session(spark: SparkSession, patience: float = GRACE, *, hurried: bool
     """Stop Spark and end its JVM, killed when it takes too long or nobody waits; then its log is complete."""
     if hurried:
         hush_py4j()
-        hush_accumulators(spark.sparkContext)
         _end_jvm(0.0)
         return
-    hush_accumulators(spark.sparkContext)
     try:
         spark.stop()
     except Exception:  # noqa: S110 - its JVM is gone; whoever works with the session has been told
@@ -96,10 +96,13 @@ def close_session(spark: SparkSession, patience: float = GRACE, *, hurried: bool
 
 
 def hush_accumulators(context: SparkContext) -> None:
-    """Their server writes a traceback when the JVM is gone in the middle of an update."""
+    """Their server writes a traceback when the JVM is gone in the middle of an update, and for each stranger at its port.
+
+    An update that fails otherwise is told in Spark's log by the JVM, which waits for its answer.
+    """
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
-        server.handle_error = lambda *_: None
+        server.handle_error = lambda *_: _log.debug("an update of accumulators was not taken", exc_info=True)
 
 
 def is_submitted() -> bool:
@@ -147,7 +150,9 @@ def _session(settings: Mapping[str, str], log: Path, voice: Voice, holds: Sequen
     for key, value in settings.items():
         conf.set(key, value)
     try:
-        spark = SparkSession(SparkContext(conf=conf))
+        context = SparkContext(conf=conf)
+        hush_accumulators(context)
+        spark = SparkSession(context)
         try:
             spark.conf.get("spark.sql.session.timeZone")  # it reads all now: else a wrong one fails the first query
         except Exception:
