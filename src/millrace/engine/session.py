@@ -96,7 +96,7 @@ def close_session(spark: SparkSession, patience: float = GRACE, *, hurried: bool
 
 
 def hush_accumulators(context: SparkContext) -> None:
-    """Their server writes a traceback when the JVM is gone in the middle of an update, and for each stranger at its port.
+    """Their server writes a traceback when the JVM is gone in the middle of an update, and for strangers at its port.
 
     An update that fails otherwise is told in Spark's log by the JVM, which waits for its answer.
     """
