@@ -21,6 +21,7 @@ from millrace.units import (
     parse_rate,
     parse_share,
     parse_time,
+    so_many,
 )
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -184,3 +185,13 @@ def test_how_far_behind() -> None:
     for wrong in ("", "many", "-1", "10 s", ENDLESS):
         with pytest.raises(InvalidOption):
             parse_behind(wrong)
+
+
+def test_so_many_of_something() -> None:
+    assert [so_many(number, "row") for number in (0, 1, 2, 1234)] == ["0 rows", "1 row", "2 rows", "1,234 rows"]
+    assert [so_many(2, noun) for noun in ("batch", "query", "key", "dead letter")] == [
+        "2 batches",
+        "2 queries",
+        "2 keys",
+        "2 dead letters",
+    ]

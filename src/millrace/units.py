@@ -71,7 +71,7 @@ class Behind(NamedTuple):
     seconds: float | None = None
 
     def __str__(self) -> str:
-        return format_duration(self.seconds) if self.seconds is not None else f"{self.records:,} records"
+        return format_duration(self.seconds) if self.seconds is not None else so_many(self.records or 0, "record")
 
 
 def parse_behind(text: str) -> Behind:
@@ -134,6 +134,15 @@ def parse_place(text: str) -> str | int | datetime:
         raise InvalidOption(
             f"{text!r} is not a place in a topic", hint="write earliest, latest, an offset, or a time as '5m ago'"
         ) from None
+
+
+def so_many(number: int, noun: str) -> str:
+    """So many of something: `1 row`, `2,000 rows`, `3 batches`, `0 queries`."""
+    if number == 1:
+        return f"1 {noun}"
+    if noun.endswith("y") and noun[-2] not in "aeiou":
+        return f"{number:,} {noun[:-1]}ies"
+    return f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def format_duration(seconds: float) -> str:

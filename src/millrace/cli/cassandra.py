@@ -14,6 +14,7 @@ from millrace.cli.options import AsJson, setting_option, warn
 from millrace.cli.output import out, say, show_json, show_rows
 from millrace.errors import NoCassandra
 from millrace.settings import CASSANDRA, CASSANDRA_CONFIG, CASSANDRA_DATA, CASSANDRA_HEAP
+from millrace.units import so_many
 
 if TYPE_CHECKING:
     from millrace.clients.cassandra import Cassandra
@@ -86,7 +87,7 @@ def cql(
     if result.column_names:
         show_rows({name: name for name in result.column_names}, rows, as_json=as_json)
     if not as_json:
-        say(f"{len(rows):,} row{'' if len(rows) == 1 else 's'}" if result.column_names else "done")
+        say(so_many(len(rows), "row") if result.column_names else "done")
 
 
 def chosen(cassandra: str | None, config: str | None, data: str | None) -> Cassandra:

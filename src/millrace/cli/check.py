@@ -11,6 +11,7 @@ import typer
 from millrace.cli.output import out, say, show_json, status_line
 from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, Problem
 from millrace.settings import ARCHIVE, BULK, RESTARTS, STATE_KEYS, TRUST, Setting
+from millrace.units import so_many
 
 if TYPE_CHECKING:
     from millrace.pipeline.model import Pipeline
@@ -150,7 +151,7 @@ def _contents(pipeline: Pipeline | None) -> str:
 
 
 def _count(number: int, noun: str, *, always: bool = False) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}" if number or always else ""
+    return so_many(number, noun) if number or always else ""
 
 
 def _plain(problem: Problem) -> dict[str, str | int | None]:

@@ -13,6 +13,7 @@ import typer
 from millrace.cli.options import confirm
 from millrace.cli.output import out, progress_line, say, show_json, show_table
 from millrace.errors import InvalidReplay
+from millrace.units import so_many
 
 if TYPE_CHECKING:
     from millrace.clients.comparison import Compared
@@ -125,7 +126,9 @@ def show_comparison(pipeline: Pipeline, base: Path, number: int, settings: Setti
 def _show(one: Compared, numbers: tuple[int, int]) -> None:
     out().print(f"{one.name}: {'the same' if one.same else 'not the same'} ({one.how})", markup=False, soft_wrap=True)
     for number, (rows, keys) in zip(numbers, (one.old, one.new), strict=True):
-        out().print(f"  generation {number}: {rows:,} rows, {keys:,} keys", markup=False, soft_wrap=True)
+        out().print(
+            f"  generation {number}: {so_many(rows, 'row')}, {so_many(keys, 'key')}", markup=False, soft_wrap=True
+        )
     if not one.same:
         words = f"only in {numbers[0]}: {one.only_old:,}, only in {numbers[1]}: {one.only_new:,}"
         out().print(f"  {words}, otherwise: {one.differing:,}", markup=False, soft_wrap=True)

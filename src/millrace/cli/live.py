@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from millrace.cli.output import err, say
 from millrace.telemetry.answers import Missing, change
 from millrace.telemetry.board import Board, Phase, Standing
-from millrace.units import format_duration
+from millrace.units import format_duration, so_many
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -214,7 +214,7 @@ def _ending(one: Standing) -> str:
 
 
 def _done(one: Standing) -> str:
-    return f"{one.rows:,} rows in {one.batches:,} batch{'' if one.batches == 1 else 'es'}"
+    return f"{so_many(one.rows, 'row')} in {so_many(one.batches, 'batch')}"
 
 
 def _said(one: Standing, known: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from millrace.cli.output import err, say
-from millrace.units import format_duration
+from millrace.units import format_duration, so_many
 
 if TYPE_CHECKING:
     from millrace.engine.distance import Distance, Stage
@@ -32,7 +32,7 @@ class Shown:
 def told(stage: Stage) -> str:
     """A stage in words."""
     if not stage.total:
-        return f"{stage.rows:,} rows"
+        return so_many(stage.rows, "row")
     share = 100 * stage.done / stage.total
     words = [f"{stage.done:,} of {stage.total:,} records ({share:.0f} %)"]
     words += [f"{stage.rate:,.0f}/s"] if stage.rate else []

@@ -18,6 +18,7 @@ from millrace.engine.stopping import interrupted, shut_down
 from millrace.errors import MillraceError
 from millrace.telemetry.board import Board, Phase
 from millrace.telemetry.progress import Progress, SourceProgress
+from millrace.units import so_many
 
 if TYPE_CHECKING:
     from pyspark.streaming import StreamingContext, StreamingListener
@@ -141,8 +142,7 @@ class Batches:
         return f"the batches in hand were cut off and {again}"
 
     def _without_rows(self) -> str:
-        batches = "1 batch" if self._uncounted == 1 else f"{self._uncounted:,} batches"
-        return f"Spark does not count the rows of {batches} from before the start"
+        return f"Spark does not count the rows of {so_many(self._uncounted, 'batch')} from before the start"
 
     def _tell(self) -> None:
         """What the listener has heard; waits a moment for it."""

@@ -48,7 +48,7 @@ from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.gallery import Gallery
 from millrace.telemetry.progress import Progress
-from millrace.units import format_duration
+from millrace.units import format_duration, so_many
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -221,7 +221,7 @@ def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop
                 workshop.spark, board, dead=workshop.dead, gallery=workshop.gallery, told=told, supervised=True
             ) as watch,
         ):
-            settings.tell(f"starting {len(plan.queries)} quer{'y' if len(plan.queries) == 1 else 'ies'}")
+            settings.tell(f"starting {so_many(len(plan.queries), 'query')}")
             queries = Running(
                 workshop,
                 board,

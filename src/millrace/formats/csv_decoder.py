@@ -15,6 +15,7 @@ from millrace.formats.harvest import Harvest, Indices, portions
 from millrace.formats.layout import Layout, Mask
 from millrace.formats.values import Wrong
 from millrace.pipeline.schema import Schema
+from millrace.units import so_many
 
 _ENDS = "\r\n"
 
@@ -96,7 +97,7 @@ class CsvDecoder(Decoder):
 
 
 def _uneven(count: int, wanted: int) -> str:
-    return f"{count} {'field' if count == 1 else 'fields'} instead of {wanted}"
+    return f"{so_many(count, 'field')} instead of {wanted}"
 
 
 class _Splitter:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from millrace.errors import MillraceError
 from millrace.telemetry.answers import Answers
 from millrace.telemetry.progress import Progress
+from millrace.units import so_many
 
 KEPT = 600
 """Batches of a query that are remembered."""
@@ -188,11 +189,11 @@ class Board:
     def summary(self) -> str:
         """The whole run in one line."""
         queries, dead = self.queries(), sum(self.dead().values())
-        batches = sum(one.batches for one in queries)
+        rows, batches = sum(one.rows for one in queries), sum(one.batches for one in queries)
         told = [
-            f"{sum(one.rows for one in queries):,} rows in {batches:,} batch{'' if batches == 1 else 'es'}",
+            f"{so_many(rows, 'row')} in {so_many(batches, 'batch')}",
             f"{late:,} late" if (late := sum(one.late_rows for one in queries)) else "",
-            f"{dead:,} dead letter{'' if dead == 1 else 's'}" if dead else "",
+            so_many(dead, "dead letter") if dead else "",
         ]
         left = dict.fromkeys(one.doing for one in queries if one.phase is Phase.STOPPED and one.doing)
         return "; ".join([", ".join(filter(None, told)), *left])

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from millrace.telemetry.answers import Missing, change
 from millrace.telemetry.board import Board, Phase, Standing
 from millrace.telemetry.channels import Channels
+from millrace.units import so_many
 
 KEPT = 500
 COLUMNS = ("time", "level", "query", "text")
@@ -64,6 +65,6 @@ def _news(one: Standing, before: Standing | None) -> Iterator[tuple[str, str]]:
 
 def _ending(one: Standing) -> tuple[str, str]:
     if one.phase is Phase.STOPPED:
-        return "info", f"stopped after {one.rows:,} rows in {one.batches:,} batches"
+        return "info", f"stopped after {so_many(one.rows, 'row')} in {so_many(one.batches, 'batch')}"
     told = ["failed"] if one.error is None else [f"failed: {one.error.message}", one.error.why or ""]
     return "error", "; ".join(part for part in told if part)

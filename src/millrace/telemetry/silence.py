@@ -10,7 +10,7 @@ from millrace.telemetry.board import Phase, Standing
 from millrace.telemetry.outline import Expected
 from millrace.telemetry.progress import Progress
 from millrace.telemetry.rates import ended
-from millrace.units import format_duration
+from millrace.units import format_duration, so_many
 
 QUIET = 10.0
 """Seconds without a batch after which a query that has had output counts as silent."""
@@ -83,7 +83,7 @@ def _waits_for_watermark(case: Case) -> str | None:
     batch = case.batch
     if not batch or batch.sink_rows != 0 or not _holds_back(case):
         return None
-    rows = f"{batch.state_rows:,} row{'s' if batch.state_rows != 1 else ''} of state"
+    rows = f"{so_many(batch.state_rows, 'row')} of state"
     if batch.watermark is None:
         return f"Append mode writes what the watermark has passed, and there is no watermark yet; {rows} wait."
     gap = format_duration(max(0, round((case.now - batch.watermark).total_seconds())))
@@ -98,14 +98,14 @@ def _quiet(case: Case) -> str | None:
     since = ended(batch)
     if (case.now - since).total_seconds() < QUIET or case.lag:
         return None
-    held = f"; {batch.state_rows:,} rows of state wait for a later watermark" if _holds_back(case) else ""
+    held = f"; {so_many(batch.state_rows, 'row')} of state wait for a later watermark" if _holds_back(case) else ""
     return f"Nothing new has arrived for {case.ago(since)}: everything that is there has been read{held}."
 
 
 def _nothing_passed(case: Case) -> str | None:
     batch = case.batch
     if batch and batch.sink_rows == 0 and batch.input_rows:
-        rows = f"{batch.input_rows:,} row{'s' if batch.input_rows != 1 else ''}"
+        rows = so_many(batch.input_rows, "row")
         return f"The newest batch read {rows}, and none of them came through the filters, joins and windows."
     return None
 

@@ -10,6 +10,7 @@ from millrace.clients import letters as forms
 from millrace.clients.letters import Letter
 from millrace.errors import InvalidTest, did_you_mean
 from millrace.testing.comparing import Row, counted, expected_rows, table_of
+from millrace.units import so_many
 
 ANY = "any"
 """What a test says in the place of dead letters that it does not look at."""
@@ -21,7 +22,7 @@ def dead_difference(source: str, found: Sequence[Letter], expected: Any, folder:
     if expected == ANY:
         return None
     if is_count(expected):
-        unlike = f"{source}: {_so_many(len(found))}, not {expected}{listed(found)}"
+        unlike = f"{source}: {so_many(len(found), 'dead letter')}, not {expected}{listed(found)}"
         return None if len(found) == expected else unlike
     rows = expected_rows(expected, folder)
     for name in (name for row in rows for name in row if name not in _PARTS):
@@ -31,12 +32,8 @@ def dead_difference(source: str, found: Sequence[Letter], expected: Any, folder:
 
 def unexpected(source: str, letters: Sequence[Letter]) -> str:
     """Dead letters that a test says nothing about, in words."""
-    said = f"{source}: {_so_many(len(letters))}, and the test expects none"
+    said = f"{source}: {so_many(len(letters), 'dead letter')}, and the test expects none"
     return f"{said}; it may say dead: {{{source}: {len(letters)}}}, or {ANY}{listed(letters)}"
-
-
-def _so_many(count: int) -> str:
-    return f"{count} dead letter{'' if count == 1 else 's'}"
 
 
 def is_count(expected: Any) -> bool:
