@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from millrace.engine.tuning import IN_ROCKSDB, ON_A_STORE, ON_DISK, ROCKSDB, choices
-from millrace.engine.unread import unread
+from millrace.engine.unread import doubts
 
 
 def test_names_that_are_almost_those_of_spark(spark: SparkSession) -> None:
-    (told,) = unread(spark, ["spark.sql.shuffle.partitions", "spark.sql.shufle.partitions"])
+    (told,) = doubts(spark, ["spark.sql.shuffle.partitions", "spark.sql.shufle.partitions"])
     assert "no setting spark.sql.shufle.partitions," in told
     assert told.endswith("; is spark.sql.shuffle.partitions meant?")
 
@@ -23,4 +23,4 @@ def test_what_spark_or_others_read_is_not_doubted(spark: SparkSession) -> None:
         "spark.mine",
         "a",
     ]
-    assert unread(spark, [*ours, *others]) == []
+    assert doubts(spark, [*ours, *others]) == []

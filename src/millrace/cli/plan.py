@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,8 +64,11 @@ def plan(
     made = with_letters(make_plan(pipeline), CONNECTORS)
     kafka_told, cluster_id, problem = _kafka(made, kafka, kafka_config, data)
     found = outlooks(made, folder, cluster_id, accept or ())
+    given = spark_settings(set_)
+    doubtful: list[str] = []
     if deep:
-        found = outlooks(made, folder, cluster_id, accept or (), _asked(made, folder))
+        fingerprints, doubtful = _asked(made, folder, given)
+        found = outlooks(made, folder, cluster_id, accept or (), fingerprints)
     in_use = _in_use(folder)
     if in_use is None:  # else its run goes on while we look, and would seem to be ahead of it
         ground = _ground(pipeline.name, folder, lambda: _answering(problem, kafka, kafka_config, data))
@@ -84,13 +87,14 @@ def plan(
         "unused": unused(folder, made),
         "kafka": kafka_told,
         "needs": _needs(made, kafka_told),
-        "settings": planned.settings(made, master, spark_settings(set_), found),
+        "settings": planned.settings(made, master, given, found),
+        "doubts": doubtful,
         "error": None if problem is None else {"condition": problem.condition, "message": problem.message},
     }
     if as_json:
         show_json(told)
     else:
-        _show(told, explain=explain)
+        _show(told, explain=explain, deep=deep)
         if problem:
             show_error(problem)
     if refused:
@@ -158,21 +162,24 @@ def _in_use(folder: Path) -> MillraceError | None:
     )
 
 
-def _asked(made: Plan, folder: Path) -> dict[str, Fingerprint]:
-    """What Spark says, which is started for this alone."""
+def _asked(made: Plan, folder: Path, given: Mapping[str, str]) -> tuple[dict[str, Fingerprint], list[str]]:
+    """What Spark says of the queries, and of settings; it is started for this alone."""
     import tempfile
 
     from millrace.cli.spark import prepare_spark
     from millrace.engine import deep
     from millrace.engine.session import close_session, open_session
+    from millrace.engine.unread import LISTED, doubts
 
+    # Others are for where it would run, or for programs that it would start.
+    readable = {key: value for key, value in given.items() if key.startswith(LISTED)}
     prepare_spark()
     with tempfile.TemporaryDirectory() as logs, status_line() as waiting:
         waiting("Spark analyses the plans")
         name, beside = made.pipeline.name, Path(made.pipeline.place.file).absolute().parent
-        spark = open_session(name, master="local[1]", settings={}, log=Path(logs) / "spark.log", beside=beside)
+        spark = open_session(name, master="local[1]", settings=readable, log=Path(logs) / "spark.log", beside=beside)
         try:
-            return deep.fingerprints(made, spark, folder)
+            return deep.fingerprints(made, spark, folder), doubts(spark, given)
         finally:
             close_session(spark)
 
@@ -187,7 +194,7 @@ def _needs(made: Plan, kafka: dict[str, Any] | None) -> list[str]:
     return [*needs, "Cassandra"] if uses(made.pipeline, "cassandra") else needs
 
 
-def _show(told: dict[str, Any], *, explain: bool) -> None:
+def _show(told: dict[str, Any], *, explain: bool, deep: bool) -> None:
     for one in told["queries"]:
         _show_query(one)
         if explain:
@@ -210,7 +217,10 @@ def _show(told: dict[str, Any], *, explain: bool) -> None:
         if ARCHIVE.value():
             _line(f"Spark starts from an archive of its classes, made once (unless {ARCHIVE.variable}=off)")
     else:
-        say("millrace plan --explain says more, with Spark's settings and their reasons; --deep asks Spark itself")
+        more = "" if deep else "; --deep asks Spark itself"
+        say(f"millrace plan --explain says more, with Spark's settings and their reasons{more}")
+    for sentence in told["doubts"]:
+        _line(sentence)
 
 
 def _show_query(one: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -36,7 +35,7 @@ from millrace.engine.statestore import state_store
 from millrace.engine.structured import Workshop, prepare, writer_of
 from millrace.engine.supervision import Policy
 from millrace.engine.tuning import ON_A_STORE, ON_DISK
-from millrace.engine.unread import unread
+from millrace.engine.unread import doubts
 from millrace.engine.waking import wake_workers
 from millrace.engine.watch import Watch
 from millrace.errors import MillraceError
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
 
 
 _SILENCE = 1.0
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -156,21 +154,13 @@ def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) ->
                 if settings.session is None:
                     wake_workers(workshop.spark, plan.pipeline)
                 try:
-                    _doubt(workshop.spark, settings)
+                    for sentence in doubts(workshop.spark, settings.spark):
+                        settings.tell(sentence)
                     if not stop.is_set():
                         with mounted(Hadoop(workshop.spark)):
                             _work(workshop, plan, settings, board, stop)
                 finally:
                     settings.closing()
-
-
-def _doubt(spark: SparkSession, settings: Settings) -> None:
-    """Ask whether other names are meant; a Spark that is built otherwise may not tell, and a hint ends no run."""
-    try:
-        for sentence in unread(spark, settings.spark):
-            settings.tell(sentence)
-    except Exception:
-        _log.debug("the names of settings could not be looked up", exc_info=True)
 
 
 def _at_rest(spark: SparkSession | None) -> bool:

@@ -81,9 +81,9 @@ def _all_late(case: Case) -> str | None:
 
 def _waits_for_watermark(case: Case) -> str | None:
     batch = case.batch
-    if not batch or batch.sink_rows != 0 or not _holds_back(case):
+    if not batch or batch.sink_rows != 0 or not (held := _held_back(case)):
         return None
-    rows = f"{so_many(batch.state_rows, 'row')} of state"
+    rows = f"{so_many(held, 'row')} of state"
     if batch.watermark is None:
         return f"Append mode writes what the watermark has passed, and there is no watermark yet; {rows} wait."
     gap = format_duration(max(0, round((case.now - batch.watermark).total_seconds())))
@@ -98,7 +98,8 @@ def _quiet(case: Case) -> str | None:
     since = ended(batch)
     if (case.now - since).total_seconds() < QUIET or case.lag:
         return None
-    held = f"; {so_many(batch.state_rows, 'row')} of state wait for a later watermark" if _holds_back(case) else ""
+    waiting = _held_back(case)
+    held = f"; {so_many(waiting, 'row')} of state wait for a later watermark" if waiting else ""
     return f"Nothing new has arrived for {case.ago(since)}: everything that is there has been read{held}."
 
 
@@ -122,10 +123,12 @@ def _long_batch(case: Case) -> str | None:
     return f"A batch has been at work for {case.ago(since)}{behind}."
 
 
-def _holds_back(case: Case) -> bool:
-    """Whether there are rows in state that append mode writes only when the watermark has passed them."""
+def _held_back(case: Case) -> int:
+    """How many rows are in state that append mode writes only when the watermark has passed them."""
     expected, batch = case.expected, case.batch
-    return bool(batch and batch.state_rows and expected.mode == "append" and expected.watermarked)
+    if not batch or expected.mode != "append" or not expected.watermarked:
+        return 0
+    return batch.state_rows or 0
 
 
 def _sources(case: Case) -> str:
