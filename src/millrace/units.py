@@ -140,9 +140,9 @@ def so_many(number: int, noun: str) -> str:
     """So many of something: `1 row`, `2,000 rows`, `3 batches`, `0 queries`."""
     if number == 1:
         return f"1 {noun}"
-    if noun.endswith("y") and noun[-2] not in "aeiou":
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
         return f"{number:,} {noun[:-1]}ies"
-    return f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
+    return f"{number:,} {noun}{'es' if noun.endswith(('ch', 'sh', 's', 'x')) else 's'}"
 
 
 def format_duration(seconds: float) -> str:

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("either_source")
 in_bulk_first = pytest.mark.parametrize(
     "either_source", ["bulk", pytest.param("spark", marks=pytest.mark.chaos)], indirect=True
 )
-"""By Spark's own source only in `make chaos`: what a source may get wrong, a batch that is read again, has both."""
+"""In `make chaos` by Spark's own source too: what they look at, the sink and its names, does not ask who has read."""
 Run = Callable[..., Board]
 
 
@@ -209,7 +209,6 @@ def windows(topic: str) -> mr.Pipeline:
     return pipeline
 
 
-@in_bulk_first
 @pytest.mark.usefixtures("by_value", "three_parts")
 @pytest.mark.parametrize("between", ["tasks", pytest.param("logs", marks=pytest.mark.chaos)])
 def test_windows_that_a_watermark_closes_come_out_once(
@@ -254,7 +253,6 @@ def test_tasks_tell_what_they_read(spark: SparkSession, tmp_path: Path) -> None:
     assert len(pieces(both)) == 3
 
 
-@in_bulk_first
 def test_several_sinks_of_one_table(
     cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

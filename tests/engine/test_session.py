@@ -134,6 +134,24 @@ if "many" in sys.argv[2]:
         assert ran.stderr == ""
 
 
+def test_an_accumulator_that_fails_is_told_and_a_stranger_is_not() -> None:
+    told: list[object] = []
+    server = SimpleNamespace(handle_error=lambda *request: told.append(request))
+    session._leave_strangers_out(SimpleNamespace(_accumulatorServer=server))  # type: ignore[arg-type]
+    for error in (
+        ValueError(f"The value of the {session._STRANGER}."),
+        ConnectionResetError(),
+        EOFError(),
+        UnicodeDecodeError("utf-8", b"x", 0, 1, "what"),
+        ValueError("my own mistake"),
+    ):
+        try:
+            raise error
+        except Exception:
+            server.handle_error(error)
+    assert [str(error) for (error,) in told] == ["my own mistake"]
+
+
 def test_jars_of_the_users_own_stand_beside_ours() -> None:
     both = with_connectors({"spark.jars": "mine.jar"})["spark.jars"].split(",")
     assert both[-1] == "mine.jar"

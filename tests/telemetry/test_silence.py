@@ -37,7 +37,7 @@ def test_there_is_output() -> None:
         (why(batch(ago=60), phase=Phase.RUNNING, lag=9), "at work for 1 m 0 s; 9 records wait"),
         (why(batch(), dead=100), "went to the dead letters"),
         (why(batch(sink_rows=0, late_rows=100)), "came after the watermark"),
-        (why(batch(sink_rows=0, state_rows=5)), "there is no watermark yet; 5 rows of state"),
+        (why(batch(sink_rows=0, state_rows=5)), "there is no watermark yet; it holds 5 rows of state"),
         (
             why(batch(sink_rows=0, state_rows=5, watermark=NOW - timedelta(seconds=35))),
             "it stands at 2026-05-04 11:59:25 UTC, 35.0 s ago",

@@ -11,7 +11,7 @@ from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_c
 from millrace.cli.output import reader_may_leave, say
 from millrace.cli.signals import until_stopped
 from millrace.errors import InvalidOption, MillraceError
-from millrace.units import parse_duration, parse_time
+from millrace.units import parse_duration, parse_time, so_many
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -91,9 +91,9 @@ def consume(
                     printed += len(batch)
         except MillraceError:
             if printed:
-                say(f"{printed:,} records")
+                say(so_many(printed, "record"))
             raise
-        say(f"{printed:,} records")
+        say(so_many(printed, "record"))
 
 
 def _current(cluster: Cluster, name: str) -> str:

@@ -19,6 +19,7 @@ from millrace.cli.targets import Named, OfOffset, OfPartition, StateFolder, Targ
 from millrace.drafts import Draft
 from millrace.errors import FileUnusable, InvalidOption
 from millrace.settings import STATE
+from millrace.units import so_many
 
 if TYPE_CHECKING:
     from millrace.clients.reasons import Count
@@ -121,7 +122,7 @@ def export(
                 sys.stdout.buffer.flush()
         else:
             _write(Path(to), lines)
-    say(f"{aim.read:,} dead letters")
+    say(so_many(aim.read, "dead letter"))
 
 
 def _write(path: Path, lines: Iterable[bytes]) -> None:

@@ -102,7 +102,7 @@ def show_comparison(pipeline: Pipeline, base: Path, number: int, settings: Setti
         def told(count: int) -> None:
             nonlocal seen
             seen += count
-            renew(f"{seen:,} records compared")
+            renew(f"{so_many(seen, 'record')} compared")
 
         found = list(comparisons(pipeline, numbers, left_out, settings, spark, told))
     if as_json:

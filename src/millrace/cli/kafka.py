@@ -21,6 +21,7 @@ from millrace.cli.options import (
 )
 from millrace.cli.output import out, say, show_json, show_table
 from millrace.settings import KAFKA_DATA, KAFKA_HEAP
+from millrace.units import so_many
 
 if TYPE_CHECKING:
     from millrace.clients.cluster import Cluster
@@ -98,4 +99,4 @@ def status(
     rows = [(broker.id, broker.address, broker.leads, broker.holds) for broker in found.brokers]
     show_table(("broker", "address", "leads", "replicas"), rows)
     behind = f"{found.under_replicated} partitions have a replica behind" if found.under_replicated else "all in sync"
-    say(f"{found.topics} topics, {found.partitions} partitions, {behind}")
+    say(f"{so_many(found.topics, 'topic')}, {so_many(found.partitions, 'partition')}, {behind}")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from millrace.pipeline.model import Pipeline
     from millrace.pipeline.plan import Plan
 
+_CLASSES = ("spark.jars", "spark.driver.extraClassPath")
+"""Settings of Spark SQL may name what is in there."""
 _NEW_CLUSTER = "(new)"
 """Stands for the id of a cluster that a run would make: no checkpoint is of use with it."""
 _STYLES = {"resumes": "bold green", "starts anew": "bold cyan", "asks Spark": "bold yellow"}
@@ -57,6 +59,7 @@ def plan(
     from millrace.engine.state import unused
     from millrace.pipeline.plan import make_plan, with_letters
 
+    given = spark_settings(set_)
     chosen, others = _generations(load_sound(file), state)
     pipeline, folder = chosen.pipeline, chosen.state.absolute()
     with suppress(MillraceError):  # whoever cannot be asked for the current generation is told of below
@@ -64,8 +67,7 @@ def plan(
     made = with_letters(make_plan(pipeline), CONNECTORS)
     kafka_told, cluster_id, problem = _kafka(made, kafka, kafka_config, data)
     found = outlooks(made, folder, cluster_id, accept or ())
-    given = spark_settings(set_)
-    doubtful: list[str] = []
+    doubtful: list[str] | None = None
     if deep:
         fingerprints, doubtful = _asked(made, folder, given)
         found = outlooks(made, folder, cluster_id, accept or (), fingerprints)
@@ -171,8 +173,8 @@ def _asked(made: Plan, folder: Path, given: Mapping[str, str]) -> tuple[dict[str
     from millrace.engine.session import close_session, open_session
     from millrace.engine.unread import LISTED, doubts
 
-    # Others are for where it would run, or for programs that it would start.
-    readable = {key: value for key, value in given.items() if key.startswith(LISTED)}
+    # Others are for where it would run.
+    readable = {key: value for key, value in given.items() if key.startswith((LISTED, *_CLASSES))}
     prepare_spark()
     with tempfile.TemporaryDirectory() as logs, status_line() as waiting:
         waiting("Spark analyses the plans")
@@ -219,7 +221,7 @@ def _show(told: dict[str, Any], *, explain: bool, deep: bool) -> None:
     else:
         more = "" if deep else "; --deep asks Spark itself"
         say(f"millrace plan --explain says more, with Spark's settings and their reasons{more}")
-    for sentence in told["doubts"]:
+    for sentence in told["doubts"] or ():
         _line(sentence)
 
 

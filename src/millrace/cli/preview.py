@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from millrace.cli.letters import preview, safe
 from millrace.cli.output import out, say, show_json, show_table
 from millrace.clients.outcome import Outcome
+from millrace.units import so_many
 
 if TYPE_CHECKING:
     from millrace.cli.targets import Target
@@ -95,7 +96,7 @@ def show_preview(found: Preview, wanted: Redrive, cluster: Cluster | None, *, as
     for one, fixed in found.few:
         out().print("\n".join(_mended(one, fixed, wanted.fix)), markup=False, soft_wrap=True)
     tell_failures(found.outcome)
-    say(f"{found.letters:,} letters, {_stay(found.outcome, found.letters)}{_where(found, wanted)}")
+    say(f"{so_many(found.letters, 'letter')}, {_stay(found.outcome, found.letters)}{_where(found, wanted)}")
     if cluster and not wanted.to:
         _tell_readers(cluster, found.sources)
 

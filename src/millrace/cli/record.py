@@ -13,7 +13,7 @@ from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_c
 from millrace.cli.output import say
 from millrace.cli.signals import interruptible
 from millrace.errors import FileUnusable, InvalidOption
-from millrace.units import parse_place
+from millrace.units import parse_place, so_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -104,7 +104,7 @@ def record(
     if missing := [column for column in wanted if column not in disguise.met and lines]:
         raise InvalidOption(f"no record has a column {missing[0]!r} to mask", hint="check its name; nothing was saved")
     write_whole(path, b"".join(lines))
-    say(f"{len(lines):,} records in {path}")
+    say(f"{so_many(len(lines), 'record')} in {path}")
     if more:
         say(f"there are more: --max {most} was reached")
     _tell_names(disguise.names)

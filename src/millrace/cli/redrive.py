@@ -16,6 +16,7 @@ from millrace.cli.targets import Named, OfOffset, OfPartition, StateFolder, Targ
 from millrace.clients.outcome import Outcome
 from millrace.errors import InvalidOption
 from millrace.settings import STATE
+from millrace.units import so_many
 
 if TYPE_CHECKING:
     from millrace.clients.fixes import Fix
@@ -90,7 +91,7 @@ def redrive(
         _tell_none(aim, selection)
     elif not yes:
         show_preview(found, wanted, aim.cluster)
-    if not found.letters or confirm(f"send {found.letters:,} letters again?", yes):
+    if not found.letters or confirm(f"send {so_many(found.letters, 'letter')} again?", yes):
         _finish(_run(aim, wanted, found), as_json=as_json)
 
 

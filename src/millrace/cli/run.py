@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 def run(
     file: PipelineFile,
     for_: Annotated[
-        str | None, typer.Option("--for", metavar="DURATION", help="Stop so long after its queries have started.")
+        str | None,
+        typer.Option("--for", metavar="DURATION", help="Stop so long after its queries have started, at the latest."),
     ] = None,
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="Stop when everything that is there now is done.")

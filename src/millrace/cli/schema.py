@@ -10,6 +10,7 @@ from millrace.cli.letters import safe
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
 from millrace.cli.output import out, say
 from millrace.errors import InputError
+from millrace.units import so_many
 
 _REASONS = 5
 
@@ -32,7 +33,7 @@ def schema(
         raise InputError(f"topic {topic!r} is empty", hint="write some records first: millrace feed posts")
     found = propose(values)
     out().print(found.schema.ddl(), markup=False, soft_wrap=True, highlight=False)
-    say(f"from {found.records:,} records; add NOT NULL to columns that every record must have")
+    say(f"from {so_many(found.records, 'record')}; add NOT NULL to columns that every record must have")
     if found.unfit:
         say(f"{found.unfit.total():,} of them do not fit and would be dead letters:")
     for reason, count in found.unfit.most_common(_REASONS):

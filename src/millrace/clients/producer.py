@@ -15,6 +15,7 @@ from millrace.clients.cluster import REFUSED, Cluster
 from millrace.clients.delivery import Delivery
 from millrace.clients.records import Done, Record
 from millrace.errors import CommitUnknown, MillraceError, NotDelivered, RecordRefused
+from millrace.units import so_many
 
 Report = Callable[[KafkaError | None, Message | None], None]
 """Called by the client for each record, when its fate is known."""
@@ -126,7 +127,8 @@ class Producer:
         try:
             self._flush(time.monotonic() + _QUIET)
             if self.waiting():
-                say(f"waiting for {self.waiting():,} records that Kafka has not acknowledged; Ctrl-C gives them up")
+                left = so_many(self.waiting(), "record")
+                say(f"waiting for {left} that Kafka has not acknowledged; Ctrl-C gives up")
             self.flush()
         except KeyboardInterrupt:
             self.give_up()

@@ -27,6 +27,7 @@ from millrace.errors import MillraceError
 from millrace.pipeline.plan import Query
 from millrace.settings import PATIENCE
 from millrace.telemetry.board import Board, Restart
+from millrace.units import so_many
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -269,4 +270,4 @@ def _tried(decided: GivenUp, at: InHand) -> str:
     """What was tried, in words; nothing when it was clear at once that nothing would help."""
     if decided.same:
         return f"{decided.same} times at the same batch, {at}"
-    return f"given up after {decided.restarts} restart{'s' if decided.restarts > 1 else ''}" if decided.restarts else ""
+    return f"given up after {so_many(decided.restarts, 'restart')}" if decided.restarts else ""

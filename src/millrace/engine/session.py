@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _KAFKA = "spark-sql-kafka"
+_STRANGER = "provided token to the AccumulatorServer is not correct"
 _NOT_READ = "[INVALID_CONF_VALUE"
 """In what Spark says of a setting's value."""
 _S3 = "hadoop-aws"
@@ -85,8 +87,10 @@ def close_session(spark: SparkSession, patience: float = GRACE, *, hurried: bool
     """Stop Spark and end its JVM, killed when it takes too long or nobody waits; then its log is complete."""
     if hurried:
         hush_py4j()
+        hush_accumulators(spark.sparkContext)
         _end_jvm(0.0)
         return
+    hush_accumulators(spark.sparkContext)
     try:
         spark.stop()
     except Exception:  # noqa: S110 - its JVM is gone; whoever works with the session has been told
@@ -96,13 +100,25 @@ def close_session(spark: SparkSession, patience: float = GRACE, *, hurried: bool
 
 
 def hush_accumulators(context: SparkContext) -> None:
-    """Their server writes a traceback when the JVM is gone in the middle of an update, and for strangers at its port.
-
-    An update that fails otherwise is told in Spark's log by the JVM, which waits for its answer.
-    """
+    """Their server writes a traceback when the JVM is gone in the middle of an update."""
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
-        server.handle_error = lambda *_: _log.debug("an update of accumulators was not taken", exc_info=True)
+        server.handle_error = lambda *_: None
+
+
+def _leave_strangers_out(context: SparkContext) -> None:
+    """Their server also writes a traceback for each who comes to its port and is not the JVM."""
+    server = context._accumulatorServer
+    tell: Callable[..., None] = server.handle_error
+
+    def handle_error(*request: object) -> None:
+        error = sys.exception()
+        if isinstance(error, OSError | EOFError | UnicodeDecodeError) or _STRANGER in str(error):
+            _log.debug("somebody who is not Spark's JVM came to the port of accumulators", exc_info=True)
+        else:
+            tell(*request)  # an accumulator of the user's that fails
+
+    server.handle_error = handle_error
 
 
 def is_submitted() -> bool:
@@ -151,7 +167,7 @@ def _session(settings: Mapping[str, str], log: Path, voice: Voice, holds: Sequen
         conf.set(key, value)
     try:
         context = SparkContext(conf=conf)
-        hush_accumulators(context)
+        _leave_strangers_out(context)
         spark = SparkSession(context)
         try:
             spark.conf.get("spark.sql.session.timeZone")  # it reads all now: else a wrong one fails the first query

@@ -97,7 +97,7 @@ class CsvDecoder(Decoder):
 
 
 def _uneven(count: int, wanted: int) -> str:
-    return f"{so_many(count, 'field')} instead of {wanted}"
+    return f"{so_many(count, 'field')} instead of {wanted:,}"
 
 
 class _Splitter:

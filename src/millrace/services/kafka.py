@@ -25,6 +25,7 @@ from millrace.services.java import Java, find_java
 from millrace.services.kraft import USER, Door, Layout, Node, node_folder, plan_layout, write_node
 from millrace.services.process import Child, quoted
 from millrace.settings import KAFKA_HEAP
+from millrace.units import so_many
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Kafka(Embedded[Layout, Cluster]):
         for node in layout.nodes:
             write_node(self.folder, layout, node, self._certificates, options.properties or {}, options.doors)
         self._format(java, classpath, tell)
-        tell(f"starting {len(layout.nodes)} broker{'s' if len(layout.nodes) > 1 else ''}")
+        tell(f"starting {so_many(len(layout.nodes), 'broker')}")
         for node in layout.nodes:
             self._launch_node(node, java, classpath)
         inside = Cluster(layout.internal, timeout=1.0)

@@ -23,9 +23,9 @@ _FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
 """A line of a Java stack trace, which says nothing to a user."""
 STOP_GRACE = 30.0
 """Seconds that a process may take to stop before it is killed."""
-_PORTS = range(20_000, 32_768)
-"""Below those that systems hand out (Linux from 32768, others from 49152). Among them a server that is away for a
-moment may find its port taken when it is back, and its clients talk to a stranger until then."""
+_PORTS = range(20_000, 30_000)
+"""Below those that systems hand out unless they are told otherwise (Linux from 32768), and those of Kubernetes' nodes.
+Among these a server that is away for a moment may find its port taken, and its clients talk to a stranger meanwhile."""
 _chance = random.SystemRandom()
 """Not of a seed that two processes may share."""
 

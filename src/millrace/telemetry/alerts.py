@@ -12,7 +12,7 @@ from millrace.masking import masked
 from millrace.telemetry.board import Board, Phase, Standing
 from millrace.telemetry.outline import Outline
 from millrace.telemetry.samples import Lag, Samples
-from millrace.units import Behind
+from millrace.units import Behind, so_many
 
 EVERY = 0.5
 WINDOW = 60.0
@@ -113,7 +113,7 @@ class Alarm:
             self._tell(one.query, "gave-up", one.error.message if one.error else "nobody knows why")
         elif one.query in self._open and one.restart is None and not one.phase.ended:
             self._open.discard(one.query)
-            self._tell(one.query, "recovered", f"it works again, after {one.restarts} restarts in all")
+            self._tell(one.query, "recovered", f"it works again, after {so_many(one.restarts, 'restart')} in all")
 
     def _look_at_lag(self, one: Standing, now: float) -> None:
         limit = self.limits.lag
@@ -125,7 +125,7 @@ class Alarm:
         above = None if value is None or most is None else value > most
         news = self._lags.setdefault(one.query, _Crossing()).look(above, now)
         if news is not None:
-            records = "" if lag.records is None else f"{lag.records:,} records"
+            records = "" if lag.records is None else so_many(lag.records, "record")
             seconds = "" if lag.seconds is None else f"{lag.seconds:.0f} s"
             behind = ", ".join(filter(None, (records, seconds)))
             self._tell(one.query, "lag" if news else "lag-recovered", f"{behind} behind; the limit is {limit}")

@@ -85,10 +85,10 @@ def _waits_for_watermark(case: Case) -> str | None:
         return None
     rows = f"{so_many(held, 'row')} of state"
     if batch.watermark is None:
-        return f"Append mode writes what the watermark has passed, and there is no watermark yet; {rows} wait."
+        return f"Append mode writes what the watermark has passed, and there is no watermark yet; it holds {rows}."
     gap = format_duration(max(0, round((case.now - batch.watermark).total_seconds())))
     stands = f"it stands at {batch.watermark:%Y-%m-%d %H:%M:%S} UTC, {gap} ago, and moves only with newer events"
-    return f"Append mode writes a window when the watermark has passed its end: {stands}; {rows} wait."
+    return f"Append mode writes a window when the watermark has passed its end: {stands}; the query holds {rows}."
 
 
 def _quiet(case: Case) -> str | None:
@@ -99,7 +99,7 @@ def _quiet(case: Case) -> str | None:
     if (case.now - since).total_seconds() < QUIET or case.lag:
         return None
     waiting = _held_back(case)
-    held = f"; {so_many(waiting, 'row')} of state wait for a later watermark" if waiting else ""
+    held = f"; a later watermark lets go of {so_many(waiting, 'row')} of state" if waiting else ""
     return f"Nothing new has arrived for {case.ago(since)}: everything that is there has been read{held}."
 
 

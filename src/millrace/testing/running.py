@@ -15,6 +15,7 @@ from millrace.errors import FileUnusable, InputError, InvalidTest, MillraceError
 from millrace.testing import buried, comparing
 from millrace.testing.cases import Case, Expected, Sheet, Step
 from millrace.testing.written import ENDINGS
+from millrace.units import so_many
 
 if TYPE_CHECKING:
     from millrace.pipeline.model import Pipeline
@@ -163,7 +164,11 @@ def _of_step(trial: Trial, step: Step, number: int | None, keys: Mapping[str, tu
     for table, expected in step.late.items():
         with _placed(expected):
             late = trial.late(table, step=number)
-            told = f"{table}: {late} rows came too late, not {expected.value}" if late != expected.value else None
+            told = (
+                f"{table}: {so_many(late, 'row')} came too late, not {expected.value}"
+                if late != expected.value
+                else None
+            )
             yield Finding(told, expected.place, expected, late)
     for source, expected in step.dead.items():
         with _placed(expected):

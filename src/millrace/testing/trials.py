@@ -27,6 +27,7 @@ from millrace.testing.given import Message, Shape, moment
 from millrace.testing.loading import sound
 from millrace.testing.modules import own_modules
 from millrace.testing.playing import Play, Played
+from millrace.units import so_many
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,7 +131,7 @@ class Trial:
         """Require so many rows that came too late."""
         found = self.late(table, step=step)
         if found != count:
-            raise comparing.Different(f"{table}: {found} rows came too late, not {count}")
+            raise comparing.Different(f"{table}: {so_many(found, 'row')} came too late, not {count}")
 
     def expect_dead(self, source: str, letters: Any, *, step: int | None = -1) -> None:
         """Require dead letters of a source: how many, or a row each with its `value`, its `reason` or other parts.
