@@ -180,7 +180,12 @@ def hush_py4j() -> None:
 
 
 def _is_no_cut_call(record: logging.LogRecord) -> bool:
-    return not re.search("while sending command|while shutting down connection", record.getMessage())
+    from py4j.protocol import Py4JNetworkError
+
+    said = record.getMessage()
+    if "while executing the Python Proxy" in said:  # a batch of ours that called the JVM when that was gone
+        return not (record.exc_info and isinstance(record.exc_info[1], Py4JNetworkError))
+    return not re.search("while sending command|while shutting down connection", said)
 
 
 def _with_options(settings: Mapping[str, str], log: Path) -> dict[str, str]:
