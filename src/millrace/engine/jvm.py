@@ -180,7 +180,7 @@ def hush_py4j() -> None:
 
 
 def _is_no_cut_call(record: logging.LogRecord) -> bool:
-    from py4j.protocol import Py4JNetworkError
+    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
     said = record.getMessage()
     if "while executing the Python Proxy" in said:  # a batch of ours that called the JVM when that was gone
