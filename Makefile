@@ -38,9 +38,9 @@ $(PAGE): $(WEB) | $(READY)
 demo: setup
 	@$(BIN)/millrace demo $(ARGS)
 
-# Three processes on two cores: most tests wait for something outside. One has all that needs Spark, and the others make way for it.
+# Two processes: most tests wait for something outside. One of them has all that needs Spark.
 test: setup lint browser
-	$(BIN)/pytest -n 3 --dist loadscope $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadscope $(ARGS)
 
 chaos: setup
 	$(BIN)/pytest -m chaos $(ARGS)

@@ -59,10 +59,6 @@ def signals_as_at_a_terminal() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-SPARK = "spark"
-"""The lane of all that needs it."""
-
-
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]
     """Some processes share the tests, file by file; what needs Spark or Cassandra goes to one of them: one start."""
 
@@ -77,7 +73,7 @@ def _lane(file: str) -> str:
     asks = re.search(
         r"\b(?:spark|ssc|run_pipeline|cassandra|keyspace|millrace_test)\b\s*: *(?:[A-Z]|str\b)", path.read_text("utf-8")
     )
-    return SPARK if asks or path.parent.name == "examples" else file
+    return "spark" if asks or path.parent.name == "examples" else file
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -97,20 +93,8 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: object) -> None:
     item.stash[_TIME_LIMIT] = settings
 
 
-_HAS_SPARK: list[bool] = []
-"""Not empty where this process has what needs Spark."""
-
-
-def _make_way() -> None:
-    """Leave the cores to the process that has Spark: all wait for it in the end."""
-    if "PYTEST_XDIST_WORKER" in os.environ and not _HAS_SPARK:
-        os.nice(5)
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """The second try of a test has the same time as the first: its limit is set once for both otherwise."""
-    if not _HAS_SPARK and _lane(item.nodeid.partition("::")[0]) == SPARK:
-        _HAS_SPARK.append(True)
     if getattr(item, "execution_count", 1) > 1 and _TIME_LIMIT in item.stash:
         item.ihook.pytest_timeout_cancel_timer(item=item)
         item.ihook.pytest_timeout_set_timer(item=item, settings=item.stash[_TIME_LIMIT])
@@ -140,7 +124,7 @@ def pytest_sessionfinish() -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
-    """How `pytest -n 3` deals out the tests."""
+    """How `pytest -n 2` deals out the tests."""
     return Lanes(config, log)
 
 
@@ -151,7 +135,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     service = Kafka(folder / "data", Options(heap="384m"))
     with started_once(folder, service.start, service.stop):
         service.layout = service.layout or Layout.load(service.folder)
-        _make_way()  # not before: the broker works for all
         yield service
 
 

@@ -102,7 +102,7 @@ def test_what_figures_leave_out_is_said_once_at_the_end() -> None:
     board.ended("popular")
     board.ended("quick", left="the rest is not counted")
     board.ended("quicker", left="the rest is not counted")
-    assert board.summary() == "10 rows in 1 batch of 3 queries; the rest is not counted"
+    assert board.summary() == "10 rows in 1 batch; the rest is not counted"
 
 
 def test_many_threads() -> None:

@@ -56,8 +56,6 @@ def start(service: Embedded[Any, Client]) -> Client:
     with interruptible(), fetching() as progress, status_line() as status:
         client = service.start(status, progress)
     out().print(f"{service.name} is up at {service.known().address}", markup=False, soft_wrap=True)
-    if service.moved_from:
-        say(f"it was at {service.moved_from}: whoever names that address needs the new one")
     if service.known().secure:
         say(f"clients need --{service.name.lower()}-config {client_properties(service.folder)}")
     return client

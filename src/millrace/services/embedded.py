@@ -53,8 +53,6 @@ class Embedded(ABC, Generic[Layout, Client]):
         self._launching = threading.Lock()
         self._stops = 0
         """How often it was stopped: what was to be launched before a stop is not launched after it."""
-        self.moved_from: str | None = None
-        """Its address of last time, where it has another one now."""
         self._lock: FolderLock | None = None
 
     @abstractmethod
@@ -80,8 +78,6 @@ class Embedded(ABC, Generic[Layout, Client]):
             for attempt in range(1, _TRIES + 1):
                 try:
                     self._start(java, classpath, self.layout or before, tell)
-                    if before and before.address != self.known().address:
-                        self.moved_from = before.address
                     return self.client()
                 except PortTakenError as taken:
                     self._stop_children()

@@ -190,9 +190,8 @@ class Board:
         """The whole run in one line."""
         queries, dead = self.queries(), sum(self.dead().values())
         rows, batches = sum(one.rows for one in queries), sum(one.batches for one in queries)
-        among = f" of {so_many(len(queries), 'query')}" if len(queries) > 1 else ""  # each reads for itself
         told = [
-            f"{so_many(rows, 'row')} in {so_many(batches, 'batch')}{among}",
+            f"{so_many(rows, 'row')} in {so_many(batches, 'batch')}",
             f"{late:,} late" if (late := sum(one.late_rows for one in queries)) else "",
             so_many(dead, "dead letter") if dead else "",
         ]
