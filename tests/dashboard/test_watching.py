@@ -35,7 +35,7 @@ def test_from_before_the_start_until_after_the_end(plan: Plan, tmp_path: Path) -
         page.until(lambda one: one.values.get("state", {}).get("phase") == "starting")
         assert httpx.get(f"{watching.address}readyz").status_code == 503
         asked = httpx.post(f"{watching.address}api/sql", json={"sql": "SELECT 1"})
-        assert (asked.status_code, asked.json()["error"]) == (503, "Spark is starting")
+        assert (asked.status_code, asked.json()["error"]) == (503, "the run is starting")
         assert httpx.get(f"{watching.address}api/topics").status_code == 503
         watching.doing("Spark is starting")
         page.until(lambda one: one.values["state"]["reasons"] == ["Spark is starting"])

@@ -142,6 +142,7 @@ def _settings(page: Watching, state: Path, cluster: Cluster, spark: SparkSession
         panels=page.channels,
         opened=page.spark_is,
         closing=page.spark_ends,
+        memory_sql=page.memory_sql,
         session=spark,
     )
 

@@ -17,20 +17,22 @@ _OF_A_STORE = "[0-9a-f]" * 8
 
 
 def query(
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT over the names of memory tables.")],
+    sql: Annotated[
+        str, typer.Argument(metavar="SQL", help="A SELECT over the names of memory tables, in DuckDB's dialect.")
+    ],
     pipeline: Annotated[
         str | None, typer.Option("--pipeline", show_default="the one that runs", help="Which pipeline.")
     ] = None,
     state: Annotated[
         Path | None, typer.Option("--state", metavar="DIR", help="Its state folder, if it was started with one.")
     ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=1, max=10_000, help="At most so many rows.")] = 100,
+    rows: Annotated[int, typer.Option("--rows", min=1, max=10_000, help="At most N rows.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """Ask a running pipeline for rows of its memory sinks."""
-    from millrace.engine.answering import ask
+    from millrace.engine.memory_sql import ask_run
 
-    answered = ask(state or _folder(pipeline), sql, rows)
+    answered = ask_run(state or _folder(pipeline), sql, rows)
     if as_json:
         show_json([dict(zip(answered["columns"], row, strict=True)) for row in answered["rows"]])
     else:

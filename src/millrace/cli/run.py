@@ -171,7 +171,14 @@ def _watched(settings: Settings, page: Watching | None) -> Settings:
         page.doing(text)
         settings.tell(text)
 
-    return replace(settings, tell=tell, panels=page.channels, opened=page.spark_is, closing=page.spark_ends)
+    return replace(
+        settings,
+        tell=tell,
+        panels=page.channels,
+        opened=page.spark_is,
+        closing=page.spark_ends,
+        memory_sql=page.memory_sql,
+    )
 
 
 def _print(text: str) -> None:

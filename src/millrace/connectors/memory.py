@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.connectors.stream import Site, Writer
@@ -24,6 +25,8 @@ class MemoryTable:
     keyed: dict[str, dict[str, Any]] = field(default_factory=dict)
     newest: int = -1
     """The last batch that was taken."""
+    version: int = 0
+    """Another one after each change, in every table that had this name."""
 
     def add(self, rows: pa.Table) -> None:
         """Append rows, or replace those of the same key; the oldest go when there are too many."""
@@ -58,6 +61,7 @@ class Memory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tables: dict[str, MemoryTable] = {}
+        self._versions = count(1)
 
     def put(self, name: str, rows: pa.Table, batch: int, *, mode: str, key: tuple[str, ...], limit: int) -> None:
         """Take a batch in, as its output mode says; one that is run again after a failure is there already."""
@@ -69,11 +73,17 @@ class Memory:
                 known = self._tables[name] = MemoryTable(limit, key if mode == "update" else ())
             known.add(rows)
             known.newest = batch
+            known.version = next(self._versions)
 
     def names(self) -> list[str]:
         """The tables that there are now."""
         with self._lock:
             return list(self._tables)
+
+    def version(self, name: str) -> int:
+        """A number that changes when the table does."""
+        with self._lock:
+            return self._tables[name].version
 
     def table(self, name: str) -> pa.Table:
         """The rows of one table; they are put together while others go on writing."""

@@ -26,7 +26,7 @@ from millrace.dashboard.kafka.topics import Topics
 from millrace.dashboard.server import Dashboard, Options
 from millrace.dashboard.subject import Group, Letters, Subject, Work
 from millrace.engine.consumers import behind
-from millrace.engine.questions import Questions
+from millrace.engine.memory_sql import MemorySql
 from millrace.errors import MillraceError, NoCluster, NotReady
 from millrace.telemetry import process, telling
 from millrace.telemetry.board import Board
@@ -68,7 +68,7 @@ class Watching:
         self._samples = Samples()
         self._telling = telling.Telling(board, self._samples, about.outline, self.channels)
         self._spark: SparkSession | None = None
-        self._questions: Questions | None = None
+        self.memory_sql = MemorySql()
         self._cluster: FindCluster | None = None
         self._redriving = Redriving(self.channels.slot("redrive"))
         self._open = ExitStack()
@@ -122,15 +122,13 @@ class Watching:
             meter.close()
 
     def spark_is(self, spark: SparkSession) -> None:
-        """Spark has started, so its tables can be asked."""
-        self._spark, self._questions = spark, Questions(spark)
+        """Spark has started."""
+        self._spark = spark
         self._samples.doing = "starting the queries"
 
     def spark_ends(self) -> None:
-        """Spark is about to be stopped: no question may be under way then."""
-        questions, self._spark, self._questions = self._questions, None, None
-        if questions:
-            questions.close()
+        """Spark is about to be stopped."""
+        self._spark = None
 
     def _behind(self) -> Mapping[tuple[str, int], int]:
         return behind(self._spark) if self._spark is not None else {}
@@ -164,10 +162,7 @@ class Watching:
     def _ask(self, sql: str, most: int) -> Mapping[str, Any]:
         if self._about.pipeline is None:
             raise NotReady("a program has no tables in memory that could be asked here")
-        questions = self._questions
-        if questions is None:
-            raise NotReady("Spark is starting" if not self._samples.over else "the run has ended", hint="ask again")
-        return questions.ask(sql, most)
+        return self.memory_sql.ask(sql, most)
 
     def _kafka(self) -> Cluster:
         if not self._about.uses_kafka:

@@ -18,13 +18,13 @@ from millrace.connectors.outlet import LEDGER
 from millrace.connectors.span import Span
 from millrace.connectors.stream import Site, no_cassandra
 from millrace.connectors.systems import system_of, uses
-from millrace.engine.answering import Answering
 from millrace.engine.executors import Stopped, Travel, require_reachable
 from millrace.engine.failures import explain
 from millrace.engine.filling import filled
 from millrace.engine.following import follow
 from millrace.engine.hadoop import Hadoop
 from millrace.engine.lease import Lease
+from millrace.engine.memory_sql import MemorySql, QueryServer
 from millrace.engine.newest import asked
 from millrace.engine.onstores import require_fit
 from millrace.engine.positions import Positions
@@ -98,6 +98,8 @@ class Settings:
     """Whether sources that others send to listen; a replay reads what has come."""
     packages: bool = False
     """Whether executors on other machines are sent the packages of this Python."""
+    memory_sql: MemorySql = field(default_factory=MemorySql)
+    """Who answers SQL over the memory tables, for `millrace query` and the dashboard."""
     holding: Callable[[], None] = lambda: None
     """Called when the state folder is ours, before anything is begun; raises when nothing shall be."""
 
@@ -205,7 +207,7 @@ def _ground(plan: Plan, settings: Settings, state: State) -> Site:
 def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
     try:
         with (
-            Answering(workshop.spark, nearby(settings.state, plan.pipeline.name)),
+            QueryServer(settings.memory_sql, nearby(settings.state, plan.pipeline.name)),
             _positions(plan, settings) as told,
             Watch(
                 workshop.spark, board, dead=workshop.dead, gallery=workshop.gallery, told=told, supervised=True

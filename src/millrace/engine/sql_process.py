@@ -1,0 +1,209 @@
+"""The process that answers SQL over memory tables, and cannot reach anything else.
+
+`memory_sql` starts it with an empty environment. It keeps the latest copy of each table and answers every question in
+a child process of its own, which gives up all means before it reads the question:
+
+- a new DuckDB database without access to files, network, extensions and Python variables; its configuration is locked;
+- no descriptor but the one of the answer, and no other can be opened: no file, no socket, no pipe;
+- a limit on time (SIGALRM ends it, whatever it does), on memory and on the size of the answer; the lowest priority.
+
+So nothing that a question changes outlives its answer, and a question that crashes DuckDB ends only its own child.
+
+Commands are JSON lines on standard input; a table's line is followed by an Arrow stream. Answers are JSON lines.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import duckdb
+import orjson
+import pyarrow as pa
+
+_DATABASE_MEMORY = "512MB"
+_CHILD_MEMORY_BYTES = 1024**3
+"""Address space that a question may add to what the process has: some allocations are outside DuckDB's own limit."""
+_MAX_ANSWER_BYTES = 8 * 1024**2
+_MAX_EXACT_JSON = 2**63
+_QUESTIONS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI)
+"""Statements that give rows; PIVOT is a MULTI. Others would do no harm here, but would seem to have done something."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A text of SQL, the tables that it may read, and the limits of its answer."""
+
+    sql: str
+    tables: tuple[str, ...]
+    max_rows: int
+    timeout_s: float
+
+
+class Refused(Exception):
+    """A question that is not asked of DuckDB, or whose answer is not given; `kind` says which."""
+
+    def __init__(self, kind: str, message: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    os.nice(19)
+    _prefer_this_process_when_memory_is_short()
+    pa.scalar(0, pa.timestamp("us", "UTC")).as_py()  # loads time zones: children cannot open files
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what libraries print is no answer
+    tables: dict[str, pa.Table] = {}
+    commands = sys.stdin.buffer
+    while line := commands.readline():
+        command = orjson.loads(line)
+        if "table" in command:
+            tables[command["table"]] = _received(commands)
+        elif "forget" in command:
+            del tables[command["forget"]]
+        else:
+            question = Question(command["sql"], tuple(command["tables"]), command["max_rows"], command["timeout_s"])
+            _answer_in_child(question, {name: tables[name] for name in question.tables}, answers)
+
+
+def _received(stream: IO[bytes]) -> pa.Table:
+    return pa.ipc.open_stream(stream, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
+
+
+def _answer_in_child(question: Question, tables: dict[str, pa.Table], answers: int) -> None:
+    """Fork, let the child answer, and say why when it ended without an answer."""
+    child = os.fork()
+    if child == 0:
+        _answer_and_exit(question, tables, answers)
+    _, status = os.waitpid(child, 0)
+    if status == 0:
+        return
+    ended = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    kind = "Timeout" if ended == signal.SIGALRM else "Crash"
+    _write_line({"kind": kind, "message": f"wait status {status}"}, answers)
+
+
+def _answer_and_exit(question: Question, tables: dict[str, pa.Table], answers: int) -> NoReturn:
+    status = 1
+    try:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, question.timeout_s)
+        database = _confined(tables)
+        _write_line(_answer(database, question), answers)
+        status = 0
+    except Exception as error:  # a defect, or no memory even for this: then the parent process says so
+        _write_line({"kind": "Failure", "message": repr(error)}, answers)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _confined(tables: dict[str, pa.Table]) -> duckdb.DuckDBPyConnection:
+    """A database of these tables, in a process that can open nothing any more."""
+    database = duckdb.connect(
+        ":memory:",
+        config={
+            "threads": 1,
+            "memory_limit": _DATABASE_MEMORY,
+            "temp_directory": "",
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "python_enable_replacements": "false",
+        },
+    )
+    for name, table in tables.items():
+        database.register(name, table)
+    database.execute("SET TimeZone = 'UTC'")
+    database.execute("SET enable_external_access = false")
+    database.execute("SET lock_configuration = true")
+    _limit_memory()
+    for descriptor in (0, 1, 2):
+        os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+    return database
+
+
+def _limit_memory() -> None:
+    used = Path("/proc/self/statm")
+    if used.exists():  # elsewhere than on Linux, DuckDB's own limit and the time must do
+        most = int(used.read_text("ascii").split()[0]) * resource.getpagesize() + _CHILD_MEMORY_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def _prefer_this_process_when_memory_is_short() -> None:
+    """When the machine runs out of memory, Linux ends this process, not the pipeline."""
+    preference = Path("/proc/self/oom_score_adj")
+    if preference.exists():
+        preference.write_text("1000", "ascii")
+
+
+def _answer(database: duckdb.DuckDBPyConnection, question: Question) -> dict[str, Any]:
+    try:
+        return _rows(database, question)
+    except Refused as refused:
+        return {"kind": refused.kind, "message": str(refused)}
+    except duckdb.Error as error:
+        return {"kind": type(error).__name__, "message": str(error)}
+    except (pa.ArrowException, OverflowError, ValueError) as error:
+        return {"kind": "Value", "message": str(error)}
+
+
+def _rows(database: duckdb.DuckDBPyConnection, question: Question) -> dict[str, Any]:
+    statements = database.extract_statements(question.sql)
+    if len(statements) != 1:
+        raise Refused("Several" if statements else "Empty")
+    if statements[0].type not in _QUESTIONS:
+        raise Refused("Statement", statements[0].type.name)
+    found = database.sql(question.sql)
+    if found is None:
+        raise Refused("Statement", statements[0].type.name)
+    table = found.limit(question.max_rows).to_arrow_table()
+    if table.nbytes > _MAX_ANSWER_BYTES:
+        raise Refused("Size")
+    columns = [[_plain(value) for value in column.to_pylist(maps_as_pydicts="lossy")] for column in table.columns]
+    return {"columns": table.column_names, "rows": [list(row) for row in zip(*columns, strict=True)]}
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: numbers as numbers, bytes as hexadecimal digits, times as text in UTC."""
+    if value is None or isinstance(value, str | bool | float):
+        return value
+    if isinstance(value, int):
+        return _number(value)
+    if isinstance(value, Decimal):  # sums of whole numbers are decimals without places
+        return _number(int(value)) if value.as_tuple().exponent == 0 else str(value)
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list) else _text(value)
+
+
+def _number(value: int) -> int | str:
+    return value if -_MAX_EXACT_JSON <= value < _MAX_EXACT_JSON else str(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, datetime):
+        return str(value.replace(tzinfo=None))
+    if isinstance(value, pa.MonthDayNano):
+        return f"{value.months} months {value.days} days {value.nanoseconds / 1e9:g} seconds"
+    return str(value)
+
+
+def _write_line(answer: dict[str, Any], answers: int) -> None:
+    line = memoryview(orjson.dumps(answer) + b"\n")
+    while line:
+        line = line[os.write(answers, line) :]
