@@ -84,6 +84,7 @@ bench: setup
 	$(BIN)/python bench/kinesis.py
 	$(BIN)/python bench/page.py
 	$(BIN)/python bench/dashboard.py
+	$(BIN)/python bench/memory_sql.py
 	$(BIN)/python bench/compare.py $(ARGS)
 
 bench-quick: setup

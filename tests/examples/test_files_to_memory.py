@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
-
 from millrace.connectors.memory import MEMORY
-from millrace.engine.questions import answer
+from millrace.engine.memory_sql import MemorySql
 
 from .conftest import EXAMPLES, Stage
 
 
-def test_the_averages_can_be_asked_for(stage: Stage, spark: SparkSession) -> None:
+def test_the_averages_can_be_asked_for(stage: Stage) -> None:
     stage.run("files-to-memory", {"examples/files-to-memory/data": str(EXAMPLES / "files-to-memory/data")})
     assert sorted(MEMORY.tables()["rooms"].to_pylist(), key=lambda row: row["room"]) == [
         {"room": "attic", "average": 27.3, "readings": 1},
@@ -18,5 +16,8 @@ def test_the_averages_can_be_asked_for(stage: Stage, spark: SparkSession) -> Non
         {"room": "kitchen", "average": 20.7, "readings": 3},
     ]
     # As `millrace query` does while it runs.
-    asked = answer(spark, "SELECT room FROM rooms WHERE average > 20 ORDER BY average DESC", 10)
+    memory = MemorySql()
+    memory.open()
+    asked = memory.ask("SELECT room FROM rooms WHERE average > 20 ORDER BY average DESC", 10)
+    memory.close()
     assert asked == {"columns": ["room"], "rows": [["attic"], ["kitchen"]]}

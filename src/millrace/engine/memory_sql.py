@@ -77,8 +77,11 @@ class MemorySql:
         """Take no more questions, and end the one that is being answered."""
         with self._changing:
             self._unavailable = "the run has ended"
-            if self._process:
-                self._process.kill()
+            process = self._process
+        if process:
+            process.kill()  # the question that waits for it ends now, so its turn does
+            with self._turn:
+                process.close()
 
     def ask(self, sql: str, max_rows: int) -> dict[str, Any]:
         """Return the columns and rows of a SELECT, at most `max_rows`."""
@@ -90,7 +93,7 @@ class MemorySql:
                 question = {"sql": sql, "tables": names, "max_rows": max_rows, "timeout_s": self._timeout_s}
                 answer = process.ask(question, self._timeout_s + _GRACE_S)
             except _Ended as ended:
-                process.kill()
+                process.close()
                 self._require_open()
                 raise ServiceFailed("the process that answers SQL ended", why=ended.why, hint="ask again") from None
         if "rows" not in answer:
@@ -114,8 +117,10 @@ class MemorySql:
     def _started(self) -> _Process:
         with self._changing:
             self._require_open()
-            if self._process is None or not self._process.running():
-                self._process = _Process()
+            if self._process and not self._process.running():
+                self._process.close()
+                self._process = None
+            self._process = self._process or _Process()
             return self._process
 
     def _require_open(self) -> None:
@@ -168,6 +173,14 @@ class _Process:
         with suppress(ProcessLookupError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         self._popen.wait()
+
+    def close(self) -> None:
+        """Kill it, and close what leads to it; no other thread may be using that."""
+        self.kill()
+        for file in (self._popen.stdin, self._popen.stdout, self._errors):
+            if file:
+                with suppress(BrokenPipeError):  # what was not written yet
+                    file.close()
 
     def copy(self, names: Collection[str]) -> None:
         """Send the tables that it does not have, or has as they were."""
@@ -321,8 +334,11 @@ class QueryServer:
 
     def __exit__(self, *_: object) -> None:
         (self._folder / _FILE).unlink(missing_ok=True)
+        address = Path(str(self._listener.address))
         self._listener.close()
         self._memory_sql.close()
+        if address.parent != self._folder.absolute():
+            address.parent.rmdir()
 
     def _listening(self, key: bytes) -> Listener:
         path = str((self._folder / _SOCKET).absolute())

@@ -28,6 +28,8 @@ import duckdb
 import orjson
 import pyarrow as pa
 
+from millrace.services.guard import die_with_parent
+
 _DATABASE_MEMORY = "512MB"
 _CHILD_MEMORY_BYTES = 1024**3
 """Address space that a question may add to what the process has: some allocations are outside DuckDB's own limit."""
@@ -95,6 +97,7 @@ def _answer_in_child(question: Question, tables: dict[str, pa.Table], answers: i
 def _answer_and_exit(question: Question, tables: dict[str, pa.Table], answers: int) -> NoReturn:
     status = 1
     try:
+        die_with_parent()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, question.timeout_s)
         database = _confined(tables)

@@ -28,7 +28,7 @@ def main() -> None:
         stderr=sys.stderr,
         close_fds=False,
         # Safe here: this process has one thread when it forks.
-        preexec_fn=_die_with_guard if sys.platform == "linux" else None,  # noqa: PLW1509
+        preexec_fn=die_with_parent,  # noqa: PLW1509
     )
     sys.stdout.write(f"{child.pid}\n")
     sys.stdout.flush()
@@ -49,9 +49,10 @@ def _stop_with_parent(child: subprocess.Popen[bytes], grace: float) -> None:
     child.kill()
 
 
-def _die_with_guard() -> None:
-    """Linux: even a guard that is killed outright takes its program along."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent() -> None:
+    """Linux: end when the thread that started this process ends, also when it is killed outright."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -101,5 +101,5 @@ function Answered({ answer }: { answer: Answer }): JSX.Element {
 }
 
 function quoted(name: string): string {
-  return /^\w+$/.test(name) ? name : `\`${name.replaceAll("`", "``")}\``;
+  return /^\w+$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`;
 }
