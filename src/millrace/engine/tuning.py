@@ -100,6 +100,11 @@ _HIDDEN = (
     ),
 )
 """Secrets in Spark's own words; a name or a value that looks like one is enough."""
+_AUTHENTICATED = Choice(
+    "spark.authenticate",
+    "true",
+    "Spark's ports take Java objects from every process here; with a secret that only the JVM knows, from none",
+)
 _CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 ON_DISK = Choice(
@@ -163,7 +168,7 @@ def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice,
     ]
     made += _HIDDEN
     if is_local(chosen):
-        made += [_shuffle_partitions(chosen), _heap()]
+        made += [_shuffle_partitions(chosen), _heap(), _AUTHENTICATED]
     if realtime:
         made += [_PUSH_DOWN_OFF, _AT_ONCE]
     return tuple(made)
