@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
-from millrace.cli.output import reader_may_leave, say
+from millrace.cli.output import reader_may_leave, say, without_controls
 from millrace.cli.signals import until_stopped
 from millrace.errors import InvalidOption, MillraceError
 from millrace.units import parse_duration, parse_time, so_many
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
+
+    from confluent_kafka import Message
 
     from millrace.clients.cluster import Cluster
 
@@ -65,7 +68,7 @@ def consume(
     shown = "record" if as_json else "keys" if keys and format_ == "text" else format_
     if shown not in SHOWN:
         raise InvalidOption(f"there is no format {format_!r}", hint="use text, json or record")
-    show = SHOWN[shown]
+    show = _for_terminal(SHOWN[shown]) if sys.stdout.isatty() else SHOWN[shown]
     cluster = chosen_cluster(kafka, kafka_config, data)
     topic = _current(cluster, topic) if current else topic
     printed = 0
@@ -114,3 +117,8 @@ def _start(from_beginning: bool, offset: int | None, from_time: str | None) -> s
     if from_time is not None:
         return parse_time(from_time)
     return "earliest" if from_beginning else "latest"
+
+
+def _for_terminal(show: Callable[[Message], bytes]) -> Callable[[Message], bytes]:
+    """The same for people: a program that reads the output gets every byte, a terminal none that steers it."""
+    return lambda message: without_controls(show(message).decode("utf-8", "replace")).encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from millrace.errors import MillraceError
     from millrace.services.jars import Progress
 
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that steer a terminal or turn the direction of writing; tabs and ends of lines are none."""
 WIDE = 250
 """Columns when the output goes to a file or a program: nothing is cut."""
 
@@ -40,12 +43,17 @@ def err() -> Console:
 
 def say(text: str) -> None:
     """One line for the user, not part of the result."""
-    err().print(without_passwords(text), markup=False, soft_wrap=True)
+    err().print(without_controls(without_passwords(text)), markup=False, soft_wrap=True)
+
+
+def without_controls(text: str) -> str:
+    """Text that cannot steer the terminal it is shown on: it may come from a record that anybody wrote."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def show_error(error: MillraceError) -> None:
     """An error, its first line in red."""
-    first, *rest = error.lines()
+    first, *rest = map(without_controls, error.lines())
     console = err()
     console.print(first, style="bold red", markup=False, soft_wrap=True)
     for line in rest:
@@ -86,9 +94,9 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str
     table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
     for number, column in enumerate(columns):
         numeric = bool(kept) and all(isinstance(row[number], int | float) or row[number] is None for row in kept)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(Text(without_controls(column)), justify="right" if numeric else "left", overflow="fold")
     for row in kept:
-        table.add_row(*(value if isinstance(value, Text) else Text(_cell(value)) for value in row))
+        table.add_row(*(value if isinstance(value, Text) else Text(without_controls(_cell(value))) for value in row))
     out().print(table)
 
 

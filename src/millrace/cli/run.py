@@ -15,7 +15,7 @@ from millrace.cli.defined import Accept, Master, PipelineFile, ShipPackages, Spa
 from millrace.cli.generations import tell_handovers
 from millrace.cli.kafka import broker
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, spark_settings
-from millrace.cli.output import out, say
+from millrace.cli.output import out, say, without_controls
 from millrace.cli.page import (
     LOCAL,
     Dashboard,
@@ -182,7 +182,7 @@ def _watched(settings: Settings, page: Watching | None) -> Settings:
 
 
 def _print(text: str) -> None:
-    out().print(text, markup=False, highlight=False, soft_wrap=True)
+    out().print(without_controls(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def chosen_generation(pipeline: Pipeline, state: Path | None, number: int | None = None) -> Chosen:

@@ -1,0 +1,67 @@
+"""What a record says cannot steer the terminal of the person who looks at it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import CommandLine
+from millrace.cli.output import without_controls
+from millrace.clients.cluster import Cluster
+from millrace.clients.delivery import Delivery
+from millrace.clients.producer import Producer
+from millrace.clients.records import Record
+
+TITLE = "\x1b]0;mine\x07"
+HOSTILE = f"a{TITLE}\x9b31m\u202eb\r\x7f"
+SHOW = f"from millrace.cli.output import say, show_table; show_table([{HOSTILE!r}], [[{HOSTILE!r}]]); say({HOSTILE!r})"
+
+
+def on_a_terminal(command: list[str], environment: dict[str, str], folder: Path) -> str:
+    """What a program shows on a terminal."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=folder) as program:
+        os.close(theirs)
+        screen = b""
+        try:
+            while data := os.read(ours, 65536):
+                screen += data
+        except OSError:
+            pass  # Linux says so that a terminal has ended
+        assert program.wait() == 0
+    os.close(ours)
+    return screen.decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--format", "json"], ["--keys"]])
+def test_records_on_a_terminal(millrace: CommandLine, cluster: Cluster, topic: str, options: list[str]) -> None:
+    producer = Producer(cluster, topic, Delivery())
+    producer.send([Record(HOSTILE.encode(), HOSTILE.encode())])
+    producer.close()
+    command = ["kafka", "consume", topic, "--from-beginning", "--max", "1", *options]
+    program = str(Path(sys.executable).with_name("millrace"))
+    screen = on_a_terminal([program, *command], millrace.environment | {"TERM": "xterm"}, millrace.folder)
+    assert not {"\x9b", "\u202e", "\x7f"} & set(screen)
+    assert "\x1b]0" not in screen
+    assert "a" in screen
+    if not options:
+        read = subprocess.run([program, *command], capture_output=True, env=millrace.environment, check=True).stdout
+        assert read == HOSTILE.encode() + b"\n", "a program that reads it gets every byte"
+
+
+def test_tables_and_messages_on_a_terminal(tmp_path: Path) -> None:
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
+    screen = on_a_terminal([sys.executable, "-c", SHOW], environment, tmp_path)
+    assert TITLE not in screen
+    assert "\u202e" not in screen
+    assert screen.count("\\x1b]0;mine\\x07") == 3
+
+
+def test_ordinary_text_stays_as_it_is() -> None:
+    text = "Grüße, 東京, 👩‍🚀, a\tb\nc"
+    assert without_controls(text) == text
