@@ -18,6 +18,7 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -147,9 +148,8 @@ def _limit_memory() -> None:
 
 def _prefer_this_process_when_memory_is_short() -> None:
     """When the machine runs out of memory, Linux ends this process, not the pipeline."""
-    preference = Path("/proc/self/oom_score_adj")
-    if preference.exists():
-        preference.write_text("1000", "ascii")
+    with suppress(OSError):  # another system, or a container that does not allow it
+        Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
 
 
 def _answer(database: duckdb.DuckDBPyConnection, question: Question) -> dict[str, Any]:
