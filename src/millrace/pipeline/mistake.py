@@ -18,7 +18,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def mistake(file: str, error: BaseException) -> InvalidDefinition:
     """Return the error that says what the code of a file did wrong, and on which of its lines."""
-    if isinstance(error, SyntaxError):
+    if isinstance(error, SyntaxError) and _is_of_parser(error):
         place = Place(error.filename or file, error.lineno)
         return InvalidDefinition(f"the file does not parse: {error.msg}", place=place)
     place = place_in(file, error)
@@ -63,6 +63,11 @@ def interrupts_noted() -> Iterator[Callable[[], bool]]:
         for number, handler in ours.items():
             if signal.getsignal(number) is handler:  # else the file has a handler of its own
                 signal.signal(number, found[number])
+
+
+def _is_of_parser(error: SyntaxError) -> bool:
+    """Whether what it says of itself is what the parser says; a file may raise one with anything in it."""
+    return type(error.msg) is str and type(error.filename) is str and type(error.lineno) in (int, type(None))
 
 
 def _is_of_pyspark(error: BaseException) -> bool:
