@@ -55,7 +55,7 @@ def check(
         show_json([_plain(problem) for problem in found.problems])
     else:
         _show(file, found)
-        if deep and not found.spark_asked:
+        if deep and found.complete and not found.spark_asked:
             say("Spark was not asked: fix these first")
     if found.errors:
         raise typer.Exit(2)

@@ -77,6 +77,8 @@ class Examined:
     left_out: int = 0
     """Problems that the report had no room for."""
     spark_asked: bool = False
+    complete: bool = True
+    """Whether the child has reported; else its end is all that is known."""
 
     @property
     def errors(self) -> list[Problem]:
@@ -119,7 +121,7 @@ def examined_apart(
     report = board.report() if code == 0 else None
     if report is not None and (found := _read(report)):
         return found
-    return Examined([_ended_early(file.partition("::")[0], code, dump, board.note(), limit_s)])
+    return Examined([_ended_early(file.partition("::")[0], code, dump, board.note(), limit_s)], complete=False)
 
 
 # The parent's side
@@ -235,7 +237,8 @@ def _ended_early(file: str, code: int | None, dump: str, note: tuple[str, int], 
     line, innermost = _line_of(dump, file)
     if code is None or dump.startswith("Timeout"):
         said = f"the file was not read and checked within {format_duration(limit_s)}"
-        hint = "move what waits or computes into the function of a table, or give it more time with --timeout"
+        less = "move what waits or computes into the function of a table" if file.endswith(".py") else "make it smaller"
+        hint = f"{less}, or give it more time with --timeout"
         return Problem("pipeline.timeout", said, Place(file, line), hint, innermost and f"it was at {innermost}")
     call, noted_line = note
     if call:
