@@ -57,7 +57,9 @@ def check(
         _show(file, found)
         if deep and found.complete and not found.spark_asked:
             say("Spark was not asked: fix these first")
-    if found.errors:
+    if found.left_out:
+        say(f"and {so_many(found.left_out, 'more problem')}, which are not shown")
+    if found.errors or found.left_out:  # which may be errors as well
         raise typer.Exit(2)
 
 
@@ -169,8 +171,6 @@ def _show(file: str, found: Examined) -> None:
         )
         for line in rest:
             console.print(line, markup=False, soft_wrap=True)
-    if found.left_out:
-        say(f"and {so_many(found.left_out, 'more problem')}")
     errors = len(found.errors)
     counted = [_count(errors, "error"), _count(len(found.problems) - errors, "warning")]
     summary = ", ".join(one for one in counted if one) or "no problems"

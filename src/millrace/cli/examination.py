@@ -237,7 +237,7 @@ def _ended_early(file: str, code: int | None, dump: str, note: tuple[str, int], 
     line, innermost = _line_of(dump, file)
     if code is None or dump.startswith("Timeout"):
         said = f"the file was not read and checked within {format_duration(limit_s)}"
-        less = "move what waits or computes into the function of a table" if file.endswith(".py") else "make it smaller"
+        less = "let it neither wait nor compute there" if file.endswith(".py") else "make it smaller"
         hint = f"{less}, or give it more time with --timeout"
         return Problem("pipeline.timeout", said, Place(file, line), hint, innermost and f"it was at {innermost}")
     call, noted_line = note
@@ -441,7 +441,7 @@ def _as_report(examined: Examined) -> bytes:
     room = _REPORT_BYTES - _REPORT_AT
     for problem in examined.problems:
         told = _flat(asdict(problem))
-        room -= len(_encoded(told))
+        room -= len(_encoded(told)) + 2  # and what separates it from the next
         if room < 0:
             break
         kept.append(told)
