@@ -326,6 +326,13 @@ def test_a_file_without_end(attacked: Attacked) -> None:
     assert "p.yaml: error[file.too-large]" in attacked.run("check", "p.yaml", code=2).stdout
 
 
+def test_code_that_says_it_is_of_a_device(attacked: Attacked) -> None:
+    code = "exec(compile('def t(a):\\n    return a', '/dev/zero', 'exec'))\np.table(t)\n"
+    attacked.write(SOUND + code)
+    said = attacked.run("check", "p.py").stdout
+    assert said.splitlines()[-1] == "p.py: 1 warning (1 source, 1 table, 1 sink)"
+
+
 WITH_SECRET = "name: p\nsources:\n  a: {kafka: '${%s}', format: text}\nsinks: [{from: a, console: }]\n"
 SOUND_YAML = "p.yaml: no problems (1 source, 0 tables, 1 sink)\n"
 

@@ -138,7 +138,8 @@ class _Child:
 def _forked() -> Iterator[_Child]:
     """Fork; in the parent, the child and what it started are gone at the end."""
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        with suppress(AttributeError, OSError):  # closed, or None when there is none
+            stream.flush()
     alive, held = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, of which the command line has none here
