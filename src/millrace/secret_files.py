@@ -7,21 +7,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from millrace.errors import FileUnusable
+from millrace.limited_files import read_limited_text
 
 SUFFIX = "_FILE"
 """`NAME_FILE` names the file that holds what `NAME` would."""
 _HANDED_OUT = ("/run/secrets/", "/var/run/secrets/")
 """Where containers have them: there everybody may read, and there is nobody else."""
-_LARGEST = 1024 * 1024
+_LARGEST_BYTES = 1024 * 1024
 
 
 def read_secret(path: str | Path) -> str:
-    """What a file holds, without the line's end that editors put there."""
+    """What a file holds (at most 1 MB; a pipe as well), without the line's end that editors put there."""
     file = Path(path).expanduser()
     try:
-        if file.is_file() and file.stat().st_size > _LARGEST:
-            raise FileUnusable(f"the secret in {file} cannot be read", why="the file is larger than 1 MB")
-        return file.read_text("utf-8").rstrip("\r\n")
+        return read_limited_text(file, _LARGEST_BYTES).rstrip("\r\n")
     except UnicodeDecodeError:
         raise FileUnusable(f"the secret in {file} cannot be read", why="it is not UTF-8") from None
     except OSError as error:

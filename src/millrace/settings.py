@@ -75,6 +75,13 @@ def _yes(text: str) -> bool:
     return said in _ON
 
 
+def _positive_duration(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds <= 0:
+        raise InvalidOption(f"{text!r} must be more than nothing", hint="write a duration, as 30s")
+    return seconds
+
+
 def _when(text: str) -> str:
     if text.lower() not in ("on", "off", "auto"):
         raise InvalidOption(f"{text!r} is none of on, off and auto", hint="auto is the default")
@@ -176,6 +183,13 @@ STATE_KEYS = Setting[int | None](
     "About how many keys a pipeline will remember; a state that is cheaper on disk is begun in RocksDB.",
     "few",
 )
+CHECK_TIMEOUT = Setting(
+    "check_timeout",
+    _positive_duration,
+    30.0,
+    "How long `millrace check` lets the code of a pipeline's file run before it gives up.",
+    "30s",
+)
 VERBOSE = Setting("verbose", _yes, False, "Show stack traces and what child processes say.", "off")
 
 SETTINGS: tuple[Setting[object], ...] = (
@@ -202,5 +216,6 @@ SETTINGS: tuple[Setting[object], ...] = (
     TRUST,
     BULK,
     STATE_KEYS,
+    CHECK_TIMEOUT,
     VERBOSE,
 )  # type: ignore[assignment]  # a tuple of different T

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -54,12 +55,12 @@ def test_a_sound_pipeline(offline_run: Run, tmp_path: Path) -> None:
     assert json.loads(offline_run("check", "p.yaml", "--json").out) == []
 
 
-def test_what_a_file_prints_does_not_stand_around_the_json(offline_run: Run, tmp_path: Path) -> None:
-    (tmp_path / "p.py").write_text("import millrace as mr\nprint('here I am')\nmr.Pipeline('p')\n")
-    checked = offline_run("check", "p.py", "--json", code=2)
-    assert [one["condition"] for one in json.loads(checked.out)] == ["sink.none"]
-    assert "here I am" in checked.err
-    assert "here I am" in offline_run("check", "p.py", code=2).out
+def test_what_a_file_prints_does_not_stand_around_the_json(offline_millrace: CommandLine) -> None:
+    (offline_millrace.folder / "p.py").write_text("import millrace as mr\nprint('here I am')\nmr.Pipeline('p')\n")
+    checked = offline_millrace("check", "p.py", "--json", code=2)
+    assert [one["condition"] for one in json.loads(checked.stdout)] == ["sink.none"]
+    assert "here I am" in checked.stderr
+    assert "here I am" in offline_millrace("check", "p.py", code=2).stdout
 
 
 def test_a_folder(offline_run: Run, tmp_path: Path) -> None:
@@ -159,6 +160,19 @@ def test_deep_asks_spark(offline_millrace: CommandLine) -> None:
     assert process.returncode == 2
     assert shown.startswith(b"p.yaml:6: error[")
     assert b"txet" in shown
+
+
+@pytest.mark.timeout(400)  # it starts Spark
+def test_deep_gives_up_on_a_function_that_never_returns(offline_millrace: CommandLine) -> None:
+    text = (
+        "import millrace as mr\np = mr.Pipeline('p')\np.source('a', mr.kafka('a', format='text'))\n\n"
+        "@p.table\ndef t(a):\n    while a is not None:\n        pass\n\np.sink('t', mr.console())\n"
+    )
+    (offline_millrace.folder / "p.py").write_text(text)
+    with offline_millrace.start("check", "--deep", "--timeout", "2s", "p.py") as process:
+        shown, _ = process.communicate(timeout=380)
+    assert process.returncode == 2
+    assert re.match(rb"p\.py:[78]: error\[pipeline\.timeout\]", shown)
 
 
 def test_deep_waits_until_the_rest_is_right(offline_run: Run, tmp_path: Path) -> None:

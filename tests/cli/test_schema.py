@@ -25,5 +25,14 @@ def test_one_broken_record_is_told_and_does_not_spoil_it(run: Run, cluster: Clus
     assert "\x1b" not in ran.err
 
 
+def test_keys_in_another_case_are_told(run: Run, cluster: Cluster, topic: str) -> None:
+    producer = Producer(cluster, topic)
+    producer.send([Record(b'{"id":1,"by":{"name":"a"}}')] * 3 + [Record(b'{"ID":1,"by":{"Name":"a"}}')])
+    producer.close()
+    ran = run("schema", topic)
+    assert "1 record of them: key 'ID' is not column 'id'" in ran.err or "key 'id' is not column 'ID'" in ran.err
+    assert "'by.Name'" in ran.err
+
+
 def test_an_empty_topic(run: Run, topic: str) -> None:
     assert "input.invalid" in run("schema", topic, code=2).err

@@ -24,6 +24,7 @@ def conditions() -> set[str]:
     ]
     found = {name for path in rules for name in CONDITION.findall(path.read_text("utf-8"))}
     others = [
+        *(SOURCE / "cli").glob("*.py"),
         *(SOURCE / "connectors").glob("*.py"),
         *(SOURCE / "engine").glob("*.py"),
         *(SOURCE / "pipeline").rglob("*.py"),

@@ -57,3 +57,11 @@ def test_a_text_that_looks_like_a_time_is_a_text_among_others() -> None:
 def test_a_sample_without_an_object_is_an_error() -> None:
     with pytest.raises(InputError):
         propose([b"no", b"17"])
+
+
+def test_keys_that_differ_from_a_column_in_case_only() -> None:
+    found = propose(
+        [*GOOD, b'{"ID":1,"id":2,"by":{"NAME":"ann"}}', b'{"Tags":[]}', b'{"tags":["a"],"BY":{"NAME":"x"}}']
+    )
+    assert found.unfit.total() == 0
+    assert found.other_case == {("ID", "id"): 1, ("by.NAME", "by.name"): 1, ("Tags", "tags"): 1, ("BY", "by"): 1}

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext, redirect_stdout
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+import importlib
+import tempfile
+from collections.abc import Collection
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from millrace.cli.options import setting_option
 from millrace.cli.output import out, say, show_json, status_line
 from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, Problem
-from millrace.settings import ARCHIVE, BULK, RESTARTS, STATE_KEYS, TRUST, Setting
+from millrace.settings import ARCHIVE, BULK, CHECK_TIMEOUT, RESTARTS, STATE_KEYS, TRUST, Setting
 from millrace.units import so_many
 
 if TYPE_CHECKING:
+    from millrace.cli.examination import Contents, Examined, Step
     from millrace.pipeline.model import Pipeline
 
 _OF_RUNS: tuple[Setting[Any], ...] = (BULK, TRUST, ARCHIVE, STATE_KEYS, RESTARTS)
@@ -27,6 +32,7 @@ def check(
         bool, typer.Option("--deep", help="Start Spark as well, and let it analyse the plans on empty streams.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of problems.")] = False,
+    timeout: Annotated[str | None, setting_option(CHECK_TIMEOUT, "DURATION", "--timeout")] = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of the YAML form, for editors, and nothing else.")
     ] = False,
@@ -37,35 +43,65 @@ def check(
         return
     if file is None:
         raise InvalidOption("no file was named", hint="millrace check FILE")
+    limit_s = CHECK_TIMEOUT.value(timeout)
     try:
-        with _output_beside() if as_json else nullcontext():
-            pipeline, problems = _examined(file)
+        found = _examined_apart(file, limit_s, deep=deep, as_json=as_json)
     except FileUnusable as error:
         if not as_json:
             raise
-        pipeline, problems = None, [Problem(error.condition, error.message, error.place, error.hint, error.why)]
-    analysed = deep and pipeline is not None and not _errors(problems)
-    if analysed and pipeline is not None:
-        with _output_beside() if as_json else nullcontext():
-            problems = [*problems, *_deep(pipeline)]
+        show_json([_plain(Problem(error.condition, error.message, error.place, error.hint, error.why))])
+        raise typer.Exit(2) from None
     if as_json:
-        show_json([_plain(problem) for problem in problems])
+        show_json([_plain(problem) for problem in found.problems])
     else:
-        _show(file, pipeline, problems)
-        if deep and not analysed:
-            say("Spark was not asked: mend these first")
-    if _errors(problems):
+        _show(file, found)
+        if deep and found.complete and not found.spark_asked:
+            say("Spark was not asked: fix these first")
+    if found.left_out:
+        say(f"and {so_many(found.left_out, 'more problem')}, which are not shown")
+    if found.errors or found.left_out:  # which may be errors as well
         raise typer.Exit(2)
 
 
-def _output_beside() -> redirect_stdout[TextIO]:
-    """What a pipeline's file prints while it is read goes to standard error: nothing may stand around the JSON."""
-    return redirect_stdout(sys.stderr)
+def _examined_apart(file: str, limit_s: float, *, deep: bool, as_json: bool) -> Examined:
+    """Return what a child finds that reads the file: whatever its code does, this process is not touched by it."""
+    from millrace.cli.examination import Contents, Examined, examined_apart
+    from millrace.cli.signals import interruptible
+    from millrace.connectors.forms import connector_names
+    from millrace.pipeline.load import require_file
+
+    # Before the fork: it is no time of the file's, and the file may leave the child unable to import anything.
+    connectors = connector_names()
+    importlib.import_module("millrace.pipeline.rules")
+    importlib.import_module("millrace.connectors.options")
+    require_file(file)
+    _require_settings()
+
+    with ExitStack() as opened:
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))) if deep else None
+
+        def examine(step: Step) -> Examined:
+            pipeline, problems = _examined(file, connectors)
+            if pipeline is None:
+                return Examined(problems)
+            contents = Contents(len(pipeline.sources), len(pipeline.tables), len(pipeline.sinks))
+            if folder is None or _errors(problems):
+                return Examined(problems, contents)
+            return Examined([*problems, *_deep(pipeline, folder, step)], contents, spark_asked=True)
+
+        def spark_starts() -> None:
+            opened.enter_context(status_line())("Spark analyses the plans")
+
+        with interruptible():
+            return examined_apart(file, examine, limit_s, quiet=as_json, spark_starts=spark_starts)
 
 
 def load_sound(file: str) -> Pipeline:
     """The pipeline of a file, after `check`: its errors are raised all at once, its warnings are said."""
-    pipeline, problems = _examined(file)
+    _require_settings()
+    from millrace.connectors.forms import connector_names
+
+    pipeline, problems = _examined(file, connector_names())
     _refuse(file, problems)
     if pipeline is None:
         raise InvalidDefinition(f"{file} is no pipeline")
@@ -85,14 +121,17 @@ def _refuse(file: str, problems: list[Problem]) -> None:
             say(line)
 
 
-def _examined(file: str) -> tuple[Pipeline | None, list[Problem]]:
-    from millrace.connectors.forms import connector_names
+def _require_settings() -> None:
+    """Raise what a run would raise later, when topics have been made."""
+    for setting in _OF_RUNS:
+        setting.value()
+
+
+def _examined(file: str, connectors: Collection[str]) -> tuple[Pipeline | None, list[Problem]]:
     from millrace.pipeline.check import in_order
     from millrace.pipeline.load import read
 
-    for setting in _OF_RUNS:
-        setting.value()  # whatever a run would stumble over later, when topics have been made
-    pipeline, problems = read(file, connector_names())
+    pipeline, problems = read(file, connectors)
     found = _checked(pipeline) if pipeline else []
     return pipeline, in_order([*problems, *found])
 
@@ -104,50 +143,45 @@ def _checked(pipeline: Pipeline) -> list[Problem]:
     return check_pipeline(pipeline, CONNECTORS)
 
 
-def _deep(pipeline: Pipeline) -> list[Problem]:
+def _deep(pipeline: Pipeline, folder: Path, step: Step) -> list[Problem]:
     """What Spark says, which is started for this alone."""
-    import tempfile
-    from pathlib import Path
-
     from millrace.engine import deep
     from millrace.engine.session import close_session, open_session
 
-    with tempfile.TemporaryDirectory() as folder, status_line() as waiting:
-        waiting("Spark analyses the plans")
-        beside = Path(pipeline.place.file).absolute().parent
-        spark = open_session(
-            pipeline.name, master="local[1]", settings={}, log=Path(folder) / "spark.log", beside=beside
-        )
-        try:
-            return deep.problems(pipeline, spark)
-        finally:
-            close_session(spark)
+    step.of_millrace()
+    beside = Path(pipeline.place.file).absolute().parent
+    spark = open_session(pipeline.name, master="local[1]", settings={}, log=folder / "spark.log", beside=beside)
+    try:
+        return deep.problems(pipeline, spark, step.of_the_file)
+    finally:
+        step.of_millrace()
+        close_session(spark)
 
 
 def _errors(problems: list[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.severity == "error"]
 
 
-def _show(file: str, pipeline: Pipeline | None, problems: list[Problem]) -> None:
+def _show(file: str, found: Examined) -> None:
     console = out()
-    for problem in problems:
+    for problem in found.problems:
         first, *rest = problem.lines()
         console.print(
             first, style="bold red" if problem.severity == "error" else "yellow", markup=False, soft_wrap=True
         )
         for line in rest:
             console.print(line, markup=False, soft_wrap=True)
-    errors = len(_errors(problems))
-    counted = [_count(errors, "error"), _count(len(problems) - errors, "warning")]
+    errors = len(found.errors)
+    counted = [_count(errors, "error"), _count(len(found.problems) - errors, "warning")]
     summary = ", ".join(one for one in counted if one) or "no problems"
-    console.print(f"{file}: {summary}{_contents(pipeline)}", markup=False, soft_wrap=True)
+    console.print(f"{file}: {summary}{_contents(found.contents)}", markup=False, soft_wrap=True)
 
 
-def _contents(pipeline: Pipeline | None) -> str:
-    if pipeline is None:
+def _contents(contents: Contents | None) -> str:
+    if contents is None:
         return ""
-    parts = (("source", pipeline.sources), ("table", pipeline.tables), ("sink", pipeline.sinks))
-    return f" ({', '.join(_count(len(found), noun, always=True) for noun, found in parts)})"
+    parts = (("source", contents.sources), ("table", contents.tables), ("sink", contents.sinks))
+    return f" ({', '.join(_count(count, noun, always=True) for noun, count in parts)})"
 
 
 def _count(number: int, noun: str, *, always: bool = False) -> str:

@@ -32,7 +32,7 @@ from millrace.cli import (
 )
 from millrace.cli import exec as exec_
 from millrace.cli.output import show_error
-from millrace.errors import MillraceError, RunError
+from millrace.errors import MillraceError, RunError, described
 from millrace.masking import masked
 from millrace.settings import VERBOSE
 
@@ -100,7 +100,7 @@ def main() -> None:
         # A mistake of ours, not of the user's: still no stack trace unless it is asked for.
         show_error(
             MillraceError(
-                f"Millrace made a mistake: {type(error).__name__}: {error}",
+                f"Millrace made a mistake: {described(error)}",
                 hint="run it again as millrace --verbose … and report what it prints",
             )
         )

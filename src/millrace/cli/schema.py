@@ -40,3 +40,6 @@ def schema(
         say(f"  {count:,} × {safe(reason)}")
     if len(found.unfit) > _REASONS:
         say(f"  and {len(found.unfit) - _REASONS:,} other reasons")
+    for (key, column), count in found.other_case.most_common(_REASONS):
+        said = f"{so_many(count, 'record')} of them: key {safe(key)!r} is not column {safe(column)!r}"
+        say(f"{said}: names are matched with their case, and the column is null there")

@@ -11,7 +11,8 @@ import typer
 
 from millrace.cli.options import chosen_cluster, setting_option
 from millrace.cli.output import say
-from millrace.errors import FileUnusable, NoCluster, UnknownName
+from millrace.errors import FileUnusable, NoCluster, Problem, UnknownName
+from millrace.limited_files import read_start
 from millrace.settings import STATE
 
 if TYPE_CHECKING:
@@ -45,22 +46,23 @@ def the_cluster(kafka: str | None, config: str | None, data: str | None) -> tupl
 
 def load_name(path: Path) -> str:
     """The name of the pipeline that a file defines."""
-    import yaml
-
+    from millrace.pipeline.document import LARGEST, Fields, Scalar, read_document
     from millrace.pipeline.load import load
 
     if path.suffix == ".py":
         return load(str(path)).name
+    problems: list[Problem] = []
     try:
-        found = yaml.safe_load(path.read_bytes())
+        root = read_document(read_start(path, LARGEST + 1), str(path), problems)
     except OSError as error:
         raise FileUnusable(f"cannot read {path}", why=error.strerror or str(error)) from None
-    except yaml.YAMLError as error:
-        raise FileUnusable(f"{path} is not YAML", why=" ".join(str(error).split())) from None
-    name = found.get("name") if isinstance(found, dict) else None
-    if not isinstance(name, str) or not name:
+    if problems:
+        raise FileUnusable(f"{path} is not YAML", why=problems[0].message, place=problems[0].place)
+    fields = {key.text: value for key, value in root.pairs} if isinstance(root, Fields) else {}
+    name = fields.get("name")
+    if not isinstance(name, Scalar) or not name.text:
         raise FileUnusable(f"{path} gives no name to its pipeline", hint="begin it with name: …")
-    return name
+    return name.text
 
 
 @dataclass

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from millrace.errors import FileUnusable, InvalidOption, did_you_mean
+from millrace.limited_files import read_limited_text, read_start
 from millrace.pipeline.secret import Secret
 
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
@@ -100,8 +100,7 @@ def _require_file(name: str, path: str | None) -> None:
     if path is None or (name == "ssl.ca.location" and path == "probe"):
         return
     try:
-        with Path(path).open("rb") as content:
-            start = content.read(1 << 16)
+        start = read_start(path, 1 << 16)
     except OSError as error:
         raise FileUnusable(f"{name} cannot be read: {path}", why=error.strerror, hint="it is a PEM file") from None
     if name != "ssl.keystore.location" and b"-----BEGIN" not in start:
@@ -148,7 +147,7 @@ def _certificates(mine: dict[str, str]) -> dict[str, str]:
     chain, key = mine.pop("ssl.certificate.pem", None), mine.pop("ssl.key.pem", None)
     certificate, secret = mine.pop("ssl.certificate.location", None), mine.pop("ssl.key.location", None)
     if certificate and secret:
-        chain, key = Path(certificate).read_text("utf-8"), Path(secret).read_text("utf-8")
+        chain, key = _pem(certificate), _pem(secret)
     if chain and key:
         if not _PKCS8.search(key):
             hint = "openssl pkcs8 -topk8 -in OLD -out NEW makes one of any other"
@@ -158,6 +157,10 @@ def _certificates(mine: dict[str, str]) -> dict[str, str]:
     if "ssl.keystore.location" in mine:
         made["ssl.keystore.type"] = "PKCS12"
     return made
+
+
+def _pem(path: str) -> str:
+    return read_limited_text(path)
 
 
 def _one_line(pem: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from millrace.errors import FileUnusable, InvalidOption, Place
+from millrace.limited_files import read_limited_text
 from millrace.pipeline.interpolation import fill
 from millrace.pipeline.secret import Secret, holds_password, is_secret
 from millrace.secret_files import SUFFIX, exposed, read_secret
@@ -32,7 +33,7 @@ def read_properties(path: Path, tell: Tell = lambda _: None) -> dict[str, str]:
     `tell` takes a sentence when others can read a secret.
     """
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = read_limited_text(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise FileUnusable(f"cannot read the client properties in {path}", why=str(error)) from None
     found: dict[str, str] = {}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from millrace.clients.access import for_java, is_access
 from millrace.clients.addresses import tidy
 from millrace.clients.cluster import Cluster
 from millrace.errors import InvalidOption
+from millrace.limited_files import read_limited_text
 from millrace.pipeline.secret import Secret, is_secret
 
 _TIMEOUT = 5.0
@@ -113,7 +113,7 @@ def _certificate(access: Mapping[str, str]) -> dict[str, str]:
     if access.get("ssl.keystore.type", "").upper() == "PKCS12":
         return {"ssl.keystore.location": place, "ssl.keystore.password": access.get("ssl.keystore.password", "")}
     _require_pem("keystore", access)
-    text = Path(place).read_text("utf-8")
+    text = read_limited_text(place)
     return {"ssl.certificate.pem": text, "ssl.key.pem": Secret(text)}
 
 

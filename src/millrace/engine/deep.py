@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +25,18 @@ if TYPE_CHECKING:
     from millrace.clients.cluster import Cluster
 
 
-def problems(pipeline: Pipeline, spark: SparkSession) -> list[Problem]:
-    """Every query's columns, types and operations as Spark sees them; one problem a query."""
+def problems(pipeline: Pipeline, spark: SparkSession, before_each: Callable[[], None] = lambda: None) -> list[Problem]:
+    """Every query's columns, types and operations as Spark sees them; one problem a query.
+
+    `before_each` is called before the functions of a query's tables are.
+    """
     with tempfile.TemporaryDirectory() as folder:
         workshop = Workshop(pipeline, Site(spark, pipeline.name, "", Path(folder), _no_cluster))
-        found = [problem for query in make_plan(pipeline).queries for problem in _of_query(workshop, query)]
-        found += _panels(workshop)
+        found: list[Problem] = []
+        for query in make_plan(pipeline).queries:
+            before_each()
+            found += _of_query(workshop, query)
+        found += _panels(workshop, before_each)
     return list(dict.fromkeys(found))
 
 
@@ -87,9 +93,10 @@ def _python(workshop: Workshop, tables: Tables, query: Query) -> Iterator[Proble
             return
 
 
-def _panels(workshop: Workshop) -> Iterator[Problem]:
+def _panels(workshop: Workshop, before_each: Callable[[], None]) -> Iterator[Problem]:
     """What panels name: the columns must be there, and be numbers or times where the page needs them to be."""
     for panel in workshop.pipeline.panels:
+        before_each()
         query = Query("panel", panel.table, (), "append", workshop.pipeline.trigger)
         try:
             frame = _EmptyTables(workshop, query).frame(panel.table)

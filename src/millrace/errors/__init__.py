@@ -78,7 +78,9 @@ from millrace.errors.base import (
     Place,
     Problem,
     RunError,
+    described,
     did_you_mean,
+    printable,
 )
 from millrace.errors.cassandra import (
     CassandraDenied,
@@ -233,5 +235,7 @@ __all__ = [
     "UnknownStream",
     "UnknownTable",
     "UnknownTopic",
+    "described",
     "did_you_mean",
+    "printable",
 ]

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_LONGEST_TEXT = 1000
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where something stands in the user's files."""
@@ -84,6 +87,21 @@ class RunError(MillraceError):
     """What was asked for is right and did not work; it may work another time."""
 
     condition = "run.failed"
+
+
+def described(error: BaseException) -> str:
+    """Return the type and the text of an exception of the user's code, of which both may fail or be long."""
+    try:
+        name, text = str.__str__(type(error).__name__), str.__str__(str(error))
+    except BaseException:  # whatever it raises is again an exception of the user's code
+        return f"{object.__repr__(type(error))[1:-1]}, whose text cannot be shown"
+    text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    return printable(f"{name}: {text}" if text else name)
+
+
+def printable(text: str) -> str:
+    """Return a text without what a terminal or UTF-8 cannot take: control characters, halves of characters."""
+    return "".join(one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode() for one in text)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millrace.errors import FileUnusable, InvalidOption, InvalidSchema
 from millrace.formats.avro_schemas import AvroSchema, InvalidAvro, read_avro, schema_of
 from millrace.formats.base import Decoder, Encoder, Format, require_text_keys
+from millrace.limited_files import read_limited_text
 from millrace.pipeline.schema import Schema
 from millrace.plugins import option
 
@@ -21,7 +21,7 @@ def _text_or_file(given: str) -> str:
     if given.lstrip()[:1] in ("{", "[", '"'):
         return given
     try:
-        return Path(given).read_text("utf-8")
+        return read_limited_text(given)
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise FileUnusable(f"the Avro schema {given} cannot be read", why=str(error)) from None
 

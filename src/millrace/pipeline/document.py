@@ -14,8 +14,9 @@ from typing import Any
 import yaml
 
 from millrace.errors import Place, Problem
+from millrace.limited_files import DEFINITION_BYTES
 
-LARGEST = 1_000_000
+LARGEST = DEFINITION_BYTES
 DEEPEST = 30
 MOST = 50_000
 """Bytes of a file, levels inside each other, and values (an alias counts as all that it stands for)."""

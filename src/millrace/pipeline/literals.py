@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from millrace.errors import Place
+from millrace.limited_files import read_limited
 from millrace.pipeline.sql import blank_lines
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -81,4 +82,4 @@ def _tree(file: str) -> ast.Module | None:
 
 @lru_cache(maxsize=16)
 def _parsed(file: str, _: int) -> ast.Module:
-    return ast.parse(Path(file).read_bytes())
+    return ast.parse(read_limited(file))  # the name is the code's own: it may be a device's

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import runpy
-import traceback
 from collections.abc import Collection
 from pathlib import Path
 
 from millrace.errors import FileUnusable, InputError, InvalidDefinition, MillraceError, Place, Problem
+from millrace.limited_files import DEFINITION_BYTES
 from millrace.pipeline.beside import stand_beside
+from millrace.pipeline.mistake import interrupts_noted, mistake, place_in
 from millrace.pipeline.model import Pipeline
 from millrace.pipeline.python import collecting
 
@@ -20,18 +21,29 @@ def load(path: str, connectors: Collection[str] = ()) -> Pipeline:
 
     `connectors` are the names that a YAML file may use for them; see `read_yaml`.
     """
+    require_file(path)
     file, _, name = path.partition("::")
-    if Path(file).is_dir():
-        raise FileUnusable(f"{file} is a folder, and a pipeline is one file", hint=_among(Path(file)))
-    if not Path(file).is_file():
-        raise FileUnusable(f"there is no file {file}", hint="name a pipeline's .py or .yaml file")
     if file.endswith(_YAML):
         from millrace.pipeline.yaml import load_yaml
 
         return _chosen(file, [load_yaml(Path(file), connectors)], name)
-    if file.endswith(".py"):
-        return _chosen(file, _load_python(file), name)
-    raise FileUnusable(f"{file} is no pipeline's file", hint="it ends in .py, .yaml or .yml")
+    return _chosen(file, _load_python(file), name)
+
+
+def require_file(path: str) -> None:
+    """Raise FileUnusable unless a path, as `load` takes it, is that of a file which may be a pipeline's."""
+    file = Path(path.partition("::")[0])
+    if file.is_dir():
+        raise FileUnusable(f"{file} is a folder, and a pipeline is one file", hint=_among(file))
+    if not file.is_file():
+        raise FileUnusable(f"there is no file {file}", hint="name a pipeline's .py or .yaml file")
+    if file.suffix not in (*_YAML, ".py"):
+        raise FileUnusable(f"{file} is no pipeline's file", hint="it ends in .py, .yaml or .yml")
+    if file.suffix == ".py" and file.stat().st_size > DEFINITION_BYTES:
+        why = f"it has more than {DEFINITION_BYTES:,} bytes"
+        raise FileUnusable(
+            f"{file} is too large for a pipeline's file", why=why, hint="read data from files of their own"
+        )
 
 
 def read(path: str, connectors: Collection[str] = ()) -> tuple[Pipeline | None, list[Problem]]:
@@ -50,43 +62,23 @@ def read(path: str, connectors: Collection[str] = ()) -> tuple[Pipeline | None, 
 
 def _load_python(file: str) -> list[Pipeline]:
     stand_beside(file)
-    with collecting() as made:
+    with collecting() as made, interrupts_noted() as interrupted:
         try:
             runpy.run_path(file, run_name="millrace_pipeline")
+            return [one.model() for one in made]
         except MillraceError as error:
-            error.place = error.place or _place(file, error)
+            error.place = error.place or place_in(file, error)
             raise
-        except SystemExit as error:
-            raise InvalidDefinition(f"{file} ended itself with {error.code!r}", place=_place(file, error)) from None
-        except Exception as error:
-            raise _mistake(file, error) from error
-        return [one.model() for one in made]
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and interrupted():
+                raise
+            raise mistake(file, error) from error
 
 
 def _among(folder: Path) -> str:
     found = sorted(str(one) for one in folder.iterdir() if one.suffix in (*_YAML, ".py") and one.is_file())
     named = f"{', '.join(found[:5])}{', …' if len(found) > 5 else ''}"
     return f"name one of its files: {named}" if found else "name a pipeline's .py or .yaml file"
-
-
-def _mistake(file: str, error: Exception) -> InvalidDefinition:
-    if isinstance(error, SyntaxError):
-        place = Place(error.filename or file, error.lineno)
-        return InvalidDefinition(f"the file does not parse: {error.msg}", place=place)
-    place = _place(file, error)
-    if "pyspark" in Path(traceback.extract_tb(error.__traceback__)[-1].filename).parts:
-        why = "no Spark runs while the file is read; a column or a session is made where rows are"
-        hint = "move it into the function of a table"
-        return InvalidDefinition("this line asks Spark for something", place=place, why=why, hint=hint)
-    said = f"the file raised {type(error).__name__}: {error}"
-    return InvalidDefinition(said, place=place, hint="mend that line")
-
-
-def _place(file: str, error: BaseException) -> Place:
-    """The last line of the user's file on the way to where an error was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).absolute() == Path(file).absolute()]
-    return Place(file, own[-1].lineno if own else None)
 
 
 def _chosen(file: str, pipelines: list[Pipeline], name: str) -> Pipeline:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
+from millrace.limited_files import read_limited
 from millrace.masking import hidden, without_passwords
 from millrace.pipeline.facts import Connectors
 from millrace.pipeline.literals import function_tree
@@ -113,7 +113,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 def _file_text(function: Callable[..., Any]) -> str | None:
     """The file of a function, whatever its layout: what the function calls may stand there."""
     try:
-        return ast.dump(ast.parse(Path(function.__code__.co_filename).read_bytes()))
+        return ast.dump(ast.parse(read_limited(function.__code__.co_filename)))
     except (OSError, SyntaxError, ValueError):
         return None
 

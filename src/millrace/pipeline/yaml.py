@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from millrace.errors import FileUnusable, InputError, InvalidDefinition, Place, Problem, did_you_mean
+from millrace.limited_files import read_start
 from millrace.pipeline import model
-from millrace.pipeline.document import Fields, Items, Node, Scalar, read_document
+from millrace.pipeline.document import LARGEST, Fields, Items, Node, Scalar, read_document
 from millrace.pipeline.panels import KINDS
 from millrace.pipeline.python import read_by
 from millrace.pipeline.sql import blank_lines, tidy
@@ -51,7 +52,7 @@ def read_yaml(
     key that is no general word is taken for the connector.
     """
     try:
-        data = path.read_bytes()
+        data = read_start(path, LARGEST + 1)  # one more says that it is too large
     except OSError as error:
         raise FileUnusable(f"cannot read {path}", why=error.strerror) from None
     problems: list[Problem] = []

@@ -10,15 +10,18 @@ from typing import Any
 import orjson
 
 from millrace.errors import FileUnusable, Place
+from millrace.limited_files import read_limited
+
+_LARGEST_BYTES = 100_000_000
 
 Lined = list[tuple[Place, Any]]
 """Rows, and where each begins."""
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a file."""
+    """The bytes of a file, at most 100 MB: its rows are all held in memory."""
     try:
-        return path.read_bytes()
+        return read_limited(path, _LARGEST_BYTES)
     except OSError as error:
         hint = "check its name; a path begins in the folder of the test"
         raise FileUnusable(f"cannot read {path}", why=error.strerror, hint=hint) from None

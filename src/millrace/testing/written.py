@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from millrace.errors import FileUnusable, InvalidTest, Place, Problem, did_you_mean
-from millrace.pipeline.document import Fields, Items, Node, Scalar, read_document
+from millrace.limited_files import read_start
+from millrace.pipeline.document import LARGEST, Fields, Items, Node, Scalar, read_document
 from millrace.pipeline.values import plain
 from millrace.testing.buried import ANY, is_count
 from millrace.testing.cases import Case, Expected, Placed, Sheet, Step
@@ -36,7 +37,7 @@ _Path = tuple[str | int, ...]
 def read_sheet(file: Path) -> Sheet:
     """The tests of a file."""
     try:
-        data = file.read_bytes()
+        data = read_start(file, LARGEST + 1)
     except OSError as error:
         raise FileUnusable(f"cannot read {file}", why=error.strerror) from None
     problems: list[Problem] = []

@@ -1,0 +1,475 @@
+"""A pipeline's file examined in a process of its own, within a time limit.
+
+The code of the file may do anything to the process that reads it: end it, block it, exhaust it, close its files. So
+`check` forks a child for it and believes nothing of the child but the shape of its report:
+
+- The report is JSON in memory that both share; no file descriptor leads to it that the file could close.
+- The child's line is known when it does not come back: `faulthandler` writes it when the time is over or a signal ends
+  the process, and the calls that end a process (`os._exit`, `os.kill`, `os.exec…`) note theirs.
+- The parent keeps the time too, and at the end it kills the child's process group, with all that was started in it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import mmap
+import os
+import re
+import resource
+import select
+import signal
+import struct
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from types import FrameType
+from typing import Any, NoReturn
+
+import millrace.errors as errors
+from millrace.errors import MillraceError, Place, Problem, printable
+from millrace.pipeline.mistake import mistake
+from millrace.units import format_duration
+
+_REPORT_BYTES = 16 << 20
+_REPORT_AT = 4096
+_HEADER = struct.Struct("=QQ")
+"""The step that the child is at, and the length of its report."""
+_NOTE = struct.Struct("=16sQ")
+"""The call that is ending the process, and the line of the file that made it."""
+_LONGEST_TEXT = 4000
+_GRACE_S = 2.0
+"""How much longer than the child the parent waits: the child knows the line."""
+_OWN_WORK_S = 600.0
+"""The limit of a step that is Millrace's own: to start and to stop Spark."""
+_LOOK_S = 0.05
+_MOST_MEMORY_BYTES = 16 << 30
+_LEAST_MEMORY_BYTES = 2 << 30
+_FIRST_DESCRIPTOR = 200
+"""Of the file that faulthandler writes to: higher than those that a file gets which opens files of its own."""
+_ENDING_CALLS = ("_exit", "abort", "kill", "killpg", "execv", "execve")
+_ENDING_SIGNALS = ("SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGPROF", "SIGVTALRM", "SIGQUIT")
+"""Those that end a process unless it handles them, beside the ones that faulthandler knows by itself."""
+_NO_ENDING = "leave it out: the file only describes the pipeline, and what reads it is not its own"
+
+_exit, _getpid = os._exit, os.getpid
+
+
+@dataclass(frozen=True)
+class Contents:
+    """How much a pipeline has."""
+
+    sources: int
+    tables: int
+    sinks: int
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What there is to say of a file."""
+
+    problems: list[Problem]
+    contents: Contents | None = None
+    left_out: int = 0
+    """Problems that the report had no room for."""
+    spark_asked: bool = False
+    complete: bool = True
+    """Whether the child has reported; else its end is all that is known."""
+
+    @property
+    def errors(self) -> list[Problem]:
+        """The problems that are certain."""
+        return [problem for problem in self.problems if problem.severity == "error"]
+
+
+class Step:
+    """What the child is at, for the side that keeps the time."""
+
+    def __init__(self, begin: Callable[[bool], None]) -> None:
+        self._begin = begin
+
+    def of_the_file(self) -> None:
+        """From now on the code of the file runs, with the whole time limit."""
+        self._begin(False)
+
+    def of_millrace(self) -> None:
+        """From now on it is Millrace and Spark that take their time."""
+        self._begin(True)
+
+
+Examine = Callable[[Step], Examined]
+
+
+def examined_apart(
+    file: str, examine: Examine, limit_s: float, *, quiet: bool, spark_starts: Callable[[], None]
+) -> Examined:
+    """Return what `examine` finds, which runs in a child; raise the error of ours that it raises.
+
+    `quiet` sends what the file prints to standard error. `spark_starts` is called when the child starts Spark.
+    """
+    board = _Board()
+    with tempfile.TemporaryFile() as trace, _forked() as child:
+        if child.pid == 0:
+            _run(board, trace.fileno(), file.partition("::")[0], examine, limit_s, quiet=quiet)
+        code = _waited(child, board, limit_s, spark_starts)
+        trace.seek(0)
+        dump = trace.read(_REPORT_BYTES).decode("utf-8", "replace")
+    report = board.report() if code == 0 else None
+    if report is not None and (found := _read(report)):
+        return found
+    return Examined([_ended_early(file.partition("::")[0], code, dump, board.note(), limit_s)], complete=False)
+
+
+# The parent's side
+
+
+@dataclass
+class _Child:
+    pid: int
+    alive: int
+    """A pipe that is at its end when no process of the child's has it any more."""
+
+
+@contextmanager
+def _forked() -> Iterator[_Child]:
+    """Fork; in the parent, the child and what it started are gone at the end."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError):  # closed, or None when there is none
+            stream.flush()
+    alive, held = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, of which the command line has none here
+        pid = os.fork()
+    if pid == 0:
+        yield _Child(0, alive)
+        _exit(1)
+    os.close(held)
+    child = _Child(pid, alive)
+    try:
+        yield child
+    finally:
+        os.close(alive)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)  # it may not have been the leader of a group yet
+        with suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+
+def _waited(child: _Child, board: _Board, limit_s: float, spark_starts: Callable[[], None]) -> int | None:
+    """Return the child's exit code (of a signal, its number below zero) or None when its time is over."""
+    step, deadline, at_end = 0, time.monotonic() + limit_s + _GRACE_S, False
+    while time.monotonic() < deadline:
+        if at_end:
+            time.sleep(_LOOK_S / 10)
+        else:
+            at_end = bool(select.select([child.alive], [], [], _LOOK_S)[0])
+        # Not waited for yet: the process group must not be another's when it is killed.
+        if (code := _exit_code(child.pid)) is not None:
+            return code
+        if board.step() != step:
+            step = board.step()
+            deadline = time.monotonic() + (_OWN_WORK_S if step % 2 else limit_s) + _GRACE_S
+            if step == 1:
+                spark_starts()
+    return None
+
+
+def _exit_code(pid: int) -> int | None:
+    if hasattr(os, "waitid"):
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+    found, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if found else None
+
+
+def _read(report: bytes) -> Examined | None:
+    """Return the report if it has the shape of one; raise the error of ours that it tells of."""
+    try:
+        told = json.loads(report)
+        failure = told["failure"]
+        if failure is not None:
+            raise _failure(failure)
+        return Examined(
+            [_problem(one) for one in told["problems"]],
+            Contents(**{name: int(count) for name, count in told["contents"].items()}) if told["contents"] else None,
+            int(told["left_out"]),
+            told["spark_asked"] is True,
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _problem(told: dict[str, Any]) -> Problem:
+    severity = "warning" if told["severity"] == "warning" else "error"
+    message, hint, why = (_text(told[name]) for name in ("message", "hint", "why"))
+    return Problem(str(_text(told["condition"])), str(message), _place(told), hint, why, severity)
+
+
+def _failure(told: dict[str, Any]) -> MillraceError:
+    kind = getattr(errors, str(told["type"]), None)
+    if not (isinstance(kind, type) and issubclass(kind, MillraceError)):
+        kind = errors.RunError
+    return kind(str(_text(told["message"])), hint=_text(told["hint"]), why=_text(told["why"]), place=_place(told))
+
+
+def _place(told: dict[str, Any]) -> Place | None:
+    file, line = _text(told["file"]), told["line"]
+    return None if file is None else Place(file, int(line) if line is not None else None)
+
+
+def _text(told: Any) -> str | None:
+    if told is None:
+        return None
+    if not isinstance(told, str):
+        raise TypeError
+    return printable(told[:_LONGEST_TEXT])
+
+
+def _ended_early(file: str, code: int | None, dump: str, note: tuple[str, int], limit_s: float) -> Problem:
+    """Return what a child that made no report tells by its end."""
+    line, innermost = _line_of(dump, file)
+    if code is None or dump.startswith("Timeout"):
+        said = f"the file was not read and checked within {format_duration(limit_s)}"
+        less = "let it neither wait nor compute there" if file.endswith(".py") else "make it smaller"
+        hint = f"{less}, or give it more time with --timeout"
+        return Problem("pipeline.timeout", said, Place(file, line), hint, innermost and f"it was at {innermost}")
+    call, noted_line = note
+    if call:
+        said = f"the file ends the process that reads it: os.{call}"
+        return Problem("pipeline.ended", said, Place(file, noted_line or None), _NO_ENDING)
+    place = Place(file, line)
+    if code < 0:
+        said = f"the process that read the file was ended by the signal {_signal_name(-code)}"
+        why = "by the system, for want of memory, or by another process" if code == -signal.SIGKILL else None
+        why = f"it was at {innermost}" if innermost else why
+        return Problem("pipeline.ended", said, place, _NO_ENDING, why)
+    said = f"the process that read the file ended with exit code {code} and without a result"
+    why = "code that the file runs has ended it"
+    return Problem("pipeline.ended", said, place, _NO_ENDING, why)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+def _line_of(dump: str, file: str) -> tuple[int | None, str | None]:
+    """Return the line of the file in what faulthandler wrote, and where the process was, if it was elsewhere."""
+    # The thread that reads the file is the oldest, and the last one listed.
+    *_, section = dump.split("(most recent call first):")
+    frames = re.findall(r'^  File "(.*)", line (\d+) in (.*)$', section, re.MULTILINE)
+    own = [int(line) for name, line, _ in frames if name == _as_dumped(file)]
+    name, line, function = frames[0] if frames else ("", "", "")
+    elsewhere = bool(frames) and name != _as_dumped(file)
+    return own[0] if own else None, f"{name}:{line} in {function}" if elsewhere else None
+
+
+def _as_dumped(file: str) -> str:
+    """Return a file's name as faulthandler writes it: in ASCII, and not all of a long one."""
+    text = "".join(one if " " <= one <= "~" else _escaped(ord(one)) for one in file[:500])
+    return text + "..." if len(file) > 500 else text
+
+
+def _escaped(code: int) -> str:
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+# Between the two
+
+
+class _Board:
+    """Memory that parent and child share."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, _REPORT_AT + _REPORT_BYTES)
+
+    def step(self) -> int:
+        """Return the step that the child is at; odd ones are Millrace's own work."""
+        step: int = _HEADER.unpack_from(self._memory)[0]
+        return step
+
+    def begin(self, own: bool) -> None:
+        """Begin the next step."""
+        step = self.step() + 1
+        _HEADER.pack_into(self._memory, 0, step if step % 2 == own else step + 1, 0)
+
+    def write(self, report: bytes) -> None:
+        """Leave a report, which fits."""
+        self._memory[_REPORT_AT : _REPORT_AT + len(report)] = report
+        _HEADER.pack_into(self._memory, 0, self.step(), len(report))
+
+    def report(self) -> bytes | None:
+        """Return the report that was left."""
+        size = _HEADER.unpack_from(self._memory)[1]
+        return self._memory[_REPORT_AT : _REPORT_AT + size] if 0 < size <= _REPORT_BYTES else None
+
+    def set_note(self, call: str, line: int) -> None:
+        """Leave word of the call that is about to end the process."""
+        _NOTE.pack_into(self._memory, _HEADER.size, call.encode(), line)
+
+    def note(self) -> tuple[str, int]:
+        """Return the call that was ending the process and its line; nothing when none was."""
+        call, line = _NOTE.unpack_from(self._memory, _HEADER.size)
+        found = [name for name in _ENDING_CALLS if name.encode() == call.rstrip(b"\0")]
+        return (found[0], min(line, 10**9)) if found else ("", 0)
+
+
+# The child's side
+
+
+def _run(board: _Board, trace: int, file: str, examine: Examine, limit_s: float, *, quiet: bool) -> NoReturn:
+    """Examine, report and end, whatever happens."""
+    pid, write = _getpid(), board.write
+    try:
+        trace = _set_apart(trace, quiet=quiet)
+        _note_endings(board, file, pid)
+
+        def begin(own: bool) -> None:
+            board.begin(own)
+            if own:
+                free_memory()
+                faulthandler.cancel_dump_traceback_later()
+            else:
+                faulthandler.dump_traceback_later(limit_s, exit=True, file=trace)
+
+        free_memory = _limit_memory()
+        faulthandler.dump_traceback_later(limit_s, exit=True, file=trace)
+        report = _reported(file, examine, Step(begin), free_memory)
+        _flush()
+        if _getpid() == pid:  # a process that the file has forked also comes here
+            write(report)
+            _exit(0)
+    except BaseException:
+        _exit(1)
+    _exit(0)
+
+
+def _set_apart(trace: int, *, quiet: bool) -> int:
+    """Leave the terminal and the signals to the parent; return where faulthandler writes."""
+    import fcntl
+
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with suppress(OSError):
+        if os.isatty(0):  # nobody can answer: the terminal is the parent's
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    if quiet:
+        with suppress(OSError):
+            os.dup2(2, 1)
+    trace = fcntl.fcntl(trace, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)
+    faulthandler.enable(trace, all_threads=False)
+    for name in _ENDING_SIGNALS:
+        faulthandler.register(getattr(signal, name), trace, all_threads=False, chain=True)
+    return trace
+
+
+def _note_endings(board: _Board, file: str, pid: int) -> None:
+    """Let the calls that end this process leave a note of their line."""
+
+    def noting(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*arguments: Any, **named: Any) -> Any:
+            if _getpid() != pid or not _ends_us(name, arguments, pid):
+                return call(*arguments, **named)
+            board.set_note(name, _own_line(sys._getframe(1), file))
+            try:
+                return call(*arguments, **named)
+            finally:
+                board.set_note("", 0)  # it did not end the process
+
+        return noted
+
+    modules = [module for module in (os, sys.modules.get("posix")) if module]
+    for name in _ENDING_CALLS:
+        noted = noting(name, getattr(os, name))
+        for module in modules:
+            setattr(module, name, noted)
+
+
+def _ends_us(name: str, arguments: tuple[Any, ...], pid: int) -> bool:
+    return name not in ("kill", "killpg") or (bool(arguments) and arguments[0] in (pid, -pid, 0, -1))
+
+
+def _own_line(frame: FrameType | None, file: str) -> int:
+    while frame and frame.f_code.co_filename != file:
+        frame = frame.f_back
+    return frame.f_lineno if frame else 0
+
+
+def _limit_memory() -> Callable[[], None]:
+    """Let a file that takes all memory have a MemoryError before other processes lack it; return what undoes it."""
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = max(_LEAST_MEMORY_BYTES, min(half, _MOST_MEMORY_BYTES))
+    if before[0] == resource.RLIM_INFINITY or before[0] > wanted:
+        with suppress(ValueError, OSError):  # macOS knows no such limit
+            resource.setrlimit(resource.RLIMIT_DATA, (wanted, before[1]))
+
+    def undo() -> None:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_DATA, before)
+
+    return undo
+
+
+def _reported(file: str, examine: Examine, step: Step, free_memory: Callable[[], None]) -> bytes:
+    try:
+        return _as_report(examine(step))
+    except MillraceError as error:
+        told = asdict(Problem(error.condition, error.message, error.place, error.hint, error.why))
+        return _encoded({"failure": _flat(told) | {"type": type(error).__name__}})
+    except BaseException as error:
+        free_memory()  # to tell of a MemoryError takes some
+        made = mistake(file, error)
+        why = made.why or "what the file has changed in Python (sys.modules, builtins, …) may be the cause"
+        return _as_report(Examined([Problem(made.condition, made.message, made.place, made.hint, why)]))
+
+
+def _as_report(examined: Examined) -> bytes:
+    """Return the report, with as many of the problems as there is room for."""
+    kept: list[dict[str, Any]] = []
+    room = _REPORT_BYTES - _REPORT_AT
+    for problem in examined.problems:
+        told = _flat(asdict(problem))
+        room -= len(_encoded(told)) + 2  # and what separates it from the next
+        if room < 0:
+            break
+        kept.append(told)
+    contents = asdict(examined.contents) if examined.contents else None
+    left_out = examined.left_out + len(examined.problems) - len(kept)
+    return _encoded(
+        {
+            "failure": None,
+            "problems": kept,
+            "contents": contents,
+            "left_out": left_out,
+            "spark_asked": examined.spark_asked,
+        }
+    )
+
+
+def _flat(told: dict[str, Any]) -> dict[str, Any]:
+    place = told.pop("place") or {"file": None, "line": None}
+    texts = {key: value[:_LONGEST_TEXT] if isinstance(value, str) else value for key, value in told.items()}
+    return texts | place
+
+
+def _encoded(told: dict[str, Any]) -> bytes:
+    return json.dumps(told).encode()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        with suppress(BaseException):
+            stream.flush()  # type: ignore[union-attr]

@@ -1,0 +1,103 @@
+"""What a child says of a file is believed only in its shape; its end says the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from millrace.cli.examination import Contents, Examined, Step, _line_of, _read, examined_apart
+from millrace.errors import JavaUnusable, Place, Problem
+
+PROBLEM: dict[str, Any] = {
+    "condition": "a.b",
+    "message": "no",
+    "hint": None,
+    "why": None,
+    "severity": "warning",
+    "file": "p.py",
+    "line": 3,
+}
+REPORT: dict[str, Any] = {"failure": None, "problems": [PROBLEM], "contents": None, "left_out": 0, "spark_asked": False}
+
+
+def apart(examine: Any, limit_s: float = 30.0) -> Examined:
+    """Examine in a child."""
+    return examined_apart("p.py", examine, limit_s, quiet=False, spark_starts=lambda: None)
+
+
+def test_what_is_found_comes_back() -> None:
+    found = Examined([Problem("a.b", "no", Place("p.py", 3), "so", "why", "warning")], Contents(1, 2, 3), 0, True)
+    assert apart(lambda _: found) == found
+
+
+def test_problems_that_have_no_room_are_counted() -> None:
+    found = apart(lambda _: Examined([Problem("a.b", f"{number} " + "x" * 5000) for number in range(9000)]))
+    assert 1000 < len(found.problems) < 9000
+    assert len(found.problems) + found.left_out == 9000
+    assert len(found.problems[0].message) == 4000
+
+
+def test_an_error_of_ours_is_raised_here_too() -> None:
+    def examine(step: Step) -> Examined:
+        raise JavaUnusable("there is none", why="so", hint="do", place=Place("p.py", 1))
+
+    with pytest.raises(JavaUnusable) as raised:
+        apart(examine)
+    assert raised.value.lines() == JavaUnusable("there is none", why="so", hint="do", place=Place("p.py", 1)).lines()
+
+
+def test_steps_have_their_own_time() -> None:
+    def examine(step: Step) -> Examined:
+        step.of_millrace()
+        step.of_the_file()
+        step.of_the_file()
+        os._exit(0)
+
+    (problem,) = apart(examine).problems
+    assert (problem.condition, problem.message) == (
+        "pipeline.ended",
+        "the file ends the process that reads it: os._exit",
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        3,
+        REPORT | {"problems": [3]},
+        REPORT | {"problems": [PROBLEM | {"message": 3}]},
+        REPORT | {"problems": [PROBLEM | {"line": "x"}]},
+        REPORT | {"problems": [{}]},
+        REPORT | {"contents": {"rows": 1}},
+        REPORT | {"left_out": None},
+        {"failure": {"type": "JavaUnusable"}},
+    ],
+)
+def test_a_report_of_another_shape_is_none(wrong: Any) -> None:
+    assert _read(json.dumps(REPORT).encode())
+    assert _read(json.dumps(wrong).encode()) is None
+    assert _read(b"[" * 100_000) is None
+    assert _read(b"\xff") is None
+
+
+def test_no_line_of_a_report_reaches_the_terminal_as_it_is() -> None:
+    told = REPORT | {"problems": [PROBLEM | {"message": "\x1b[2J\ud800" + "x" * 10_000}]}
+    found = _read(json.dumps(told).encode())
+    assert found
+    assert found.problems[0].message.startswith("\\x1b[2J\\ud800x")
+    assert len(found.problems[0].message) < 4100
+
+
+def test_the_line_of_the_thread_that_reads_the_file() -> None:
+    dump = (
+        'Timeout (0:00:01)!\nThread 0x1 (most recent call first):\n  File "p.py", line 9 in work\n\n'
+        'Thread 0x2 (most recent call first):\n  File "/a/helper.py", line 3 in wait\n'
+        '  File "p.py", line 2 in <module>\n'
+    )
+    assert _line_of(dump, "p.py") == (2, "/a/helper.py:3 in wait")
+    assert _line_of(dump, "q.py")[0] is None
+    assert _line_of("", "p.py") == (None, None)
