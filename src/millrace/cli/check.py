@@ -106,18 +106,15 @@ def _checked(pipeline: Pipeline) -> list[Problem]:
 
 def _deep(pipeline: Pipeline) -> list[Problem]:
     """What Spark says, which is started for this alone."""
-    import tempfile
     from pathlib import Path
 
     from millrace.engine import deep
     from millrace.engine.session import close_session, open_session
 
-    with tempfile.TemporaryDirectory() as folder, status_line() as waiting:
+    with status_line() as waiting:
         waiting("Spark analyses the plans")
         beside = Path(pipeline.place.file).absolute().parent
-        spark = open_session(
-            pipeline.name, master="local[1]", settings={}, log=Path(folder) / "spark.log", beside=beside
-        )
+        spark = open_session(pipeline.name, master="local[1]", settings={}, beside=beside)
         try:
             return deep.problems(pipeline, spark)
         finally:

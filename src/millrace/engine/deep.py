@@ -11,6 +11,7 @@ from millrace.connectors.stream import Site
 from millrace.engine import panels
 from millrace.engine.failures import explain
 from millrace.engine.resuming import Resuming
+from millrace.engine.session import scratch_folder
 from millrace.engine.structured import Tables, Workshop, reader_of, with_watermark, writer_of
 from millrace.errors import InvalidDefinition, MillraceError, NoCluster, Place
 from millrace.pipeline.check import Problem
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 def problems(pipeline: Pipeline, spark: SparkSession) -> list[Problem]:
     """Every query's columns, types and operations as Spark sees them; one problem a query."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
         workshop = Workshop(pipeline, Site(spark, pipeline.name, "", Path(folder), _no_cluster))
         found = [problem for query in make_plan(pipeline).queries for problem in _of_query(workshop, query)]
         found += _panels(workshop)
@@ -36,7 +37,7 @@ def problems(pipeline: Pipeline, spark: SparkSession) -> list[Problem]:
 
 def fingerprints(plan: Plan, spark: SparkSession, state: Path) -> dict[str, Fingerprint]:
     """What Spark makes of each query that writes, to be compared with what made the checkpoints of a state folder."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
         workshop = Workshop(plan.pipeline, Site(spark, plan.pipeline.name, "", Path(folder), _no_cluster))
         return {query.name: _fingerprint(workshop, query, state) for query in plan.queries if query.sinks}
 
