@@ -161,14 +161,14 @@ class Jvm:
             streams = {"stdout": self._end_of(voice.out, log, opened), "stderr": self._end_of(voice.err, log, opened)}
             # A terminal sends Ctrl-C to a whole session: the JVM gets one of its own.
             child = {**streams, "start_new_session": True, "pass_fds": (*holds, self.scratch.held)}
-            opened.enter_context(self._launcher_in_scratch())
+            opened.enter_context(self._launcher_in_scratch(settings))
             gateway = launch_gateway(conf, child)
         for key, value in hidden.items():  # where Spark looks for what its command line said
             gateway.jvm.java.lang.System.setProperty(key, value)
         return gateway
 
     @contextlib.contextmanager
-    def _launcher_in_scratch(self) -> Iterator[None]:
+    def _launcher_in_scratch(self, settings: Mapping[str, str]) -> Iterator[None]:
         """A time in which PySpark's launcher makes its own files in the scratch folder, and has us start the JVM.
 
         It takes neither a folder nor variables for the child, and those of this process are also those of its threads.
@@ -179,17 +179,17 @@ class Jvm:
         before = launcher.tempfile, launcher.Popen
         made = partial(tempfile.mkdtemp, dir=self.scratch.folder)
         launcher.tempfile = SimpleNamespace(mkdtemp=made, mkstemp=tempfile.mkstemp)
-        launcher.Popen = self._started
+        launcher.Popen = partial(self._started, self.scratch.variables(settings))
         try:
             yield
         finally:
             launcher.tempfile, launcher.Popen = before
 
-    def _started(self, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    def _started(self, variables: Mapping[str, str], command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
         with self._starting:
             if self._closed:  # this process ends, and the scratch folder is gone
                 raise InterruptedError
-            options["env"]["TMPDIR"] = str(self.scratch.folder)  # for Python workers
+            options["env"] |= variables
             self._process = subprocess.Popen(command, **options)
             return self._process
 

@@ -26,9 +26,10 @@ PREFIX = "millrace-scratch-"
 """How the names of scratch folders begin."""
 _REMOVED = ".removed"
 """How the names of those end that are being removed: no process makes a new file in them."""
+_NAMES_FOLDER = re.compile(r"-Djava\.io\.tmpdir=")
 _HADOOP = "spark.hadoop.hadoop.tmp.dir"
-_NAMES_TMPDIR = re.compile(r"-Djava\.io\.tmpdir=")
-_NAMES_HADOOP = re.compile(r"-Dhadoop\.tmp\.dir=")
+_BUFFERS = "LOCAL_DIRS"
+"""Where Hadoop keeps what it sends to a store; without it, in /tmp. Its `hadoop.tmp.dir` must not have a space."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,17 +57,19 @@ class Scratch:
         return self._lock.fd
 
     def java_options(self, settings: Mapping[str, str]) -> str:
-        """Return what the driver's JVM is started with to use the folder; what the user chooses instead is left out.
+        """Return what the driver's JVM is started with to use the folder; a folder that the user gives it wins.
 
-        These are properties of Java because settings of Spark would be sent to executors too. Without a
-        `spark.local.dir` Spark uses Java's folder for temporary files.
+        Without a `spark.local.dir` Spark uses Java's folder too. We set none, because it would be sent to executors.
         """
-        options = []
-        if not names_java_option(_NAMES_TMPDIR, settings):
-            options.append(f"-Djava.io.tmpdir={self.folder}")
-        if _HADOOP not in settings and not names_java_option(_NAMES_HADOOP, settings):
-            options.append(f"-Dhadoop.tmp.dir={self.folder / 'hadoop'}")  # buffers of what is sent to a store
-        return " ".join(map(_quoted, options))
+        own = names_java_option(_NAMES_FOLDER, settings)
+        return "" if own else _quoted(f"-Djava.io.tmpdir={self.folder}")
+
+    def variables(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of the JVM and its Python workers that name the folder."""
+        found = {"TMPDIR": str(self.folder)}
+        if _HADOOP not in settings and _BUFFERS not in os.environ:
+            found[_BUFFERS] = str(self.folder)
+        return found
 
     def remove(self) -> None:
         """Remove it, after the JVM has ended; what cannot be removed is left to the next run."""
@@ -84,13 +87,12 @@ def remove_abandoned(parent: Path) -> None:
     """Remove the scratch folders of this account in a folder, except those that a process still holds."""
     if _objection(parent):  # others could put another folder in the place of one that was looked at
         return
-    with os.scandir(parent) as entries:
-        names = [entry.name for entry in entries if entry.name.startswith(PREFIX) and _is_own_folder(entry)]
-    for name in names:
+    for path in filter(is_scratch, list(parent.iterdir())):
         try:
-            _remove_if_abandoned(parent / name)
+            if _is_own_folder(path):
+                _remove_if_abandoned(path)
         except OSError as error:
-            _log.debug("the scratch folder %s is not removed: %s", parent / name, error)
+            _log.debug("the scratch folder %s is not removed: %s", path, error)
 
 
 def _remove_all_abandoned(parents: set[Path]) -> None:
@@ -99,8 +101,9 @@ def _remove_all_abandoned(parents: set[Path]) -> None:
             remove_abandoned(parent)
 
 
-def _is_own_folder(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+def _is_own_folder(path: Path) -> bool:
+    found = path.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def _remove_if_abandoned(folder: Path) -> None:
