@@ -172,9 +172,11 @@ def test_tmpdir_is_used_and_cleared_away_after_a_kill_of_all_and_at_a_hurried_en
     jvm.wait(60)
     assert next(scratch.glob("blockmgr-*"))
 
-    with start(project, environment) as process:
+    with start(project, environment | {"SPARK_LOCAL_DIRS": str(project / "own")}) as process:
         (other,) = tmp_path.iterdir()
         assert other != scratch
+        assert any((project / "own").glob("blockmgr-*"))  # the user's choice
+        assert any(other.glob("artifacts-*"))
         jvm = jvm_of(process)
         process.send_signal(signal.SIGINT)
         assert process.stderr
