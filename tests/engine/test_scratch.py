@@ -172,6 +172,24 @@ def test_a_tmpdir_that_does_not_exist_is_refused(tmp_path: Path, monkeypatch: py
         Scratch(tmp_path)
 
 
+def test_a_folder_that_cannot_be_made_is_not_used(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "file").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = Scratch(place / "file" / "state")
+    assert made.folder.parent == tmp_path
+    made.remove()
+
+
+def test_a_machine_without_a_folder_for_temporary_files_will_do(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_is_usable() -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(scratch.tempfile, "gettempdir", none_is_usable)
+    made = Scratch(place)
+    assert made.folder.parent == place
+    made.remove()
+
+
 def test_a_folder_without_libraries_is_not_used(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scratch, "_forbids_libraries", lambda folder: folder == place)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -47,7 +47,7 @@ class Scratch:
             self.folder, self._lock = _made(parent)
         except OSError as error:
             raise _unusable(parent, error.strerror or str(error)) from None
-        places = {parent, *([] if near is None else [near.resolve()]), Path(tempfile.gettempdir()).resolve()}
+        places = {parent, _temporary(), *([] if near is None else [near.resolve()])}
         # Beside the start of Spark: shuffle files of a large run take a moment.
         threading.Thread(target=_remove_all_abandoned, args=(places,), name="scratch", daemon=True).start()
 
@@ -152,14 +152,22 @@ def _is_lock_of(lock: FolderLock, folder: Path) -> bool:
 def _parent(near: Path | None) -> Path:
     named = os.environ.get("TMPDIR")
     if near is not None and not named:
-        near.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):  # the log cannot be made there either, which says why
+            near.mkdir(parents=True, exist_ok=True)
         folder = near.resolve()
         if not _objection(folder) and not _forbids_libraries(folder):
             return folder
-    folder = Path(named or tempfile.gettempdir()).resolve()
+    folder = Path(named).resolve() if named else _temporary()
     if why := _objection(folder):
         raise _unusable(folder, why)
     return folder
+
+
+def _temporary() -> Path:
+    try:
+        return Path(tempfile.gettempdir()).resolve()
+    except FileNotFoundError:  # no folder for temporary files can be written to
+        return Path("/tmp")  # noqa: S108 - looked at before it is used
 
 
 def _forbids_libraries(folder: Path) -> bool:
@@ -179,6 +187,8 @@ def _objection(folder: Path) -> str | None:
         return "it belongs to another account"
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
         return "every account may write to it, and it has no sticky bit"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return "this account may not write to it"
     if "," in str(folder):
         return "its name has a comma, at which Spark separates folders"
     return None
