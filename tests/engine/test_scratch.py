@@ -44,6 +44,22 @@ def test_it_is_private_and_gone_when_it_is_removed(place: Path) -> None:
     assert names(place) == []
 
 
+def test_one_that_nobody_removes_is_gone_when_its_process_ends_and_not_when_a_forked_one_does(place: Path) -> None:
+    program = """
+import os, sys
+from pathlib import Path
+from millrace.engine.scratch import Scratch
+made = Scratch(Path(sys.argv[1]))
+if not (forked := os.fork()):
+    sys.exit()
+os.waitpid(forked, 0)
+print(made.folder.exists())
+"""
+    ran = subprocess.run([sys.executable, "-c", program, place], capture_output=True, text=True, check=True)
+    assert ran.stdout == "True\n"
+    assert names(place) == []
+
+
 def test_tmpdir_wins_and_a_missing_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     made = Scratch(tmp_path / "state")
@@ -68,7 +84,7 @@ def test_without_a_lasting_folder_it_is_where_temporary_files_go(
 def test_an_abandoned_one_is_removed_and_one_in_use_is_not(place: Path) -> None:
     used, left = Scratch(place), Scratch(place)
     (left.folder / "deep" / "er").mkdir(parents=True)
-    os.close(left.held)
+    left._lock.release()
     remove_abandoned(place)
     assert names(place) == [used.folder.name]
     used.remove()
@@ -76,7 +92,7 @@ def test_an_abandoned_one_is_removed_and_one_in_use_is_not(place: Path) -> None:
 
 def test_the_next_one_removes_what_was_abandoned(place: Path) -> None:
     left = Scratch(place)
-    os.close(left.held)
+    left._lock.release()
     made = Scratch(place)
     for thread in [one for one in threading.enumerate() if one.name == "scratch"]:
         thread.join(30)
@@ -87,7 +103,7 @@ def test_the_next_one_removes_what_was_abandoned(place: Path) -> None:
 def test_a_child_keeps_it_when_its_parent_is_dead(place: Path) -> None:
     made = Scratch(place)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[made.held])
-    os.close(made.held)
+    made._lock.release()
     remove_abandoned(place)
     assert names(place) == [made.folder.name]
     child.communicate(b"\n")

@@ -101,8 +101,7 @@ class Guest:
         if "spark-sql-kafka" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
             given = with_connectors(given)
         self._opened.enter_context(environment(master, {}))
-        scratch = Scratch(STATE.value() / "exec")
-        jvm = Jvm(settled(speed(master=master), given), self._log, scratch, self._voice)
+        jvm = Jvm(settled(speed(master=master), given), self._log, Scratch(STATE.value() / "exec"), self._voice)
         self._jvms.append(jvm)
         return jvm.gateway
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
@@ -47,6 +48,8 @@ class Scratch:
             self.folder, self._lock = _made(parent)
         except OSError as error:
             raise _unusable(parent, error.strerror or str(error)) from None
+        self._pid = os.getpid()
+        atexit.register(self.remove)  # for one who is interrupted before there is a JVM that removes it
         places = {parent, _temporary(), *([] if near is None else [near.resolve()])}
         # Beside the start of Spark: shuffle files of a large run take a moment.
         threading.Thread(target=_remove_all_abandoned, args=(places,), name="scratch", daemon=True).start()
@@ -72,10 +75,14 @@ class Scratch:
         return found
 
     def remove(self) -> None:
-        """Remove it, after the JVM has ended; what cannot be removed is left to the next run."""
-        if self._lock.fd >= 0:
+        """Remove it, after the JVM has ended; what cannot be removed is left to the next run.
+
+        Nothing happens in a process that was forked from the one that has made it.
+        """
+        if self._lock.fd >= 0 and self._pid == os.getpid():
             _remove(self.folder)
             self._lock.release()
+            atexit.unregister(self.remove)
 
 
 def is_scratch(path: Path) -> bool:
