@@ -99,6 +99,22 @@ def test_the_jvm_ends_when_its_process_is_killed(tmp_path: Path, number: int) ->
     assert ended(jvm, 60)
 
 
+def test_a_session_that_nobody_closes_ends_with_its_process_and_not_with_one_that_is_forked(tmp_path: Path) -> None:
+    ends = """
+import os
+if not (forked := os.fork()):
+    sys.exit()
+os.waitpid(forked, 0)
+print(spark.range(3).count(), len(list(Path("run").glob("millrace-scratch-*"))))
+"""
+    with program(tmp_path, ends) as run:
+        out, err = run.communicate(timeout=170)
+    told, rows = out.splitlines()
+    assert rows == "3 1", err
+    assert ended(json.loads(told)["jvm"], 0.1)
+    assert list((tmp_path / "run").glob("millrace-scratch-*")) == []
+
+
 def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
     tries = """
 import sys

@@ -190,7 +190,11 @@ def _paced(chosen: Demo, rate: float | None) -> Demo:
 
 
 def emptied(folder: Path) -> Path:
-    """The folder of a demo's run, with nothing in it: a demo begins anew each time, whatever there was."""
+    """The folder of a demo's run, with nothing in it: a demo begins anew each time, whatever there was.
+
+    Scratch folders stay: the JVM of a demo that was killed may still be ending, and the start of Spark removes them.
+    """
+    from millrace.engine.scratch import is_scratch
     from millrace.services.locks import FolderLock
 
     lock = FolderLock(folder)
@@ -198,6 +202,8 @@ def emptied(folder: Path) -> Path:
         if not lock.try_acquire():
             raise StateMismatch("this demo runs already, in the same folder", hint="look for its page, or stop it")
         for one in folder.iterdir():
+            if is_scratch(one):
+                continue
             if one.is_dir():
                 shutil.rmtree(one)
             elif one.name != "lock":

@@ -139,21 +139,17 @@ def _show(one: Compared, numbers: tuple[int, int]) -> None:
 @contextmanager
 def _spark(pipeline: Pipeline, settings: Settings) -> Iterator[Any]:
     """A session that is started when somebody asks for it."""
-    import tempfile
-
     from millrace.engine.session import close_session, open_session
 
     opened: list[Any] = []
-    with tempfile.TemporaryDirectory() as logs:
 
-        def session() -> Any:
-            if not opened:
-                log = Path(logs) / "spark.log"
-                opened.append(open_session(pipeline.name, master=settings.master, settings=settings.spark, log=log))
-            return opened[0]
+    def session() -> Any:
+        if not opened:
+            opened.append(open_session(pipeline.name, master=settings.master, settings=settings.spark))
+        return opened[0]
 
-        try:
-            yield session
-        finally:
-            for one in opened:
-                close_session(one)
+    try:
+        yield session
+    finally:
+        for one in opened:
+            close_session(one)

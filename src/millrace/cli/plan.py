@@ -166,8 +166,6 @@ def _in_use(folder: Path) -> MillraceError | None:
 
 def _asked(made: Plan, folder: Path, given: Mapping[str, str]) -> tuple[dict[str, Fingerprint], list[str]]:
     """What Spark says of the queries, and of settings; it is started for this alone."""
-    import tempfile
-
     from millrace.cli.spark import prepare_spark
     from millrace.engine import deep
     from millrace.engine.session import close_session, open_session
@@ -176,10 +174,10 @@ def _asked(made: Plan, folder: Path, given: Mapping[str, str]) -> tuple[dict[str
     # Others are for where it would run.
     readable = {key: value for key, value in given.items() if key.startswith((LISTED, *_CLASSES))}
     prepare_spark()
-    with tempfile.TemporaryDirectory() as logs, status_line() as waiting:
+    with status_line() as waiting:
         waiting("Spark analyses the plans")
         name, beside = made.pipeline.name, Path(made.pipeline.place.file).absolute().parent
-        spark = open_session(name, master="local[1]", settings=readable, log=Path(logs) / "spark.log", beside=beside)
+        spark = open_session(name, master="local[1]", settings=readable, beside=beside)
         try:
             return deep.fingerprints(made, spark, folder), doubts(spark, given)
         finally:

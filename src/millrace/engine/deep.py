@@ -11,6 +11,7 @@ from millrace.connectors.stream import Site
 from millrace.engine import panels
 from millrace.engine.failures import explain
 from millrace.engine.resuming import Resuming
+from millrace.engine.session import scratch_folder
 from millrace.engine.structured import Tables, Workshop, reader_of, with_watermark, writer_of
 from millrace.errors import InvalidDefinition, MillraceError, NoCluster, Place
 from millrace.pipeline.check import Problem
@@ -30,7 +31,7 @@ def problems(pipeline: Pipeline, spark: SparkSession, before_each: Callable[[], 
 
     `before_each` is called before the functions of a query's tables are.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
         workshop = Workshop(pipeline, Site(spark, pipeline.name, "", Path(folder), _no_cluster))
         found: list[Problem] = []
         for query in make_plan(pipeline).queries:
@@ -42,7 +43,7 @@ def problems(pipeline: Pipeline, spark: SparkSession, before_each: Callable[[], 
 
 def fingerprints(plan: Plan, spark: SparkSession, state: Path) -> dict[str, Fingerprint]:
     """What Spark makes of each query that writes, to be compared with what made the checkpoints of a state folder."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
         workshop = Workshop(plan.pipeline, Site(spark, plan.pipeline.name, "", Path(folder), _no_cluster))
         return {query.name: _fingerprint(workshop, query, state) for query in plan.queries if query.sinks}
 

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.engine.classic import NAME, Batches, stop_context
 from millrace.engine.jvm import Jvm, Voice, environment
+from millrace.engine.scratch import Scratch
 from millrace.engine.session import hush_accumulators, signals_kept, with_connectors
 from millrace.engine.stopping import stop_all
 from millrace.engine.tuning import LOCAL, settled, speed
 from millrace.engine.watch import Watch
+from millrace.settings import STATE
 from millrace.telemetry.board import Board
 
 if TYPE_CHECKING:
@@ -99,7 +101,7 @@ class Guest:
         if "spark-sql-kafka" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
             given = with_connectors(given)
         self._opened.enter_context(environment(master, {}))
-        jvm = Jvm(settled(speed(master=master), given), self._log, self._voice)
+        jvm = Jvm(settled(speed(master=master), given), self._log, Scratch(STATE.value() / "exec"), self._voice)
         self._jvms.append(jvm)
         return jvm.gateway
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from millrace.engine import archive
+from millrace.engine.scratch import Scratch
 from millrace.engine.surroundings import variables
 from millrace.engine.tuning import is_local
 from millrace.errors import FileUnusable, JavaUnusable, SparkFailed
@@ -32,6 +37,8 @@ _NOISE = re.compile(
 )
 GRACE = 20.0
 """Seconds in which it must have ended."""
+_GRACE_AT_EXIT = 2.0
+"""The same for a JVM that nobody has closed when this process ends."""
 _LOG4J = """\
 # Written by Millrace at every start; an edit is lost.
 rootLogger.level = warn
@@ -71,52 +78,77 @@ class Jvm:
     def __init__(
         self,
         settings: Mapping[str, str],
-        log: Path,
+        log: Path | None,
+        scratch: Scratch,
         voice: Voice = Voice(),  # noqa: B008 - frozen
         holds: Sequence[int] = (),
     ) -> None:
-        self.log = log.absolute()
-        self._start = _open_log(self.log)
-        _quieten()
+        """Start it. Its temporary files, and its log if `log` names none, are in `scratch`, which goes when it ends."""
+        self.scratch = scratch
+        self.log = (log or scratch.folder / "spark.log").absolute()
+        self._log_stays = log is not None
+        self._pid = os.getpid()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starting = threading.Lock()
+        self._closed = False
         self._pumps: list[threading.Thread] = []
+        self.gateway: Any = None
+        atexit.register(self._close_at_exit)
         try:
-            self.gateway: Any = self._launched(settings, voice, holds)
-        except Exception as error:
-            self._drain()
-            raise self.failed("its JVM ended") from error
+            self._start = _open_log(self.log)
+            _quieten()
+            try:
+                self.gateway = self._launched(settings, voice, holds)
+            except Exception as error:
+                self._drain()
+                raise self.failed("its JVM ended") from error
+        except BaseException:
+            self.close(0.0)
+            raise
 
     def failed(self, why: str) -> SparkFailed:
         """The error of a start that did not succeed, with the end of the log."""
         with self.log.open("rb") as content:
             content.seek(self._start)
             said = content.read().decode("utf-8", "replace")
+        where = f"the whole log is in {self.log}; " if self._log_stays else ""
         return SparkFailed(
             "Spark could not be started",
             why=f"{why}{quoted(said)}",
-            hint=f"the whole log is in {self.log}; look at --master, --set and at the memory that is free",
+            hint=f"{where}look at --master, --set and at the memory that is free",
         )
 
     def close(self, patience: float = GRACE) -> None:
-        """End it and wait; everything that it printed has been handed on then."""
-        process: subprocess.Popen[bytes] = self.gateway.proc
-        if process.stdin:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()
-        try:
-            process.wait(patience)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        with contextlib.suppress(Exception):  # not before: it would wait for threads that wait for the JVM
-            self.gateway.shutdown()
+        """End it, wait and remove its temporary files; everything that it printed has been handed on then."""
+        with self._starting:
+            self._closed = True
+        if self._process:
+            if self._process.stdin:
+                with contextlib.suppress(BrokenPipeError):
+                    self._process.stdin.close()
+            try:
+                self._process.wait(patience)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self.gateway:
+            with contextlib.suppress(Exception):  # not before: it would wait for threads that wait for the JVM
+                self.gateway.shutdown()
         self._drain()
+        self.scratch.remove()
+        atexit.unregister(self._close_at_exit)
+
+    def _close_at_exit(self) -> None:
+        """Whoever was in a hurry has not closed it; a process that was forked from this one must not."""
+        if self._pid == os.getpid():
+            self.close(_GRACE_AT_EXIT if self.gateway else 0.0)
 
     def _launched(self, settings: Mapping[str, str], voice: Voice, holds: Sequence[int]) -> Any:
         from pyspark import SparkConf
         from pyspark.java_gateway import launch_gateway
 
         conf = SparkConf(loadDefaults=False)
-        chosen = _with_options(settings, self.log)
+        chosen = _with_options(settings, self.log, self.scratch)
         # Everybody on this machine can read a command line.
         hidden = {key: value for key, value in chosen.items() if shown(key, value) != value}
         for key, value in chosen.items():
@@ -128,10 +160,38 @@ class Jvm:
             log = opened.enter_context(self.log.open("ab")).fileno()
             streams = {"stdout": self._end_of(voice.out, log, opened), "stderr": self._end_of(voice.err, log, opened)}
             # A terminal sends Ctrl-C to a whole session: the JVM gets one of its own.
-            gateway = launch_gateway(conf, {**streams, "start_new_session": True, "pass_fds": tuple(holds)})
+            child = {**streams, "start_new_session": True, "pass_fds": (*holds, self.scratch.held)}
+            opened.enter_context(self._launcher_in_scratch(settings))
+            gateway = launch_gateway(conf, child)
         for key, value in hidden.items():  # where Spark looks for what its command line said
             gateway.jvm.java.lang.System.setProperty(key, value)
         return gateway
+
+    @contextlib.contextmanager
+    def _launcher_in_scratch(self, settings: Mapping[str, str]) -> Iterator[None]:
+        """A time in which PySpark's launcher makes its own files in the scratch folder, and has us start the JVM.
+
+        It takes neither a folder nor variables for the child, and those of this process are also those of its threads.
+        """
+        from pyspark import java_gateway
+
+        launcher: Any = java_gateway
+        before = launcher.tempfile, launcher.Popen
+        made = partial(tempfile.mkdtemp, dir=self.scratch.folder)
+        launcher.tempfile = SimpleNamespace(mkdtemp=made, mkstemp=tempfile.mkstemp)
+        launcher.Popen = partial(self._started, self.scratch.variables(settings))
+        try:
+            yield
+        finally:
+            launcher.tempfile, launcher.Popen = before
+
+    def _started(self, variables: Mapping[str, str], command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        with self._starting:
+            if self._closed:  # this process ends, and the scratch folder is gone
+                raise InterruptedError
+            options["env"] |= variables
+            self._process = subprocess.Popen(command, **options)
+            return self._process
 
     def _end_of(self, to: Line | int | None, log: int, opened: contextlib.ExitStack) -> int:
         """The descriptor for a stream of the child: of a pipe whose lines are handed on, where somebody wants them."""
@@ -188,15 +248,16 @@ def _is_no_cut_call(record: logging.LogRecord) -> bool:
     return not re.search("while sending command|while shutting down connection", said)
 
 
-def _with_options(settings: Mapping[str, str], log: Path) -> dict[str, str]:
-    """The settings, with options of Java: a quick start, and a log in a file which never grows without bound."""
+def _with_options(settings: Mapping[str, str], log: Path, scratch: Scratch) -> dict[str, str]:
+    """The settings, with options of Java: a quick start, a log that never grows without bound, temporary files."""
     described = log.with_name(log.name + ".log4j2.properties")
     said = f"%replace{{%replace{{%m%n%ex}}{{{_NAMED}}}{{$1***}}}}{{{_ADDRESS}}}{{$1***@}}".replace("\\", "\\\\")
     described.write_text(_LOG4J.format(log=log, said=said), "utf-8")
     key = "spark.driver.extraJavaOptions"
     own = settings.get(key, "")
     quick = "" if "-XX:ArchiveClassesAtExit" in own or "-XX:SharedArchiveFile" in own else archive.options()
-    return {**settings, key: f"-Dlog4j2.configurationFile={described.as_uri()} {quick} {own}".strip()}
+    ours = [f"-Dlog4j2.configurationFile={described.as_uri()}", scratch.java_options(settings), quick]
+    return {**settings, key: " ".join(filter(None, [*ours, own]))}
 
 
 def _open_log(log: Path) -> int:

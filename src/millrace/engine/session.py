@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from millrace.engine import shipping
 from millrace.engine.executors import Travel, equip
 from millrace.engine.jvm import GRACE, Jvm, Voice, environment, hush_py4j
+from millrace.engine.scratch import Scratch
 from millrace.engine.spoken import cause_of, java_causes
 from millrace.engine.tuning import choices, is_local, settled
 from millrace.errors import InvalidOption, SparkFailed
@@ -45,7 +47,7 @@ def open_session(
     *,
     master: str | None,
     settings: Mapping[str, str],
-    log: Path,
+    log: Path | None = None,
     realtime: bool = False,
     beside: Path | None = None,
     voice: Voice = Voice(),  # noqa: B008 - frozen
@@ -57,6 +59,9 @@ def open_session(
     """Start Spark, here unless a master is named, with what we choose unless `settings` says otherwise.
 
     `preferred` is what the caller chooses. Where spark-submit has started us, what that was told wins over both.
+
+    Spark's temporary files are beside the log unless TMPDIR is set, and are removed at the end. A session without a
+    `log` has that among them.
 
     `beside` is a folder whose modules functions may import in Spark's Python workers; `holds` are descriptors that stay
     open in the JVM, as those of locks on what it writes to; `jar_sets` are needed besides the connectors.
@@ -76,11 +81,16 @@ def open_session(
     if is_local(picked["spark.master"]):
         return spark
     try:
-        equip(spark, travel, log.absolute().parent / "shipped", beside, send=not is_submitted())
+        equip(spark, travel, _shipped(log), beside, send=not is_submitted())
     except BaseException:
         close_session(spark)
         raise
     return spark
+
+
+def scratch_folder() -> Path | None:
+    """Return the folder for temporary files of the JVM that was started here; None if there is no such JVM."""
+    return _opened[-1].scratch.folder if _opened else None
 
 
 def close_session(spark: SparkSession, patience: float = GRACE, *, hurried: bool = False) -> None:
@@ -154,12 +164,13 @@ def with_packages(settings: Mapping[str, str]) -> dict[str, str]:
     return {**settings, "spark.archives": every, **paths}
 
 
-def _session(settings: Mapping[str, str], log: Path, voice: Voice, holds: Sequence[int]) -> SparkSession:
+def _session(settings: Mapping[str, str], log: Path | None, voice: Voice, holds: Sequence[int]) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     if SparkContext._gateway is None:  # else this process has a JVM, of ours or of the program that we are in
-        jvm = Jvm(settings, log, voice, holds)
+        scratch = Scratch(None if log is None else log.absolute().parent)
+        jvm = Jvm(settings, log, scratch, voice, holds)
         SparkContext._ensure_initialized(gateway=jvm.gateway)
         _opened.append(jvm)
     conf = SparkConf(loadDefaults=is_submitted())
@@ -193,6 +204,13 @@ def _end_jvm(patience: float = GRACE) -> None:
     while _opened:
         SparkContext._gateway = SparkContext._jvm = None  # so that the next session starts a JVM of its own
         _opened.pop().close(patience)
+
+
+def _shipped(log: Path | None) -> Path:
+    """Where what executors are sent lies, for as long as the session lives."""
+    if log is not None:
+        return log.absolute().parent / "shipped"
+    return scratch_folder() or Path(tempfile.mkdtemp(prefix="millrace-shipped-"))
 
 
 def _prepended(folder: Path) -> str:

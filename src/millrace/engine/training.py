@@ -13,15 +13,14 @@ if TYPE_CHECKING:
 
 def main(archive: str) -> None:
     """Use what pipelines use, and end."""
-    from millrace.engine.session import close_session, open_session
+    from millrace.engine.session import close_session, open_session, scratch_folder
 
-    with tempfile.TemporaryDirectory() as folder:
-        writes = {"spark.driver.extraJavaOptions": f'"-XX:ArchiveClassesAtExit={archive}"'}
-        spark = open_session("training", master="local[2]", settings=writes, log=Path(folder) / "log")
-        try:
-            _use(spark, Path(folder))
-        finally:
-            close_session(spark, patience=120)
+    writes = {"spark.driver.extraJavaOptions": f'"-XX:ArchiveClassesAtExit={archive}"'}
+    spark = open_session("training", master="local[2]", settings=writes)
+    try:
+        _use(spark, Path(tempfile.mkdtemp(dir=scratch_folder())))
+    finally:
+        close_session(spark, patience=120)
 
 
 def _use(spark: SparkSession, folder: Path) -> None:

@@ -150,7 +150,8 @@ def choices(
     if not is_local(chosen):
         return (*made, *_MEANING, _partitions_there(chosen, given), *_THERE)
     # Its pauses are longer, though fewer: nothing for results within milliseconds.
-    return (*made, *_MEANING, *_HERE, *(() if realtime or _collects(given) else (COLLECTOR,)))
+    own = realtime or names_java_option(_NAMES_COLLECTOR, given)  # Java does not start with two
+    return (*made, *_MEANING, *_HERE, *(() if own else (COLLECTOR,)))
 
 
 def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
@@ -174,10 +175,10 @@ def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice,
     return tuple(made)
 
 
-def _collects(given: Mapping[str, str]) -> bool:
-    """Whether somebody names a collector: Java does not start with two."""
+def names_java_option(pattern: re.Pattern[str], given: Mapping[str, str]) -> bool:
+    """Whether the user gives the driver such an option, in Spark's settings or in the variables that Java reads."""
     said = [os.environ.get(one, "") for one in _JAVA_OPTIONS] + [given.get(one, "") for one in _SPARK_OPTIONS]
-    return any(map(_NAMES_COLLECTOR.search, said))
+    return any(map(pattern.search, said))
 
 
 def _why(master: str, *, realtime: bool) -> str:

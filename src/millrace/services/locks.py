@@ -16,9 +16,13 @@ class FolderLock:
     dies, and the lock is free when the last of them has ended. No stale lock is possible.
     """
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    NAME = "lock"
+
+    def __init__(self, folder: Path, *, make: bool = True) -> None:
+        """Open the lock; the folder is made if it is missing, unless `make` says not to."""
+        if make:
+            folder.mkdir(parents=True, exist_ok=True)
+        self.fd = os.open(folder / self.NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
 
     def try_acquire(self, patience: float = 0.0) -> bool:
         """Take the lock if nobody has it, or lets go of it within so many seconds."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.clients.letters import Letter
 from millrace.connectors.stream import Site
+from millrace.engine.session import scratch_folder
 from millrace.engine.statestore import arbitrary
 from millrace.engine.structured import Workshop, reader_of
 from millrace.engine.tuning import ROCKSDB
@@ -59,7 +60,7 @@ class Trial:
         self._shapes = {source.name: Shape(source.name, reader_of(source)) for source in pipeline.sources}
         carried = {name: kind for shape in self._shapes.values() for name, kind in shape.carried.items()}
         self._mould = Mould(self._spark, carried)
-        self._state = Path(tempfile.mkdtemp(prefix="millrace-trial-"))
+        self._state = Path(tempfile.mkdtemp(prefix="millrace-trial-", dir=scratch_folder()))
         self._place = calling_place()
         self._asked = False
         self._accounted: set[tuple[str, int]] = set()

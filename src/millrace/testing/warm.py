@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millrace.engine.permissions import set_in_the_jvm, write_no_checksums
@@ -58,17 +55,15 @@ def _active() -> SparkSession | None:
 def _opened() -> SparkSession:
     from millrace.engine.session import close_session, open_session
 
-    folder = Path(tempfile.mkdtemp(prefix="millrace-test-"))
     java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_JAVA}".strip()
     with variables({"JDK_JAVA_OPTIONS": java}):
-        spark = open_session("millrace test", master="local[2]", settings=_SETTINGS, log=folder / "spark.log")
+        spark = open_session("millrace test", master="local[2]", settings=_SETTINGS)
     set_in_the_jvm(spark)
     write_no_checksums(spark)
 
     def close() -> None:
         _Warm.spark = None
         close_session(spark, hurried=True)
-        shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(close)
     return spark
