@@ -7,6 +7,7 @@ import socket
 import struct
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 KNOWN = sys.platform == "linux"
@@ -28,10 +29,9 @@ def account_of(client: Address, server: Address) -> int | None:
     The kernel is asked for this one socket, which costs microseconds. Where it does not answer, its list of all
     sockets is read, which costs milliseconds.
     """
-    for uid, inode in (*_asked(client, server), *_listed(client, server)):
-        # A socket that its process has closed belongs to nobody, and is listed as root's.
-        return uid if inode else None
-    return None
+    uid, inode = next(chain(_asked(client, server), _listed(client, server)), (0, 0))
+    # A socket that its process has closed belongs to nobody, and is listed as root's.
+    return uid if inode else None
 
 
 def _asked(client: Address, server: Address) -> Iterator[tuple[int, int]]:

@@ -80,7 +80,10 @@ def make_app(subject: Subject, rules: Rules, *, read_only: bool = False, static:
 
 
 class _Few:
-    """Answers a few questions to Kafka and Spark at once, from the first byte to the last; others are to ask again."""
+    """Answers a few questions to Kafka at once, from the first byte to the last; others are to ask again.
+
+    What is posted is not counted: SQL and redrives are one at a time anyway, and a body may be long in coming.
+    """
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -89,7 +92,7 @@ class _Few:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or say that there are too many."""
         path = scope.get("path", "")
-        if not path.startswith("/api/") or path in _IN_MEMORY:
+        if not path.startswith("/api/") or path in _IN_MEMORY or scope["method"] == "POST":
             await self._app(scope, receive, send)
         elif self._answering >= _MAX_QUESTIONS:
             said = f"{_MAX_QUESTIONS} questions are being answered"

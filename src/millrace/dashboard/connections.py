@@ -24,8 +24,6 @@ from millrace.dashboard.account import account_of
 
 STATE = "connection"
 """The name under which a request finds its connection in the state of its scope."""
-BACKLOG = 64
-"""Connections that are accepted at once, before any of them can be closed again."""
 HEAD_S = 10.0
 BODY_S = 10.0
 IDLE_S = 5
@@ -50,6 +48,11 @@ def max_connections() -> int:
     """Return how many connections may be open: far fewer than the files that the process may open."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return _MAX_CONNECTIONS if files == resource.RLIM_INFINITY else max(16, min(_MAX_CONNECTIONS, files // 4))
+
+
+def backlog() -> int:
+    """Return how many connections are accepted at once: few enough that none of them must make room for the next."""
+    return max_connections() // 4
 
 
 class _Watch:
@@ -137,6 +140,8 @@ class Connection(H11Protocol):
 
     def note_stage(self) -> None:
         """Note what is waited for: a head, a body, an answer of ours, or the end."""
+        if self.transport.get_protocol() is not self:  # it is a WebSocket now
+            return
         theirs, answering = self.conn.their_state, self.cycle is not None and not self.cycle.response_complete
         if theirs is h11.SEND_BODY:
             stage = "body"

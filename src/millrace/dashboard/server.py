@@ -13,7 +13,7 @@ from urllib.parse import quote
 import uvicorn
 
 from millrace.dashboard.app import make_app
-from millrace.dashboard.connections import BACKLOG, IDLE_S, MAX_HEAD_BYTES, Connection, Socket, close_overdue
+from millrace.dashboard.connections import IDLE_S, MAX_HEAD_BYTES, Connection, Socket, backlog, close_overdue
 from millrace.dashboard.guard import rules_for
 from millrace.dashboard.listening import listen
 from millrace.dashboard.page import STATIC
@@ -78,7 +78,7 @@ class Dashboard:
             loop="asyncio",
             http=Connection,
             h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-            backlog=BACKLOG,
+            backlog=backlog(),
             timeout_keep_alive=IDLE_S,
             ws=Socket,
             ws_max_size=_MOST_MESSAGE,
