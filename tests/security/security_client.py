@@ -1,7 +1,8 @@
 """A client in a process of its own: with another account, or behind a link into a network namespace of its own.
 
 Each line of the input is a JSON list of a host, a port, the text of a request, and whether to wait for the answer; each
-line of the output is the answer as a JSON text, or what went wrong. It imports all that it needs before it gives up its rights.
+line of the output is the answer as a JSON text, or what went wrong. It imports all that it needs before it gives up its
+rights.
 """
 
 from __future__ import annotations
@@ -42,22 +43,28 @@ def ask(host: str, port: int, request: str, wait: bool) -> str:
     return b"".join(parts).decode("latin-1")
 
 
+def say(line: str) -> None:
+    """Write a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     """Serve the questions of a test until it has no more."""
-    print("ready", flush=True)
+    say("ready")
     how = json.loads(sys.stdin.readline())
     if "link" in how:
         join(how["link"], how["address"])
     if "uid" in how:
         become(how["uid"])
-    print("set", flush=True)
+    say("set")
     for line in sys.stdin:
         host, port, request, wait = json.loads(line)
         try:
             answer = ask(host, port, request, wait)
         except OSError as error:
             answer = f"{type(error).__name__}: {error}"
-        print(json.dumps(answer), flush=True)
+        say(json.dumps(answer))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the attacks on the dashboard's server share: a real server, requests byte by byte, and clients from elsewhere."""
+"""What the attacks on the dashboard's server share: a real server, requests by the byte, clients from elsewhere."""
 
 from __future__ import annotations
 
@@ -81,7 +81,6 @@ class Ask(Protocol):
         """Send a request; give back the answer, or what went wrong."""
 
 
-
 @contextmanager
 def _client(*command: str) -> Iterator[tuple[subprocess.Popen[str], IO[str], IO[str]]]:
     assert os.geteuid() == 0, (
@@ -90,7 +89,7 @@ def _client(*command: str) -> Iterator[tuple[subprocess.Popen[str], IO[str], IO[
     )
     line = [*command, sys.executable, str(_CLIENT)]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        said, answered = cast(IO[str], process.stdin), cast(IO[str], process.stdout)
+        said, answered = cast("IO[str]", process.stdin), cast("IO[str]", process.stdout)
         try:
             assert answered.readline() == "ready\n"
             yield process, said, answered

@@ -15,10 +15,19 @@ from millrace.dashboard.subject import Group
 
 from .security_http import Ask, as_account, ask, closing, everything, from_elsewhere, serving, status
 
-TOKEN = "a-token-of-16-or-more"  # noqa: S105
+TOKEN = "a-token-of-16-or-more"
 BEARER = f"Authorization: Bearer {TOKEN}"
 ANY = "0.0.0.0"  # noqa: S104
-PATHS = ("/", "/api/pipeline", "/api/state", "/api/topics/x", "/api/dead/export", "/api/events", "/metrics", "/assets/x")
+PATHS = (
+    "/",
+    "/api/pipeline",
+    "/api/state",
+    "/api/topics/x",
+    "/api/dead/export",
+    "/api/events",
+    "/metrics",
+    "/assets/x",
+)
 Elsewhere = tuple[str, Ask]
 UPGRADE = (
     "Upgrade: websocket",
@@ -67,7 +76,9 @@ def test_another_account_of_this_machine_is_refused(stranger: Ask, host: str) ->
             assert status(refused) == 403, path
             assert "the-run" not in refused
             assert "MILLRACE_TOKEN" in refused
-        assert "403" in stranger(host, server.port, closing(server, "GET /ws", *UPGRADE[:1], *UPGRADE[2:])).split("\r")[0]
+        assert (
+            "403" in stranger(host, server.port, closing(server, "GET /ws", *UPGRADE[:1], *UPGRADE[2:])).split("\r")[0]
+        )
 
 
 def test_another_account_gets_a_bare_yes_or_no(stranger: Ask) -> None:
@@ -109,7 +120,10 @@ def test_read_only_holds_for_everybody(stranger: Ask, read_only: bool) -> None:
         line, *more = post(body)
         theirs = stranger("127.0.0.1", server.port, closing(server, line, *more, BEARER) + body)
         ours = ask(server, closing(server, line, *more) + body)
-        sql = closing(server, "POST /api/sql", "Content-Type: application/json", "Content-Length: 18") + '{"sql":"SELECT 1"}'
+        sql = (
+            closing(server, "POST /api/sql", "Content-Type: application/json", "Content-Length: 18")
+            + '{"sql":"SELECT 1"}'
+        )
         assert (status(ask(server, sql)) == 403) is read_only
     assert (status(theirs), status(ours)) == ((403, 403) if read_only else (200, 200))
     assert len(sent) == (0 if read_only else 2)

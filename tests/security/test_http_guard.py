@@ -12,7 +12,7 @@ from millrace.dashboard.server import Dashboard, Options
 from .security_http import ask, closing, head, serving, status
 
 ANY = "0.0.0.0"  # noqa: S104
-TOKEN = "a-token-of-16-or-more"  # noqa: S105
+TOKEN = "a-token-of-16-or-more"
 JSON = "Content-Type: application/json"
 UPGRADE = (
     "Upgrade: websocket",
@@ -126,7 +126,10 @@ def test_another_page_can_link_to_us_and_load_nothing_of_us() -> None:
         assert status(ask(server, closing(server, "GET /", *crossing, "Sec-Fetch-Mode: navigate"))) == 200
         for path in ("/api/dead/export", "/api/state", "/api/events", "/metrics"):
             assert status(ask(server, closing(server, f"GET {path}", *crossing, "Sec-Fetch-Mode: no-cors"))) == 403
-        assert b"access-control" not in ask(server, closing(server, "OPTIONS /api/sql", "Origin: http://evil.example")).lower()
+        assert (
+            b"access-control"
+            not in ask(server, closing(server, "OPTIONS /api/sql", "Origin: http://evil.example")).lower()
+        )
 
 
 def test_a_token_in_the_address_opens_only_the_page() -> None:
@@ -150,7 +153,16 @@ def test_a_token_in_the_address_opens_only_the_page() -> None:
 
 def test_no_answer_is_kept_or_shown_in_a_frame() -> None:
     with serving() as server:
-        for path in ("/", "/api/state", "/api/pipeline", "/api/nothing", "/metrics", "/healthz", "/api/dead", "/nothing"):
+        for path in (
+            "/",
+            "/api/state",
+            "/api/pipeline",
+            "/api/nothing",
+            "/metrics",
+            "/healthz",
+            "/api/dead",
+            "/nothing",
+        ):
             answer = ask(server, closing(server, f"GET {path}")).decode().lower()
             for line in (
                 "cache-control: no-store",

@@ -15,7 +15,7 @@ from .security_http import ask, closing, head, serving, status
 JSON = "Content-Type: application/json"
 UPGRADE = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
 KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
-SECRET = "the contents of a file outside"  # noqa: S105
+SECRET = "the contents of a file outside"
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,12 @@ def test_odd_queries(server: Dashboard, path: str, query: str) -> None:
 @pytest.mark.parametrize("shown", ["\xff\xfe", "", " ", "\x80" * 5000, "é", "a;b=c", '"', "\t"])
 def test_odd_tokens(server: Dashboard, shown: str) -> None:
     name = f"millrace_token_{server.port}"
-    for line in (f"Authorization: Bearer {shown}", f"Authorization: {shown}", f"Cookie: {name}={shown}", f"Cookie: {shown}"):
+    for line in (
+        f"Authorization: Bearer {shown}",
+        f"Authorization: {shown}",
+        f"Cookie: {name}={shown}",
+        f"Cookie: {shown}",
+    ):
         assert status(ask(server, closing(server, "GET /healthz", line))) in (200, 400), line
     odd = "".join(f"%{ord(sign):02x}" for sign in shown)
     assert status(ask(server, closing(server, f"GET /?token={odd}"))) == 200, "on loopback it is not asked for"
@@ -179,7 +184,9 @@ def test_bodies_that_are_too_large_or_badly_framed(server: Dashboard) -> None:
         assert status(answer) != 500
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "HEAD", "X", "get", "POST"])
+@pytest.mark.parametrize(
+    "method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "HEAD", "X", "get", "POST"]
+)
 @pytest.mark.parametrize("path", ["/", "/api/state", "/api/sql", "/ws", "/assets/main.js", "/healthz", "*", "evil:80"])
 def test_methods(server: Dashboard, method: str, path: str) -> None:
     answered = status(ask(server, closing(server, f"{method} {path}")))
@@ -239,15 +246,62 @@ def test_a_page_that_is_not_built_has_no_parts() -> None:
         assert status(ask(unbuilt, closing(unbuilt, "GET /icon.svg"))) == 404
 
 
-PARTS = ["GET ", "POST ", "/", "/api/", "sql", "topics/", "dead", "?", "token=", "%00", "%ff", "..", " HTTP/1.1", "\r\n"]
-PARTS += ["Host: 127.0.0.1", "Host: ", "\xff", "Content-Length: ", "7", "-", "Transfer-Encoding: chunked", JSON, "{", "}"]
-PARTS += ["Cookie: ", ";", "=", "Authorization: Bearer ", "Origin: ", "http://", "[", "]", "@", ":", "Upgrade: websocket"]
-PARTS += ["Connection: Upgrade", KEY, "Sec-WebSocket-Version: 13", "\x00", "a" * 300, "Range: bytes=", ",", "/assets/main.js"]
+PARTS = [
+    "GET ",
+    "POST ",
+    "/",
+    "/api/",
+    "sql",
+    "topics/",
+    "dead",
+    "?",
+    "token=",
+    "%00",
+    "%ff",
+    "..",
+    " HTTP/1.1",
+    "\r\n",
+]
+PARTS += [
+    "Host: 127.0.0.1",
+    "Host: ",
+    "\xff",
+    "Content-Length: ",
+    "7",
+    "-",
+    "Transfer-Encoding: chunked",
+    JSON,
+    "{",
+    "}",
+]
+PARTS += [
+    "Cookie: ",
+    ";",
+    "=",
+    "Authorization: Bearer ",
+    "Origin: ",
+    "http://",
+    "[",
+    "]",
+    "@",
+    ":",
+    "Upgrade: websocket",
+]
+PARTS += [
+    "Connection: Upgrade",
+    KEY,
+    "Sec-WebSocket-Version: 13",
+    "\x00",
+    "a" * 300,
+    "Range: bytes=",
+    ",",
+    "/assets/main.js",
+]
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_nothing_that_is_made_up_is_an_error_of_ours(server: Dashboard, seed: int) -> None:
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     for _ in range(40):
         line = f"{chance.choice(['GET', 'POST', 'HEAD'])} /{''.join(chance.choices(PARTS, k=3))}"
         names = ["Host: 127.0.0.1"] * chance.randint(0, 2) + ["Connection: close"]

@@ -39,10 +39,16 @@ def opened() -> Iterator[ExitStack]:
 
 
 def healthy(server: Dashboard) -> bool:
-    return status(ask(server, closing(server, "GET /healthz"))) == status(ask(server, closing(server, "GET /readyz"))) == 200
+    return (
+        status(ask(server, closing(server, "GET /healthz")))
+        == status(ask(server, closing(server, "GET /readyz")))
+        == 200
+    )
 
 
-@pytest.mark.parametrize("said", ["", "G", "GET /healthz HTTP/1.1\r\n", "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "])
+@pytest.mark.parametrize(
+    "said", ["", "G", "GET /healthz HTTP/1.1\r\n", "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "]
+)
 def test_hundreds_of_slow_heads_shut_nobody_out(opened: ExitStack, said: str) -> None:
     with serving() as server:
         slow = [opened.enter_context(connected(server, said)) for _ in range(MANY)]

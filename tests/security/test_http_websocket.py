@@ -103,7 +103,11 @@ def flood(server: Dashboard, content: bytes, size: int) -> None:
 def test_a_flood_is_bounded(server: Dashboard, content: bytes) -> None:
     before = memory()
     # Pings and fragments are taken as fast as they come; messages are not, so there is no need to send as much.
-    flood(server, content, 100 * _MEGABYTE if content[:1] in (frame(PING)[:1], frame(TEXT, last=False)[:1]) else 8 * _MEGABYTE)
+    flood(
+        server,
+        content,
+        100 * _MEGABYTE if content[:1] in (frame(PING)[:1], frame(TEXT, last=False)[:1]) else 8 * _MEGABYTE,
+    )
     assert memory() - before < ROOM
 
 

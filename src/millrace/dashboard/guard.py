@@ -50,7 +50,7 @@ class Rules:
     """Names by which the server may be called; empty is any, which needs a token."""
     token: str | None = field(default=None, repr=False)
     accounts: frozenset[int] | None = frozenset()
-    """The user ids whose processes need no token; None is everybody's, where nobody knows whose a connection is."""
+    """The user ids whose processes need no token; None: nobody knows whose a connection is."""
 
 
 def rules_for(host: str, *, loopback: bool, token: str | None = None) -> Rules:
@@ -117,7 +117,7 @@ class Guard:
     def _own_account(self, scope: Scope) -> bool:
         accounts, connection = self._rules.accounts, _connection(scope)
         if not accounts:
-            return accounts is None
+            return accounts is None and self._rules.token is None
         return connection is not None and connection.account in accounts
 
     def _crowded(self, scope: Scope) -> Response | None:
