@@ -1,8 +1,7 @@
-"""WebSocket clients that flood, do not read, or subscribe to what does not exist: they hold neither memory nor others."""
+"""WebSocket clients that flood, do not read, or subscribe to what is made up: they hold neither memory nor others."""
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from collections.abc import Iterator
@@ -168,8 +167,12 @@ def _connections_to(server: Dashboard) -> int:
 
 
 def test_very_many_connections_do_not_exhaust_files(server: Dashboard, opened: ExitStack) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = _open_files()
     ours = [opened.enter_context(connected(server, head(server, "GET /ws", *UPGRADE))) for _ in range(400)]
     assert healthy(server)
-    taken = len(os.listdir("/proc/self/fd")) - before - len(ours)
+    taken = _open_files() - before - len(ours)
     assert taken <= connections.max_connections()
+
+
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
