@@ -82,7 +82,7 @@ def exec_(
     from millrace.telemetry.board import Board
 
     settings = spark_settings(set_)
-    require_page(dashboard, port=port is not None, host=host != LOCAL, open=open_)
+    require_page(dashboard, port=port is not None, host=host != LOCAL, all_topics=all_topics, open=open_)
     options = page_options(port, host, read_only=read_only, all_topics=all_topics)
     _require(script)
     prepare_spark()

@@ -61,7 +61,7 @@ def require_page(dashboard: bool, **options: object) -> None:
     """Refuse options of a page that is not wanted."""
     for name, value in options.items():
         if value and not dashboard:
-            said = f"--{name} is about the page, and --no-dashboard leaves that out"
+            said = f"--{name.replace('_', '-')} is about the page, and --no-dashboard leaves that out"
             raise InvalidOption(said, hint="drop one of them")
 
 

@@ -102,7 +102,7 @@ def run(
         raise InvalidOption("--for 0s would end before anything begins", hint="--until-caught-up does what is there")
     supervision, wait = policy(restarts), PATIENCE.value(patience)
     alerts = alerts_of(alert, alert_lag, alert_dead)
-    require_page(dashboard, port=port is not None, host=host != LOCAL, open=open_)
+    require_page(dashboard, port=port is not None, host=host != LOCAL, all_topics=all_topics, open=open_)
     chosen = chosen_generation(load_sound(file), state, generation)
     pipeline, folder = chosen.pipeline, chosen.state
     plan = with_letters(make_plan(pipeline, once=until_caught_up, panels=dashboard), CONNECTORS)
