@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import InvalidOption, InvalidSetting
-from millrace.settings import ALERT_DEAD, CACHE, KAFKA_HEAP, KAFKA_TIMEOUT, RESTARTS, SETTINGS, VERBOSE
+from millrace.settings import ALERT_DEAD, CACHE, KAFKA_HEAP, KAFKA_TIMEOUT, RESTARTS, SETTINGS, TOKEN, VERBOSE
 
 
 def test_flag_before_environment_before_default(set_environment: Callable[..., None]) -> None:
@@ -51,3 +51,17 @@ def test_paths_and_switches(set_environment: Callable[..., None]) -> None:
 def test_names_make_flags_and_variables() -> None:
     assert (KAFKA_HEAP.flag, KAFKA_HEAP.variable) == ("--kafka-heap", "MILLRACE_KAFKA_HEAP")
     assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
+
+
+def test_a_token_is_long_and_is_not_shown_when_it_is_wrong(
+    set_environment: Callable[..., None], tmp_path: Path
+) -> None:
+    for wrong in ("too-short", "with a space in it", "with;a;semicolon", "ä" * 20, "x" * 600):
+        set_environment(MILLRACE_TOKEN=wrong)
+        with pytest.raises(InvalidSetting) as caught:
+            TOKEN.value()
+        assert wrong not in f"{caught.value.message} {caught.value.hint}"
+    file = tmp_path / "token"
+    file.write_text("5B+z/0123456789abcdef==\n")
+    set_environment(MILLRACE_TOKEN=None, MILLRACE_TOKEN_FILE=str(file))
+    assert TOKEN.value() == "5B+z/0123456789abcdef=="

@@ -88,6 +88,13 @@ def _when(text: str) -> str:
     return text.lower()
 
 
+def _token(text: str) -> str:
+    if not re.fullmatch(r"[\w.~+/=-]{16,512}", text, re.ASCII):
+        hint = "write 16 to 512 letters, digits and -._~+/= , as `openssl rand -base64 24` makes them"
+        raise InvalidOption("the token is too short, or has signs that an address or a header cannot have", hint=hint)
+    return text
+
+
 KAFKA = Setting[str | None](
     "kafka", str, None, "An outside Kafka cluster to use, as HOST:PORT[,HOST:PORT…].", "the one running here"
 )
@@ -160,6 +167,14 @@ ALERT_LAG = Setting[Behind | None](
 ALERT_DEAD = Setting[float | None](
     "alert_dead", parse_rate_with_unit, None, "Alert when more dead letters come than this: 10/m, 1/s.", "never"
 )
+TOKEN = Setting[str | None](
+    "token",
+    _token,
+    None,
+    "What a request to the dashboard must know that comes from elsewhere, or from another account of this machine.",
+    "made for each run whose dashboard other machines reach",
+    secret=True,
+)
 ARCHIVE = Setting(
     "archive", _yes, True, "Whether an archive of Spark's classes is made and used, for quick starts.", "on"
 )
@@ -212,6 +227,7 @@ SETTINGS: tuple[Setting[object], ...] = (
     ALERT,
     ALERT_LAG,
     ALERT_DEAD,
+    TOKEN,
     ARCHIVE,
     TRUST,
     BULK,

@@ -114,7 +114,7 @@ def test_without_a_page(offline_millrace: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "exec"])
-@pytest.mark.parametrize("option", [("--port", "5000"), ("--host", "0.0.0.0"), ("--open",)])  # noqa: S104
+@pytest.mark.parametrize("option", [("--port", "5000"), ("--host", "0.0.0.0"), ("--open",), ("--all-topics",)])  # noqa: S104
 def test_options_of_a_page_that_is_left_out_are_refused(
     offline_run: Callable[..., Any], command: str, option: tuple[str, ...]
 ) -> None:

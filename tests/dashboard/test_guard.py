@@ -67,8 +67,9 @@ def test_beyond_loopback_a_token_is_needed(serve: Serve) -> None:
     assert "secret" not in httpx.get(f"{base}api/pipeline?token=wrong").text
     with pytest.raises(InvalidStatus):
         Page(base)
-    assert httpx.get(f"{base}api/pipeline?{query}").json()["name"] == "secret thing"
+    assert httpx.get(f"{base}api/pipeline?{query}").status_code == 401, "only the page is opened with it"
     bearer = {"Authorization": f"Bearer {token}"}
+    assert httpx.get(f"{base}api/pipeline", headers=bearer).json()["name"] == "secret thing"
     assert httpx.get(f"{base}metrics", headers=bearer).status_code == 200
 
 

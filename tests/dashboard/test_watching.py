@@ -67,7 +67,8 @@ def test_kafka_beside_it(plan: Plan, tmp_path: Path, cluster: Cluster, topic: st
     producer = Producer(cluster, topic)
     producer.send([Record(b"<b>", partition=0)])
     producer.close()
-    with page_of_pipeline(plan, Board(), FREE, state=tmp_path) as watching, watching.kafka(lambda: cluster):
+    every = Options(port=0, all_topics=True)
+    with page_of_pipeline(plan, Board(), every, state=tmp_path) as watching, watching.kafka(lambda: cluster):
         names = {one["name"] for one in httpx.get(f"{watching.address}api/topics", timeout=30).json()}
         assert topic in names
         (record,) = httpx.get(f"{watching.address}api/topics/{topic}", timeout=30).json()

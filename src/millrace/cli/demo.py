@@ -17,7 +17,7 @@ import typer
 from millrace.cli.demos import DEMOS, FIRST, LIGHT, QUICK, Demo, demo_of
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
 from millrace.cli.output import err, fetching, out, say, show_table
-from millrace.cli.page import Port, served, with_kafka
+from millrace.cli.page import AllTopics, Port, page_options, served, with_kafka
 from millrace.cli.signals import interruptible, until_stopped
 from millrace.cli.spark import prepare_spark
 from millrace.errors import InvalidOption, NoCluster, StateMismatch
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from millrace.cli.awaited import Awaited
     from millrace.clients.cluster import Cluster
+    from millrace.dashboard.server import Options
     from millrace.dashboard.watching import Watching
     from millrace.engine.run import Settings
     from millrace.pipeline.plan import Plan
@@ -59,6 +60,7 @@ def demo(
         bool, typer.Option("--open/--no-open", help="Open the page in a browser, where there is a display.")
     ] = True,
     port: Port = None,
+    all_topics: AllTopics = False,
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
     data: DataFolder = None,
@@ -80,7 +82,7 @@ def demo(
 
         jars.ensure("kafka", progress)
     prepare_spark()
-    _play(chosen, seconds, open_=open_, port=port, named=cluster, data=data)
+    _play(chosen, seconds, page_options(port, all_topics=all_topics), open_=open_, named=cluster, data=data)
 
 
 def _named_cluster(kafka: str | None, config: str | None, data: str | None) -> Cluster | None:
@@ -95,13 +97,12 @@ def _named_cluster(kafka: str | None, config: str | None, data: str | None) -> C
 
 
 def _play(
-    chosen: Demo, seconds: float | None, *, open_: bool, port: int | None, named: Cluster | None, data: str | None
+    chosen: Demo, seconds: float | None, options: Options, *, open_: bool, named: Cluster | None, data: str | None
 ) -> None:
     """The page comes first, since it shows what is awaited; Spark and Kafka, which take long, start side by side."""
     from millrace.cli.awaited import Awaited
     from millrace.cli.pouring import pouring
     from millrace.dashboard.beside import page_of_pipeline
-    from millrace.dashboard.server import Options
     from millrace.engine.run import run
     from millrace.pipeline.load import load
     from millrace.pipeline.plan import make_plan
@@ -109,7 +110,7 @@ def _play(
 
     plan = make_plan(load(str(chosen.file)), panels=True)
     board, state = Board(), emptied(STATE.value() / "demo" / chosen.name)
-    page = page_of_pipeline(plan, board, Options(port=port), state=state, spark=LIGHT)
+    page = page_of_pipeline(plan, board, options, state=state, spark=LIGHT)
     with until_stopped() as stop, served(page, open_=open_ and has_display()):
         way = Awaited(board, page.channels, f"watch it at {page.address}; Ctrl-C ends it", quiet=bool(chosen.typed))
         with (

@@ -20,6 +20,7 @@ from millrace.cli.options import setting_option, spark_settings
 from millrace.cli.output import err, say
 from millrace.cli.page import (
     LOCAL,
+    AllTopics,
     Dashboard,
     Host,
     Open,
@@ -71,6 +72,7 @@ def exec_(
     port: Port = None,
     host: Host = LOCAL,
     read_only: ReadOnly = False,
+    all_topics: AllTopics = False,
     open_: Open = False,
     data: Annotated[str | None, setting_option(KAFKA_DATA, "DIR", "--data")] = None,
 ) -> None:
@@ -80,7 +82,8 @@ def exec_(
     from millrace.telemetry.board import Board
 
     settings = spark_settings(set_)
-    require_page(dashboard, port=port is not None, host=host != LOCAL, open=open_)
+    require_page(dashboard, port=port is not None, host=host != LOCAL, all_topics=all_topics, open=open_)
+    options = page_options(port, host, read_only=read_only, all_topics=all_topics)
     _require(script)
     prepare_spark()
     _name_kafka(data)
@@ -92,7 +95,6 @@ def exec_(
         def serve() -> None:
             from millrace.dashboard.beside import page_of_program
 
-            options = page_options(host, port, read_only=read_only)
             kafka = KAFKA.value()
             page = page_of_program(script, board, options, master=master, spark=settings, kafka=kafka)
             opened.enter_context(served(page, open_=open_))

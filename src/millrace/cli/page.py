@@ -11,6 +11,7 @@ import typer
 
 from millrace.cli.output import say
 from millrace.errors import InvalidOption
+from millrace.settings import TOKEN
 
 if TYPE_CHECKING:
     from millrace.clients.cluster import Cluster
@@ -40,21 +41,27 @@ Host = Annotated[
     ),
 ]
 ReadOnly = Annotated[bool, typer.Option("--read-only", help="No actions on the page, as SQL.", rich_help_panel=_PANEL)]
+AllTopics = Annotated[
+    bool,
+    typer.Option(
+        "--all-topics", help="Show every topic of the cluster, not only those of the run.", rich_help_panel=_PANEL
+    ),
+]
 Open = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.", rich_help_panel=_PANEL)]
 
 
-def page_options(host: str, port: int | None, *, read_only: bool) -> Options:
-    """What was chosen for the page."""
+def page_options(port: int | None, host: str = LOCAL, *, read_only: bool = False, all_topics: bool = False) -> Options:
+    """Return what was chosen for the page; the token comes from the environment alone, which others cannot see."""
     from millrace.dashboard.server import Options
 
-    return Options(host, port, read_only)
+    return Options(host, port, read_only, TOKEN.value(), all_topics)
 
 
 def require_page(dashboard: bool, **options: object) -> None:
     """Refuse options of a page that is not wanted."""
     for name, value in options.items():
         if value and not dashboard:
-            said = f"--{name} is about the page, and --no-dashboard leaves that out"
+            said = f"--{name.replace('_', '-')} is about the page, and --no-dashboard leaves that out"
             raise InvalidOption(said, hint="drop one of them")
 
 
@@ -76,6 +83,8 @@ def served(page: Watching | None, *, open_: bool) -> Iterator[Watching | None]:
         return
     with page:
         say(f"the page is at {page.address}")
-        if open_:
-            webbrowser.open(page.address)
+        if open_ and page.loopback:  # where this account needs no token, which a command line would show to all
+            webbrowser.open(page.address.partition("?")[0])
+        elif open_:
+            say("open it yourself: on a browser's command line, every account of this machine could see the token")
         yield page

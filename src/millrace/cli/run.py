@@ -18,6 +18,7 @@ from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_c
 from millrace.cli.output import out, say, without_controls
 from millrace.cli.page import (
     LOCAL,
+    AllTopics,
     Dashboard,
     Host,
     Open,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millrace.clients.cluster import Cluster
+    from millrace.dashboard.server import Options
     from millrace.dashboard.watching import Watching
     from millrace.engine.generations import Chosen
     from millrace.engine.run import Settings
@@ -77,6 +79,7 @@ def run(
     port: Port = None,
     host: Host = LOCAL,
     read_only: ReadOnly = False,
+    all_topics: AllTopics = False,
     open_: Open = False,
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
@@ -99,14 +102,15 @@ def run(
         raise InvalidOption("--for 0s would end before anything begins", hint="--until-caught-up does what is there")
     supervision, wait = policy(restarts), PATIENCE.value(patience)
     alerts = alerts_of(alert, alert_lag, alert_dead)
-    require_page(dashboard, port=port is not None, host=host != LOCAL, open=open_)
+    require_page(dashboard, port=port is not None, host=host != LOCAL, all_topics=all_topics, open=open_)
     chosen = chosen_generation(load_sound(file), state, generation)
     pipeline, folder = chosen.pipeline, chosen.state
     plan = with_letters(make_plan(pipeline, once=until_caught_up, panels=dashboard), CONNECTORS)
     spark = spark_settings(set_)
     board = Board()
     prepare_spark(*jar_sets(pipeline, folder))
-    page = _page(plan, board, chosen, master, spark, host, port, read_only=read_only) if dashboard else None
+    options = page_options(port, host, read_only=read_only, all_topics=all_topics)
+    page = _page(plan, board, chosen, master, spark, options) if dashboard else None
     with (
         until_stopped() as stop,
         served(page, open_=open_) as watching,
@@ -130,20 +134,11 @@ def run(
 
 
 def _page(
-    plan: Plan,
-    board: Board,
-    chosen: Chosen,
-    master: str | None,
-    spark: dict[str, str],
-    host: str,
-    port: int | None,
-    *,
-    read_only: bool,
+    plan: Plan, board: Board, chosen: Chosen, master: str | None, spark: dict[str, str], options: Options
 ) -> Watching:
     from millrace.dashboard.beside import page_of_pipeline
     from millrace.engine.state import nearby
 
-    options = page_options(host, port, read_only=read_only)
     return page_of_pipeline(
         plan,
         board,

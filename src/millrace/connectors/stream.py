@@ -143,6 +143,11 @@ class Reader(ABC):
         return False
 
     @property
+    def matching(self) -> str | None:
+        """The pattern by which it finds topics of Kafka that it does not name."""
+        return None
+
+    @property
     def keeps_letters(self) -> bool:
         """Whether what cannot be decoded becomes a dead letter."""
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millrace.connectors.options import make_reader
-from millrace.connectors.stream import READERS
+from millrace.connectors.stream import READERS, Reader
 from millrace.errors import InputError
 from millrace.pipeline.model import Pipeline, Source
 
@@ -26,5 +26,14 @@ def uses(pipeline: Pipeline, system: str) -> bool:
 
 def topics_read(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
     """The topics that each source in Kafka names; one with a pattern names none."""
+    return {name: reader.topics() for name, reader in _kafka_readers(pipeline).items()}
+
+
+def patterns_read(pipeline: Pipeline) -> tuple[str, ...]:
+    """The patterns by which sources in Kafka find their topics."""
+    return tuple(pattern for reader in _kafka_readers(pipeline).values() if (pattern := reader.matching))
+
+
+def _kafka_readers(pipeline: Pipeline) -> dict[str, Reader]:
     readers = {one.name: make_reader(one.connection)[0] for one in pipeline.sources if system_of(one) == "kafka"}
-    return {name: reader.topics() if reader else () for name, reader in readers.items()}
+    return {name: reader for name, reader in readers.items() if reader}

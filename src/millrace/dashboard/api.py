@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import wraps
 from http import HTTPStatus
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -13,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from millrace.dashboard.subject import Group, Letters, Subject
 from millrace.errors import InputError, InvalidOption, MillraceError, NotReady, RedriveBusy, UnknownName
@@ -85,11 +87,7 @@ class Api:
         found = self._subject.letters(_letters(request, None))
         first = next(found, None)  # an error is told before the file begins
         name = f"dead-letters-{time.strftime('%Y%m%dT%H%M%S')}.jsonl"
-        return StreamingResponse(
-            _lines(first, found),
-            media_type="application/x-ndjson",
-            headers={"Content-Disposition": f'attachment; filename="{name}"'},
-        )
+        return _Lines(first, found, {"Content-Disposition": f'attachment; filename="{name}"'})
 
     def sql(self, body: bytes) -> Response:
         """Rows of a SELECT over the tables in memory."""
@@ -218,8 +216,22 @@ def _count(text: str | None, usual: int, most: int) -> int:
     return max(1, min(int(text[:12]), most))
 
 
-def _lines(first: Mapping[str, Any] | None, rest: Iterator[Mapping[str, Any]]) -> Iterator[bytes]:
-    if first is not None:
-        yield orjson.dumps(first, option=orjson.OPT_APPEND_NEWLINE)
-        for one in rest:
-            yield orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE)
+class _Lines(StreamingResponse):
+    """Rows as JSON lines; what gives them is closed at the end, also when the client has left before."""
+
+    media_type = "application/x-ndjson"
+
+    def __init__(
+        self, first: Mapping[str, Any] | None, rest: Iterator[Mapping[str, Any]], headers: Mapping[str, str]
+    ) -> None:
+        self._rest = rest
+        rows = chain([] if first is None else [first], rest)
+        super().__init__((orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows), headers=headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the rows."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            if isinstance(self._rest, Generator):
+                await run_in_threadpool(self._rest.close)

@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket
 
 from millrace.dashboard.api import Api, asked, known, problem, told, unanswered
 from millrace.dashboard.demand import Demand
-from millrace.dashboard.guard import App, Guard, Rules
+from millrace.dashboard.guard import App, Guard, Receive, Rules, Scope, Send
 from millrace.dashboard.hub import Hub
 from millrace.dashboard.page import STATIC, files, other, page
 from millrace.dashboard.stream import event_stream
@@ -23,6 +23,9 @@ from millrace.dashboard.subject import Subject
 from millrace.dashboard.wire import converse
 
 _MOST_BODY = 200_000
+_MAX_QUESTIONS = 16
+"""Questions that are answered at once, which is fewer than there are threads: files of the page need some too."""
+_IN_MEMORY = ("/api/state", "/api/events")
 
 
 def make_app(subject: Subject, rules: Rules, *, read_only: bool = False, static: Path = STATIC) -> App:
@@ -73,7 +76,33 @@ def make_app(subject: Subject, rules: Rules, *, read_only: bool = False, static:
         exception_handlers={HTTPException: unanswered},
     )
     app.state.static = static
-    return Guard(app, rules)
+    return Guard(_Few(app), rules)
+
+
+class _Few:
+    """Answers a few questions to Kafka at once, from the first byte to the last; others are to ask again.
+
+    What is posted is not counted: SQL and redrives are one at a time anyway, and a body may be long in coming.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._answering = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or say that there are too many."""
+        path = scope.get("path", "")
+        if not path.startswith("/api/") or path in _IN_MEMORY or scope["method"] == "POST":
+            await self._app(scope, receive, send)
+        elif self._answering >= _MAX_QUESTIONS:
+            said = f"{_MAX_QUESTIONS} questions are being answered"
+            await problem(503, said, "ask again in a moment")(scope, receive, send)
+        else:
+            self._answering += 1
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._answering -= 1
 
 
 def _posted(ask: Callable[[bytes], Response]) -> Callable[[Request], Awaitable[Response]]:

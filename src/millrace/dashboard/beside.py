@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from millrace.connectors.systems import topics_read, uses
+from millrace.connectors.systems import patterns_read, topics_read, uses
 from millrace.dashboard.described import described, masked, undescribed
 from millrace.dashboard.server import Options
 from millrace.dashboard.watching import About, Watching
@@ -51,6 +51,7 @@ def page_of_pipeline(
         state,
         {source: query.name for query in plan.queries for source in query.buries},
         uses(plan.pipeline, "kafka"),
+        patterns_read(plan.pipeline),
     )
     return Watching(board, about, options)
 

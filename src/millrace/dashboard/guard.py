@@ -1,16 +1,26 @@
-"""Who may ask: the right host, the right origin, the right token; and what browsers must not do with an answer."""
+"""Who may ask, and what browsers must not do with an answer.
+
+- The `Host` header is a name of this server, and a browser asks on behalf of this server's own page.
+- The request shows the token; or it comes over loopback from a process of the account that runs the server, or root's.
+- `/healthz` and `/readyz` answer yes or no to everybody, also when there is no room for more.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from millrace.dashboard import account
+from millrace.dashboard.connections import STATE, Connection
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -21,9 +31,11 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 COOKIE = "millrace_token"
 _OPEN = ("/healthz", "/readyz")
 """Asked by probes that know no token; what they tell without one is yes or no."""
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -37,12 +49,15 @@ class Rules:
     hosts: frozenset[str] = LOOPBACK
     """Names by which the server may be called; empty is any, which needs a token."""
     token: str | None = field(default=None, repr=False)
+    accounts: frozenset[int] | None = frozenset()
+    """The user ids whose processes need no token; None: nobody knows whose a connection is."""
 
 
 def rules_for(host: str, *, loopback: bool, token: str | None = None) -> Rules:
     """The rules of a server at an address: one beyond this machine wants a token, of its own if none is given."""
     if loopback:
-        return Rules(LOOPBACK | {host.lower()}, token)
+        accounts = frozenset({0, os.geteuid()}) if account.KNOWN else None
+        return Rules(LOOPBACK | {host.lower()}, token, accounts)
     return Rules(frozenset(), token or secrets.token_urlsafe(24))
 
 
@@ -62,43 +77,83 @@ class Guard:
         if refusal is not None:
             await _refuse(scope, receive, send, refusal)
             return
-        await self._app(scope, receive, _with_headers(send) if scope["type"] == "http" else send)
+        await self._app(scope, receive, _with_headers(scope, send) if scope["type"] == "http" else send)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if self._rules.hosts and _name(host) not in self._rules.hosts:
+        name = _name(host)
+        if name is None:
             return _no(
-                403, f"this server is not called {host!r}", "use the address that it told, or start it with --host"
+                400, "the Host header is not understood", "send the name or address of this server, and its port"
             )
-        acts = scope["type"] == "websocket" or scope.get("method") not in ("GET", "HEAD", "OPTIONS")
-        if acts and not _same_origin(headers, host):
+        if self._rules.hosts and name not in self._rules.hosts:
+            return _no(
+                403,
+                f"this server is not called {host!r}",
+                "use the address that the run printed, or start it with --host",
+            )
+        if not _same_origin(scope, headers, host):
             return _no(403, "the request comes from another page", "open this server's own page")
-        scope["trusted"] = known = self._knows(scope, headers)
-        if known or scope["path"] in _OPEN:
-            return self._remember(scope) if known else None
-        return _no(401, "the token is missing or wrong", "use the address that the run told, with ?token=…")
+        return self._stranger(scope, headers) or self._crowded(scope)
 
-    def _knows(self, scope: Scope, headers: Headers) -> bool:
-        token = self._rules.token
-        if token is None:
-            return True
-        return any(secrets.compare_digest(one.encode(), token.encode()) for one in _told(scope, headers))
-
-    def _remember(self, scope: Scope) -> Response | None:
-        """A page that was opened with the token in its address goes on with a cookie, and without it there."""
-        asked = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-        if self._rules.token is None or "token" not in asked or scope["type"] != "http" or scope["path"] != "/":
+    def _stranger(self, scope: Scope, headers: Headers) -> Response | None:
+        """The answer to a request that is not from one who may ask; or one that turns a token into a cookie."""
+        token, opened = self._rules.token, _in_address(scope)
+        if token and opened and any(_same(one, token) for one in opened):
+            return _remembering(scope, token)
+        shown = any(_same(one, token) for one in _shown(scope, headers)) if token else False
+        scope["trusted"] = shown or self._own_account(scope)
+        if scope["trusted"] or scope["path"] in _OPEN:
             return None
-        rest = urlencode([(name, one) for name, every in asked.items() if name != "token" for one in every])
-        answer = RedirectResponse(f"/?{rest}" if rest else "/", 303)
-        answer.set_cookie(_cookie(scope), self._rules.token, httponly=True, samesite="strict", path="/")
-        return answer
+        if token:
+            return _no(401, "the token is missing or wrong", "use the address that the run printed, with ?token=…")
+        return _no(
+            403,
+            "the request comes from another account of this machine than the one that runs this server",
+            "set MILLRACE_TOKEN for the run, and open the address that it prints",
+        )
+
+    def _own_account(self, scope: Scope) -> bool:
+        accounts, connection = self._rules.accounts, _connection(scope)
+        if not accounts:
+            return accounts is None and self._rules.token is None
+        return connection is not None and connection.account in accounts
+
+    def _crowded(self, scope: Scope) -> Response | None:
+        connection = _connection(scope)
+        if connection is None or scope["path"] in _OPEN or not connection.crowded:
+            return None
+        return _no(503, "too many requests are being answered", "close some pages, or ask again", Connection="close")
 
 
-def _told(scope: Scope, headers: Headers) -> Iterable[str]:
-    """Every token that a request shows."""
-    yield from parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", ())
+def _connection(scope: Scope) -> Connection | None:
+    found = scope.get("state", {}).get(STATE)
+    return found if isinstance(found, Connection) else None
+
+
+def _same(shown: str, token: str) -> bool:
+    return secrets.compare_digest(shown.encode("utf-8", "replace"), token.encode())
+
+
+def _in_address(scope: Scope) -> list[str]:
+    """The tokens in the address, which is read only where the page is opened."""
+    if scope["type"] != "http" or scope["method"] != "GET" or scope["path"] != "/":
+        return []
+    return parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+
+
+def _remembering(scope: Scope, token: str) -> Response:
+    """A redirect after which the token is in a cookie, and no longer in the address."""
+    asked = parse_qs(scope["query_string"].decode("latin-1"))
+    rest = urlencode([(name, one) for name, every in asked.items() if name != "token" for one in every])
+    answer = RedirectResponse(f"/?{rest}" if rest else "/", 303)
+    answer.set_cookie(_cookie(scope), token, httponly=True, samesite="strict", path="/")
+    return answer
+
+
+def _shown(scope: Scope, headers: Headers) -> Iterable[str]:
+    """The tokens that a request shows in its headers."""
     kind, _, bearer = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         yield bearer.strip()
@@ -112,23 +167,23 @@ def _cookie(scope: Scope) -> str:
     return f"{COOKIE}_{(scope.get('server') or ('', 0))[1]}"
 
 
-def _same_origin(headers: Headers, host: str) -> bool:
+def _same_origin(scope: Scope, headers: Headers, host: str) -> bool:
     """Whether a request comes from our own page, or from no page at all: browsers always say from which."""
+    reads = scope["type"] == "http" and scope["method"] in ("GET", "HEAD", "OPTIONS")
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        return False
+        return reads and headers.get("sec-fetch-mode") == "navigate"  # a link to our page
     origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc.lower() == host.lower()
+    return reads or origin is None or origin.lower() == f"http://{host}".lower()
 
 
-def _name(host: str) -> str:
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""
+def _name(host: str) -> str | None:
+    """The name in a Host header, in lower case and without brackets; None if it is none."""
+    found = _HOST.fullmatch(host)
+    return found[1].strip("[]").lower() if found else None
 
 
-def _no(status: int, error: str, hint: str) -> Response:
-    return JSONResponse({"error": error, "hint": hint}, status)
+def _no(status: int, error: str, hint: str, **headers: str) -> Response:
+    return JSONResponse({"error": error, "hint": hint, "why": None}, status, headers)
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, refusal: Response) -> None:
@@ -136,15 +191,18 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, refusal: Response)
         await receive()
         await send({"type": "websocket.close", "code": 4403, "reason": "refused"})
     else:
-        await refusal(scope, receive, _with_headers(send))
+        await refusal(scope, receive, _with_headers(scope, send))
 
 
-def _with_headers(send: Send) -> Send:
-    async def guarded(told: MutableMapping[str, Any]) -> None:
-        if told["type"] == "http.response.start":
-            headers = MutableHeaders(raw=told.setdefault("headers", []))
-            for name, value in _HEADERS.items():
+def _with_headers(scope: Scope, send: Send) -> Send:
+    # The parts of the page have names that change with their content; all else is true only now.
+    kept = {} if scope["path"].startswith("/assets/") else {"Cache-Control": "no-store"}
+
+    async def guarded(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(raw=message.setdefault("headers", []))
+            for name, value in (_HEADERS | kept).items():
                 headers.setdefault(name, value)
-        await send(told)
+        await send(message)
 
     return guarded

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 from millrace.dashboard.demand import Demand
 from millrace.dashboard.encoding import Pieces, message, now
-from millrace.dashboard.reader import Reader
+from millrace.dashboard.reader import MAX_NOTES, Reader
 from millrace.telemetry.channels import Channels
 
 _log = logging.getLogger(__name__)
@@ -29,6 +29,8 @@ class Hub:
         self._demand = demand
         self._readers: set[Reader] = set()
         self._ticking: asyncio.Task[None] | None = None
+        self._changed = False
+        """Whether other channels are wanted than at the last tick."""
 
     def hello(self) -> str:
         """What every reader is told first."""
@@ -56,18 +58,17 @@ class Hub:
             yield reader
         finally:
             self._readers.discard(reader)
-            self._want()
+            self._changed = True
 
     def subscribe(self, reader: Reader, names: list[str], have: Mapping[str, int], epoch: str | None) -> None:
         """What a reader wants; names that cannot be are told to it."""
         known = [name for name in dict.fromkeys(names) if name in _KNOWN or name.startswith(_PREFIXES)]
-        for name in names:
-            if name not in known:
-                reader.note(name[:200], "there is no such channel")
+        for name in [name for name in names if name not in _KNOWN and not name.startswith(_PREFIXES)][:MAX_NOTES]:
+            reader.note(name[:200], "there is no such channel")
         if len(known) > MOST_CHANNELS:
             reader.note(None, f"only {MOST_CHANNELS} channels can be subscribed at once")
         reader.subscribe(known[:MOST_CHANNELS], have if epoch == self.channels.epoch else {})
-        self._want()
+        self._changed = True
 
     def look(self) -> None:
         """One tick."""
@@ -76,12 +77,16 @@ class Hub:
             reader.look(pieces, troubles)
 
     def _want(self) -> None:
-        self._demand.want({name for reader in self._readers for name in reader.wanted})
+        """Say which channels are wanted: once a tick, however often readers change their minds."""
+        if self._changed:
+            self._changed = False
+            self._demand.want({name for reader in self._readers for name in reader.wanted})
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK)
             try:
+                self._want()
                 self.look()
                 self._demand.tidy()
             except Exception:  # one frame that cannot be made must not end all others

@@ -28,16 +28,21 @@ def page(folder: Path) -> Response:
     return FileResponse(index, headers={"Cache-Control": "no-cache"})
 
 
+class _Files(StaticFiles):
+    async def check_config(self) -> None:
+        """Take a folder that does not exist for an empty one: the page may be built later."""
+
+
 def files(folder: Path) -> StaticFiles:
     """What the page is made of."""
-    return StaticFiles(directory=folder, check_dir=False)
+    return _Files(directory=folder, check_dir=False)
 
 
 async def other(request: Request) -> Response:
     """A file beside the page (an icon), if there is one."""
     folder: Path = request.app.state.static
-    name = request.path_params["name"]
-    path = folder / name
-    if "/" in name or name.startswith(".") or not path.is_file():
+    beside = {one.name: one for one in folder.glob("[!.]*") if one.is_file() and not one.is_symlink()}
+    found = beside.get(request.path_params["name"])
+    if found is None:
         return Response("there is nothing here\n", 404, media_type="text/plain")
-    return FileResponse(path)
+    return FileResponse(found)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from millrace.dashboard.encoding import Pieces, frame, message
 
-_MOST_NOTES = 50
+MAX_NOTES = 50
 
 
 class Reader:
@@ -23,7 +23,7 @@ class Reader:
         self._frame: str | None = None
         self._coalesced = 0
         self._dropped = 0
-        self._notes: deque[str] = deque(maxlen=_MOST_NOTES)
+        self._notes: deque[str] = deque(maxlen=MAX_NOTES)
         self._troubles: dict[str, str] = {}
         self._something = asyncio.Event()
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from urllib.parse import quote
 
 import uvicorn
 
 from millrace.dashboard.app import make_app
+from millrace.dashboard.connections import IDLE_S, MAX_HEAD_BYTES, Connection, Socket, backlog, close_overdue
 from millrace.dashboard.guard import rules_for
 from millrace.dashboard.listening import listen
 from millrace.dashboard.page import STATIC
@@ -19,8 +22,8 @@ from millrace.errors import ServiceFailed
 
 _START = 10.0
 _LOOK = 0.01
-_MOST_CONNECTIONS = 200
 _MOST_MESSAGE = 65_536
+_TICKS_BETWEEN_LOOKS = 5
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,17 @@ class Options:
     read_only: bool = False
     token: str | None = field(default=None, repr=False)
     """What others must know; None makes one when the address can be reached from other machines."""
+    all_topics: bool = False
+    """Whether every topic of the cluster is shown, or only those of the run."""
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn's server, which also closes connections that have had their time."""
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS_BETWEEN_LOOKS == 0:
+            close_overdue(self.server_state.connections, asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
 
 class Dashboard:
@@ -47,6 +61,8 @@ class Dashboard:
         self.address = ""
         """Where the page is, with the token if one is needed."""
         self.port = 0
+        self.loopback = True
+        """Whether only this machine reaches it."""
 
     def __enter__(self) -> Dashboard:
         place = listen(self._options.host, self._options.port)
@@ -60,20 +76,22 @@ class Dashboard:
             server_header=False,
             lifespan="on",
             loop="asyncio",
-            http="h11",
-            ws="websockets-sansio",
+            http=Connection,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            backlog=backlog(),
+            timeout_keep_alive=IDLE_S,
+            ws=Socket,
             ws_max_size=_MOST_MESSAGE,
             ws_per_message_deflate=False,
-            limit_concurrency=_MOST_CONNECTIONS,
             timeout_graceful_shutdown=1,
         )
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config)
         self._thread = threading.Thread(
             target=self._server.run, args=([place.socket],), name=f"dashboard-{place.port}", daemon=True
         )
         self._thread.start()
         self._await_start()
-        self.port = place.port
+        self.port, self.loopback = place.port, place.loopback
         self.address = _address(place.host, place.port, rules.token)
         return self
 
@@ -95,4 +113,4 @@ class Dashboard:
 def _address(host: str, port: int, token: str | None) -> str:
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host  # noqa: S104
     name = f"[{shown}]" if ":" in shown else shown
-    return f"http://{name}:{port}/" + (f"?token={token}" if token else "")
+    return f"http://{name}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from millrace.clients import topics as topics_of
 from millrace.clients.cluster import Cluster
 from millrace.clients.dead import dead_folders
 from millrace.dashboard.hub import TICK
@@ -23,6 +22,7 @@ from millrace.dashboard.kafka.redriving import Redriving
 from millrace.dashboard.kafka.shown import COLUMNS
 from millrace.dashboard.kafka.topics import EVERY as TOPICS_EVERY
 from millrace.dashboard.kafka.topics import Topics
+from millrace.dashboard.kafka.visible import Visible
 from millrace.dashboard.server import Dashboard, Options
 from millrace.dashboard.subject import Group, Letters, Subject, Work
 from millrace.engine.consumers import behind
@@ -56,6 +56,8 @@ class About:
     buries: Mapping[str, str] = field(default_factory=dict)
     """The query that buries the dead letters of each source."""
     uses_kafka: bool = True
+    patterns: tuple[str, ...] = ()
+    """What the names of topics match that its sources do not name."""
 
 
 class Watching:
@@ -70,6 +72,7 @@ class Watching:
         self._spark: SparkSession | None = None
         self.memory_sql = MemorySql()
         self._cluster: FindCluster | None = None
+        self._visible = Visible(about.outline, board, about.patterns, options.all_topics)
         self._redriving = Redriving(self.channels.slot("redrive"))
         self._open = ExitStack()
         self._server = Dashboard(self._subject(), options)
@@ -102,6 +105,11 @@ class Watching:
     def address(self) -> str:
         """Where the page is."""
         return self._server.address
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        return self._server.loopback
 
     def doing(self, text: str) -> None:
         """What the run does now, in words, while it has no queries yet."""
@@ -142,8 +150,8 @@ class Watching:
             lambda: health(self._board, self._samples, self._about.outline),
             self._described,
             self._ask,
-            lambda: Topics(self._kafka()).look(),
-            lambda topic, start, most: list(records(self._kafka(), topic, start, most)),
+            lambda: Topics(self._kafka(), self._visible).look(),
+            self._records,
             self._letters,
             self._work,
             self._opened,
@@ -171,9 +179,14 @@ class Watching:
             raise NotReady("Kafka is not there yet", hint="ask again")
         return self._cluster()
 
+    def _records(self, topic: str, start: str, most: int) -> list[Mapping[str, Any]]:
+        cluster = self._kafka()
+        self._visible.require(cluster, topic)
+        return list(records(cluster, topic, start, most))
+
     def _where(self) -> dead.Where:
         kafka = self._kafka if self._about.uses_kafka else None
-        return dead.Where(kafka, self._folders, self._about.pipeline, self._about.buries)
+        return dead.Where(kafka, self._folders, self._about.pipeline, self._about.buries, self._visible)
 
     def _folders(self) -> list[Path]:
         return dead_folders(self._about.state) if self._about.state else []
@@ -198,11 +211,11 @@ class Watching:
 
     def _fill_tail(self, name: str, topic: str, stop: threading.Event) -> None:
         cluster = self._kafka()
-        topics_of.require(cluster.connect(), topic)  # whoever asks for what is not there leaves nothing behind
+        self._visible.require(cluster, topic)  # a name that is made up leaves no ring behind
         tail.follow(cluster, topic, self.channels.ring(name, tail.KEPT, COLUMNS), stop)
 
     def _fill_topics(self, stop: threading.Event) -> None:
-        topics = Topics(self._kafka())
+        topics = Topics(self._kafka(), self._visible)
         while not stop.is_set():
             self.channels.slot("topics").set(topics.look())
             stop.wait(TOPICS_EVERY)

@@ -13,6 +13,9 @@ from millrace.dashboard.encoding import message, now
 from millrace.dashboard.hub import BEAT, Hub
 from millrace.dashboard.reader import Reader
 
+_MESSAGE_INTERVAL_S = 0.02
+"""At least so long from one message of a client to the next that is listened to: one that floods us waits."""
+
 
 async def converse(socket: WebSocket, hub: Hub) -> None:
     """Serve one page until it leaves."""
@@ -46,6 +49,7 @@ async def _listen(socket: WebSocket, hub: Hub, reader: Reader) -> None:
             _take(orjson.loads(text), hub, reader)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             reader.note(None, f"not understood: {type(error).__name__}: {error}"[:500])
+        await asyncio.sleep(_MESSAGE_INTERVAL_S)
 
 
 def _take(said: Any, hub: Hub, reader: Reader) -> None:

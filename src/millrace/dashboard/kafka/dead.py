@@ -43,10 +43,16 @@ class Where:
     """Only those of this pipeline: others may share its topics."""
     queries: Mapping[str, str] = field(default_factory=dict)
     """The query that buries the letters of each source."""
+    visible: Callable[[str], bool] = field(default=lambda _: True)
+    """Whether the letters of a topic are shown."""
 
     def mine(self, found: Iterable[Found]) -> Iterator[Found]:
         """Those of the pipeline."""
         return (one for one in found if self.pipeline in (None, one.letter.pipeline))
+
+    def topics(self, cluster: Cluster) -> list[str]:
+        """The topics of dead letters that are shown."""
+        return [name for name in dead.dead_topics(cluster) if self.visible(name)]
 
 
 class Groups:
@@ -101,7 +107,7 @@ def follow(where: Where, slot: Slot, stop: threading.Event) -> None:
         slot.set([])
         known: set[tuple[str, int]] = set()
         while not stop.is_set():
-            fresh = _new_places(cluster, known)
+            fresh = _new_places(cluster, where, known)
             if fresh:
                 following.add(fresh)
                 known |= set(fresh)
@@ -137,7 +143,7 @@ def letters(where: Where, wanted: Letters, groups: Iterable[Mapping[str, Any]] =
 def _every(where: Where, topic: str | None) -> Iterator[Found]:
     if where.cluster is not None:
         cluster = where.cluster()
-        names = [name for name in dead.dead_topics(cluster) if topic in (None, name)]
+        names = [name for name in where.topics(cluster) if topic in (None, name)]
         marks = dead.marks_of(cluster, names)
         with closing(dead.in_topics(cluster, names, marks=marks)) as found:  # type: ignore[type-var]
             yield from found
@@ -175,9 +181,9 @@ def _shown(one: Found) -> dict[str, Any]:
     return {**told, **{name: told[name][:_SHOWN] for name in long}, "cut": bool(long)}
 
 
-def _new_places(cluster: Cluster, known: set[tuple[str, int]]) -> dict[tuple[str, int], int]:
+def _new_places(cluster: Cluster, where: Where, known: set[tuple[str, int]]) -> dict[tuple[str, int], int]:
     metadata = cluster.connect()
-    names = [name for name in dead.dead_topics(cluster) if name in metadata.topics]
+    names = [name for name in where.topics(cluster) if name in metadata.topics]
     places = [
         TopicPartition(name, number)
         for name in names

@@ -15,7 +15,7 @@ from millrace.clients.refile import refile
 from millrace.clients.selection import Selection
 from millrace.dashboard.kafka.dead import Where
 from millrace.dashboard.subject import Group
-from millrace.errors import MillraceError, NoCluster, RedriveBusy
+from millrace.errors import MillraceError, NoCluster, RedriveBusy, UnknownTopic
 from millrace.telemetry.channels import Slot
 
 _TOLD = 20
@@ -60,7 +60,10 @@ class Redriving:
         if group.topic is not None:
             if where.cluster is None:
                 raise NoCluster("this run uses no Kafka")
-            return redrive(where.cluster(), group.topic, wanted, tell)
+            cluster = where.cluster()
+            if group.topic not in where.topics(cluster):
+                raise UnknownTopic(f"this run has no dead letters in {group.topic!r}", hint="see --all-topics")
+            return redrive(cluster, group.topic, wanted, tell)
         for folder in where.folders():
             if any(not one.redriven and wanted.selection.fits(one) for one in dead.in_folder(folder)):
                 whole.add(refile(folder, wanted, tell))

@@ -1,9 +1,9 @@
-"""Every topic with its partitions, its growth and the groups that read it."""
+"""Topics with their partitions, its growth and the groups that read it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from millrace.clients import groups, topics
@@ -15,14 +15,15 @@ EVERY = 2.0
 class Topics:
     """Looks at a cluster's topics; remembers the last look, for the rates."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, visible: Callable[[str], bool] = lambda _: True) -> None:
         self._cluster = cluster
+        self._visible = visible
         self._ends: dict[tuple[str, int], int] = {}
         self._then: float | None = None
 
     def look(self) -> list[Mapping[str, Any]]:
-        """Every topic now; rates are null at the first look."""
-        found = topics.list_topics(self._cluster, internal=True)
+        """Every topic that is shown, as it is now; rates are null at the first look."""
+        found = [one for one in topics.list_topics(self._cluster, internal=True) if self._visible(one.name)]
         readers = _readers(groups.list_groups(self._cluster))
         now = time.monotonic()
         passed = None if self._then is None else now - self._then

@@ -1,0 +1,233 @@
+"""Connections that cannot hold the server: each has a time for what it must send, and there are only so many.
+
+- A request head, a request body and an idle connection have a deadline each; so has an answer that nobody reads.
+- When there are too many connections, the one that has waited longest without a request to answer is closed.
+- When most of them are being answered, a new request finds its connection crowded, and gets only the health answers.
+- A WebSocket client cannot make the server keep messages, fragments or pongs without end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+import h11
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+from websockets.frames import Frame
+
+from millrace.dashboard.account import account_of
+
+STATE = "connection"
+"""The name under which a request finds its connection in the state of its scope."""
+HEAD_S = 10.0
+BODY_S = 10.0
+IDLE_S = 5
+STALL_S = 30.0
+"""How long an answer may lie in the send buffer with nobody reading it."""
+MAX_HEAD_BYTES = 32_768
+_MAX_CONNECTIONS = 256
+_MAX_RECEIVE_BYTES = 16_384
+_MAX_WEBSOCKET_HEADERS = 100
+_MAX_WEBSOCKET_LINE_BYTES = 8000
+"""Both are below the limits of the WebSocket library, which drops the connection instead of answering."""
+_MAX_WAITING_MESSAGES = 100
+_MAX_FRAGMENTS = 100
+_SPARE = 4
+"""The part of the room that answers do not take up: a fourth of it."""
+_POLICY_VIOLATION = 1008
+
+Ends = tuple[tuple[str, int], tuple[str, int]]
+
+
+def max_connections() -> int:
+    """Return how many connections may be open: far fewer than the files that the process may open."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _MAX_CONNECTIONS if files == resource.RLIM_INFINITY else max(16, min(_MAX_CONNECTIONS, files // 4))
+
+
+def backlog() -> int:
+    """Return how many connections are accepted at once: few enough that none of them must make room for the next."""
+    return max_connections() // 4
+
+
+class _Watch:
+    """What is known of a connection over time: how long it has been in its stage, and whether its peer reads."""
+
+    def __init__(self, now: float) -> None:
+        self.stage = "head"
+        self.since = now
+        self.gone = False
+        self._unread = 0
+        self._read = now
+
+    def enter(self, stage: str, now: float) -> None:
+        if stage != self.stage:
+            self.stage, self.since = stage, now
+
+    def stalled(self, unread: int, now: float) -> bool:
+        """Whether the peer has read nothing for too long, of what lies in the send buffer."""
+        if unread == 0 or unread != self._unread:
+            self._unread, self._read = unread, now
+        return now - self._read > STALL_S
+
+
+class Connection(H11Protocol):
+    """An HTTP connection; it becomes a `Socket` when it is upgraded."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, {**app_state, STATE: self}, _loop)
+        self.watch = _Watch(self.loop.time())
+        self._account: tuple[int | None] | None = None
+
+    @property
+    def account(self) -> int | None:
+        """The user id at the other end, looked up once."""
+        if self._account is None:
+            known = self.client is not None and self.server is not None
+            self._account = (account_of(*cast("Ends", (self.client, self.server))) if known else None,)
+        return self._account[0]
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so many requests are being answered that there is room left for little more than health."""
+        return any(
+            sum(one.watch.stage == "answer" for one in among) > limit - limit // _SPARE
+            for among, limit in _limits(self)
+        )
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Make room for it."""
+        super().connection_made(transport)
+        # What is read at once is worked on at once, while all others wait.
+        transport.max_size = _MAX_RECEIVE_BYTES  # type: ignore[attr-defined]
+        make_room(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come, and note how far the request is."""
+        super().data_received(data)
+        self.note_stage()
+
+    def handle_events(self) -> None:
+        """Close what breaks the protocol while it is answered: no other answer can be sent then."""
+        try:
+            super().handle_events()
+        except h11.LocalProtocolError:
+            _close_now(self)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, or for the rest of this one."""
+        super().on_response_complete()
+        self.note_stage()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Refuse what the WebSocket library would drop without an answer."""
+        long = any(len(name) + len(value) > _MAX_WEBSOCKET_LINE_BYTES for name, value in self.headers)
+        if long or len(self.headers) > _MAX_WEBSOCKET_HEADERS or len(event.target) > _MAX_WEBSOCKET_LINE_BYTES:
+            self.send_400_response("The head of the request is too large.")
+            return
+        super().handle_websocket_upgrade(event)
+
+    def note_stage(self) -> None:
+        """Note what is waited for: a head, a body, an answer of ours, or the end."""
+        if self.transport.get_protocol() is not self:  # it is a WebSocket now
+            return
+        theirs, answering = self.conn.their_state, self.cycle is not None and not self.cycle.response_complete
+        if theirs is h11.SEND_BODY:
+            stage = "body"
+        elif answering:
+            stage = "answer"
+        else:
+            stage = "head" if theirs is h11.IDLE else "closing"
+        self.watch.enter(stage, self.loop.time())
+
+    def overdue(self, now: float) -> bool:
+        """Whether it has had its time."""
+        limits = {"head": HEAD_S, "body": BODY_S, "closing": HEAD_S}
+        unread = self.transport.get_write_buffer_size()
+        if unread:  # what is being read may take its time
+            return self.watch.stalled(unread, now)
+        return now - self.watch.since > limits.get(self.watch.stage, now)
+
+
+class Socket(WebSocketsSansIOProtocol):
+    """A WebSocket; its connection is that of the request that asked for it."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.watch: _Watch = app_state[STATE].watch
+        self.watch.enter("answer", self.loop.time())
+
+    def send_receive_event_to_app(self) -> None:
+        """End a conversation in which more is said than can be listened to."""
+        if self.queue.qsize() >= _MAX_WAITING_MESSAGES and not self.close_sent:
+            self._refuse()
+            return
+        super().send_receive_event_to_app()
+
+    def handle_cont(self, event: Frame) -> None:
+        """End a message of very many fragments: empty ones have no size that could be limited."""
+        if len(self.frames) >= _MAX_FRAGMENTS:
+            self._refuse()
+            return
+        super().handle_cont(event)
+
+    def handle_ping(self) -> None:
+        """Answer pings, unless the answers are not read."""
+        pongs = b"".join(self.conn.data_to_send())
+        if self.writable.is_set():
+            self.transport.write(pongs)
+
+    def overdue(self, now: float) -> bool:
+        """Whether the client has stopped reading."""
+        return self.watch.stalled(self.transport.get_write_buffer_size(), now)
+
+    def _refuse(self) -> None:
+        if not self.close_sent:
+            self.conn.send_close(_POLICY_VIOLATION, "too many messages at once")
+            self.handle_parser_exception()
+
+
+def make_room(newest: Connection) -> None:
+    """Close the connections that have waited longest for their client, where there are too many."""
+    for among, limit in _limits(newest):
+        waiting = [one for one in among if one is not newest and one.watch.stage != "answer"]
+        waiting.sort(key=lambda one: one.watch.since)
+        for one in waiting[: max(0, len(among) - limit)]:
+            _close_now(one)
+
+
+def close_overdue(connections: Iterable[object], now: float) -> None:
+    """Close the connections that have had their time."""
+    for one in list(connections):
+        if isinstance(one, Connection | Socket) and one.overdue(now):
+            _close_now(one)
+
+
+def _close_now(one: Connection | Socket) -> None:
+    one.watch.gone = True
+    one.transport.abort()
+
+
+def _limits(of: Connection) -> Iterator[tuple[list[Connection | Socket], int]]:
+    """The connections of one address, which may have half of the room, and all of them; each with the limit."""
+    most = max_connections()
+    everyone = [one for one in of.connections if isinstance(one, Connection | Socket) and not one.watch.gone]
+    yield [one for one in everyone if (one.client or "")[:1] == (of.client or "")[:1]], most // 2
+    yield everyone, most

@@ -1,0 +1,47 @@
+"""The options of commands that serve the page: what becomes of the token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from millrace.cli import page
+from millrace.dashboard.watching import Watching
+
+TOKEN = "a-token-of-16/or+more"
+
+
+class Page:
+    """A page that is served somewhere."""
+
+    def __init__(self, loopback: bool) -> None:
+        self.loopback = loopback
+        self.address = f"http://127.0.0.1:4040/?token={TOKEN}"
+
+    def __enter__(self) -> Page:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_the_token_comes_from_the_environment_alone(set_environment: Callable[..., None]) -> None:
+    set_environment(MILLRACE_TOKEN=TOKEN)
+    options = page.page_options(0, all_topics=True)
+    assert (options.token, options.all_topics, options.host) == (TOKEN, True, "127.0.0.1")
+    assert TOKEN not in repr(options)
+    set_environment(MILLRACE_TOKEN=None)
+    assert page.page_options(0).token is None
+
+
+@pytest.mark.parametrize(("loopback", "opened"), [(True, ["http://127.0.0.1:4040/"]), (False, [])])
+def test_no_command_line_of_a_browser_has_the_token(
+    monkeypatch: pytest.MonkeyPatch, loopback: bool, opened: list[str]
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(page.webbrowser, "open", asked.append)
+    with page.served(cast("Watching", Page(loopback)), open_=True):
+        pass
+    assert asked == opened
