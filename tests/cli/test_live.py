@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
@@ -22,6 +20,7 @@ from millrace.telemetry.outline import Expected, Outline
 from millrace.telemetry.progress import Progress, SourceProgress
 from millrace.telemetry.samples import Lag, Samples
 from millrace.telemetry.telling import Telling
+from terminal import at_a_terminal
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -224,24 +223,8 @@ with live(board):
 
 @pytest.mark.parametrize("piped", [False, True])
 def test_on_a_terminal_rows_stay_whole_and_results_go_where_they_are_sent(piped: bool) -> None:
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM],
-        stdin=theirs,
-        stdout=subprocess.PIPE if piped else theirs,
-        stderr=theirs,
-        env=os.environ | {"TERM": "xterm", "COLUMNS": "100"},
-    ) as program:
-        os.close(theirs)
-        screen = b""
-        try:
-            while data := os.read(ours, 65536):
-                screen += data
-        except OSError:
-            pass  # Linux tells the end of a terminal so
-        result = program.stdout.read() if program.stdout else screen
-        assert program.wait() == 0
-    os.close(ours)
+    command = [sys.executable, "-c", PROGRAM]
+    screen, result = at_a_terminal(command, os.environ | {"COLUMNS": "100"}, piped=piped)
     plain = re.sub(rb"\x1b\[[\d;?]*[A-Za-z]|\r", b"", result)
     assert re.findall(rb"^row \d$", plain, re.MULTILINE) == [b"row 0", b"row 1", b"row 2"]
     assert b"popular" in screen

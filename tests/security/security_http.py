@@ -22,6 +22,12 @@ from millrace.telemetry.channels import Channels
 from millrace.telemetry.health import Health
 
 NOBODY = 65534
+UPGRADE = (
+    "Upgrade: websocket",
+    "Connection: Upgrade",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+)
 _PREFIX = 30
 _CLIENT = Path(__file__).with_name("security_client.py")
 

@@ -13,7 +13,7 @@ from pyroute2 import IPRoute
 from millrace.dashboard.server import Dashboard, Options
 from millrace.dashboard.subject import Group
 
-from .security_http import Ask, as_account, ask, closing, everything, from_elsewhere, head, serving, status
+from .security_http import UPGRADE, Ask, as_account, ask, closing, everything, from_elsewhere, head, serving, status
 
 TOKEN = "a-token-of-16-or-more"
 BEARER = f"Authorization: Bearer {TOKEN}"
@@ -29,12 +29,6 @@ PATHS = (
     "/assets/x",
 )
 Elsewhere = tuple[str, Ask]
-UPGRADE = (
-    "Upgrade: websocket",
-    "Connection: Upgrade",
-    "Sec-WebSocket-Version: 13",
-    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-)
 
 
 @pytest.fixture

@@ -13,15 +13,9 @@ import pytest
 from millrace.dashboard import connections
 from millrace.dashboard.server import Dashboard
 
-from .security_http import ask, closing, connected, everything, head, serving, status
+from .security_http import UPGRADE, ask, closing, connected, everything, head, serving, status
 
 MANY = 300
-UPGRADE = (
-    "Upgrade: websocket",
-    "Connection: Upgrade",
-    "Sec-WebSocket-Version: 13",
-    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-)
 
 
 @pytest.fixture

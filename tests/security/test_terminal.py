@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -16,26 +15,11 @@ from millrace.clients.cluster import Cluster
 from millrace.clients.delivery import Delivery
 from millrace.clients.producer import Producer
 from millrace.clients.records import Record
+from terminal import at_a_terminal
 
 TITLE = "\x1b]0;mine\x07"
 HOSTILE = f"a{TITLE}\x9b31m\u202eb\r\x7f"
 SHOW = f"from millrace.cli.output import say, show_table; show_table([{HOSTILE!r}], [[{HOSTILE!r}]]); say({HOSTILE!r})"
-
-
-def on_a_terminal(command: list[str], environment: dict[str, str], folder: Path) -> str:
-    """What a program shows on a terminal."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=folder) as program:
-        os.close(theirs)
-        screen = b""
-        try:
-            while data := os.read(ours, 65536):
-                screen += data
-        except OSError:
-            pass  # Linux says so that a terminal has ended
-        assert program.wait() == 0
-    os.close(ours)
-    return screen.decode("utf-8", "replace")
 
 
 @pytest.mark.parametrize("options", [[], ["--json"], ["--format", "json"], ["--keys"]])
@@ -45,7 +29,7 @@ def test_records_on_a_terminal(millrace: CommandLine, cluster: Cluster, topic: s
     producer.close()
     command = ["kafka", "consume", topic, "--from-beginning", "--max", "1", *options]
     program = str(Path(sys.executable).with_name("millrace"))
-    screen = on_a_terminal([program, *command], millrace.environment | {"TERM": "xterm"}, millrace.folder)
+    screen = at_a_terminal([program, *command], millrace.environment, millrace.folder)[0].decode()
     assert not {"\x9b", "\u202e", "\x7f"} & set(screen)
     assert "\x1b]0" not in screen
     assert "a" in screen
@@ -55,8 +39,8 @@ def test_records_on_a_terminal(millrace: CommandLine, cluster: Cluster, topic: s
 
 
 def test_tables_and_messages_on_a_terminal(tmp_path: Path) -> None:
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
-    screen = on_a_terminal([sys.executable, "-c", SHOW], environment, tmp_path)
+    command = [sys.executable, "-c", SHOW]
+    screen = at_a_terminal(command, os.environ | {"COLUMNS": "200"}, tmp_path)[0].decode()
     assert TITLE not in screen
     assert "\u202e" not in screen
     assert screen.count("\\x1b]0;mine\\x07") == 3

@@ -191,7 +191,7 @@ def _paced(chosen: Demo, rate: float | None) -> Demo:
 
 
 def emptied(folder: Path) -> Path:
-    """The folder of a demo's run, with nothing in it: a demo begins anew each time, whatever there was.
+    """The folder of a demo's run, with nothing in it: a demo begins from scratch each time, whatever there was.
 
     Scratch folders stay: the JVM of a demo that was killed may still be ending, and the start of Spark removes them.
     """

@@ -193,44 +193,48 @@ def _exit_code(pid: int) -> int | None:
 def _read(report: bytes) -> Examined | None:
     """Return the report if it has the shape of one; raise the error of ours that it tells of."""
     try:
-        told = json.loads(report)
-        failure = told["failure"]
+        fields = json.loads(report)
+        failure = fields["failure"]
         if failure is not None:
             raise _failure(failure)
         return Examined(
-            [_problem(one) for one in told["problems"]],
-            Contents(**{name: int(count) for name, count in told["contents"].items()}) if told["contents"] else None,
-            int(told["left_out"]),
-            told["spark_asked"] is True,
+            [_problem(one) for one in fields["problems"]],
+            Contents(**{name: int(count) for name, count in fields["contents"].items()})
+            if fields["contents"]
+            else None,
+            int(fields["left_out"]),
+            fields["spark_asked"] is True,
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 
-def _problem(told: dict[str, Any]) -> Problem:
-    severity = "warning" if told["severity"] == "warning" else "error"
-    message, hint, why = (_text(told[name]) for name in ("message", "hint", "why"))
-    return Problem(str(_text(told["condition"])), str(message), _place(told), hint, why, severity)
+def _problem(fields: dict[str, Any]) -> Problem:
+    severity = "warning" if fields["severity"] == "warning" else "error"
+    message, hint, why = (_text(fields[name]) for name in ("message", "hint", "why"))
+    return Problem(str(_text(fields["condition"])), str(message), _place(fields), hint, why, severity)
 
 
-def _failure(told: dict[str, Any]) -> MillraceError:
-    kind = getattr(errors, str(told["type"]), None)
+def _failure(fields: dict[str, Any]) -> MillraceError:
+    kind = getattr(errors, str(fields["type"]), None)
     if not (isinstance(kind, type) and issubclass(kind, MillraceError)):
         kind = errors.RunError
-    return kind(str(_text(told["message"])), hint=_text(told["hint"]), why=_text(told["why"]), place=_place(told))
+    return kind(
+        str(_text(fields["message"])), hint=_text(fields["hint"]), why=_text(fields["why"]), place=_place(fields)
+    )
 
 
-def _place(told: dict[str, Any]) -> Place | None:
-    file, line = _text(told["file"]), told["line"]
+def _place(fields: dict[str, Any]) -> Place | None:
+    file, line = _text(fields["file"]), fields["line"]
     return None if file is None else Place(file, int(line) if line is not None else None)
 
 
-def _text(told: Any) -> str | None:
-    if told is None:
+def _text(value: Any) -> str | None:
+    if value is None:
         return None
-    if not isinstance(told, str):
+    if not isinstance(value, str):
         raise TypeError
-    return printable(told[:_LONGEST_TEXT])
+    return printable(value[:_LONGEST_TEXT])
 
 
 def _ended_early(file: str, code: int | None, dump: str, note: tuple[str, int], limit_s: float) -> Problem:
@@ -427,8 +431,8 @@ def _reported(file: str, examine: Examine, step: Step, free_memory: Callable[[],
     try:
         return _as_report(examine(step))
     except MillraceError as error:
-        told = asdict(Problem(error.condition, error.message, error.place, error.hint, error.why))
-        return _encoded({"failure": _flat(told) | {"type": type(error).__name__}})
+        fields = asdict(Problem(error.condition, error.message, error.place, error.hint, error.why))
+        return _encoded({"failure": _flat(fields) | {"type": type(error).__name__}})
     except BaseException as error:
         free_memory()  # to tell of a MemoryError takes some
         made = mistake(file, error)
@@ -441,11 +445,11 @@ def _as_report(examined: Examined) -> bytes:
     kept: list[dict[str, Any]] = []
     room = _REPORT_BYTES - _REPORT_AT
     for problem in examined.problems:
-        told = _flat(asdict(problem))
-        room -= len(_encoded(told)) + 2  # and what separates it from the next
+        fields = _flat(asdict(problem))
+        room -= len(_encoded(fields)) + 2  # and what separates it from the next
         if room < 0:
             break
-        kept.append(told)
+        kept.append(fields)
     contents = asdict(examined.contents) if examined.contents else None
     left_out = examined.left_out + len(examined.problems) - len(kept)
     return _encoded(
@@ -459,14 +463,14 @@ def _as_report(examined: Examined) -> bytes:
     )
 
 
-def _flat(told: dict[str, Any]) -> dict[str, Any]:
-    place = told.pop("place") or {"file": None, "line": None}
-    texts = {key: value[:_LONGEST_TEXT] if isinstance(value, str) else value for key, value in told.items()}
+def _flat(fields: dict[str, Any]) -> dict[str, Any]:
+    place = fields.pop("place") or {"file": None, "line": None}
+    texts = {key: value[:_LONGEST_TEXT] if isinstance(value, str) else value for key, value in fields.items()}
     return texts | place
 
 
-def _encoded(told: dict[str, Any]) -> bytes:
-    return json.dumps(told).encode()
+def _encoded(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields).encode()
 
 
 def _flush() -> None:

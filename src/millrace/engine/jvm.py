@@ -139,7 +139,7 @@ class Jvm:
         atexit.unregister(self._close_at_exit)
 
     def _close_at_exit(self) -> None:
-        """Whoever was in a hurry has not closed it; a process that was forked from this one must not."""
+        """Close it if nobody has; a process that was forked from this one must not."""
         if self._pid == os.getpid():
             self.close(_GRACE_AT_EXIT if self.gateway else 0.0)
 
