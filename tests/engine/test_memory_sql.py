@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import socket
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -96,21 +99,48 @@ def test_only_tables_that_a_question_names_are_copied(memory: MemorySql, monkeyp
     put("others", pa.table({"a": [1]}))
     read: list[str] = []
     monkeypatch.setattr(MEMORY, "table", lambda name: read.append(name) or ROOMS)
+    fresh = MemorySql()
+    fresh.open()
     for _ in range(2):
-        assert rows(memory, "SELECT count(*) FROM ROOMS") == [[2]]
+        assert rows(fresh, "SELECT count(*) FROM ROOMS") == [[2]]
+    assert rows(fresh, "SELECT 1") == [[1]]
     assert read == ["rooms"], "once, as it has not changed"
+    assert rows(fresh, "SELECT count(*) FROM query_table('oth' || 'ers')") == [[2]], "a name that is put together"
+    assert read == ["rooms", "others"]
+    fresh.close()
 
 
-def test_what_no_question_names_is_forgotten_when_there_is_too_much(
+def test_copies_do_not_take_more_than_their_share_of_the_time(
     memory: MemorySql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Tables that have no room beside each other are not copied by turns as quickly as somebody asks."""
     put("others", ROOMS)
     monkeypatch.setattr(memory_sql, "_MAX_TABLES_BYTES", ROOMS.nbytes)
-    for name in ("rooms", "others", "rooms"):
-        assert rows(memory, f"SELECT count(*) FROM {name}") == [[2]]  # noqa: S608
+    monkeypatch.setattr(memory_sql, "_COPY_SHARE", 1e9)
+    fresh = MemorySql()
+    fresh.open()
+    for name in ("rooms", "others"):
+        assert rows(fresh, f"SELECT count(*) FROM {name}") == [[2]]  # noqa: S608
+    with pytest.raises(NotReady, match="a moment ago"):
+        fresh.ask("SELECT * FROM rooms", 1)
+    put("others", pa.table({"room": ["x"], "n": [1]}), 1)
+    assert rows(fresh, "SELECT count(*) FROM others") == [[2]], "as it was"
+    fresh.close()
+
+
+def test_tables_that_are_too_large_together(memory: MemorySql, monkeypatch: pytest.MonkeyPatch) -> None:
+    put("others", ROOMS)
+    monkeypatch.setattr(memory_sql, "_MAX_TABLES_BYTES", ROOMS.nbytes)
     with pytest.raises(InputError, match="too large"):
         memory.ask("SELECT * FROM rooms, others", 1)
-    assert rows(memory, "SELECT count(*) FROM others") == [[2]]
+    assert rows(memory, "SHOW TABLES") == [["others"], ["rooms"]], "of which nothing is copied"
+    with pytest.raises(UnknownName):
+        memory.ask("SELECT * FROM nosuch", 1)
+
+
+def test_json_that_is_much_larger_than_its_columns_is_not_sent(memory: MemorySql) -> None:
+    with pytest.raises(InputError, match="too large"):
+        memory.ask(f"SELECT list({{'{'a' * 100}': true}}) FROM range(100000)", 1)  # noqa: S608
 
 
 @pytest.mark.parametrize(
@@ -170,7 +200,10 @@ def test_a_question_that_takes_too_long_is_given_up_and_others_wait_their_turn(
     memory.open()
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(memory.ask, ENDLESS, 1)
-        assert answering(memory).nice() == 19, "the pipeline goes first"
+        child = answering(memory)
+        assert child.nice() == 10, "the pipeline goes first"
+        group = Path(f"/proc/{child.pid}/autogroup")
+        assert not group.exists() or group.read_text("ascii").endswith("nice 10\n")
         with pytest.raises(NotReady, match="another question"):
             memory.ask("SELECT 1", 1)
         with pytest.raises(InputError, match="took longer than 2 s"):
@@ -236,15 +269,37 @@ def test_only_the_account_of_the_run_reaches_its_socket(tmp_path: Path, folder: 
     assert folder == "mine" or not address.parent.exists()
 
 
-def test_somebody_without_the_key_does_not_keep_others_out(tmp_path: Path) -> None:
-    with QueryServer(MemorySql(), tmp_path):
+def test_somebody_silent_or_without_the_key_does_not_keep_others_out(tmp_path: Path) -> None:
+    with QueryServer(MemorySql(), tmp_path), socket.socket(socket.AF_UNIX) as silent:
+        silent.connect(str(tmp_path / "query.sock"))
         note = tmp_path / "query.json"
         right = note.read_text("utf-8")
         note.write_text(json.dumps(json.loads(right) | {"key": "00"}), "utf-8")
-        with pytest.raises(InputError, match="does not answer"):
+        with pytest.raises(InputError, match="key"):
             ask_run(tmp_path, "SELECT 1", 1)
         note.write_text(right, "utf-8")
         assert ask_run(tmp_path, "SELECT 1", 1)["rows"] == [[1]]
+
+
+def test_a_run_whose_folder_can_have_no_socket_says_so_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / ("long" * 40)))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    (tmp_path / ("long" * 40)).mkdir()
+    said: list[str] = []
+    with QueryServer(memory := MemorySql(), tmp_path / ("state" * 40), said.append):
+        assert said
+        assert memory.ask("SELECT 1", 1)["rows"] == [[1]], "the dashboard can still ask"
+    assert not list((tmp_path / ("long" * 40)).iterdir())
+
+
+def test_its_thread_ends_with_it(tmp_path: Path) -> None:
+    with QueryServer(MemorySql(), tmp_path):
+        threads = [one for one in threading.enumerate() if one.name == "query-server"]
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_questions_beyond_those_that_may_wait_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,11 @@ class Memory:
         with self._lock:
             return self._tables[name].version
 
+    def schema(self, name: str) -> pa.Schema:
+        """The columns of a table."""
+        with self._lock:
+            return self._tables[name].batches[0].schema
+
     def table(self, name: str) -> pa.Table:
         """The rows of one table; they are put together while others go on writing."""
         with self._lock:

@@ -18,10 +18,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import ProcessError
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import IO, Any
@@ -31,6 +31,7 @@ import pyarrow as pa
 
 from millrace.connectors.memory import MEMORY
 from millrace.engine.failures import explain
+from millrace.engine.scratch import Scratch
 from millrace.errors import InputError, InvalidSql, MillraceError, NotReady, ServiceFailed, UnknownName
 from millrace.services.process import quoted
 from millrace.units import format_bytes
@@ -42,17 +43,18 @@ _MAX_ASKED = 5
 """Questions at once: one is answered, the others wait for their turn."""
 _MAX_WAIT_S = 5.0
 _MAX_TABLES_BYTES = 1024**3
-_MAX_ANSWER_BYTES = 64 * 1024**2
+_MAX_ANSWER_BYTES = 8 * 1024**2
 _MAX_ROWS = 10_000
 _MAX_QUESTION_BYTES = 1_000_000
 _COPY_SHARE = 10
-"""A copy of a table serves for at least this many times as long as it took to make: copies cost a run a tenth."""
+"""After copying, tables that were copied before are left as they are this many times as long: it costs a tenth."""
 _DIALECT = 'the SQL is DuckDB\'s, not Spark\'s; names such as window stand in double quotes: "window"."start"'
 _ASK_LESS = "ask for less: filter, count, LIMIT"
 _MAIN = "import sys; sys.path[:] = sys.argv[1:]; from millrace.engine.sql_process import main; main()"
 _LIBRARY_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """The only variables that are passed on: some Pythons do not start without them."""
 _NO_TABLE = re.compile(r"Table with name (.+?) does not exist")
+_LISTS_TABLES = re.compile(r"show|information_schema|duckdb_|pg_catalog|sqlite_master", re.IGNORECASE)
 _FILE, _SOCKET = "query.json", "query.sock"
 _MAX_SOCKET_PATH_BYTES = 100
 """Of the address of a Unix socket; systems allow 104 or 108."""
@@ -88,10 +90,7 @@ class MemorySql:
         with self._my_turn():
             process = self._started()
             try:
-                names = _named(sql, MEMORY.names())
-                process.copy(names)
-                question = {"sql": sql, "tables": names, "max_rows": max_rows, "timeout_s": self._timeout_s}
-                answer = process.ask(question, self._timeout_s + _GRACE_S)
+                answer = self._answer(process, sql, max_rows)
             except _Ended as ended:
                 process.close()
                 self._require_open()
@@ -99,6 +98,26 @@ class MemorySql:
         if "rows" not in answer:
             raise _problem(answer, self._timeout_s)
         return answer
+
+    def _answer(self, process: _Process, sql: str, max_rows: int) -> dict[str, Any]:
+        """Ask over the tables whose names stand in the text; one whose name is put together is found missing then."""
+        known = {name.lower(): name for name in MEMORY.names()}
+        names = {name for lower, name in known.items() if lower in sql.lower()}
+        lists = not names and _LISTS_TABLES.search(sql)
+        question = {
+            "sql": sql,
+            "schemas": {name: _encoded_schema(name) for name in known.values()} if lists else {},
+            "max_rows": max_rows,
+            "max_bytes": _MAX_ANSWER_BYTES,
+            "timeout_s": self._timeout_s,
+        }
+        while True:
+            process.copy(names)
+            answer = process.ask({**question, "tables": sorted(names)}, self._timeout_s + _GRACE_S)
+            missing = known.get(_missing_table(answer).lower())
+            if missing is None or missing in names:
+                return answer
+            names.add(missing)
 
     @contextmanager
     def _my_turn(self) -> Iterator[None]:
@@ -138,15 +157,10 @@ class _Ended(Exception):
 
 @dataclass(frozen=True)
 class _Copy:
-    """Which version of a table the process has, how large it is, when it was made, and how long that took."""
+    """Which version of a table the process has, and how large it is."""
 
     version: int
     size: int
-    at: float
-    took_s: float
-
-    def serves(self, version: int) -> bool:
-        return version == self.version or time.monotonic() - self.at < self.took_s * _COPY_SHARE
 
 
 class _Process:
@@ -154,7 +168,12 @@ class _Process:
 
     def __init__(self) -> None:
         self._copies: dict[str, _Copy] = {}
+        self._copied: set[str] = set()
+        """The tables that were ever sent."""
+        self._rests_until = 0.0
+        """When tables may be sent again that were sent before."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        self._ending = threading.Lock()
         self._popen = subprocess.Popen(
             [sys.executable, "-I", "-c", _MAIN, *filter(None, sys.path)],
             stdin=subprocess.PIPE,
@@ -166,13 +185,16 @@ class _Process:
         )
 
     def running(self) -> bool:
-        return self._popen.poll() is None
+        with self._ending:
+            return self._popen.poll() is None
 
     def kill(self) -> None:
         """End it, and the child that answers a question for it."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._popen.pid, signal.SIGKILL)
-        self._popen.wait()
+        with self._ending:
+            if self._popen.returncode is None:  # else the number may be another group's by now
+                with suppress(ProcessLookupError):
+                    os.killpg(self._popen.pid, signal.SIGKILL)
+                self._popen.wait()
 
     def close(self) -> None:
         """Kill it, and close what leads to it; no other thread may be using that."""
@@ -183,10 +205,11 @@ class _Process:
                     file.close()
 
     def copy(self, names: Collection[str]) -> None:
-        """Send the tables that it does not have, or has as they were."""
-        versions = {name: MEMORY.version(name) for name in names}
+        """Send the tables that it does not have, and those that have changed, unless it was sent some just now."""
         began = time.monotonic()
-        due = {name: MEMORY.table(name) for name in names if not self._serves(name, versions[name])}
+        versions = {name: MEMORY.version(name) for name in names}
+        rests = began < self._rests_until
+        due = {name: MEMORY.table(name) for name, version in versions.items() if self._is_due(name, version, rests)}
         sizes = {name: due[name].nbytes if name in due else self._copies[name].size for name in names}
         if sum(sizes.values()) > _MAX_TABLES_BYTES:
             raise _too_large(sizes)
@@ -194,9 +217,19 @@ class _Process:
             self._forget_all_but(names)
         for name, table in due.items():
             self._send(name, table)
+            self._copies[name] = _Copy(versions[name], sizes[name])
+            self._copied.add(name)
+        if due:
             now = time.monotonic()
-            self._copies[name] = _Copy(versions[name], sizes[name], now, now - began)
-            began = now
+            self._rests_until = now + (now - began) * _COPY_SHARE
+
+    def _is_due(self, name: str, version: int, rests: bool) -> bool:
+        """Whether a table must be sent; one that was forgotten in favour of others has to wait for that."""
+        copy = self._copies.get(name)
+        if copy is None and rests and name in self._copied:
+            wait_s = max(self._rests_until - time.monotonic(), 0.1)
+            raise NotReady(f"table {name!r} was copied a moment ago", hint=f"ask again in {wait_s:.1f} s")
+        return copy is None or (copy.version != version and not rests)
 
     def ask(self, question: Mapping[str, Any], patience_s: float) -> dict[str, Any]:
         self._write(question)
@@ -205,10 +238,6 @@ class _Process:
         except orjson.JSONDecodeError:
             raise _Ended("its answer cannot be read") from None
         return answer
-
-    def _serves(self, name: str, version: int) -> bool:
-        copy = self._copies.get(name)
-        return copy is not None and copy.serves(version)
 
     def _forget_all_but(self, names: Collection[str]) -> None:
         for name in self._copies.keys() - set(names):
@@ -242,7 +271,7 @@ class _Process:
         with selectors.DefaultSelector() as selector:
             selector.register(source, selectors.EVENT_READ)
             while not line.endswith(b"\n"):
-                if len(line) > _MAX_ANSWER_BYTES or not selector.select(max(deadline - time.monotonic(), 0.0)):
+                if len(line) > _MAX_ANSWER_BYTES + 1 or not selector.select(max(deadline - time.monotonic(), 0.0)):
                     raise _Ended("it did not answer as it should")
                 part = os.read(source, 1024**2)
                 if not part:
@@ -257,10 +286,14 @@ class _Process:
         return _Ended(f"exit status {self._popen.returncode}{quoted(written)}")
 
 
-def _named(sql: str, names: Collection[str]) -> list[str]:
-    """The tables that a question may be about: those whose names stand in its text, or all when none does."""
-    text = sql.lower()
-    return [name for name in names if name.lower() in text] or list(names)
+def _encoded_schema(name: str) -> str:
+    return b64encode(MEMORY.schema(name).serialize()).decode("ascii")
+
+
+def _missing_table(answer: Mapping[str, Any]) -> str:
+    """The table that an answer says there is none of; "" when it says something else."""
+    found = _NO_TABLE.search(str(answer.get("message"))) if answer.get("kind") == "CatalogException" else None
+    return found[1] if found else ""
 
 
 def _too_large(sizes: Mapping[str, int]) -> InputError:
@@ -275,9 +308,8 @@ def _too_large(sizes: Mapping[str, int]) -> InputError:
 def _problem(answer: Mapping[str, Any], timeout_s: float) -> MillraceError:
     """The error for a question that has no rows, by the kind that the process says."""
     kind, message = str(answer["kind"]), str(answer["message"])
-    table = _NO_TABLE.search(message)
-    if kind == "CatalogException" and table:
-        return _no_table(table[1])
+    if missing := _missing_table(answer):
+        return _no_table(missing)
     made: dict[str, MillraceError] = {
         "Timeout": InputError(f"the answer took longer than {timeout_s:g} s and was given up", hint=_ASK_LESS),
         "Crash": InputError("the question could not be answered within the memory it may use", hint=_ASK_LESS),
@@ -316,47 +348,56 @@ def _place(message: str) -> str | None:
 class QueryServer:
     """Answers `millrace query` while a run lasts, to processes that may read the run's folder."""
 
-    def __init__(self, memory_sql: MemorySql, folder: Path) -> None:
+    def __init__(self, memory_sql: MemorySql, folder: Path, tell: Callable[[str], None] = lambda _: None) -> None:
         self._memory_sql = memory_sql
         self._folder = folder
+        self._tell = tell
+        self._key = secrets.token_hex(16)
+        self._scratch: Scratch | None = None
+        self._listener: Listener | None = None
 
     def __enter__(self) -> QueryServer:
         self._folder.mkdir(parents=True, exist_ok=True)  # a driver on a cluster has no folder of its own yet
-        key = secrets.token_bytes(16)
-        self._listener = self._listening(key)
-        note = {"socket": self._listener.address, "key": key.hex(), "pid": os.getpid()}
+        self._memory_sql.open()
+        try:
+            self._listener = self._listening()
+        except OSError as error:
+            self._tell(f"millrace query cannot ask this run: {error.strerror or error}")
+            return self
+        note = {"socket": self._listener.address, "key": self._key, "pid": os.getpid()}
         descriptor = os.open(self._folder / _FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(note, file)
-        self._memory_sql.open()
-        threading.Thread(target=self._listen, name="query-server", daemon=True).start()
+        threading.Thread(target=self._listen, args=(self._listener,), name="query-server", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         (self._folder / _FILE).unlink(missing_ok=True)
-        address = Path(str(self._listener.address))
-        self._listener.close()
+        if self._listener:
+            with suppress(OSError):
+                Client(str(self._listener.address), "AF_UNIX").close()  # wakes the thread, which finds that it is over
+            self._listener.close()
         self._memory_sql.close()
-        if address.parent != self._folder.absolute():
-            address.parent.rmdir()
+        if self._scratch:
+            self._scratch.remove()
 
-    def _listening(self, key: bytes) -> Listener:
-        path = str((self._folder / _SOCKET).absolute())
-        if len(os.fsencode(path)) > _MAX_SOCKET_PATH_BYTES:
-            path = str(Path(tempfile.mkdtemp(prefix="millrace-")) / _SOCKET)
-        Path(path).unlink(missing_ok=True)  # of a run that was killed
-        listener = Listener(path, "AF_UNIX", authkey=key)
-        Path(path).chmod(0o600)
-        return listener
+    def _listening(self) -> Listener:
+        path = (self._folder / _SOCKET).absolute()
+        if len(os.fsencode(path)) <= _MAX_SOCKET_PATH_BYTES:
+            with suppress(OSError):  # a file system that has no sockets
+                return _socket_at(path)
+        self._scratch = Scratch()
+        return _socket_at(self._scratch.folder / _SOCKET)
 
-    def _listen(self) -> None:
+    def _listen(self, listener: Listener) -> None:
         while True:
             try:
-                asker = self._listener.accept()
-            except (OSError, EOFError, ProcessError):
-                if not (self._folder / _FILE).exists():
-                    return
-                continue  # somebody without the key, or gone: the next one is served
+                asker = listener.accept()
+            except OSError:
+                return
+            if not (self._folder / _FILE).exists():
+                asker.close()
+                return
             threading.Thread(target=self._serve, args=(asker,), name="query", daemon=True).start()
 
     def _serve(self, asker: Connection) -> None:
@@ -367,10 +408,19 @@ class QueryServer:
     def _reply(self, asked: bytes) -> dict[str, Any]:
         try:
             question = json.loads(asked)
+            if not secrets.compare_digest(str(question["key"]).encode(), self._key.encode()):
+                raise InputError("the key is not that of this run", hint="ask again")
             return self._memory_sql.ask(question["sql"], min(int(question["rows"]), _MAX_ROWS))
         except Exception as error:
             problem = explain(error)
             return {"error": problem.message, "hint": problem.hint, "why": problem.why}
+
+
+def _socket_at(path: Path) -> Listener:
+    path.unlink(missing_ok=True)  # of a run that was killed
+    listener = Listener(str(path), "AF_UNIX")
+    path.chmod(0o600)
+    return listener
 
 
 def ask_run(folder: Path, sql: str, max_rows: int) -> dict[str, Any]:
@@ -382,12 +432,12 @@ def ask_run(folder: Path, sql: str, max_rows: int) -> dict[str, Any]:
         )
     note = json.loads(path.read_text("utf-8"))
     try:
-        with Client(note["socket"], "AF_UNIX", authkey=bytes.fromhex(note["key"])) as connection:
-            connection.send_bytes(json.dumps({"sql": sql, "rows": max_rows}).encode())
+        with Client(note["socket"], "AF_UNIX") as connection:
+            connection.send_bytes(json.dumps({"key": note["key"], "sql": sql, "rows": max_rows}).encode())
             if not connection.poll(_TIMEOUT_S + _GRACE_S + _MAX_WAIT_S):
                 raise EOFError
             answer: dict[str, Any] = json.loads(connection.recv_bytes())
-    except (OSError, EOFError, ProcessError):
+    except (OSError, EOFError):
         raise InputError(f"the run in {folder} does not answer any more", hint="start it again") from None
     if "error" in answer:
         raise InputError(answer["error"], hint=answer["hint"], why=answer["why"])

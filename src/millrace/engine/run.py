@@ -207,7 +207,7 @@ def _ground(plan: Plan, settings: Settings, state: State) -> Site:
 def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
     try:
         with (
-            QueryServer(settings.memory_sql, nearby(settings.state, plan.pipeline.name)),
+            QueryServer(settings.memory_sql, nearby(settings.state, plan.pipeline.name), settings.tell),
             _positions(plan, settings) as told,
             Watch(
                 workshop.spark, board, dead=workshop.dead, gallery=workshop.gallery, told=told, supervised=True

@@ -5,7 +5,7 @@ a child process of its own, which gives up all means before it reads the questio
 
 - a new DuckDB database without access to files, network, extensions and Python variables; its configuration is locked;
 - no descriptor but the one of the answer, and no other can be opened: no file, no socket, no pipe;
-- a limit on time (SIGALRM ends it, whatever it does), on memory and on the size of the answer; the lowest priority.
+- a limit on time (SIGALRM ends it, whatever it does), on memory and on the size of the answer; a low priority.
 
 So nothing that a question changes outlives its answer, and a question that crashes DuckDB ends only its own child.
 
@@ -18,6 +18,7 @@ import os
 import resource
 import signal
 import sys
+from base64 import b64decode
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,10 +32,11 @@ import pyarrow as pa
 
 from millrace.services.guard import die_with_parent
 
+_NICE = 10
+"""A tenth of the CPU of a busy machine: with less, a question would not be answered in time beside a catch-up."""
 _DATABASE_MEMORY = "512MB"
 _CHILD_MEMORY_BYTES = 1024**3
 """Address space that a question may add to what the process has: some allocations are outside DuckDB's own limit."""
-_MAX_ANSWER_BYTES = 8 * 1024**2
 _MAX_EXACT_JSON = 2**63
 _QUESTIONS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI)
 """Statements that give rows; PIVOT is a MULTI. Others would do no harm here, but would seem to have done something."""
@@ -42,11 +44,11 @@ _QUESTIONS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.
 
 @dataclass(frozen=True)
 class Question:
-    """A text of SQL, the tables that it may read, and the limits of its answer."""
+    """A text of SQL, and the limits of its answer."""
 
     sql: str
-    tables: tuple[str, ...]
     max_rows: int
+    max_bytes: int
     timeout_s: float
 
 
@@ -60,8 +62,9 @@ class Refused(Exception):
 
 def main() -> None:
     """Serve until standard input ends."""
-    os.nice(19)
-    _prefer_this_process_when_memory_is_short()
+    os.nice(_NICE)
+    _write_to_kernel("autogroup", str(_NICE))  # by which Linux weighs sessions: the priority counts only within one
+    _write_to_kernel("oom_score_adj", "1000")  # when memory runs out, Linux ends this process, not the pipeline
     pa.scalar(0, pa.timestamp("us", "UTC")).as_py()  # loads time zones: children cannot open files
     answers = os.dup(1)
     os.dup2(2, 1)  # what libraries print is no answer
@@ -74,12 +77,17 @@ def main() -> None:
         elif "forget" in command:
             del tables[command["forget"]]
         else:
-            question = Question(command["sql"], tuple(command["tables"]), command["max_rows"], command["timeout_s"])
-            _answer_in_child(question, {name: tables[name] for name in question.tables}, answers)
+            asked = {name: tables[name] for name in command.pop("tables")}
+            empty = {name: _empty(schema) for name, schema in command.pop("schemas").items()}
+            _answer_in_child(Question(**command), empty | asked, answers)
 
 
 def _received(stream: IO[bytes]) -> pa.Table:
     return pa.ipc.open_stream(stream, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
+
+
+def _empty(schema: str) -> pa.Table:
+    return pa.ipc.read_schema(pa.py_buffer(b64decode(schema))).empty_table()
 
 
 def _answer_in_child(question: Question, tables: dict[str, pa.Table], answers: int) -> None:
@@ -102,7 +110,7 @@ def _answer_and_exit(question: Question, tables: dict[str, pa.Table], answers: i
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, question.timeout_s)
         database = _confined(tables)
-        _write_line(_answer(database, question), answers)
+        _write_line(_answer(database, question), answers, question.max_bytes)
         status = 0
     except Exception as error:  # a defect, or no memory even for this: then the parent process says so
         _write_line({"kind": "Failure", "message": repr(error)}, answers)
@@ -146,10 +154,9 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def _prefer_this_process_when_memory_is_short() -> None:
-    """When the machine runs out of memory, Linux ends this process, not the pipeline."""
+def _write_to_kernel(name: str, value: str) -> None:
     with suppress(OSError):  # another system, or a container that does not allow it
-        Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
+        Path(f"/proc/self/{name}").write_text(value, "ascii")
 
 
 def _answer(database: duckdb.DuckDBPyConnection, question: Question) -> dict[str, Any]:
@@ -173,7 +180,7 @@ def _rows(database: duckdb.DuckDBPyConnection, question: Question) -> dict[str, 
     if found is None:
         raise Refused("Statement", statements[0].type.name)
     table = found.limit(question.max_rows).to_arrow_table()
-    if table.nbytes > _MAX_ANSWER_BYTES:
+    if table.nbytes > question.max_bytes:
         raise Refused("Size")
     columns = [[_plain(value) for value in column.to_pylist(maps_as_pydicts="lossy")] for column in table.columns]
     return {"columns": table.column_names, "rows": [list(row) for row in zip(*columns, strict=True)]}
@@ -206,7 +213,10 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _write_line(answer: dict[str, Any], answers: int) -> None:
-    line = memoryview(orjson.dumps(answer) + b"\n")
+def _write_line(answer: dict[str, Any], answers: int, max_bytes: int | None = None) -> None:
+    encoded = orjson.dumps(answer)
+    if max_bytes and len(encoded) > max_bytes:  # JSON may be much larger than the columns were
+        encoded = orjson.dumps({"kind": "Size", "message": ""})
+    line = memoryview(encoded + b"\n")
     while line:
         line = line[os.write(answers, line) :]
