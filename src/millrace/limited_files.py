@@ -48,8 +48,9 @@ def read_start(path: str | Path, size: int) -> bytes:
 def _block(descriptor: int, most: int, path: str | Path) -> bytes:
     """Return what comes next; nothing at the end."""
     while True:
-        ready, _, _ = select.select([descriptor], [], [], _WAIT_S)
-        if not ready:
+        waiting = select.poll()  # `select` takes no descriptor from 1,024 on
+        waiting.register(descriptor, select.POLLIN)
+        if not waiting.poll(_WAIT_S * 1000):
             raise OSError(errno.ETIMEDOUT, f"nothing came from it within {_WAIT_S:g}s", str(path))
         try:
             return os.read(descriptor, min(most, _BLOCK_BYTES))

@@ -54,7 +54,8 @@ def rows(memory: MemorySql, sql: str) -> list[list[Any]]:
 
 
 def test_a_select_is_answered_over_the_newest_rows(memory: MemorySql) -> None:
-    assert memory.ask("SELECT room FROM Rooms WHERE n > 1", 10) == {"columns": ["room"], "rows": [["attic"]]}
+    found = memory.ask("SELECT room FROM Rooms WHERE n > 1", 10)
+    assert found == {"columns": ["room"], "rows": [["attic"]], "more": False}
     put("rooms", pa.table({"room": ["cellar"], "n": [7]}), 1)
     while rows(memory, "SELECT room, n FROM rooms") != [["cellar", 7]]:
         pass  # a copy serves for some milliseconds
@@ -62,7 +63,9 @@ def test_a_select_is_answered_over_the_newest_rows(memory: MemorySql) -> None:
 
 def test_at_most_the_rows_asked_for_come_in_the_order_asked_for(memory: MemorySql) -> None:
     put("numbers", pa.table({"i": list(range(1000))}))
-    assert memory.ask("SELECT i FROM numbers ORDER BY i DESC -- all", 3)["rows"] == [[999], [998], [997]]
+    found = memory.ask("SELECT i FROM numbers ORDER BY i DESC -- all", 3)
+    assert found == {"columns": ["i"], "rows": [[999], [998], [997]], "more": True}
+    assert not memory.ask("SELECT i FROM numbers", 1000)["more"]
 
 
 def test_values_are_plain(memory: MemorySql) -> None:
@@ -169,6 +172,23 @@ def test_a_question_that_cannot_be_answered_is_the_askers_mistake(
     assert rows(memory, "SELECT count(*) FROM rooms") == [[2]], "and does nothing to the next"
 
 
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("SELECT at FROM rooms", '"at"'),
+        ("SELECT window.start FROM rooms", '"window"'),
+        ("SELECT explode([n]) FROM rooms", "unnest"),
+        ("SELECT size([n]) FROM rooms", "len"),
+        ('SELECT * FROM rooms WHERE room = "attic"', "single quotes"),
+        ("SELECT no_such_function(n) FROM rooms", "not Spark's"),
+    ],
+)
+def test_people_who_write_sparks_sql_are_helped(memory: MemorySql, sql: str, hint: str) -> None:
+    with pytest.raises(InvalidSql) as refused:
+        memory.ask(sql, 1)
+    assert hint in str(refused.value.hint)
+
+
 def test_nothing_in_memory_yet(memory: MemorySql) -> None:
     MEMORY.clear()
     with pytest.raises(NotReady):
@@ -249,7 +269,7 @@ def test_the_process_ends_with_its_parent(memory: MemorySql) -> None:
 
 def test_millrace_query_asks_the_run_in_a_folder(tmp_path: Path) -> None:
     with QueryServer(MemorySql(), tmp_path):
-        assert ask_run(tmp_path, "SELECT room FROM rooms WHERE n > 1", 10) == {"columns": ["room"], "rows": [["attic"]]}
+        assert ask_run(tmp_path, "SELECT room FROM rooms WHERE n > 1", 10)["rows"] == [["attic"]]
         with pytest.raises(InputError, match="halls"):
             ask_run(tmp_path, "SELECT room FROM halls", 10)
     with pytest.raises(InputError, match="no pipeline runs"):

@@ -20,4 +20,4 @@ def test_the_averages_can_be_asked_for(stage: Stage) -> None:
     memory.open()
     asked = memory.ask("SELECT room FROM rooms WHERE average > 20 ORDER BY average DESC", 10)
     memory.close()
-    assert asked == {"columns": ["room"], "rows": [["attic"], ["kitchen"]]}
+    assert asked["rows"] == [["attic"], ["kitchen"]]

@@ -73,8 +73,22 @@ def test_beyond_loopback_any_name_is_taken_that_is_one() -> None:
     with serving(Options(ANY, 0, token=TOKEN)) as server:
         bearer = f"Authorization: Bearer {TOKEN}"
         assert b"the-run" in asked_as(server, "millrace.example:4040", bearer)
-        for host in ("evil@millrace.example", "a b", "[::1", ""):
+        for host in ("evil@millrace.example", "a b", "[::1"):
             assert status(asked_as(server, host, bearer)) == 400
+        assert status(ask(server, "GET /healthz HTTP/1.0\r\n\r\n")) == 200, "as simple probes ask"
+
+
+def test_behind_a_proxy_with_tls_the_page_may_act() -> None:
+    with serving(Options(ANY, 0, token=TOKEN), sql=lambda *_: {"columns": [], "rows": []}) as server:
+        body = '{"sql": "SELECT 1"}'
+        sent = ("POST /api/sql HTTP/1.1", "Host: dash.example", "Connection: close", f"Authorization: Bearer {TOKEN}")
+        for origin, wanted in (
+            ("https://dash.example", 200),
+            ("https://evil.example", 403),
+            ("ftp://dash.example", 403),
+        ):
+            more = (JSON, f"Content-Length: {len(body)}", "Sec-Fetch-Site: same-origin", f"Origin: {origin}", "", body)
+            assert status(ask(server, "\r\n".join((*sent, *more)))) == wanted
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,9 @@ def test_upgrades_that_are_wrong(server: Dashboard, more: tuple[str, ...]) -> No
     assert 400 <= answered < 500, answered
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/api/state", "/", "/ws/%00", "/" + "a" * 9000])
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/api/state", "/api/topics", "/api/sql", "/", "/ws/%00", "/" + "a" * 9000]
+)
 def test_upgrades_of_what_is_no_websocket(server: Dashboard, path: str) -> None:
     answered = status(ask(server, head(server, f"GET {path}", *UPGRADE, KEY)))
     assert 400 <= answered < 500, answered

@@ -7,6 +7,9 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import psutil
+import pytest
+
+from conftest import CommandLine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,3 +40,33 @@ def test_all_ports_are_on_the_loopback(spark: SparkSession) -> None:
     listening = [one for one in psutil.Process(pid).net_connections("tcp") if one.status == psutil.CONN_LISTEN]
     assert listening
     assert {one.laddr.ip.removeprefix("::ffff:") for one in listening} == {"127.0.0.1"}
+
+
+PROGRAM = """
+import sys
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+way = sys.argv[1]
+if way == "positional":
+    context = SparkContext("local[1]", "mine")
+elif way == "conf":
+    context = SparkContext(conf=SparkConf().setMaster("local[1]").setAppName("mine"))
+elif way == "off":
+    context = SparkContext(conf=SparkConf().setMaster("local[1]").setAppName("mine").set("spark.authenticate", "false"))
+elif way == "cluster":
+    context = SparkContext("local-cluster[1,1,1024]", "mine")
+else:
+    context = SparkSession.builder.getOrCreate().sparkContext
+print("authenticate", context.getConf().get("spark.authenticate", "false"), context.parallelize([1, 2]).sum())
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "wanted"),
+    [("positional", "true"), ("conf", "true"), ("builder", "true"), ("off", "false"), ("cluster", "false")],
+)
+def test_programs_are_protected_where_spark_is_here(offline_millrace: CommandLine, way: str, wanted: str) -> None:
+    """However a program names its master; a cluster's secret is the program's own matter."""
+    (offline_millrace.folder / "program.py").write_text(PROGRAM, "utf-8")
+    done = offline_millrace("exec", "--no-dashboard", "program.py", way)
+    assert f"authenticate {wanted} 3" in done.stdout

@@ -62,7 +62,7 @@ export async function loadPipeline(): Promise<void> {
   }
 }
 
-export function runSql(sql: string, rows: number): Promise<{ columns: string[]; rows: Cell[][] }> {
+export function runSql(sql: string, rows: number): Promise<{ columns: string[]; rows: Cell[][]; more?: boolean }> {
   return ask(address("sql"), {
     method: "POST",
     headers: { "content-type": "application/json" },

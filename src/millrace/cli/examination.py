@@ -12,6 +12,7 @@ The code of the file may do anything to the process that reads it: end it, block
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import mmap
 import os
@@ -27,6 +28,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -334,6 +336,7 @@ class _Board:
 def _run(board: _Board, trace: int, file: str, examine: Examine, limit_s: float, *, quiet: bool) -> NoReturn:
     """Examine, report and end, whatever happens."""
     pid, write = _getpid(), board.write
+    gc.freeze()  # what the parent has left to collect may belong to threads that are not here
     try:
         trace = _set_apart(trace, quiet=quiet)
         _note_endings(board, file, pid)
@@ -411,11 +414,18 @@ def _own_line(frame: FrameType | None, file: str) -> int:
     return frame.f_lineno if frame else 0
 
 
+def _data_bytes() -> int:
+    """Return what this process has of its own already, which is the parent's."""
+    with suppress(OSError):
+        return int(Path("/proc/self/statm").read_text("ascii").split()[5]) * resource.getpagesize()
+    return 0
+
+
 def _limit_memory() -> Callable[[], None]:
     """Let a file that takes all memory have a MemoryError before other processes lack it; return what undoes it."""
     half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = max(_LEAST_MEMORY_BYTES, min(half, _MOST_MEMORY_BYTES))
+    wanted = _data_bytes() + max(_LEAST_MEMORY_BYTES, min(half, _MOST_MEMORY_BYTES))
     if before[0] == resource.RLIM_INFINITY or before[0] > wanted:
         with suppress(ValueError, OSError):  # macOS knows no such limit
             resource.setrlimit(resource.RLIMIT_DATA, (wanted, before[1]))

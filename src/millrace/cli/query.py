@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from millrace.cli.options import AsJson
-from millrace.cli.output import show_json, show_table
+from millrace.cli.output import say, show_json, show_table
 from millrace.errors import InvalidOption
 from millrace.settings import STATE
 
@@ -37,6 +37,8 @@ def query(
         show_json([dict(zip(answered["columns"], row, strict=True)) for row in answered["rows"]])
     else:
         show_table(answered["columns"], answered["rows"])
+    if answered["more"]:
+        say(f"there are more rows than these {len(answered['rows']):,}: --rows shows up to 10,000")
 
 
 def _folder(pipeline: str | None) -> Path:

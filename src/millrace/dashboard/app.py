@@ -76,10 +76,10 @@ def make_app(subject: Subject, rules: Rules, *, read_only: bool = False, static:
         exception_handlers={HTTPException: unanswered},
     )
     app.state.static = static
-    return Guard(_Few(app), rules)
+    return Guard(_LimitedQuestions(app), rules)
 
 
-class _Few:
+class _LimitedQuestions:
     """Answers a few questions to Kafka at once, from the first byte to the last; others are to ask again.
 
     What is posted is not counted: SQL and redrives are one at a time anyway, and a body may be long in coming.
@@ -91,7 +91,7 @@ class _Few:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or say that there are too many."""
-        path = scope.get("path", "")
+        path = scope["path"] if scope["type"] == "http" else ""
         if not path.startswith("/api/") or path in _IN_MEMORY or scope["method"] == "POST":
             await self._app(scope, receive, send)
         elif self._answering >= _MAX_QUESTIONS:

@@ -83,7 +83,7 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         name = _name(host)
-        if name is None:
+        if name is None and (host or self._rules.hosts):  # probes by HTTP/1.0 name none
             return _no(
                 400, "the Host header is not understood", "send the name or address of this server, and its port"
             )
@@ -107,7 +107,11 @@ class Guard:
         if scope["trusted"] or scope["path"] in _OPEN:
             return None
         if token:
-            return _no(401, "the token is missing or wrong", "use the address that the run printed, with ?token=…")
+            return _no(
+                401,
+                "the token is missing or wrong",
+                "open the address that the run printed, or send Authorization: Bearer TOKEN",
+            )
         return _no(
             403,
             "the request comes from another account of this machine than the one that runs this server",
@@ -173,7 +177,8 @@ def _same_origin(scope: Scope, headers: Headers, host: str) -> bool:
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return reads and headers.get("sec-fetch-mode") == "navigate"  # a link to our page
     origin = headers.get("origin")
-    return reads or origin is None or origin.lower() == f"http://{host}".lower()
+    # Behind a proxy with TLS the page is at https, and we do not see it.
+    return reads or origin is None or origin.lower() in (f"http://{host}".lower(), f"https://{host}".lower())
 
 
 def _name(host: str) -> str | None:

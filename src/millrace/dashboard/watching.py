@@ -150,7 +150,7 @@ class Watching:
             lambda: health(self._board, self._samples, self._about.outline),
             self._described,
             self._ask,
-            lambda: Topics(self._kafka(), self._visible).look(),
+            lambda: Topics(self._kafka(), self._visible.among).look(),
             self._records,
             self._letters,
             self._work,
@@ -186,7 +186,7 @@ class Watching:
 
     def _where(self) -> dead.Where:
         kafka = self._kafka if self._about.uses_kafka else None
-        return dead.Where(kafka, self._folders, self._about.pipeline, self._about.buries, self._visible)
+        return dead.Where(kafka, self._folders, self._about.pipeline, self._about.buries, self._visible.among)
 
     def _folders(self) -> list[Path]:
         return dead_folders(self._about.state) if self._about.state else []
@@ -215,7 +215,7 @@ class Watching:
         tail.follow(cluster, topic, self.channels.ring(name, tail.KEPT, COLUMNS), stop)
 
     def _fill_topics(self, stop: threading.Event) -> None:
-        topics = Topics(self._kafka(), self._visible)
+        topics = Topics(self._kafka(), self._visible.among)
         while not stop.is_set():
             self.channels.slot("topics").set(topics.look())
             stop.wait(TOPICS_EVERY)

@@ -16,7 +16,7 @@ from millrace.engine.jvm import Jvm, Voice, environment
 from millrace.engine.scratch import Scratch
 from millrace.engine.session import hush_accumulators, signals_kept, with_connectors
 from millrace.engine.stopping import stop_all
-from millrace.engine.tuning import LOCAL, settled, speed
+from millrace.engine.tuning import AUTHENTICATED, LOCAL, in_one_jvm, settled, speed
 from millrace.engine.watch import Watch
 from millrace.settings import STATE
 from millrace.telemetry.board import Board
@@ -61,7 +61,7 @@ class Guest:
         self._instead(context, "launch_gateway", self._launch)
         # PySpark's handler of Ctrl-C calls the JVM in the middle of another call, which fails with pages of text.
         start: Callable[..., None] = context.SparkContext._do_init
-        self._instead(context.SparkContext, "_do_init", signals_kept()(start))
+        self._instead(context.SparkContext, "_do_init", signals_kept()(_authenticated(start)))
         self._instead(StreamingContext, "start", self._listened(StreamingContext.start))
         self._instead(StreamingContext, "stop", self._told_of(StreamingContext.stop))
         self._watching.start()
@@ -188,3 +188,30 @@ def _context() -> SparkContext | None:
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context
+
+
+def _authenticated(start: Callable[..., None]) -> Callable[..., None]:
+    """How a SparkContext is started: its ports want a secret if it is on this machine, which is known only now.
+
+    On a cluster the program must choose a secret itself.
+    """
+    from pyspark import SparkConf
+
+    @wraps(start)
+    def authenticated(context: SparkContext, master: str | None, *arguments: Any, **named: Any) -> None:
+        # Spark reads its defaults from properties of the JVM; what the program sets wins over them.
+        properties: Any = context._jvm.java.lang.System
+        conf = next((one for one in (*arguments, *named.values()) if isinstance(one, SparkConf)), None)
+        chosen = master or (conf and conf.get("spark.master")) or properties.getProperty("spark.master")
+        if not in_one_jvm(chosen or LOCAL) or properties.getProperty(AUTHENTICATED.key) is not None:
+            start(context, master, *arguments, **named)
+            return
+        properties.setProperty(AUTHENTICATED.key, AUTHENTICATED.value)
+        if conf is not None:
+            conf.setIfMissing(AUTHENTICATED.key, AUTHENTICATED.value)
+        try:
+            start(context, master, *arguments, **named)
+        finally:
+            properties.clearProperty(AUTHENTICATED.key)  # the next context may be on a cluster
+
+    return authenticated

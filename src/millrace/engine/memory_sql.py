@@ -48,7 +48,21 @@ _MAX_ROWS = 10_000
 _MAX_QUESTION_BYTES = 1_000_000
 _COPY_SHARE = 10
 """After copying, tables that were copied before are left as they are this many times as long: it costs a tenth."""
-_DIALECT = 'the SQL is DuckDB\'s, not Spark\'s; names such as window stand in double quotes: "window"."start"'
+_DIALECT = 'the SQL is DuckDB\'s; names that are words of SQL stand in double quotes: "at", "window"."start"'
+_COLUMNS = "DESCRIBE TABLE lists the columns of a table; texts stand in single quotes"
+_FUNCTIONS = {
+    "array": "[1, 2]",
+    "collect_list": "list(x)",
+    "collect_set": "list(DISTINCT x)",
+    "date_format": "strftime(x, '%H:%M')",
+    "explode": "unnest(x)",
+    "from_unixtime": "to_timestamp(x)",
+    "get_json_object": "x ->> '$.a'",
+    "named_struct": "{'a': 1}",
+    "size": "len(x)",
+}
+"""Functions of Spark that have another name here."""
+_NO_FUNCTION = re.compile(r"Function with name (\w+) does not exist")
 _ASK_LESS = "ask for less: filter, count, LIMIT"
 _MAIN = "import sys; sys.path[:] = sys.argv[1:]; from millrace.engine.sql_process import main; main()"
 _LIBRARY_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -86,7 +100,7 @@ class MemorySql:
                 process.close()
 
     def ask(self, sql: str, max_rows: int) -> dict[str, Any]:
-        """Return the columns and rows of a SELECT, at most `max_rows`."""
+        """Return the columns and rows of a SELECT, at most `max_rows`, and whether there are more."""
         with self._my_turn():
             process = self._started()
             try:
@@ -324,7 +338,16 @@ def _problem(answer: Mapping[str, Any], timeout_s: float) -> MillraceError:
             "a question reads the tables of memory sinks and nothing else", why=_first_line(message)
         ),
     }
-    return made.get(kind) or InvalidSql(_first_line(message), why=_place(message), hint=_DIALECT)
+    return made.get(kind) or InvalidSql(_first_line(message), why=_place(message), hint=_hint(kind, message))
+
+
+def _hint(kind: str, message: str) -> str | None:
+    if kind == "ParserException":
+        return _DIALECT
+    if found := _NO_FUNCTION.search(message):
+        here = _FUNCTIONS.get(found[1].lower())
+        return f"in DuckDB it is {here}" if here else "functions are DuckDB's, not Spark's"
+    return _COLUMNS if "not found in FROM clause" in message else None
 
 
 def _no_table(name: str) -> MillraceError:

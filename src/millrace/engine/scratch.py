@@ -31,6 +31,7 @@ _NAMES_FOLDER = re.compile(r"-Djava\.io\.tmpdir=")
 _HADOOP = "spark.hadoop.hadoop.tmp.dir"
 _BUFFERS = "LOCAL_DIRS"
 """Where Hadoop keeps what it sends to a store; without it, in /tmp. Its `hadoop.tmp.dir` must not have a space."""
+_SWEEP_WAIT_S = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +53,8 @@ class Scratch:
         atexit.register(self.remove)  # for one who is interrupted before there is a JVM that removes it
         places = {parent, _temporary(), *([] if near is None else [near.resolve()])}
         # Beside the start of Spark: shuffle files of a large run take a moment.
-        threading.Thread(target=_remove_all_abandoned, args=(places,), name="scratch", daemon=True).start()
+        self._sweep = threading.Thread(target=_remove_all_abandoned, args=(places,), name="scratch", daemon=True)
+        self._sweep.start()
 
     @property
     def held(self) -> int:
@@ -80,6 +82,7 @@ class Scratch:
         Nothing happens in a process that was forked from the one that has made it.
         """
         if self._lock.fd >= 0 and self._pid == os.getpid():
+            self._sweep.join(_SWEEP_WAIT_S)  # which may just be looking whether this one is abandoned
             _remove(self.folder)
             self._lock.release()
             atexit.unregister(self.remove)

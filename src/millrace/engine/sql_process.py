@@ -179,11 +179,13 @@ def _rows(database: duckdb.DuckDBPyConnection, question: Question) -> dict[str, 
     found = database.sql(question.sql)
     if found is None:
         raise Refused("Statement", statements[0].type.name)
-    table = found.limit(question.max_rows).to_arrow_table()
+    table = found.limit(question.max_rows + 1).to_arrow_table()
+    more, table = table.num_rows > question.max_rows, table.slice(0, question.max_rows)
     if table.nbytes > question.max_bytes:
         raise Refused("Size")
     columns = [[_plain(value) for value in column.to_pylist(maps_as_pydicts="lossy")] for column in table.columns]
-    return {"columns": table.column_names, "rows": [list(row) for row in zip(*columns, strict=True)]}
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    return {"columns": table.column_names, "rows": rows, "more": more}
 
 
 def _plain(value: Any) -> Any:

@@ -100,7 +100,7 @@ _HIDDEN = (
     ),
 )
 """Secrets in Spark's own words; a name or a value that looks like one is enough."""
-_AUTHENTICATED = Choice(
+AUTHENTICATED = Choice(
     "spark.authenticate",
     "true",
     "Spark's ports take Java objects from every process here; with a secret that only the JVM knows, from none",
@@ -151,7 +151,8 @@ def choices(
         return (*made, *_MEANING, _partitions_there(chosen, given), *_THERE)
     # Its pauses are longer, though fewer: nothing for results within milliseconds.
     own = realtime or names_java_option(_NAMES_COLLECTOR, given)  # Java does not start with two
-    return (*made, *_MEANING, *_HERE, *(() if own else (COLLECTOR,)))
+    secret = (AUTHENTICATED,) if in_one_jvm(chosen) else ()
+    return (*made, *_MEANING, *_HERE, *secret, *(() if own else (COLLECTOR,)))
 
 
 def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
@@ -169,7 +170,7 @@ def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice,
     ]
     made += _HIDDEN
     if is_local(chosen):
-        made += [_shuffle_partitions(chosen), _heap(), _AUTHENTICATED]
+        made += [_shuffle_partitions(chosen), _heap()]
     if realtime:
         made += [_PUSH_DOWN_OFF, _AT_ONCE]
     return tuple(made)
@@ -210,6 +211,11 @@ def settled(chosen: Iterable[Choice], given: Mapping[str, str]) -> dict[str, str
 def is_local(master: str) -> bool:
     """Whether the master is this machine."""
     return _LOCAL.fullmatch(master.strip()) is not None
+
+
+def in_one_jvm(master: str) -> bool:
+    """Whether driver and executors are one process, so that nobody else must know a secret of theirs."""
+    return is_local(master) and not master.strip().startswith("local-cluster")
 
 
 def _shuffle_partitions(master: str) -> Choice:

@@ -16,28 +16,28 @@ PLANNED = Outline(edges=(Edge("a", "sink:0", "q", "written"), Edge("a", "b")), t
 
 @pytest.mark.parametrize("topic", ["read", "read.dead", "read.g2.dead", "written", "web.de", "web.de.dead"])
 def test_topics_of_the_pipeline(topic: str) -> None:
-    assert Visible(PLANNED, Board(), (r"(?!.*\.dead$)(?:web\..+)",))(topic)
+    assert Visible(PLANNED, Board(), (r"(?!.*\.dead$)(?:web\..+)",)).among([topic])
 
 
 @pytest.mark.parametrize(
     "topic", ["", "other", "other.dead", ".dead", "written.dead", "read.g2", "readx", "__consumer_offsets", "webxde"]
 )
 def test_other_topics(topic: str) -> None:
-    assert not Visible(PLANNED, Board(), (r"(?!.*\.dead$)(?:web\..+)",))(topic)
-    assert Visible(PLANNED, Board(), everything=True)(topic)
+    assert not Visible(PLANNED, Board(), (r"(?!.*\.dead$)(?:web\..+)",)).among([topic])
+    assert Visible(PLANNED, Board(), everything=True).among([topic])
 
 
 def test_a_pattern_never_means_topics_of_kafka_itself() -> None:
-    assert not Visible(Outline(), Board(), (".*",))("__consumer_offsets")
+    assert not Visible(Outline(), Board(), (".*",)).among(["__consumer_offsets"])
 
 
 def test_topics_that_the_queries_of_a_program_are_seen_to_read() -> None:
     board = Board()
     visible = Visible(UNPLANNED, board)
-    assert not visible("posts")
+    assert not visible.among(["posts"])
     board.started("query 1")
     read = SourceProgress("KafkaV2[Subscribe[posts]]", 1, end={"posts": {"0": 5}})
     board.progressed(Progress("query 1", "r", 0, datetime.now(UTC), sources=(read,)))
-    assert visible("posts")
-    assert visible("posts.dead")
-    assert not visible("others")
+    assert visible.among(["posts"])
+    assert visible.among(["posts.dead"])
+    assert not visible.among(["others"])

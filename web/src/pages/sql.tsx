@@ -11,7 +11,7 @@ import type { Cell } from "../wire/types";
 
 const ROWS = 1_000;
 
-type Answer = { columns: string[]; rows: Cell[][] } | { error: string; hint: string | null };
+type Answer = { columns: string[]; rows: Cell[][]; more?: boolean } | { error: string; hint: string | null };
 
 export function SqlBox({ tables, allowed }: { tables: string[]; allowed: boolean }): JSX.Element {
   const sql = useSignal(`SELECT * FROM ${quoted(tables[0] ?? "")} LIMIT 100`);
@@ -90,7 +90,10 @@ function Answered({ answer }: { answer: Answer }): JSX.Element {
       rows={answer.rows}
       extra={
         <>
-          <span class="note">{plural(answer.rows.length, "row")}</span>
+          <span class="note">
+            {answer.more ? "the first " : ""}
+            {plural(answer.rows.length, "row")}
+          </span>
           <button type="button" class="plain" onClick={() => saveText(lines(), "answer.jsonl")}>
             <Icon name="save" /> Export
           </button>

@@ -43,8 +43,8 @@ class Where:
     """Only those of this pipeline: others may share its topics."""
     queries: Mapping[str, str] = field(default_factory=dict)
     """The query that buries the letters of each source."""
-    visible: Callable[[str], bool] = field(default=lambda _: True)
-    """Whether the letters of a topic are shown."""
+    visible: Callable[[Iterable[str]], set[str]] = set
+    """The topics whose letters are shown."""
 
     def mine(self, found: Iterable[Found]) -> Iterator[Found]:
         """Those of the pipeline."""
@@ -52,7 +52,9 @@ class Where:
 
     def topics(self, cluster: Cluster) -> list[str]:
         """The topics of dead letters that are shown."""
-        return [name for name in dead.dead_topics(cluster) if self.visible(name)]
+        found = dead.dead_topics(cluster)
+        shown = self.visible(found)
+        return [name for name in found if name in shown]
 
 
 class Groups:

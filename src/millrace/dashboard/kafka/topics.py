@@ -1,9 +1,9 @@
-"""Topics with their partitions, its growth and the groups that read it."""
+"""Topics with their partitions, their growth and the groups that read them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from millrace.clients import groups, topics
@@ -15,7 +15,7 @@ EVERY = 2.0
 class Topics:
     """Looks at a cluster's topics; remembers the last look, for the rates."""
 
-    def __init__(self, cluster: Cluster, visible: Callable[[str], bool] = lambda _: True) -> None:
+    def __init__(self, cluster: Cluster, visible: Callable[[Iterable[str]], set[str]] = set) -> None:
         self._cluster = cluster
         self._visible = visible
         self._ends: dict[tuple[str, int], int] = {}
@@ -23,7 +23,9 @@ class Topics:
 
     def look(self) -> list[Mapping[str, Any]]:
         """Every topic that is shown, as it is now; rates are null at the first look."""
-        found = [one for one in topics.list_topics(self._cluster, internal=True) if self._visible(one.name)]
+        every = topics.list_topics(self._cluster, internal=True)
+        shown = self._visible(one.name for one in every)
+        found = [one for one in every if one.name in shown]
         readers = _readers(groups.list_groups(self._cluster))
         now = time.monotonic()
         passed = None if self._then is None else now - self._then

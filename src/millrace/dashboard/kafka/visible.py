@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from millrace.clients import topics
@@ -28,14 +29,18 @@ class Visible:
     """What the names of further topics match that the pipeline reads."""
     everything: bool = False
 
-    def __call__(self, topic: str) -> bool:
-        """Whether a topic of the cluster is shown."""
-        if self.everything or topic in {edge.topic for edge in self.outline.edges}:
-            return True
-        if self._is_read(topic):
-            return True
+    def among(self, topics: Iterable[str]) -> set[str]:
+        """Those of the topics of the cluster that are shown."""
+        if self.everything:
+            return set(topics)
+        written, read = {edge.topic for edge in self.outline.edges}, self._read()
+        return {topic for topic in topics if topic in written or self._is_of(topic, read)}
+
+    def _is_of(self, topic: str, read: set[str]) -> bool:
+        """Whether a topic is read, or has the dead letters of one that is."""
         source = topic.removesuffix(SUFFIX)
-        return source != topic and (self._is_read(source) or self._is_read(_GENERATION.sub("", source)))
+        sources = {topic} if source == topic else {topic, source, _GENERATION.sub("", source)}
+        return bool(sources & read) or any(map(self._matches, sources))
 
     def require(self, cluster: Cluster, topic: str) -> None:
         """Raise UnknownTopic unless the cluster has a topic that is shown; which others there are is not said."""
@@ -43,15 +48,14 @@ class Visible:
         if self.everything:
             topics.require(existing, topic)
         # A pattern sees only names that exist: what others make up could keep it busy.
-        elif topic not in existing.topics or not self(topic):
+        elif topic not in existing.topics or not self.among([topic]):
             hint = "start the run with --all-topics to see every topic of the cluster"
             raise UnknownTopic(f"this run has no topic {topic!r}", hint=hint)
 
-    def _is_read(self, topic: str) -> bool:
-        if any(topic in named for named in self.outline.topics.values()):
-            return True
-        if not topic.startswith("__") and any(re.fullmatch(pattern, topic) for pattern in self.patterns):
-            return True
-        return any(
-            topic == read for query in self.board.queries() for read, _ in read_by(self.board.history(query.query))
-        )
+    def _read(self) -> set[str]:
+        """The topics that are named as read, and those that queries are seen to read."""
+        seen = (topic for query in self.board.queries() for topic, _ in read_by(self.board.history(query.query)))
+        return {topic for named in self.outline.topics.values() for topic in named} | set(seen)
+
+    def _matches(self, topic: str) -> bool:
+        return not topic.startswith("__") and any(re.fullmatch(pattern, topic) for pattern in self.patterns)
