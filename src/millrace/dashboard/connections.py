@@ -1,4 +1,4 @@
-"""Connections that cannot hold the server: each has a time for what it must send, and there are only so many.
+"""Connections that cannot hold the server: each has a time for what it must send, and their number is limited.
 
 - A request head, a request body and an idle connection have a deadline each; so has an answer that nobody reads.
 - When there are too many connections, the one that has waited longest without a request to answer is closed.
@@ -100,7 +100,7 @@ class Connection(H11Protocol):
 
     @property
     def crowded(self) -> bool:
-        """Whether so many requests are being answered that there is room left for little more than health."""
+        """Whether most of the room is taken by requests that are being answered: health has the rest."""
         return any(
             sum(one.watch.stage == "answer" for one in among) > limit - limit // _SPARE
             for among, limit in _limits(self)
