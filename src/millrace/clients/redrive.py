@@ -65,6 +65,11 @@ def redrive(cluster: Cluster, dead_topic: str, wanted: Redrive, tell: Tell = lam
             outcome = Outcome(attempt.outcome.sent, attempt.outcome.already)
 
 
+def redrive_transactional_id(dead_topic: str) -> str:
+    """Return the transactional id that all redrives of a topic share."""
+    return f"millrace.redrive.{dead_topic}"
+
+
 class _Refused(Exception):
     def __init__(self, place: str, why: str) -> None:
         super().__init__(why)
@@ -94,7 +99,7 @@ class _Attempt:
     def run(self) -> Outcome:
         topics.require(self._cluster.connect(), self._dead)
         try:
-            lane = Lane(self._cluster, f"millrace.redrive.{self._dead}")
+            lane = Lane(self._cluster, redrive_transactional_id(self._dead))
             # Asked while we own the id: whoever sends after this answer has to take it over, and then we fail.
             where = dead.extent(self._cluster, [self._dead])
             known = Known.read(self._cluster, self._dead, where)

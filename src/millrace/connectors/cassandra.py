@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.clients.cassandra import Cassandra
@@ -211,7 +212,7 @@ class CassandraWriter(Writer):
     def _write(self, frame: DataFrame, batch: int, site: Site) -> None:
         table = self._fitted(frame.schema, site)
         query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
-        times = Times(site.state / "cassandra" / f"{site.query or site.name}@{self.table}.json", str(query or ""))
+        times = Times(times_path(site, self.table), str(query or ""))
         work = Insertion(
             site.cassandra(),
             table,
@@ -244,6 +245,11 @@ class CassandraWriter(Writer):
             tuple((name, (order[0] if order else "asc").upper()) for name, *order in ordered),
             self.replication,
         )
+
+
+def times_path(site: Site, table: str) -> Path:
+    """Return the file that holds when each batch was first written to a table."""
+    return site.state / "cassandra" / f"{site.query or site.name}@{table}.json"
 
 
 def _bad_name(name: str) -> Iterator[Mistake]:

@@ -37,6 +37,16 @@ _LEDGERS: dict[tuple[object, ...], str] = {}
 """By cluster; on the driver only."""
 
 
+def sink_transactional_id(sink: str, task: int) -> str:
+    """Return the transactional id of a task of a sink."""
+    return f"millrace.sink/{sink}/{task}"
+
+
+def sink_group(sink: str, task: int) -> str:
+    """Return the consumer group in which a task of a sink commits what it has written."""
+    return f"millrace.sink/{sink}" + (f"#{task // _PLACES}" if task >= _PLACES else "")
+
+
 @dataclass(frozen=True)
 class Note:
     """What a task's last transaction said: the batch it wrote, of which query, and the lane that it went through."""
@@ -179,14 +189,14 @@ class Outlet:
         return self.cluster.error(problem, f"write to {where}")
 
     def _identity(self, number: int) -> str:
-        return f"millrace.sink/{self.name}/{number}"
+        return sink_transactional_id(self.name, number)
 
     def _key(self, number: int) -> tuple[object, ...]:
         return (self.cluster.key, self._identity(number))
 
     @contextmanager
     def _asking(self, number: int, *, stable: bool = True) -> Iterator[Progress]:
-        group = f"millrace.sink/{self.name}" + (f"#{number // _PLACES}" if number >= _PLACES else "")
+        group = sink_group(self.name, number)
         make = partial(Progress, self.cluster, group, stable=stable)
         with _ASKING.lent((self.cluster.key, group, stable), make) as progress:
             yield progress

@@ -52,10 +52,15 @@ def _note(site: Site) -> Path:
     return site.state / "starts" / site.query / f"{site.name}.json"
 
 
+def pinned_path(site: Site) -> Path:
+    """Return the file that holds where a source begins, for all queries of the pipeline."""
+    return site.state / "starts" / f"{site.name}.json"
+
+
 def pinned(site: Site, cluster: Cluster, read: Sequence[tuple[str, int]]) -> Offsets:
     """The ends of partitions when the pipeline first ran, so that all its queries begin at the same records."""
     places = [TopicPartition(*one) for one in read]
-    path = site.state / "starts" / f"{site.name}.json"
+    path = pinned_path(site)
     if not path.exists():
         write_whole(path, json.dumps(by_topic(offsets.resolve(cluster, places, "latest"))))
     known: Offsets = json.loads(path.read_text("utf-8"))

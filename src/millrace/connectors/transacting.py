@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
@@ -231,7 +232,12 @@ def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> None
 
 
 def _batches(site: Site, outlet: Outlet) -> Batches:
-    return Batches(site.state / "sinks" / f"{site.query}-{sha256(outlet.name.encode()).hexdigest()[:12]}.json")
+    return Batches(batches_path(site, outlet.name))
+
+
+def batches_path(site: Site, sink: str) -> Path:
+    """Return the file that holds how the newest batch of a sink is cut into tasks."""
+    return site.state / "sinks" / f"{site.query}-{sha256(sink.encode()).hexdigest()[:12]}.json"
 
 
 def _query(site: Site) -> str:

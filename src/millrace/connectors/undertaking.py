@@ -37,6 +37,11 @@ _LANES: Kept[Lane] = Kept(16)
 _PROGRESS: Kept[Progress] = Kept(4)
 
 
+def dead_letter_transactional_id(group: str, topic: str, partition: int) -> str:
+    """Return the transactional id that all tasks share which write dead letters of a partition."""
+    return f"{group}/{topic}/{partition}"
+
+
 class Undertaker:
     """Writes the letters of one task."""
 
@@ -83,7 +88,7 @@ class Undertaker:
         """One transaction for what is not written yet."""
         topic, partition = place
         address = self._cluster.key
-        identity = f"{self._group}/{topic}/{partition}"
+        identity = dead_letter_transactional_id(self._group, topic, partition)
         asking = partial(_PROGRESS.lent, (address, self._group), partial(Progress, self._cluster, self._group))
         with asking():
             pass  # a new one finds its broker while the lane does the same

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+CHECKPOINTS = "checkpoints"
+"""The folder of the state that holds the checkpoints of queries that write."""
+PANEL_CHECKPOINTS = "panels"
+"""The folder of the state that holds the checkpoints of queries that only draw panels."""
+
 
 def finished(checkpoint: Path) -> int:
     """The newest batch that was finished; -1 before the first."""

@@ -196,6 +196,11 @@ def name_of(pipeline: str, number: int) -> str:
     return pipeline if number == FIRST else f"{pipeline}@{number}"
 
 
+def mark_of(number: int) -> str:
+    """Return what a replay adds to the name of a topic, before the suffix of its dead letters."""
+    return f".g{number}"
+
+
 def pipeline_of(pipeline: Pipeline, number: int) -> Pipeline:
     """The pipeline that writes a generation; sinks that can have only one stay as they are."""
     if number == FIRST:

@@ -30,6 +30,11 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Goes on while this process, or the whole machine, is asleep."""
 
 
+def run_group(pipeline: str) -> str:
+    """Return the consumer group of which a run of a pipeline is the only member."""
+    return f"millrace.run/{pipeline}"
+
+
 @dataclass(frozen=True, order=True)
 class Holder:
     """A run, as it calls itself in its group."""
@@ -161,7 +166,7 @@ class Lease:
 
     @property
     def _group(self) -> str:
-        return f"millrace.run/{self._pipeline}"
+        return run_group(self._pipeline)
 
     def _stay(self) -> None:
         while not self._stop.is_set():

@@ -69,7 +69,7 @@ _LIBRARY_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """The only variables that are passed on: some Pythons do not start without them."""
 _NO_TABLE = re.compile(r"Table with name (.+?) does not exist")
 _LISTS_TABLES = re.compile(r"show|information_schema|duckdb_|pg_catalog|sqlite_master", re.IGNORECASE)
-_FILE, _SOCKET = "query.json", "query.sock"
+QUERY_FILE, QUERY_SOCKET = "query.json", "query.sock"
 _MAX_SOCKET_PATH_BYTES = 100
 """Of the address of a Unix socket; systems allow 104 or 108."""
 
@@ -388,14 +388,14 @@ class QueryServer:
             self._tell(f"millrace query cannot ask this run: {error.strerror or error}")
             return self
         note = {"socket": self._listener.address, "key": self._key, "pid": os.getpid()}
-        descriptor = os.open(self._folder / _FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = os.open(self._folder / QUERY_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(note, file)
         threading.Thread(target=self._listen, args=(self._listener,), name="query-server", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        (self._folder / _FILE).unlink(missing_ok=True)
+        (self._folder / QUERY_FILE).unlink(missing_ok=True)
         if self._listener:
             with suppress(OSError):
                 Client(str(self._listener.address), "AF_UNIX").close()  # wakes the thread, which finds that it is over
@@ -405,12 +405,12 @@ class QueryServer:
             self._scratch.remove()
 
     def _listening(self) -> Listener:
-        path = (self._folder / _SOCKET).absolute()
+        path = (self._folder / QUERY_SOCKET).absolute()
         if len(os.fsencode(path)) <= _MAX_SOCKET_PATH_BYTES:
             with suppress(OSError):  # a file system that has no sockets
                 return _socket_at(path)
         self._scratch = Scratch()
-        return _socket_at(self._scratch.folder / _SOCKET)
+        return _socket_at(self._scratch.folder / QUERY_SOCKET)
 
     def _listen(self, listener: Listener) -> None:
         while True:
@@ -418,7 +418,7 @@ class QueryServer:
                 asker = listener.accept()
             except OSError:
                 return
-            if not (self._folder / _FILE).exists():
+            if not (self._folder / QUERY_FILE).exists():
                 asker.close()
                 return
             threading.Thread(target=self._serve, args=(asker,), name="query", daemon=True).start()
@@ -448,7 +448,7 @@ def _socket_at(path: Path) -> Listener:
 
 def ask_run(folder: Path, sql: str, max_rows: int) -> dict[str, Any]:
     """Ask the run that uses a state folder."""
-    path = folder / _FILE
+    path = folder / QUERY_FILE
     if not path.exists():
         raise InputError(
             f"no pipeline runs in {folder}", hint="start it with millrace run FILE, or name its --state folder"

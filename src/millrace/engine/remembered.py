@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from millrace.drafts import write_whole
-from millrace.engine.checkpoint import batches, finished
+from millrace.engine.checkpoint import CHECKPOINTS, batches, finished
 from millrace.errors import StateMismatch
 from millrace.pipeline.ran import Said
 
@@ -42,7 +42,7 @@ class Position:
 
 def checkpoint_of(state: Path, query: str) -> Path:
     """The checkpoint of a query that writes."""
-    return state / "checkpoints" / query
+    return state / CHECKPOINTS / query
 
 
 def last_batch(state: Path, query: str) -> int:

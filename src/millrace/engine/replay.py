@@ -20,7 +20,7 @@ from millrace.engine.closing import is_closed, reopen
 from millrace.engine.covered import covered
 from millrace.engine.distance import Distance, Way
 from millrace.engine.following import follow
-from millrace.engine.generations import Generation, Generations, Output, pipeline_of, state_of
+from millrace.engine.generations import Generation, Generations, Output, mark_of, pipeline_of, state_of
 from millrace.engine.remembered import checkpoint_of
 from millrace.engine.replayed import code_of, named, sinks_of, streams_of, written
 from millrace.engine.run import Settings, run
@@ -129,7 +129,7 @@ def carry_out(
         settings,
         state=folder,
         span=Span(made.begin, made.end, _MOST),
-        mark=f".g{made.number}",
+        mark=mark_of(made.number),
         told=distance.take,
         listen=False,
         enough=distance.is_over,

@@ -13,6 +13,7 @@ from typing import Any
 
 from millrace.connectors.systems import system_of
 from millrace.drafts import write_whole
+from millrace.engine.checkpoint import CHECKPOINTS
 from millrace.engine.tenure import Tenure
 from millrace.errors import FileUnusable, StateMismatch
 from millrace.pipeline.model import Pipeline, Source
@@ -115,7 +116,7 @@ class State:
     def _claim(self, query: Query, queries: dict[str, Any], cluster_id: str | None) -> None:
         now = origins(self._pipeline, query, cluster_id)
         before = queries.get(query.name, now)
-        folder = self.folder / "checkpoints" / query.name
+        folder = self.folder / CHECKPOINTS / query.name
         if before != now and folder.exists():
             raise StateMismatch(
                 f"the checkpoint of query {query.name!r} was made for other sources",
@@ -161,7 +162,7 @@ def known_of(folder: Path, pipeline: Pipeline) -> dict[str, Any]:
 
 def unused(folder: Path, plan: Plan) -> list[str]:
     """Queries that have a checkpoint in a state folder and are not in the plan, by name."""
-    folders = (folder / "checkpoints").glob("*")
+    folders = (folder / CHECKPOINTS).glob("*")
     return sorted({one.name for one in folders} - {query.name for query in plan.queries})
 
 

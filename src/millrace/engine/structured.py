@@ -16,6 +16,7 @@ from millrace.connectors.stream import Messages, Reader, Site, Writer, require, 
 from millrace.engine import care
 from millrace.engine.bad import bad_of, forget_repeated
 from millrace.engine.buried import Adding, Buried
+from millrace.engine.checkpoint import CHECKPOINTS, PANEL_CHECKPOINTS
 from millrace.engine.decode import read_rows
 from millrace.engine.failures import explain
 from millrace.engine.gone import gone
@@ -209,7 +210,7 @@ class Workshop:
 
     def checkpoint(self, query: Query) -> Path:
         """Where a query remembers; one that only draws begins anew each time, and is no part of what was done."""
-        return self.ground.state / ("checkpoints" if query.lasts else "panels") / query.name
+        return self.ground.state / (CHECKPOINTS if query.lasts else PANEL_CHECKPOINTS) / query.name
 
 
 class _Fan:

@@ -18,7 +18,8 @@ from millrace.connectors.cql import alias as tables
 from millrace.connectors.cql.table import quoted_table
 from millrace.connectors.files import CURRENT
 from millrace.engine import generations
-from millrace.engine.generations import FIRST, Generations, Output, state_of
+from millrace.engine.generations import FIRST, Generations, Output, mark_of, state_of
+from millrace.engine.lease import run_group
 from millrace.errors import FileUnusable, InvalidReplay, StateMismatch
 from millrace.services.locks import in_use
 
@@ -87,7 +88,7 @@ def drop(base: Path, pipeline: str, number: int, doors: Doors) -> None:
     for output in removed(known, number):
         _remove(output, doors)
     if found is not None and found.end:
-        _forget(f"{pipeline}@{number}", [dead_topic(f"{name}.g{number}") for name in found.end], doors.cluster())
+        _forget(f"{pipeline}@{number}", [dead_topic(f"{name}{mark_of(number)}") for name in found.end], doors.cluster())
     _delete(folder)
     generations.change(base, lambda now: now.without(number))
 
@@ -180,7 +181,12 @@ def _forget(name: str, dead: list[str], cluster: Cluster) -> None:
     there = [one for one in dead if one in cluster.connect().topics]
     if there:
         topics.delete(cluster, there)
-    ours = (f"millrace.sink/{name}/", f"millrace.{name}.", f"millrace.dead.{name}.")
     for group in groups.names(cluster):
-        if group.startswith(ours) or group == f"millrace.run/{name}":
+        if is_group_of(name, group):
             groups.delete(cluster, group)
+
+
+def is_group_of(pipeline: str, group: str) -> bool:
+    """Return whether a consumer group belongs to a pipeline."""
+    ours = (f"millrace.sink/{pipeline}/", f"millrace.{pipeline}.", f"millrace.dead.{pipeline}.")
+    return group.startswith(ours) or group == run_group(pipeline)

@@ -11,6 +11,9 @@ from millrace.errors import ServiceFailed
 from millrace.services.java import Java
 from millrace.services.process import quoted
 
+CERTIFICATE_FILES = ("server.p12", "server.password", "ca.pem")
+"""The key store, its password, and the certificate that clients trust."""
+
 
 @dataclass(frozen=True)
 class Certificates:
@@ -23,7 +26,7 @@ class Certificates:
     @classmethod
     def ensure(cls, folder: Path, java: Java) -> Certificates:
         """The certificates of a folder, made if they are not there."""
-        store, secret, authority = folder / "server.p12", folder / "server.password", folder / "ca.pem"
+        store, secret, authority = (folder / name for name in CERTIFICATE_FILES)
         if not authority.exists():
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             store.unlink(missing_ok=True)
