@@ -15,7 +15,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from millrace.clients.aborting import abort
 from millrace.clients.cluster import FENCED, Cluster
 from millrace.clients.delivery import Delivery
-from millrace.clients.ledger import Ledger
 from millrace.clients.records import Record
 from millrace.errors import AccessDenied
 
@@ -192,13 +191,11 @@ class Progress:
         self._client = Consumer({**cluster.config(), **own})
         self.group = self._client.consumer_group_metadata()
 
-    def read(self, topic: str, partition: int) -> tuple[int, Ledger]:
-        """The offset committed for a partition (negative when there is none) and what was written beside it."""
-        offset, text = self.told(topic, partition)
-        return offset, Ledger.parse(text)
-
     def told(self, topic: str, partition: int) -> tuple[int, str]:
-        """The same, as text; a coordinator that is being found or moved is waited for."""
+        """The offset committed for a partition (negative when there is none) and what was written beside it.
+
+        A coordinator that is being found or moved is waited for.
+        """
         return self.all_told(topic, [partition])[0]
 
     def all_told(self, topic: str, partitions: Sequence[int]) -> list[tuple[int, str]]:

@@ -21,7 +21,7 @@ from millrace.clients.cluster import REFUSED, Cluster
 from millrace.clients.dead import make
 from millrace.clients.kept import Kept
 from millrace.clients.lane import Lane, Progress, Undelivered
-from millrace.clients.ledger import Reader, Span
+from millrace.clients.ledger import Ledger, Reader, Span
 from millrace.clients.letters import Letter, to_headers
 from millrace.clients.records import Record
 from millrace.errors import InputError, MillraceError, RecordRefused, TopicGone
@@ -95,8 +95,9 @@ class Undertaker:
         with _LANES.lent((address, identity), partial(Lane, self._cluster, identity)) as lane:
             # Asked while we own the id: whoever writes after this answer has to take it over, and then we fail.
             with asking() as progress:
-                offset, ledger = progress.read(topic, partition)
+                offset, text = progress.told(topic, partition)
                 group = progress.group
+            ledger = Ledger.parse(text)
             missing = set(ledger.missing(self._reader, (letter.offset or 0 for letter in letters)))
             left = [letter for letter in letters if letter.offset in missing]
             if not left:
