@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from millrace.errors import InvalidDefinition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from millrace.connectors.kafka import KafkaWriter
+
+class Encoded(Protocol):
+    """What decides how the value of a record is written."""
+
+    @property
+    def format(self) -> str:
+        """json, csv, text, raw or avro."""
+
+    @property
+    def topic(self) -> str:
+        """Names the subject of a schema registry."""
+
+    @property
+    def avro_schema(self) -> str | None:
+        """For avro: the schema, or a file of it."""
+
+    @property
+    def registry(self) -> str | None:
+        """For avro: the address of a schema registry."""
 
 
-def encoded(frame: DataFrame, columns: Sequence[str], writer: KafkaWriter) -> Column:
+def encoded(frame: DataFrame, columns: Sequence[str], writer: Encoded) -> Column:
     """The value of each record."""
     return _avro(frame, columns, writer) if writer.format == "avro" else plain(columns, writer.format)
 
@@ -51,7 +69,7 @@ def _single(columns: Sequence[str], kind: str) -> str:
     )
 
 
-def _avro(frame: DataFrame, columns: Sequence[str], writer: KafkaWriter) -> Column:
+def _avro(frame: DataFrame, columns: Sequence[str], writer: Encoded) -> Column:
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import to_arrow_schema
 
