@@ -1,8 +1,8 @@
 """How feeds, formats and connectors are found: every module of a room is one, and so is every entry point of its name.
 
-A built-in is a file in the room's folder. A third party declares an entry point in a group named after the
-room (`millrace.feeds`, `millrace.connectors`) that leads to a module of the same form. A user names a file of
-theirs by its path (`./clicks.py`). Nothing else is edited.
+A built-in is a file in the room's folder, or a folder there whose `__init__.py` has its classes. A third party
+declares an entry point in a group named after the room (`millrace.feeds`, `millrace.connectors`) that leads to a
+module of the same form. A user names a file of theirs by its path (`./clicks.py`). Nothing else is edited.
 """
 
 from __future__ import annotations
@@ -88,6 +88,12 @@ class Room(Generic[T]):
             raise UnknownName.among(self.noun, name, self.names())
         return found
 
+    def name_of(self, kind: type) -> str:
+        """The name that stands for a class."""
+        own = f"{self.package}."
+        module = kind.__module__
+        return module.removeprefix(own).partition(".")[0] if module.startswith(own) else module.rpartition(".")[2]
+
     def _built_in(self) -> list[str]:
         package = importlib.import_module(self.package)
         modules = [info.name for info in pkgutil.iter_modules(package.__path__)]
@@ -118,7 +124,7 @@ class Room(Generic[T]):
                 inspect.isclass(member)
                 and issubclass(member, self.kind)
                 and not inspect.isabstract(member)
-                and member.__module__ == module.__name__
+                and f"{member.__module__}.".startswith(f"{module.__name__}.")
             ):
                 return member
         return None

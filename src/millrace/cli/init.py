@@ -11,11 +11,11 @@ from typing import Annotated
 
 import typer
 
-from millrace import __version__
+import millrace
 from millrace.cli.output import say
 from millrace.errors import FileUnusable
 
-_TEMPLATES = Path(__file__).parents[1] / "templates"
+_TEMPLATES = Path(millrace.__file__).parent / "templates"
 _COMMON = {
     "Makefile": "Makefile.in",
     "README.md": "README.md.in",
@@ -71,7 +71,7 @@ def _files(folder: Path, template: Template, file: str) -> dict[str, str]:
     words = {
         "name": _name(folder),
         "file": file,
-        "version": __version__,
+        "version": millrace.__version__,
         "about": (own / "about.in").read_text("utf-8").strip(),
         "source": source,
         "feed": _FEEDS.get(template, "posts"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from importlib import util
 from pathlib import Path
 
+import millrace
 from millrace.engine import shipping
 from millrace.engine.session import with_connectors, with_packages
 from millrace.engine.tuning import MEMORY, PARTITIONS, choices, is_local
@@ -124,7 +125,8 @@ def _program(wanted: Submission) -> list[str]:
     """What runs, and its arguments: `millrace run`, wherever that is."""
     inside = f"{PROJECT}/{wanted.file.name}" if wanted.deploy == "cluster" else str(wanted.file.absolute())
     inside = f"{inside}::{wanted.chosen}" if wanted.chosen else inside
-    main = IN_IMAGE if wanted.image and wanted.deploy == "cluster" else str(Path(__file__).with_name("submitted.py"))
+    here = Path(millrace.__file__).parent / "cli" / "submitted.py"
+    main = IN_IMAGE if wanted.image and wanted.deploy == "cluster" else str(here)
     return [main, "run", inside, "--master", wanted.master, *wanted.arguments]
 
 

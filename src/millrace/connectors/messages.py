@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.options import build
-from millrace.connectors.stream import Messages
+from millrace.connectors.stream import READERS, Messages
 from millrace.errors import InputError, did_you_mean
 from millrace.formats.base import FORMATS, Format
 from millrace.pipeline.facts import Mistake
@@ -155,4 +155,4 @@ class Decoded(Messages):
         return dataclasses.replace(mistake, hint=did_you_mean(mistake.option or "", known))
 
     def _name(self) -> str:
-        return type(self).__module__.rpartition(".")[2]
+        return READERS.name_of(type(self))

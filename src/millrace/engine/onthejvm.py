@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from millrace.connectors.stream import Messages
 from millrace.errors import InvalidDefinition
+from millrace.formats.base import FORMATS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -66,7 +67,7 @@ def _options(reader: Messages) -> dict[str, str]:
 
 
 def _format(reader: Messages) -> str:
-    return type(reader.bytes_format).__module__.rpartition(".")[2]
+    return FORMATS.name_of(type(reader.bytes_format))
 
 
 def _kept(frame: DataFrame, bad: Column, reader: Messages) -> DataFrame:
