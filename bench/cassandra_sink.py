@@ -14,10 +14,10 @@ from measure import median
 from pyspark.sql import DataFrame, SparkSession
 
 from millrace.clients.cassandra import Cassandra
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
+from millrace.connectors.base.api import Site
 from millrace.connectors.cassandra import CassandraWriter, read_table
-from millrace.connectors.stream import Site
-from millrace.engine.session import close_session, open_session
+from millrace.engine.session.session import close_session, open_session
 from millrace.services.cassandra import Options, Service
 
 ROWS = int(os.environ.get("ROWS", "100000"))

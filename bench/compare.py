@@ -18,7 +18,7 @@ from peers.contract import MissingError, Peer
 from peers.results import Results
 from peers.suite import Case, Live, cases
 
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
 
 
 def main() -> None:

@@ -17,9 +17,9 @@ import httpx
 from measure import MILLRACE, Took, broker, median, run
 from pipelines import JOBS, RECORDS, event, fill
 
-from millrace.clients import topics
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
@@ -28,7 +28,7 @@ from browser import browser
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from millrace.clients.cluster import Cluster
+    from millrace.clients.kafka.cluster import Cluster
 
 SEEN = 40
 """Records that are followed to the page."""

@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import millrace as mr
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
 from millrace.engine.run import Settings, run
-from millrace.engine.session import close_session, open_session
-from millrace.feeds.malformed import WAYS, Good, Shape
+from millrace.engine.session.session import close_session, open_session
+from millrace.feeds.simulation.malformed import WAYS, Good, Shape
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.board import Board
+from millrace.telemetry.query_status import Board
 
 SCHEMA = "id string, user string, page string, kind string, ip string, at timestamp NOT NULL"
 SHAPE = Shape.of("id string, user string, page string, kind string, ip string, at timestamp", "at")

@@ -17,10 +17,10 @@ from pyspark import RDD
 from pyspark.sql import SparkSession
 from pyspark.streaming import StreamingContext
 
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
 from millrace.dstreams import KafkaUtils
-from millrace.engine.session import close_session, open_session
+from millrace.engine.session.session import close_session, open_session
 from millrace.services.kafka import Kafka, Options
 
 RECORDS = int(os.environ.get("RECORDS", "400000"))

@@ -16,14 +16,14 @@ from measure import broker, median
 from pipelines import fill, line
 
 import millrace as mr
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.engine.run import Settings, run
-from millrace.engine.session import close_session, open_session
+from millrace.engine.session.session import close_session, open_session
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.board import Board
+from millrace.telemetry.query_status import Board
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 GUARANTEES = ("exactly-once", "at-least-once")

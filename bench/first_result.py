@@ -11,9 +11,9 @@ from pathlib import Path
 
 from measure import MILLRACE, broker, median
 
-from millrace.clients import topics
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.services import jars
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.dashboard.page import STATIC
+from millrace.dashboard.app import STATIC
 
 # The browser and the site made by hand are those of the tests.
 sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("scripts", "tests")]

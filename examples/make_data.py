@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
-from millrace.feeds.base import FEEDS, Run
+from millrace.feeds.base.api import FEEDS, Run
 
 MONDAY = datetime(2026, 5, 4, 7, 30, tzinfo=UTC)
 

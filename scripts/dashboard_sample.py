@@ -37,18 +37,17 @@ from typing import Any
 
 from sample_pipeline import OUTLINE, PANELS, TOPICS, described
 
+from millrace.dashboard.run_interface import Letters, Subject, Work
 from millrace.dashboard.server import Dashboard, Options
-from millrace.dashboard.subject import Letters, Subject, Work
 from millrace.errors import InputError, KafkaUnreachable, QueryFailed, UnknownName, UnknownTopic
-from millrace.telemetry.board import Board, Phase, Restart
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.gallery import METRICS, Gallery
-from millrace.telemetry.health import health
-from millrace.telemetry.process import Meter
-from millrace.telemetry.progress import Progress, SourceProgress
-from millrace.telemetry.sampler import Sampler
-from millrace.telemetry.samples import Lag, Samples
-from millrace.telemetry.telling import Telling
+from millrace.telemetry.measurements import Lag, Sampler, Samples
+from millrace.telemetry.metrics import health
+from millrace.telemetry.panel_registry import Gallery
+from millrace.telemetry.process_usage import ProcessMeter
+from millrace.telemetry.progress import METRICS, Progress, SourceProgress
+from millrace.telemetry.publisher import Telling
+from millrace.telemetry.query_status import Board, Phase, Restart
 
 RESTARTING = 10.0
 """Seconds that the query `spikes` waits for a restart before it fails for good."""
@@ -394,7 +393,7 @@ def main() -> None:
         Sampler("story", story.look, 0.1),
         Sampler("lag", story.lag, 1.0),
         Sampler("board", story.telling.look, 0.2),
-        Sampler("process", Meter(story.samples).look, 1.0),
+        Sampler("process", ProcessMeter(story.samples).look, 1.0),
     ]
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

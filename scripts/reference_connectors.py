@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from millrace.connectors.messages import Decoded
-from millrace.connectors.stream import READERS, WRITERS
+from millrace.connectors.base.api import READERS, WRITERS
+from millrace.connectors.base.message_source import Decoded
 from millrace.errors import UnknownName
 from millrace.plugins import Room
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from millrace.connectors.forms import connector_names, sink_forms, source_forms
-from millrace.pipeline.jsonschema import json_schema
+from millrace.connectors.base.registry import connector_names, sink_forms, source_forms
+from millrace.pipeline.loading.json_schema import json_schema
 
 _INTRO = """# Pipelines in YAML: the schema
 

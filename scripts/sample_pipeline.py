@@ -7,10 +7,9 @@ from typing import Any
 from millrace import __version__
 from millrace.pipeline.model import Panel
 from millrace.pipeline.panels import Shown
-from millrace.telemetry.gallery import Hung
-from millrace.telemetry.lines import Series
-from millrace.telemetry.outline import Edge, Expected, Outline
-from millrace.telemetry.pictures import Frame, Heat, Number, Picture, Table, Top
+from millrace.telemetry.panel_registry import Hung
+from millrace.telemetry.panel_views import Frame, Heat, Number, Picture, Series, Table, Top
+from millrace.telemetry.topology import Edge, Expected, Outline
 
 OUTLINE = Outline(
     (

@@ -22,22 +22,21 @@ from hypothesis import settings as hypothesis_settings
 from xdist.scheduler import LoadScopeScheduling
 
 from emulator import Emulator
-from millrace.clients import offsets, topics
 from millrace.clients.cassandra import Cassandra
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka import offsets, topics
+from millrace.clients.kafka.cluster import Cluster
 from millrace.services import cassandra as cassandra_service
-from millrace.services.kafka import Kafka, Options
-from millrace.services.kraft import Layout
+from millrace.services.kafka import Kafka, Layout, Options
 from shared import run_folder, started_once, stop_what_was_shared
 from standalone import Standalone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from millrace.pipeline.loading.python import Pipeline as Written
     from millrace.pipeline.model import Pipeline
-    from millrace.pipeline.python import Pipeline as Written
-    from millrace.telemetry.board import Board
     from millrace.telemetry.channels import Channels
+    from millrace.telemetry.query_status import Board
 
 _PROCESSES = {"broker", "cassandra", "quick_starts", "chromium", "emulator", "standalone", "bucket"}
 MILLRACE = Path(sys.executable).parent / "millrace"
@@ -210,15 +209,15 @@ def keyspace(cassandra: Cassandra) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def quick_starts() -> None:
     """The archive of Spark's classes, which the first command on a machine makes and talks about."""
-    from millrace.engine import archive
+    from millrace.engine.session.class_archive import ensure_class_archive
 
-    archive.ensure(lambda _: None)
+    ensure_class_archive(lambda _: None)
 
 
 @pytest.fixture(scope="session")
 def spark(quick_starts: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One Spark, started once."""
-    from millrace.engine.session import close_session, open_session
+    from millrace.engine.session.session import close_session, open_session
 
     session = open_session("tests", master=None, settings={}, log=tmp_path_factory.mktemp("spark") / "spark.log")
     yield session
@@ -264,10 +263,10 @@ class RunPipeline:
         The pipeline is a file, or what one defines; `environment` is what the file may ask for. Without `state` each
         run begins anew. With `channels` its panels are shown there.
         """
-        from millrace.connectors.options import CONNECTORS
+        from millrace.connectors.base.registry import CONNECTORS
         from millrace.engine.run import Settings, run
         from millrace.pipeline.plan import make_plan, with_letters
-        from millrace.telemetry.board import Board
+        from millrace.telemetry.query_status import Board
 
         self._runs += 1
         self.printed = []
@@ -294,8 +293,8 @@ class RunPipeline:
 
 
 def _model(pipeline: str | Path | Pipeline | Written) -> Pipeline:
-    from millrace.pipeline.load import load
-    from millrace.pipeline.python import Pipeline as Written
+    from millrace.pipeline.loading import load
+    from millrace.pipeline.loading.python import Pipeline as Written
 
     if isinstance(pipeline, str | Path):
         return load(str(pipeline))

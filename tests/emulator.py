@@ -16,8 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from millrace.clients.kinesis import Kinesis
-from millrace.services.locks import FolderLock
+from millrace.clients.kinesis.client import Kinesis
+from millrace.locks import FolderLock
 
 FOLDER = Path(__file__).parent / "kinesis"
 REGION = "eu-central-1"

@@ -17,10 +17,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from millrace.clients.access import ALLOWED_URLS
-from millrace.clients.cluster import Cluster
-from millrace.services.kafka import Kafka, Options
-from millrace.services.kraft import Door
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.security import ALLOWED_URLS
+from millrace.services.kafka import Door, Kafka, Options
 from millrace.services.process import free_port
 
 CLIENT, SECRET = "reporter", "Reporters-0wn-s3cret"

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from millrace.services.locks import FolderLock
+from millrace.locks import FolderLock
 
 
 def run_folder(factory: pytest.TempPathFactory, name: str) -> Path:

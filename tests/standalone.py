@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from millrace.engine import archive
+from millrace.engine.session.class_archive import class_archive_options
 from millrace.services.process import free_port
 
 _PATIENCE = 60.0
@@ -22,7 +22,7 @@ _PATIENCE = 60.0
 
 def quickly() -> str:
     """What a JVM of Spark's is started with to be there sooner."""
-    return archive.options().replace('"', "")
+    return class_archive_options().replace('"', "")
 
 
 class Standalone:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.drafts import Draft, write_whole
+from millrace.atomic_files import Draft, write_whole
 
 
 def test_a_file_and_its_folder_are_written(tmp_path: Path) -> None:

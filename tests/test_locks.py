@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.services.locks import FolderLock
+from millrace.locks import FolderLock
 
 
 def test_one_holder_at_a_time(tmp_path: Path) -> None:

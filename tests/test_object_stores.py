@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from millrace.drafts import write_whole
+from millrace.atomic_files import write_whole
 from millrace.errors import FileUnusable
-from millrace.stores import Store, StorePath, is_mounted, is_url, mounted, path_of, remove_folder, state_path
+from millrace.object_stores import Store, StorePath, is_mounted, is_url, mounted, path_of, remove_folder, state_path
 
 STATE = StorePath("s3a://bucket/state")
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from millrace.connectors.base import SINKS
+from millrace.connectors.base.record_sink import SINKS
 from millrace.errors import FileUnusable, UnknownName
-from millrace.feeds.base import FEEDS, Run
+from millrace.feeds.base.api import FEEDS, Run
 from millrace.plugins import Room
 
 COUNTER = '''
 from dataclasses import dataclass
 
-from millrace.clients.records import Record
-from millrace.feeds.base import Batch, Feed
+from millrace.clients.kafka.record import Record
+from millrace.feeds.base.api import Batch, Feed
 from millrace.plugins import option
 
 

@@ -22,108 +22,103 @@ import typer
 import yaml
 
 import millrace
-from millrace.cli.defined import state_folder
-from millrace.cli.feed import _cursor_folder as cursor_folder
+from millrace.cli.commands.feed import _cursor_folder as cursor_folder
 from millrace.cli.main import app
-from millrace.clients.access import is_access
-from millrace.clients.aim import _provenance as provenance
-from millrace.clients.alias import TOPIC as GENERATIONS_TOPIC
-from millrace.clients.alias import Alias
+from millrace.cli.options import state_folder
 from millrace.clients.cassandra import _OPTIONS as CASSANDRA_PROPERTIES
 from millrace.clients.cassandra import PREFIX as CASSANDRA_PREFIX
-from millrace.clients.cluster import PREFIX as KAFKA_PREFIX
-from millrace.clients.cluster import Cluster
-from millrace.clients.dead import Found, dead_folders
-from millrace.clients.filesource import FileSource
-from millrace.clients.fixes import COLUMNS as FIX_COLUMNS
-from millrace.clients.journal import Entry, Journal
-from millrace.clients.ledger import Ledger
-from millrace.clients.ledger import Reader as LedgerReader
-from millrace.clients.letters import REDRIVEN, Letter, dead_topic, redriven_name, to_headers, to_json
-from millrace.clients.marks import KEY as MARK_KEY
-from millrace.clients.marks import to_record as mark_record
-from millrace.clients.redrive import redrive_transactional_id
-from millrace.connectors.base import SINKS
-from millrace.connectors.batches import Batches, Begun
-from millrace.connectors.burying import FolderBurial, KafkaBurial, Task
+from millrace.clients.kafka.cluster import PREFIX as KAFKA_PREFIX
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.security import is_access
+from millrace.connectors.base.api import READERS, WRITERS, Site
+from millrace.connectors.base.batch_tasks import _NUMBERS as LANES_PROPERTY
+from millrace.connectors.base.batch_tasks import _TOLD as BATCH_PROPERTY
+from millrace.connectors.base.record_sink import SINKS
+from millrace.connectors.base.registry import CONNECTORS, sink_forms, source_forms
 from millrace.connectors.cassandra import CassandraWriter, times_path
-from millrace.connectors.cql.alias import _TABLE as GENERATIONS_TABLE
-from millrace.connectors.cql.times import Times
-from millrace.connectors.cutting import _NUMBERS as LANES_PROPERTY
-from millrace.connectors.cutting import _TOLD as BATCH_PROPERTY
+from millrace.connectors.cassandra.sink import Times
+from millrace.connectors.cassandra.table import _TABLE as GENERATIONS_TABLE
 from millrace.connectors.files import CURRENT, FilesReader, FilesWriter
-from millrace.connectors.forms import sink_forms, source_forms
-from millrace.connectors.kafka import KafkaReader, KafkaWriter
+from millrace.connectors.kafka.commit_ledger import LEDGER, Note, sink_group, sink_transactional_id
+from millrace.connectors.kafka.exactly_once import Batches, Begun, batches_path
+from millrace.connectors.kafka.generation_alias import TOPIC as GENERATIONS_TOPIC
+from millrace.connectors.kafka.generation_alias import Alias
+from millrace.connectors.kafka.sink import KafkaWriter
+from millrace.connectors.kafka.source import KafkaReader
+from millrace.connectors.kafka.start_offsets import _note as start_path
+from millrace.connectors.kafka.start_offsets import pinned_path
 from millrace.connectors.kinesis import KinesisReader
-from millrace.connectors.options import CONNECTORS
-from millrace.connectors.outlet import LEDGER, Note, sink_group, sink_transactional_id
 from millrace.connectors.socket import SocketReader
-from millrace.connectors.starts import _note as start_path
-from millrace.connectors.starts import pinned_path
-from millrace.connectors.stream import READERS, WRITERS, Site
-from millrace.connectors.transacting import batches_path
-from millrace.connectors.undertaking import dead_letter_transactional_id
 from millrace.dashboard.app import make_app
-from millrace.dashboard.described import described, undescribed
-from millrace.dashboard.guard import COOKIE, Rules
-from millrace.dashboard.hub import _KNOWN as CHANNELS
-from millrace.dashboard.hub import _PREFIXES as CHANNEL_PREFIXES
-from millrace.dashboard.hub import Hub
-from millrace.dashboard.kafka.lag import COLUMNS as LAG_COLUMNS
-from millrace.dashboard.kafka.shown import COLUMNS as RECORD_COLUMNS
-from millrace.dashboard.subject import Group, Subject
-from millrace.dstreams.folder import LocalFolder
+from millrace.dashboard.auth import COOKIE, Rules
+from millrace.dashboard.kafka.lag import LAG_COLUMNS
+from millrace.dashboard.kafka.tail import RECORD_COLUMNS
+from millrace.dashboard.live import _KNOWN as CHANNELS
+from millrace.dashboard.live import _PREFIXES as CHANNEL_PREFIXES
+from millrace.dashboard.live import Hub
+from millrace.dashboard.pipeline_info import pipeline_info, program_info
+from millrace.dashboard.run_interface import Group, Subject
+from millrace.dead_letters.file_journal import Entry, FileSource, Journal
+from millrace.dead_letters.fixes import FIX_COLUMNS
+from millrace.dead_letters.kafka_writer import dead_letter_transactional_id
+from millrace.dead_letters.letter import REDRIVEN, Letter, dead_topic, redriven_name, to_headers, to_json
+from millrace.dead_letters.offset_ledger import MARK_KEY, Ledger
+from millrace.dead_letters.offset_ledger import Reader as LedgerReader
+from millrace.dead_letters.offset_ledger import to_record as mark_record
+from millrace.dead_letters.redrive import _provenance as provenance
+from millrace.dead_letters.redrive import redrive_transactional_id
+from millrace.dead_letters.store import Found, dead_folders
+from millrace.dead_letters.writer import FolderBurial, KafkaBurial, Task
+from millrace.dstreams.batch_log import LocalFolder, Notes, require_own
 from millrace.dstreams.kinesis import LEASES, LOST
-from millrace.dstreams.notes import Notes, require_own
-from millrace.engine.care import take_care
-from millrace.engine.checkpoint import CHECKPOINTS, PANEL_CHECKPOINTS
-from millrace.engine.decode import _LETTER as LETTER_COLUMN
-from millrace.engine.fingerprint import _WHOLE as WHOLE_METRIC
-from millrace.engine.generations import Generation, Output, change, mark_of, name_of, state_of
-from millrace.engine.lease import Holder, run_group
+from millrace.engine.checkpoints.checkpoint import CHECKPOINTS, PANEL_CHECKPOINTS
+from millrace.engine.checkpoints.data_loss import Identities
+from millrace.engine.checkpoints.fingerprint import _WHOLE as WHOLE_METRIC
+from millrace.engine.checkpoints.object_store_lock import Tenure
+from millrace.engine.checkpoints.query_history import checkpoint_of, remember
+from millrace.engine.checkpoints.run_lease import Holder, run_group
+from millrace.engine.checkpoints.state_dir import State, nearby
 from millrace.engine.memory_sql import QUERY_FILE, QUERY_SOCKET
-from millrace.engine.positions import group_of
-from millrace.engine.remade import Identities
-from millrace.engine.remembered import checkpoint_of, remember
-from millrace.engine.scratch import PREFIX as SCRATCH_PREFIX
-from millrace.engine.shipping import UNPACKED
-from millrace.engine.state import State, nearby
-from millrace.engine.switching import is_group_of
-from millrace.engine.tenure import Tenure
+from millrace.engine.queries.bad_records import switch_to_strict
+from millrace.engine.queries.decoding import _LETTER as LETTER_COLUMN
+from millrace.engine.replay.generations import Generation, Output, change, mark_of, name_of, state_of
+from millrace.engine.replay.switch import is_group_of
+from millrace.engine.session.scratch import PREFIX as SCRATCH_PREFIX
+from millrace.engine.session.shipping import UNPACKED
+from millrace.engine.supervision.offset_commits import group_of
 from millrace.errors import MillraceError
-from millrace.feeds.base import FEEDS, Cursor
+from millrace.feeds.base.api import FEEDS, Cursor
 from millrace.feeds.x import VARIABLE as X_VARIABLE
 from millrace.formats.base import FORMATS
+from millrace.object_stores import StorePath, mounted
+from millrace.pipeline.compatibility.query_snapshot import as_said
+from millrace.pipeline.loading.yaml import GENERAL, KEYS, load_yaml
 from millrace.pipeline.model import MODES
 from millrace.pipeline.panels import KINDS
 from millrace.pipeline.plan import make_plan
-from millrace.pipeline.ran import as_said
-from millrace.pipeline.yaml import GENERAL, KEYS, load_yaml
 from millrace.secret_files import SUFFIX as FILE_SUFFIX
+from millrace.services.cassandra import Ring
 from millrace.services.certificates import CERTIFICATE_FILES
-from millrace.services.embedded import client_properties
 from millrace.services.jars import jar_sets
-from millrace.services.kraft import Layout, Node, node_folder
+from millrace.services.kafka import Layout, Node, node_folder
+from millrace.services.lifecycle import client_properties
 from millrace.services.process import Identity
-from millrace.services.ring import Ring
 from millrace.settings import CASSANDRA_DATA, KAFKA_DATA, SETTINGS, STATE
-from millrace.stores import StorePath, mounted
-from millrace.telemetry.board import Board, Phase
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.diary import COLUMNS as EVENT_COLUMNS
-from millrace.telemetry.figures import state as state_of_run
-from millrace.telemetry.gallery import Hung
-from millrace.telemetry.health import Health
-from millrace.telemetry.history import COLUMNS as HISTORY_COLUMNS
-from millrace.telemetry.outline import Outline, outline_of
+from millrace.telemetry.measurements import Samples
+from millrace.telemetry.metrics import Health
+from millrace.telemetry.metrics import run_state as state_of_run
+from millrace.telemetry.panel_registry import Hung
 from millrace.telemetry.progress import METRICS, WITHIN
 from millrace.telemetry.prometheus import text as prometheus_text
-from millrace.telemetry.samples import Samples
-from millrace.testing.feeding import _TICK as TICK_COLUMN
-from millrace.testing.written import _CASE as CASE_KEYS
-from millrace.testing.written import _TOP as TEST_KEYS
-from millrace.testing.written import ENDINGS
-from test_stores import Kept
+from millrace.telemetry.publisher import EVENT_COLUMNS, HISTORY_COLUMNS
+from millrace.telemetry.query_status import Board, Phase
+from millrace.telemetry.topology import Outline, outline_of
+from millrace.testing.memory_source import _TICK as TICK_COLUMN
+from millrace.testing.spec_file import _CASE as CASE_KEYS
+from millrace.testing.spec_file import _TOP as TEST_KEYS
+from millrace.testing.spec_file import ENDINGS
+from test_object_stores import Kept
 
 FILE = Path(__file__).with_name("stable_names.yaml")
 DOCS = Path(__file__).parents[1] / "docs"
@@ -261,8 +256,8 @@ def routes() -> list[str]:
 def dashboard_keys(folder: Path) -> dict[str, Iterable[str]]:
     """The keys of what the dashboard is sent, by where they are."""
     plan = plan_in(folder)
-    pipeline = described(plan, master=None, spark={}, kafka=None)
-    assert set(pipeline) == set(undescribed("p", "p.py", master=None, spark={}, kafka=None))
+    pipeline = pipeline_info(plan, master=None, spark={}, kafka=None)
+    assert set(pipeline) == set(program_info("p", "p.py", master=None, spark={}, kafka=None))
     told = run_state()
     edges = state_of_run(Board(), Samples(), outline_of(plan, {}))["edges"]
     panel = Hung(plan.queries[0].panels[0])
@@ -465,7 +460,7 @@ def test_files_of_the_state(tmp_path: Path) -> None:
     with State(state, plan.pipeline) as held:
         held.claim(plan, "cluster")
     remember(state, query.name, as_said(plan.pipeline, query, CONNECTORS), None)
-    take_care(state, query.name)
+    switch_to_strict(state, query.name)
     Identities(state, query.name, CLUSTER).note([])
     Batches(batches_path(here, "sink")).begin(Begun.of("id", 0, ("a",)))
     Times(times_path(here, "shop.popular"), "id").of(0)

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
 from peers.contract import Answer, Job, Peer, Place
 from peers.filling import Gate, fill
 from peers.jobs.ads import write_campaigns

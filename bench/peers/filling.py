@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
 
 _PATIENCE = 600.0
 _TUNING = {"linger.ms": 50, "batch.size": 1_000_000, "queue.buffering.max.messages": 1_000_000}

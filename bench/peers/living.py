@@ -11,8 +11,8 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
 from peers.catching_up import PATIENCE, WrongError
 from peers.contract import Peer, Place
 from peers.jobs.latency import Latency

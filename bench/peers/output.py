@@ -10,7 +10,7 @@ from contextlib import suppress
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
 
 _EVERY = 0.05
 Ends = tuple[int, ...]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millrace.pipeline.python import Pipeline
+    from millrace.pipeline.loading.python import Pipeline
     from millrace.pipeline.secret import secret
 
 __version__ = "0.1.0"
@@ -24,7 +24,7 @@ __all__ = ["Pipeline", "__version__", "secret"]
 
 def __getattr__(name: str) -> Any:
     if name == "Pipeline":
-        from millrace.pipeline.python import Pipeline
+        from millrace.pipeline.loading.python import Pipeline
 
         return Pipeline
     if name == "secret":
@@ -53,18 +53,18 @@ def __dir__() -> list[str]:
 
 
 def _connectors() -> set[str]:
-    from millrace.connectors.stream import READERS, WRITERS
+    from millrace.connectors.base.api import READERS, WRITERS
 
     return {*READERS.names(), *WRITERS.names()}
 
 
 def _connector(name: str) -> Callable[..., Any]:
-    from millrace.connectors.signatures import described
+    from millrace.connectors.base.registry import with_signature
+    from millrace.pipeline.loading.python import as_given, calling_place
     from millrace.pipeline.model import connection
-    from millrace.pipeline.python import as_given, calling_place
 
     def connect(argument: Any = None, /, **options: Any) -> Any:
         given = {option: as_given(value) for option, value in options.items()}
         return connection(name, as_given(argument), given, place=calling_place())
 
-    return described(connect, name)
+    return with_signature(connect, name)

@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 from types import TracebackType
 
-from millrace.stores import StorePath
+from millrace.object_stores import StorePath
 
 
 class Draft:

@@ -9,7 +9,7 @@ import socket
 from millrace.errors import InvalidOption, PortInUse
 
 
-def listening(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int) -> socket.socket:
     """A socket that listens there; whoever asks closes it."""
     family, address = address_of(host, port)
     # Named as TCP, because asyncio sends small answers at once only on sockets that say they are.
@@ -42,7 +42,7 @@ def is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
-def shown(listener: socket.socket) -> str:
+def shown_address(listener: socket.socket) -> str:
     """HOST:PORT of a socket."""
     host, port = listener.getsockname()[:2]
     return f"{f'[{host}]' if ':' in host else host}:{port}"

@@ -14,7 +14,7 @@ import pytest
 
 from conftest import CommandLine
 from millrace.cli.main import main
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
 
 
 class Ran(NamedTuple):

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import CommandLine
 from engine.test_accelerators import BAD, COUNTS, SCHEMA, VIEWS, buried, expected, fill, found
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
 
 MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
 OFF = (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millrace.cli.examination import Contents, Examined, Step, _line_of, _read, examined_apart
+from millrace.cli.isolated_check import Contents, Examined, Step, _line_of, _read, examined_apart
 from millrace.errors import JavaUnusable, Place, Problem
 
 PROBLEM: dict[str, Any] = {

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from conftest import CommandLine
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
 from millrace.services import jars
 from millrace.services.java import find_java
 

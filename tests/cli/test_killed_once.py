@@ -12,18 +12,18 @@ import pytest
 
 from cli.conftest import Start
 from conftest import CommandLine, committed
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 
 RECORDS = 6_000
 QUICK = ("--no-dashboard", "--set", "spark.sql.codegen.wholeStage=false")
 PIPELINE = """
 import os, signal, sys, time
 import millrace as mr
-from millrace.clients.lane import Lane
-from millrace.connectors import transacting
-from millrace.connectors.kafka import KafkaWriter
+from millrace.clients.kafka.transactions import Lane
+from millrace.connectors.kafka import exactly_once
+from millrace.connectors.kafka.sink import KafkaWriter
 from pyspark.cloudpickle import register_pickle_by_value
 
 FAULT, DRIVER, WRITE, INSIST = os.environ.get("FAULT"), os.getpid(), KafkaWriter.write, Lane._insist
@@ -42,7 +42,7 @@ def insist(lane, call):
     return INSIST(lane, call)
 
 
-class Killing(transacting.Transacting):
+class Killing(exactly_once.Transacting):
     def write(self, number, batches, *, anew):
         if FAULT == "between a note and its commit" and number == 1:
             Lane._insist = insist
@@ -64,7 +64,7 @@ def write(self, frame, batch, site):
         kill()
 
 
-transacting.Transacting, KafkaWriter.write = Killing, write
+exactly_once.Transacting, KafkaWriter.write = Killing, write
 
 pipeline = mr.Pipeline("killed")
 pipeline.source("events", mr.kafka("TOPIC", format="text", max_per_batch=600))

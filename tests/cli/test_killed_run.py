@@ -17,9 +17,9 @@ import pytest
 
 from cli.conftest import Start
 from conftest import CommandLine
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 
 RECORDS = 40_000
 PER_BATCH = 500

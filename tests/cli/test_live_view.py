@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from millrace.cli import output
-from millrace.cli.live import Figures, Teller, live, of_board, of_page, picture
+from millrace.cli.live_view import Figures, Teller, live, of_board, of_page, picture
 from millrace.errors import QueryFailed
-from millrace.telemetry.board import Board, Phase, Restart
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.outline import Expected, Outline
+from millrace.telemetry.measurements import Lag, Samples
 from millrace.telemetry.progress import Progress, SourceProgress
-from millrace.telemetry.samples import Lag, Samples
-from millrace.telemetry.telling import Telling
+from millrace.telemetry.publisher import Telling
+from millrace.telemetry.query_status import Board, Phase, Restart
+from millrace.telemetry.topology import Expected, Outline
 from terminal import at_a_terminal
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -36,7 +36,7 @@ def batch(number: int) -> Progress:
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Each plain line."""
     lines: list[str] = []
-    monkeypatch.setattr("millrace.cli.live.say", lines.append)
+    monkeypatch.setattr("millrace.cli.live_view.say", lines.append)
     return lines
 
 
@@ -211,8 +211,8 @@ def test_without_a_terminal_lines_go_to_standard_error(capsys: pytest.CaptureFix
 
 
 PROGRAM = """
-from millrace.cli.live import live
-from millrace.telemetry.board import Board
+from millrace.cli.live_view import live
+from millrace.telemetry.query_status import Board
 board = Board()
 with live(board):
     board.started("popular")

@@ -7,8 +7,9 @@ from typing import cast
 
 import pytest
 
-from millrace.cli import page
-from millrace.dashboard.watching import Watching
+from millrace.cli import run_options
+from millrace.cli.run_options import served_page
+from millrace.dashboard.run_page import Watching
 
 TOKEN = "a-token-of-16/or+more"
 
@@ -29,11 +30,11 @@ class Page:
 
 def test_the_token_comes_from_the_environment_alone(set_environment: Callable[..., None]) -> None:
     set_environment(MILLRACE_TOKEN=TOKEN)
-    options = page.page_options(0, all_topics=True)
+    options = run_options.page_options(0, all_topics=True)
     assert (options.token, options.all_topics, options.host) == (TOKEN, True, "127.0.0.1")
     assert TOKEN not in repr(options)
     set_environment(MILLRACE_TOKEN=None)
-    assert page.page_options(0).token is None
+    assert run_options.page_options(0).token is None
 
 
 @pytest.mark.parametrize(("loopback", "opened"), [(True, ["http://127.0.0.1:4040/"]), (False, [])])
@@ -41,7 +42,7 @@ def test_no_command_line_of_a_browser_has_the_token(
     monkeypatch: pytest.MonkeyPatch, loopback: bool, opened: list[str]
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(page.webbrowser, "open", asked.append)
-    with page.served(cast("Watching", Page(loopback)), open_=True):
+    monkeypatch.setattr(run_options.webbrowser, "open", asked.append)
+    with served_page(cast("Watching", Page(loopback)), open_=True):
         pass
     assert asked == opened

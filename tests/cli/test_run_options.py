@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from millrace.cli.supervised import Alerts, alerting
+from millrace.cli.run_options import Alerts, alerting
 from millrace.errors import MillraceError, SparkFailed
-from millrace.pipeline.load import load
+from millrace.pipeline.loading import load
 from millrace.pipeline.plan import Plan, make_plan
 from millrace.telemetry.alerts import Alert, Limits
-from millrace.telemetry.board import Board
+from millrace.telemetry.query_status import Board
 
 PIPELINE = """
 name: ticks

@@ -15,19 +15,19 @@ import pytest
 
 from cli.conftest import Start
 from conftest import CommandLine, committed
-from millrace.clients import dead
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.telemetry.board import Board
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.dead_letters.store import letters_in_topic
+from millrace.telemetry.query_status import Board
 
 RECORDS = 900
 BAD = range(7, RECORDS, 100)
 PIPELINE = """
 import os, pathlib, sys, time
 import millrace as mr
-from millrace.connectors import transacting
-from millrace.connectors.cutting import lane_of, told_to
+from millrace.connectors.kafka import exactly_once
+from millrace.connectors.base.batch_tasks import lane_of, told_to
 from pyspark import TaskContext
 from pyspark.cloudpickle import register_pickle_by_value
 
@@ -35,7 +35,7 @@ HALT = os.environ.get("HALT")
 
 
 def through(frame, outlet):
-    write = transacting.Transacting(outlet)
+    write = exactly_once.Transacting(outlet)
 
     def rows(batches):
         yield from batches
@@ -50,7 +50,7 @@ def through(frame, outlet):
 
 if HALT:
     register_pickle_by_value(sys.modules[__name__])
-    transacting.through = through
+    exactly_once.through = through
 
 pipeline = mr.Pipeline("NAME")
 pipeline.source("events", mr.kafka("TOPIC", schema="id int", max_per_batch=100))
@@ -143,5 +143,5 @@ def test_who_wakes_up_writes_nothing(
     # Whichever it meets first: the other run, or what that has written.
     assert "older than what was written" in told or (lives and "runs already" in told)
     assert is_exact(cluster, topic)
-    letters = [found.letter.value for found in dead.in_topic(cluster, f"{topic}.dead")]
+    letters = [found.letter.value for found in letters_in_topic(cluster, f"{topic}.dead")]
     assert sorted(map(bytes, letters)) == sorted(b"bad %d" % one for one in BAD)

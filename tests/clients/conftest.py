@@ -9,12 +9,12 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Message
 
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.consumer import Reading, read
-from millrace.clients.delivery import Delivery
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.clients.kafka.delivery import Delivery
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 
 Put = Callable[..., Producer]
 Drain = Callable[..., list[Message]]
@@ -44,7 +44,7 @@ def drain(cluster: Cluster, put: Put) -> Drain:
         left = len(topics.describe(cluster, [topic])[0].partitions)
         put(topic, *(Record(mark, headers=((_MARK, b""),), partition=number) for number in range(left)))
         found: list[Message] = []
-        with closing(read(cluster, Reading(topic, "earliest", committed=committed))) as batches:
+        with closing(read_records(cluster, Reading(topic, "earliest", committed=committed))) as batches:
             while left:
                 batch = next(batches)
                 found += [one for one in batch if (_MARK, b"") not in (one.headers() or [])]

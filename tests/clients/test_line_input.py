@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.clients.lines import LineFormat, records, split_lines
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
+from millrace.clients.line_input import LineFormat, line_records, split_lines
 from millrace.errors import InvalidOption, NotUtf8
 
 
@@ -28,7 +28,7 @@ class Chunks:
 
 
 def split(text: bytes, form: LineFormat | None = None) -> list[Record]:
-    return [record for batch in records(split_lines([text]), form or LineFormat()) for record in batch]
+    return [record for batch in line_records(split_lines([text]), form or LineFormat()) for record in batch]
 
 
 def values(text: bytes, form: LineFormat | None = None) -> list[bytes | None]:
@@ -76,7 +76,7 @@ def test_the_first_separator_ends_the_key(separator: str, line: bytes, key: byte
 
 
 def test_a_line_without_the_separator_is_told_after_the_good_ones() -> None:
-    batches = records(split_lines([b"a:1\nb:2\nc\nd:4\n"]), LineFormat(key_separator=":"))
+    batches = line_records(split_lines([b"a:1\nb:2\nc\nd:4\n"]), LineFormat(key_separator=":"))
     assert next(batches) == [Record(b"1", b"a"), Record(b"2", b"b")]
     with pytest.raises(InvalidOption, match="line 3"):
         next(batches)
@@ -113,7 +113,7 @@ def test_what_cannot_be_a_format(form: dict[str, Any]) -> None:
 @pytest.mark.parametrize("bad", [b"\xff", b"caf\xe9", b"\xe2\x98", b"\xed\xa0\x80", b"\xc0\xaf"])
 @pytest.mark.parametrize("end", [b"\nd\n", b""])
 def test_a_line_that_is_not_utf8_is_told_after_the_good_ones(bad: bytes, end: bytes) -> None:
-    batches = records(split_lines([b"a\nb\n" + bad + end]), LineFormat())
+    batches = line_records(split_lines([b"a\nb\n" + bad + end]), LineFormat())
     assert [record.value for record in next(batches)] == [b"a", b"b"]
     with pytest.raises(NotUtf8, match="line 3") as raised:
         next(batches)
@@ -122,7 +122,7 @@ def test_a_line_that_is_not_utf8_is_told_after_the_good_ones(bad: bytes, end: by
 
 def test_lines_are_counted_across_chunks() -> None:
     with pytest.raises(NotUtf8, match="line 4"):
-        list(records(split_lines(Chunks(b"a\nb", b"\nc", b"\n\xff\n")), LineFormat()))
+        list(line_records(split_lines(Chunks(b"a\nb", b"\nc", b"\n\xff\n")), LineFormat()))
 
 
 def test_only_line_feeds_end_lines_when_told_so() -> None:
@@ -136,7 +136,7 @@ def test_raw_lines_need_not_be_utf8() -> None:
 
 def test_whole_lines_are_given_before_the_rest_has_come() -> None:
     stream = Chunks(b"a\nb\nhal", b"f\n")
-    batches = records(split_lines(stream), LineFormat())
+    batches = line_records(split_lines(stream), LineFormat())
     assert [record.value for record in next(batches)] == [b"a", b"b"]
     assert stream.left == [b"f\n"]
     assert [record.value for record in next(batches)] == [b"half"]
@@ -158,7 +158,7 @@ TEXT = st.lists(st.sampled_from([b"\n", b"\r", b"a", b":", b"\xe2", b"\x98", b"\
 def told(stream: Chunks, form: LineFormat) -> tuple[list[Record], str | None]:
     found: list[Record] = []
     try:
-        for batch in records(split_lines(stream), form):
+        for batch in line_records(split_lines(stream), form):
             found += batch
     except (NotUtf8, InvalidOption) as error:
         return found, error.message

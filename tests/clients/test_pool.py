@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from millrace.clients.kept import Kept
+from millrace.clients.pool import Kept
 
 
 def test_a_thing_is_made_once_and_lent_to_one_at_a_time() -> None:

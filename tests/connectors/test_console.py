@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from millrace.clients.records import Record
-from millrace.connectors.base import Target
+from millrace.clients.kafka.record import Record
+from millrace.connectors.base.record_sink import Target
 from millrace.connectors.console import ConsoleSink
 from millrace.errors import MillraceError
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from millrace.clients.records import Record
-from millrace.connectors.base import Target
+from millrace.clients.kafka.record import Record
+from millrace.connectors.base.api import Site
+from millrace.connectors.base.record_sink import Target
 from millrace.connectors.files import FileSink, FilesWriter
-from millrace.connectors.stream import Site
 from millrace.errors import FileUnusable, InvalidOption, MillraceError, StateMismatch
-from millrace.stores import mounted
-from test_stores import Kept
+from millrace.object_stores import mounted
+from test_object_stores import Kept
 
 
 def test_values_are_appended_a_line_each(tmp_path: Path) -> None:

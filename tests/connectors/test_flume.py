@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from millrace.connectors.base.registry import make_reader
 from millrace.connectors.flume import FlumeReader
-from millrace.connectors.kafka import KafkaReader
-from millrace.connectors.options import make_reader
-from millrace.feeds.base import FEEDS
+from millrace.connectors.kafka.source import KafkaReader
+from millrace.feeds.base.api import FEEDS
 from millrace.feeds.flume import Flume
 from millrace.pipeline.model import connection
 

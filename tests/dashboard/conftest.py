@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from millrace.dashboard.run_interface import Subject
 from millrace.dashboard.server import Dashboard, Options
-from millrace.dashboard.subject import Subject
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.health import Health
+from millrace.telemetry.metrics import Health
 
 Serve = Callable[..., Dashboard]
 

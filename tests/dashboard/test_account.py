@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from millrace.dashboard import account
+from millrace.dashboard import connections
 
 PAIRS = [(socket.AF_INET, "127.0.0.1", "127.0.0.1"), (socket.AF_INET6, "::1", "::1")]
 
@@ -18,8 +18,8 @@ def test_the_kernel_and_its_lists_say_the_same(family: socket.AddressFamily, ser
         port = listener.getsockname()[1]
         with socket.create_connection((client, port)), listener.accept()[0] as accepted:
             ends = accepted.getpeername()[:2], accepted.getsockname()[:2]
-            asked, listed = list(account._asked(*ends)), list(account._listed(*ends))
-            assert account.account_of(*ends) == os.geteuid()
+            asked, listed = list(connections._asked(*ends)), list(connections._listed(*ends))
+            assert connections.account_of(*ends) == os.geteuid()
     assert asked == listed
     assert asked[0][0] == os.geteuid()
 
@@ -33,10 +33,10 @@ def test_a_socket_that_no_process_has_open_is_nobodys(
         with listener.accept()[0] as accepted:
             ends = accepted.getpeername()[:2], accepted.getsockname()[:2]
             connection.close()
-            assert account.account_of(*ends) is None
-            monkeypatch.setattr(account, "_asked", lambda *_: iter(()))
-            assert account.account_of(*ends) is None
+            assert connections.account_of(*ends) is None
+            monkeypatch.setattr(connections, "_asked", lambda *_: iter(()))
+            assert connections.account_of(*ends) is None
 
 
 def test_a_connection_that_does_not_exist_is_nobodys() -> None:
-    assert account.account_of(("127.0.0.1", 1), ("127.0.0.1", 2)) is None
+    assert connections.account_of(("127.0.0.1", 1), ("127.0.0.1", 2)) is None

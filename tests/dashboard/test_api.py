@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import orjson
 
+from millrace.dashboard.run_interface import Group, Letters
 from millrace.dashboard.server import Dashboard, Options
-from millrace.dashboard.subject import Group, Letters
 from millrace.errors import InputError, KafkaUnreachable, NotReady, RedriveBusy
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.health import Health
+from millrace.telemetry.metrics import Health
 
 Serve = Callable[..., Dashboard]
 

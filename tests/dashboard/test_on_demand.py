@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 
-from millrace.dashboard import demand
-from millrace.dashboard.demand import Demand
+from millrace.dashboard.on_demand import MOST_CHANNELS, Demand
 from millrace.telemetry.channels import Channels
 
 
 def test_what_finds_no_room_begins_when_there_is_some() -> None:
     channels = Channels()
     made = Demand(channels, lambda _: lambda stop: stop.wait(), linger=0.0)
-    names = [f"tail:{number}" for number in range(demand.MOST)]
+    names = [f"tail:{number}" for number in range(MOST_CHANNELS)]
     try:
         made.want(names)
         made.want([*names, "tail:late", "tail:later"])

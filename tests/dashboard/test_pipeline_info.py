@@ -5,11 +5,11 @@ from __future__ import annotations
 import orjson
 
 import millrace as mr
-from millrace.connectors.systems import topics_read
-from millrace.dashboard.described import described, masked, undescribed
-from millrace.engine.generations import pipeline_of
+from millrace.connectors.base.registry import topics_read
+from millrace.dashboard.pipeline_info import masked, pipeline_info, program_info
+from millrace.engine.replay.generations import pipeline_of
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.outline import Edge, outline_of
+from millrace.telemetry.topology import Edge, outline_of
 
 SECRET = "hunter2"
 
@@ -31,11 +31,11 @@ def trending() -> mr.Pipeline:
 
 def test_all_of_it() -> None:
     plan = make_plan(trending().model(), panels=True)
-    told = described(plan, master=None, spark={"spark.x": "1", "spark.y.password": SECRET}, kafka="h:1")
+    told = pipeline_info(plan, master=None, spark={"spark.x": "1", "spark.y.password": SECRET}, kafka="h:1")
     assert (told["name"], told["memory"], told["topics"]) == ("trending", ["popular"], ["posts", "popular"])
     (source,) = told["sources"]
     assert (source["connector"], source["detail"]) == ("kafka", "posts")
-    assert source["file"].endswith("test_described.py")
+    assert source["file"].endswith("test_pipeline_info.py")
     tags, popular = told["tables"]
     assert "def tags(posts)" in tags["source"]
     assert (tags["watermark"], popular["reads"]) == ("at, 10.0 s", ["tags"])
@@ -63,16 +63,16 @@ def test_secrets_are_masked_wherever_they_are() -> None:
 
 
 def test_a_program_that_is_not_ours() -> None:
-    told = undescribed("job.py", "jobs/job.py", master="local[2]", spark={}, kafka=None)
+    told = program_info("job.py", "jobs/job.py", master="local[2]", spark={}, kafka=None)
     assert (told["name"], told["queries"], told["settings"][0]["value"]) == ("job.py", [], "local[2]")
     assert (told["generation"], told["generations"]) == (None, [])
     plan = make_plan(trending().model())
-    assert told.keys() == described(plan, master=None, spark={}, kafka=None).keys()
+    assert told.keys() == pipeline_info(plan, master=None, spark={}, kafka=None).keys()
 
 
 def test_a_generation_is_told_by_the_names_that_it_writes() -> None:
     plan = make_plan(pipeline_of(trending().model(), 2))
-    told = described(plan, master=None, spark={}, kafka=None, generation=2)
+    told = pipeline_info(plan, master=None, spark={}, kafka=None, generation=2)
     assert (told["name"], told["generation"], told["topics"]) == ("trending@2", 2, ["posts", "popular.g2"])
     assert [one["to"] for one in told["sinks"]] == ["topic popular.g2", "the memory table popular"]
 

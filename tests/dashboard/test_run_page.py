@@ -8,17 +8,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.dashboard.beside import page_of_pipeline, page_of_program
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.dashboard.run_page import page_of_pipeline, page_of_program
 from millrace.dashboard.server import Options
 from millrace.errors import QueryFailed
 from millrace.pipeline.plan import Plan, make_plan
-from millrace.telemetry.board import Board, Phase
+from millrace.telemetry.query_status import Board, Phase
 
 from .pages import Page
-from .test_described import trending
+from .test_pipeline_info import trending
 
 FREE = Options(port=0)
 

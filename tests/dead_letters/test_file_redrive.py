@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from millrace.clients import dead
-from millrace.clients.filesource import FileSource
-from millrace.clients.fixes import Fix
-from millrace.clients.journal import Journal
-from millrace.clients.letters import Letter, to_line
-from millrace.clients.redrive import Redrive
-from millrace.clients.refile import refile
-from millrace.clients.selection import Selection
+from millrace.dead_letters.file_journal import FileSource, Journal
+from millrace.dead_letters.file_redrive import refile
+from millrace.dead_letters.fixes import Fix
+from millrace.dead_letters.letter import Letter, to_line
+from millrace.dead_letters.redrive import Redrive
+from millrace.dead_letters.redrive_filter import Selection
+from millrace.dead_letters.store import letters_in_folder
 from millrace.errors import InvalidOption, NotRedrivable, RedriveBusy
 
 
@@ -40,7 +39,7 @@ class Place:
 
     def open(self) -> list[bytes]:
         """The values of open letters."""
-        return [one.letter.value or b"" for one in dead.in_folder(self.folder) if not one.redriven]
+        return [one.letter.value or b"" for one in letters_in_folder(self.folder) if not one.redriven]
 
     def files(self) -> dict[str, bytes]:
         """What Spark would see in the source's folder."""
@@ -125,7 +124,7 @@ def test_what_dies_again_has_its_attempts(place: Place) -> None:
     refile(place.folder, Redrive())
     (name,) = place.files()
     place.bury(b"{a", file=name, name="q-1-0")
-    (again,) = (one for one in dead.in_folder(place.folder) if not one.redriven)
+    (again,) = (one for one in letters_in_folder(place.folder) if not one.redriven)
     assert again.letter.attempts == 2
     refile(place.folder, Redrive())
     assert sorted(one.partition("-redriven-")[2][:2] for one in place.files()) == ["2-", "3-"]

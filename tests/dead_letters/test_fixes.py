@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from millrace.clients.fixes import mended, python_fix, sql_fix
-from millrace.clients.letters import Letter
+from millrace.dead_letters.fixes import mended, python_fix, sql_fix
+from millrace.dead_letters.letter import Letter
 from millrace.errors import FileUnusable, InputError, InvalidOption, InvalidSql
 
 LETTER = Letter(
@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "mend.py"
     path.write_text(
         "from dataclasses import replace\n"
-        "from millrace.clients.records import Record\n"
+        "from millrace.clients.kafka.record import Record\n"
         "def as_bytes(letter): return letter.value.replace(b'NaN', b'0')\n"
         "def as_text(letter): return letter.topic\n"
         "def as_letter(letter): return replace(letter, value=b'x', key=b'bob')\n"

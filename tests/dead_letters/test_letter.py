@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from millrace.clients.letters import LONGEST_REASON, Letter, dead_topic, from_line, from_record, to_headers, to_line
+from millrace.dead_letters.letter import (
+    LONGEST_REASON,
+    Letter,
+    dead_topic,
+    from_line,
+    from_record,
+    to_headers,
+    to_line,
+)
 
 LETTER = Letter(
     value=b'{"id": 1',

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from millrace.clients.ledger import Ledger, Reader
+from millrace.dead_letters.offset_ledger import Ledger, Reader
 
 
 def reader(batch: int | None = 0, query: str = "q", lineage: str = "l") -> Reader:

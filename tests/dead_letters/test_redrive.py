@@ -16,16 +16,16 @@ import pytest
 from confluent_kafka import Message
 from confluent_kafka import Producer as ConfluentProducer
 
-from millrace.clients import dead, redrive, topics
-from millrace.clients.aim import Aim
-from millrace.clients.cluster import Cluster
-from millrace.clients.dead import Found
-from millrace.clients.fixes import Fix
-from millrace.clients.letters import REDRIVEN, Letter, dead_topic, to_headers
-from millrace.clients.outcome import Outcome
-from millrace.clients.records import Record
-from millrace.clients.redrive import Redrive
-from millrace.clients.selection import Selection
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.record import Record
+from millrace.dead_letters import redrive
+from millrace.dead_letters.fixes import Fix
+from millrace.dead_letters.letter import REDRIVEN, Letter, dead_topic, to_headers
+from millrace.dead_letters.redrive import Aim, Redrive, redrive_topic
+from millrace.dead_letters.redrive_filter import Selection
+from millrace.dead_letters.redrive_result import Outcome
+from millrace.dead_letters.store import Found, letters_in_topics, make_dead_letter_topics, marks_in_topics
 from millrace.errors import KafkaFailed, MillraceError, RedriveBusy, UnknownTopic
 
 Drain = Callable[..., list[Message]]
@@ -39,7 +39,7 @@ class Place:
     def __init__(self, cluster: Cluster, topic: str, put: Put) -> None:
         self.cluster, self.topic, self.dead = cluster, topic, dead_topic(topic)
         self._put = put
-        dead.make(cluster, {topic: self.dead})
+        make_dead_letter_topics(cluster, {topic: self.dead})
 
     def letter(self, number: int, **more: Any) -> Letter:
         common = {"key": b"k%d" % number, "timestamp": MOMENT + number, "reason": "not JSON", "pipeline": "p"}
@@ -55,11 +55,11 @@ class Place:
         wanted = (
             Redrive(Selection(**chosen), Fix("mend.py:mend", fix), to) if fix else Redrive(Selection(**chosen), to=to)
         )
-        return redrive.redrive(self.cluster, self.dead, wanted)
+        return redrive_topic(self.cluster, self.dead, wanted)
 
     def found(self) -> list[Found]:
-        marks = dead.marks_of(self.cluster, [self.dead])
-        return list(dead.in_topics(self.cluster, [self.dead], marks=marks))
+        marks = marks_in_topics(self.cluster, [self.dead])
+        return list(letters_in_topics(self.cluster, [self.dead], marks=marks))
 
     def open(self) -> set[int]:
         """The offsets of records whose letters are open."""
@@ -118,7 +118,7 @@ def test_marks_are_no_strange_records(place: Place) -> None:
     strange: list[None] = []
     marked: list[object] = []
     found = list(
-        dead.in_topics(place.cluster, [place.dead], lambda: strange.append(None), lambda *told: marked.append(told))
+        letters_in_topics(place.cluster, [place.dead], lambda: strange.append(None), lambda *told: marked.append(told))
     )
     assert (len(found), len(strange), len(marked)) == (2, 0, 2)
 
@@ -195,7 +195,7 @@ def test_into_another_topic_and_into_none(place: Place, lane: str, drain: Drain)
     assert "gone" in outcome.failures[0].why
     assert values(drain(place.topic)) == [2]
     with pytest.raises(UnknownTopic):
-        redrive.redrive(place.cluster, f"{place.topic}.none.dead", Redrive())
+        redrive_topic(place.cluster, f"{place.topic}.none.dead", Redrive())
 
 
 def test_what_is_too_large_stays_and_the_others_go(place: Place, drain: Drain, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +246,7 @@ def test_two_at_once(place: Place, drain: Drain, monkeypatch: pytest.MonkeyPatch
 
     def run() -> None:
         try:
-            outcomes.append(redrive.redrive(Cluster(place.cluster.bootstrap), place.dead, Redrive()))
+            outcomes.append(redrive_topic(Cluster(place.cluster.bootstrap), place.dead, Redrive()))
         except (RedriveBusy, KafkaFailed) as error:  # Kafka does not always say why it refused
             fenced.append(error)
 
@@ -264,9 +264,11 @@ def test_two_at_once(place: Place, drain: Drain, monkeypatch: pytest.MonkeyPatch
 KILLED = """
 import os, signal, sys
 from confluent_kafka import Producer
-from millrace.clients import lane, redrive
-from millrace.clients.cluster import Cluster
-from millrace.clients.redrive import Redrive
+from millrace.clients.kafka import transactions
+from millrace.dead_letters.redrive import redrive_topic
+from millrace.dead_letters import redrive
+from millrace.clients.kafka.cluster import Cluster
+from millrace.dead_letters.redrive import Redrive
 
 left = int(sys.argv[3])
 
@@ -291,9 +293,9 @@ class Killed(Producer):
         super().commit_transaction(*given)
         step()
 
-lane.Producer = Killed
+transactions.Producer = Killed
 redrive.MOST_LETTERS = 2
-redrive.redrive(Cluster(sys.argv[1]), sys.argv[2], Redrive())
+redrive_topic(Cluster(sys.argv[1]), sys.argv[2], Redrive())
 """
 
 

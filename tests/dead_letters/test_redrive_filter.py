@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from millrace.clients.dead import Found
-from millrace.clients.letters import Letter
-from millrace.clients.reasons import Count, kind
+from millrace.dead_letters.letter import Letter
+from millrace.dead_letters.redrive_filter import Count, reason_kind
+from millrace.dead_letters.store import Found
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from millrace.clients.reasons import Count, kind
     ],
 )
 def test_numbers_make_no_kinds(reason: str, expected: str) -> None:
-    assert kind(reason) == expected
+    assert reason_kind(reason) == expected
 
 
 def test_a_count() -> None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from millrace.clients.marks import KEY, Marks, from_record, spans, to_record
+from millrace.dead_letters.offset_ledger import MARK_KEY, Marks, marked_spans, spans_of_offsets, to_record
 
 
 def test_offsets_become_spans() -> None:
-    assert list(spans([5, 3, 4, 9, 3])) == [(3, 6), (9, 10)]
-    assert list(spans([])) == []
+    assert list(spans_of_offsets([5, 3, 4, 9, 3])) == [(3, 6), (9, 10)]
+    assert list(spans_of_offsets([])) == []
 
 
 def test_a_mark_is_told_from_other_records() -> None:
     record = to_record(2, [7, 8, 11], {"fix": "mend.py:mend"})
-    assert (record.key, record.partition) == (KEY, 2)
-    assert from_record(record.key, record.value) == [(7, 9), (11, 12)]
-    assert from_record(b"other", record.value) is None
-    assert from_record(KEY, b"no JSON") is None
-    assert from_record(KEY, None) is None
+    assert (record.key, record.partition) == (MARK_KEY, 2)
+    assert marked_spans(record.key, record.value) == [(7, 9), (11, 12)]
+    assert marked_spans(b"other", record.value) is None
+    assert marked_spans(MARK_KEY, b"no JSON") is None
+    assert marked_spans(MARK_KEY, None) is None
 
 
 def test_what_is_marked_is_known_by_place() -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from millrace.clients import dead, topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.letters import Letter, to_headers, to_line
-from millrace.clients.records import Record
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.record import Record
+from millrace.dead_letters import store
+from millrace.dead_letters.letter import Letter, to_headers, to_line
+from millrace.dead_letters.store import letters_in_folder, letters_in_topics, make_dead_letter_topics
 from millrace.errors import FileUnusable, UnknownTopic
 
 
@@ -27,7 +29,7 @@ def as_record(one: Letter, partition: int | None = None) -> Record:
 def test_a_dead_topic_takes_what_the_source_takes_and_keeps_it(cluster: Cluster, topic: str) -> None:
     topics.alter(cluster, topic, configs={"max.message.bytes": "5000000", "cleanup.policy": "compact"})
     name = f"{topic}.dead"
-    assert dead.make(cluster, {topic: name}) == [name]
+    assert make_dead_letter_topics(cluster, {topic: name}) == [name]
     made = topics.describe(cluster, [name])[0]
     assert len(made.partitions) == 3
     assert made.configs == {
@@ -35,13 +37,13 @@ def test_a_dead_topic_takes_what_the_source_takes_and_keeps_it(cluster: Cluster,
         "max.message.bytes": str(5_000_000 + 1024 * 1024),
         "retention.ms": "-1",
     }
-    assert dead.make(cluster, {topic: name}) == []
-    assert name in dead.dead_topics(cluster)
+    assert make_dead_letter_topics(cluster, {topic: name}) == []
+    assert name in store.dead_topics(cluster)
 
 
 def test_a_source_that_is_not_there_has_no_dead_topic(cluster: Cluster, topic: str) -> None:
     with pytest.raises(UnknownTopic):
-        dead.make(cluster, {f"{topic}-none": f"{topic}-none.dead"})
+        make_dead_letter_topics(cluster, {f"{topic}-none": f"{topic}-none.dead"})
 
 
 def test_letters_are_read_to_the_end_and_others_are_told(
@@ -49,7 +51,7 @@ def test_letters_are_read_to_the_end_and_others_are_told(
 ) -> None:
     put(topic, *(as_record(letter(number), number % 2) for number in range(10)), Record(b"strange"))
     strange: list[None] = []
-    found = list(dead.in_topics(cluster, [topic], lambda: strange.append(None)))
+    found = list(letters_in_topics(cluster, [topic], lambda: strange.append(None)))
     assert sorted(one.letter.offset or 0 for one in found) == list(range(10))
     assert len(strange) == 1
     assert {(one.home, one.partition) for one in found} == {(topic, 0), (topic, 1)}
@@ -68,12 +70,12 @@ def test_letters_of_a_transaction_that_is_open_or_aborted_are_not_there(
         writer.flush(30)
         if end:
             end(30)
-    assert [one.letter.offset for one in dead.in_topics(cluster, [lane])] == [0, 2]
+    assert [one.letter.offset for one in letters_in_topics(cluster, [lane])] == [0, 2]
     writer.abort_transaction(30)
 
 
 def test_an_empty_topic_has_no_letters(cluster: Cluster, topic: str) -> None:
-    assert list(dead.in_topics(cluster, [topic])) == []
+    assert list(letters_in_topics(cluster, [topic])) == []
 
 
 def test_files_are_read_oldest_first(tmp_path: Path) -> None:
@@ -83,10 +85,10 @@ def test_files_are_read_oldest_first(tmp_path: Path) -> None:
     for name, number in (("b.jsonl", 1), ("a.jsonl", 2), (".c.jsonl.1.tmp", 3)):
         (folder / name).write_bytes(to_line(letter(number)) + to_line(letter(number + 10)))
         os.utime(folder / name, (number, number))
-    assert dead.dead_folders(tmp_path) == dead.dead_folders(tmp_path, "p") == [folder]
-    assert dead.dead_folders(tmp_path, "q") == []
-    assert dead.dead_folders(tmp_path / "pipelines" / "p") == [folder]
-    found = list(dead.in_folder(folder))
+    assert store.dead_folders(tmp_path) == store.dead_folders(tmp_path, "p") == [folder]
+    assert store.dead_folders(tmp_path, "q") == []
+    assert store.dead_folders(tmp_path / "pipelines" / "p") == [folder]
+    found = list(letters_in_folder(folder))
     assert [(one.letter.offset, one.offset, one.buried) for one in found] == [
         (1, 1, 1000),
         (11, 2, 1000),
@@ -98,5 +100,5 @@ def test_files_are_read_oldest_first(tmp_path: Path) -> None:
 def test_a_damaged_file_is_told_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(to_line(letter(1)) + b"{\n")
     with pytest.raises(FileUnusable) as raised:
-        list(dead.in_folder(tmp_path))
+        list(letters_in_folder(tmp_path))
     assert str(raised.value.place) == f"{tmp_path}/a.jsonl:2"

@@ -13,18 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from millrace.clients import dead, topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.consumer import Reading, read
-from millrace.clients.letters import Letter, from_line, to_headers
-from millrace.connectors import undertaking
-from millrace.connectors.burying import Burial, FolderBurial, KafkaBurial, Task
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.dead_letters import kafka_writer
+from millrace.dead_letters.letter import Letter, from_line, to_headers
+from millrace.dead_letters.store import letters_in_folder, letters_in_topics
+from millrace.dead_letters.writer import Burial, FolderBurial, KafkaBurial, Task
 from millrace.errors import AccessDenied, FileUnusable, InvalidOption, RecordRefused, TopicGone
 from millrace.services.kafka import Kafka, Options
 
 DYING = """
 import os, pickle, sys
-from millrace.clients.lane import Lane
+from millrace.clients.kafka.transactions import Lane
 
 insist = Lane._insist
 
@@ -76,7 +77,7 @@ def bury(burial: Burial, where: Task, *chunks: Sequence[Letter]) -> None:
 
 def offsets(cluster: Cluster, topic: str) -> list[int]:
     """The offsets of the records whose letters can be seen, in order."""
-    return sorted(one.letter.offset or 0 for one in dead.in_topics(cluster, [f"{topic}.dead"]))
+    return sorted(one.letter.offset or 0 for one in letters_in_topics(cluster, [f"{topic}.dead"]))
 
 
 def elsewhere(burial: Burial, tasks: Tasks, how: str = "live") -> subprocess.Popen[bytes]:
@@ -111,9 +112,9 @@ class TestKafka:
             replace(letter(topic, 5, 1), value=b"", key=b"", reason="«\N{SNOWMAN}»"),
         ]
         bury(pickle.loads(pickle.dumps(burial)), task(), written)  # noqa: S301 - our own
-        found = list(dead.in_topics(cluster, [f"{topic}.dead"]))
+        found = list(letters_in_topics(cluster, [f"{topic}.dead"]))
         assert [one.letter for one in found] == written
-        raw = [one for batch in read(cluster, Reading(f"{topic}.dead", "earliest", most=3)) for one in batch]
+        raw = [one for batch in read_records(cluster, Reading(f"{topic}.dead", "earliest", most=3)) for one in batch]
         assert [one.value() for one in raw] == [all_bytes, None, b""]
         assert [one.key() for one in raw] == [all_bytes, None, b""]
         assert [one.headers() for one in raw] == [to_headers(one) for one in written]
@@ -123,7 +124,7 @@ class TestKafka:
         self, cluster: Cluster, topic: str, burial: KafkaBurial
     ) -> None:
         bury(burial, task(), [Letter(value=b"", topic=topic, partition=0, offset=0, reason="r")])
-        found = next(iter(dead.in_topics(cluster, [f"{topic}.dead"]))).letter
+        found = next(iter(letters_in_topics(cluster, [f"{topic}.dead"]))).letter
         assert (found.pipeline, found.source) == (f"p-{topic}", "s")
 
     def test_a_replayed_batch_writes_nothing_twice(self, cluster: Cluster, topic: str, burial: KafkaBurial) -> None:
@@ -249,8 +250,8 @@ class TestKafka:
     def test_few_producers_stay_open(self, cluster: Cluster, topic: str, burial: KafkaBurial) -> None:
         for number in range(3):
             bury(replace(burial, source=f"s{number}"), task(), letters(topic, [number]))
-        assert len(undertaking._LANES) <= 16
-        assert len(undertaking._PROGRESS) <= 4
+        assert len(kafka_writer._LANES) <= 16
+        assert len(kafka_writer._PROGRESS) <= 4
 
     def test_a_property_that_does_not_exist(self, cluster: Cluster, topic: str) -> None:
         wrong = replace(cluster, options={"no.such": "x"})
@@ -337,13 +338,13 @@ class TestFolder:
             "q-3-1.jsonl": [b"0\xff", b"1\xff"],
             "q-3-2.jsonl": [b"2\xff"],
         }
-        found = [one.letter for one in dead.in_folder(tmp_path / "dead")]
+        found = [one.letter for one in letters_in_folder(tmp_path / "dead")]
         assert {(one.pipeline, one.source, one.file) for one in found} == {("p", "s", "in/a.csv")}
 
     def test_nothing_is_seen_before_it_is_whole(self, tmp_path: Path) -> None:
         grave = FolderBurial(tmp_path, "p", "s").open(task())
         grave.bury([self.of_file(0)])
-        assert list(dead.in_folder(tmp_path)) == []
+        assert list(letters_in_folder(tmp_path)) == []
         grave.abandon()
         assert list(tmp_path.iterdir()) == []
         grave.close()

@@ -15,13 +15,13 @@ import yaml
 
 from millrace import __version__
 from millrace.cli.main import app
-from millrace.cli.submitting import IN_IMAGE
-from millrace.connectors.options import CONNECTORS
+from millrace.cli.spark_submit import IN_IMAGE
+from millrace.connectors.base.registry import CONNECTORS
 from millrace.dashboard.server import Options
-from millrace.engine.executors import require_reachable
-from millrace.engine.onstores import require_fit
-from millrace.engine.tuning import PARTITIONS, choices
-from millrace.pipeline.load import load
+from millrace.engine.checkpoints.state_dir import require_fit
+from millrace.engine.session.executors import require_reachable
+from millrace.engine.session.spark_conf import PARTITIONS, spark_choices
+from millrace.pipeline.loading import load
 from millrace.pipeline.plan import make_plan, with_letters
 from millrace.services.jars import jar_sets
 from millrace.settings import PATIENCE
@@ -111,7 +111,7 @@ def test_the_driver_is_called_with_options_that_there_are(driver: dict[str, Any]
     plan = with_letters(make_plan(load(str(file)), panels=True), CONNECTORS)
     require_fit(plan, asked["state"])
     require_reachable(asked["master"], asked["kafka"])
-    chosen = choices(master=asked["master"], given=settings(driver))
+    chosen = spark_choices(master=asked["master"], given=settings(driver))
     assert next(one.value for one in chosen if one.key == PARTITIONS) == "4"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.cli.check import load_sound
+from millrace.cli.commands.check import load_sound
 from millrace.errors import InvalidSchema
 
 ROOT = Path(__file__).parents[2]
@@ -19,14 +19,14 @@ MADE = re.compile(r'(?:Mistake|Problem)\(\s*"([a-z0-9.-]+)"')
 def conditions() -> set[str]:
     """Every condition in the rules, the loader and the connectors."""
     rules = [
-        *(SOURCE / "pipeline/rules").glob("*.py"),
-        *(SOURCE / f"pipeline/{name}.py" for name in ("document", "values", "yaml")),
+        *(SOURCE / "pipeline/checks").glob("*.py"),
+        *(SOURCE / f"pipeline/loading/{name}.py" for name in ("yaml_document", "yaml_values", "yaml")),
     ]
     found = {name for path in rules for name in CONDITION.findall(path.read_text("utf-8"))}
     others = [
         *(SOURCE / "cli").glob("*.py"),
-        *(SOURCE / "connectors").glob("*.py"),
-        *(SOURCE / "engine").glob("*.py"),
+        *(SOURCE / "connectors").rglob("*.py"),
+        *(SOURCE / "engine").rglob("*.py"),
         *(SOURCE / "pipeline").rglob("*.py"),
     ]
     found |= {name for path in others for name in MADE.findall(path.read_text("utf-8"))}

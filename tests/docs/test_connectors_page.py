@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from millrace.connectors.messages import Decoded
-from millrace.connectors.stream import READERS, WRITERS
+from millrace.connectors.base.api import READERS, WRITERS
+from millrace.connectors.base.message_source import Decoded
 from millrace.formats.base import FORMATS
 from millrace.plugins import Room
 

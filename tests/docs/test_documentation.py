@@ -14,7 +14,7 @@ import pytest
 
 from millrace import errors
 from millrace.errors import MillraceError
-from millrace.feeds.base import FEEDS
+from millrace.feeds.base.api import FEEDS
 from millrace.services.jars import jar_sets
 from millrace.settings import SETTINGS
 

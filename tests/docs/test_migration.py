@@ -14,13 +14,13 @@ import pytest
 from conftest import RunPipeline
 from docs.test_documentation import blocks
 from examples.conftest import moved
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.connectors.options import CONNECTORS
-from millrace.pipeline.check import check
-from millrace.pipeline.load import load
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.connectors.base.registry import CONNECTORS
+from millrace.pipeline.checks import check
+from millrace.pipeline.loading import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

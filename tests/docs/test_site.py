@@ -17,7 +17,7 @@ from reference_commands import commands
 from docs.test_checks import conditions
 from docs.test_documentation import LONG, PAGES, blocks, tree
 from millrace import errors
-from millrace.connectors.stream import READERS, WRITERS
+from millrace.connectors.base.api import READERS, WRITERS
 from millrace.errors import MillraceError
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from confluent_kafka import Producer
 
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
 
 
 def pour(cluster: Cluster, topic: str, values: Sequence[str | bytes], partition: int = 0) -> None:

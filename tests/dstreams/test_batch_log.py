@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.dstreams.folder import LocalFolder, folder_at
-from millrace.dstreams.notes import Notes, oldest_checkpoint, require_own
+from millrace.dstreams.batch_log import LocalFolder, Notes, folder_at, oldest_checkpoint, require_own
 from millrace.errors import CheckpointIncompatible, StateMismatch
 
 

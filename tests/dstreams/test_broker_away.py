@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dstreams.records import pour
-from millrace.clients import topics
+from millrace.clients.kafka import topics
 from millrace.dstreams import KafkaUtils
 from millrace.services.kafka import Kafka, Options
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from millrace.dstreams.flow import Flow
-from millrace.dstreams.inflow import Inflow
+from millrace.dstreams.context_tracker import Flow
+from millrace.dstreams.source import Inflow
 from millrace.errors import TakenOver
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from millrace.dstreams.spoken import cut_off, raised_by, shut_down, undecodable, was_cut
+from millrace.dstreams.errors import cut_off, raised_by, shut_down, undecodable, was_cut
 from millrace.errors import Place, RunError
 
 _TRACE = 'Traceback (most recent call last):\n  File "/home/me/mine.py", line 3, in output\n    rdd.count()\n'

@@ -12,14 +12,14 @@ import pytest
 from dstreams.records import pour
 from dstreams.stages import Stage
 from dstreams.test_limits import Settings
-from millrace.clients import groups
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka import consumer_groups
+from millrace.clients.kafka.cluster import Cluster
 from millrace.dstreams import KafkaUtils
-from millrace.dstreams.inflow import Batch
-from millrace.dstreams.kafka_inflow import KafkaInflow, ranges_of
-from millrace.dstreams.offsets import utf8_decoder
-from millrace.dstreams.parameters import Parameters
-from millrace.dstreams.reading import Decoding
+from millrace.dstreams.kafka_params import Parameters
+from millrace.dstreams.kafka_rdd import Decoding
+from millrace.dstreams.kafka_source import KafkaInflow, ranges_of
+from millrace.dstreams.kafka_types import utf8_decoder
+from millrace.dstreams.source import Batch
 from millrace.errors import FunctionFailed
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def test_no_commit_passes_a_batch_that_failed(
     stream = KafkaUtils.createStream(ssc, cluster.bootstrap, group, {lane: 1}, {"auto.offset.reset": "smallest"})
     stream.foreachRDD(output)
     pour(cluster, lane, ["good"])
-    running(lambda: groups.committed(cluster, group) == {(lane, 0): 1})
+    running(lambda: consumer_groups.committed(cluster, group) == {(lane, 0): 1})
     pour(cluster, lane, ["bad"])
     with pytest.raises(FunctionFailed, match="output raised") as raised:
         ssc.awaitTermination(60)
@@ -60,7 +60,7 @@ def test_no_commit_passes_a_batch_that_failed(
     pour(cluster, lane, ["later"])
     until(lambda: "later" in got)
     ssc.stop(stopSparkContext=False)
-    assert groups.committed(cluster, group) == {(lane, 0): 1}
+    assert consumer_groups.committed(cluster, group) == {(lane, 0): 1}
 
 
 @pytest.mark.filterwarnings("ignore:DStream is deprecated:FutureWarning")
@@ -104,10 +104,10 @@ def test_where_a_stream_begins_is_committed_though_kafka_did_not_answer_at_first
     with monkeypatch.context() as away:
         away.setattr(opened, "look", lambda *_, **__: None)
         note = inflow.decide(None, batch, opened)
-    assert groups.committed(cluster, group) == {}
+    assert consumer_groups.committed(cluster, group) == {}
     note = inflow.decide(note, batch, opened)
     assert [(one.fromOffset, one.untilOffset) for one in ranges_of(note)] == [(1, 2)]
-    assert groups.committed(cluster, group) == {(lane, 0): 1}
+    assert consumer_groups.committed(cluster, group) == {(lane, 0): 1}
 
 
 def test_no_commit_passes_a_batch_of_which_only_the_last_output_was_good(
@@ -125,14 +125,14 @@ def test_no_commit_passes_a_batch_of_which_only_the_last_output_was_good(
     stream.foreachRDD(first)
     stream.foreachRDD(lambda rdd: got.extend(rdd.values().collect()))
     pour(cluster, lane, ["good"])
-    running(lambda: groups.committed(cluster, group) == {(lane, 0): 1})
+    running(lambda: consumer_groups.committed(cluster, group) == {(lane, 0): 1})
     pour(cluster, lane, ["bad"])
     with pytest.raises(FunctionFailed, match="first raised"):
         ssc.awaitTermination(60)
     until(lambda: str(ssc._jssc.getState()) == "STOPPED")
     assert "bad" in got  # of the second output, after which Spark takes the batch for done
     ssc.stop(stopSparkContext=False)
-    assert groups.committed(cluster, group) == {(lane, 0): 1}
+    assert consumer_groups.committed(cluster, group) == {(lane, 0): 1}
 
 
 def test_no_checkpoint_passes_a_batch_that_could_not_be_made(

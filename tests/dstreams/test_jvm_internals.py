@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from millrace.dstreams.inside import await_failure, stop_streams
+from millrace.dstreams.jvm_internals import await_failure, stop_streams
 
 
 class Gone:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dstreams.records import pour
-from millrace.clients import groups, topics
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka import consumer_groups, topics
+from millrace.clients.kafka.cluster import Cluster
 from millrace.dstreams import KafkaMessageAndMetadata, KafkaUtils, OffsetRange, TopicAndPartition
 from millrace.dstreams.kafka import KafkaRDD
 from millrace.errors import BadRecord, InvalidOption, OffsetsGone, RunError, UnknownTopic
@@ -106,10 +106,10 @@ def test_receiver_style_streams_share_a_group_and_commit_what_is_done(
     running(lambda: len(got) >= 6)
     done = {(topic, partition): 2 for partition in range(3)}
     running_on = iter(range(600))
-    while groups.committed(cluster, group) != done and next(running_on, None) is not None:
+    while consumer_groups.committed(cluster, group) != done and next(running_on, None) is not None:
         ssc.awaitTerminationOrTimeout(0.1)
     assert sorted(got) == [("0", "a")] * 3 + [("1", "b")] * 3
-    assert groups.committed(cluster, group) == done
+    assert consumer_groups.committed(cluster, group) == done
 
 
 def test_a_stream_for_which_no_partition_is_left_does_not_end_the_program(
@@ -121,7 +121,7 @@ def test_a_stream_for_which_no_partition_is_left_does_not_end_the_program(
     streams = [KafkaUtils.createStream(ssc, cluster.bootstrap, group, {lane: 1}, reset) for _ in range(2)]
     got: list[tuple[str, str]] = []
     ssc.union(*streams).foreachRDD(lambda rdd: got.extend(rdd.collect()))
-    running(lambda: groups.committed(cluster, group) == {(lane, 0): 2})
+    running(lambda: consumer_groups.committed(cluster, group) == {(lane, 0): 2})
     assert sorted(got) == [("0", "a"), ("1", "b")]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.dstreams.parameters import Parameters
+from millrace.dstreams.kafka_params import Parameters
 from millrace.errors import InvalidOption
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="s3cr\\"et!";'

@@ -12,12 +12,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from emulator import KEYS, REGION, Emulator, Faults, failing
-from millrace.clients.aggregated import packed
-from millrace.clients.leases import FileLeases, TableLeases
-from millrace.clients.shards import Position, Reach
+from millrace.clients.kinesis.kcl_leases import FileLeases, TableLeases
+from millrace.clients.kinesis.kpl_aggregation import packed
+from millrace.clients.kinesis.shard_positions import Position, Reach
 from millrace.dstreams import InitialPositionInStream, KinesisUtils
 from millrace.dstreams.kinesis import LEASES, KinesisInflow
-from millrace.errors import BadRecord, FileUnusable, KinesisDenied, MillraceError, RecordsGone, TakenOver, UnknownStream
+from millrace.errors import (
+    BadRecord,
+    FileUnusable,
+    KinesisDenied,
+    MillraceError,
+    RecordsGone,
+    TakenOver,
+    UnknownStream,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -198,7 +206,7 @@ def test_the_signature_is_that_of_pyspark() -> None:
 
 
 def test_a_lease_that_is_older_than_what_is_kept_is_an_error(emulator: Emulator, stream: str) -> None:
-    from millrace.clients.tail import Tail
+    from millrace.clients.kinesis.shard_reader import Tail
 
     emulator.put(stream, _words(*range(10)), key="one")
     start = Reach(stream, emulator.door.stream(stream).created)
@@ -221,8 +229,8 @@ def test_a_lease_that_is_older_than_what_is_kept_is_an_error(emulator: Emulator,
 
 
 def _all(emulator: Emulator, start: Reach, **options: Any) -> list[Any]:
-    from millrace.clients.shards import between
-    from millrace.clients.tail import Tail
+    from millrace.clients.kinesis.shard_positions import records_between
+    from millrace.clients.kinesis.shard_reader import Tail
 
     tail, found = Tail(emulator.door, start, **options), []
     try:
@@ -231,14 +239,14 @@ def _all(emulator: Emulator, start: Reach, **options: Any) -> list[Any]:
             if tail.wait(0.1):
                 before = tail.reach
                 after = tail.take()
-                found += [one for span in between(before, after) for one in tail.taken(span) or ()]
+                found += [one for span in records_between(before, after) for one in tail.taken(span) or ()]
     finally:
         tail.close()
     return found
 
 
 def test_a_lease_that_cannot_be_noted_now_is_noted_later(emulator: Emulator, stream: str) -> None:
-    from millrace.clients.tail import Tail
+    from millrace.clients.kinesis.shard_reader import Tail
 
     inflow = KinesisInflow(emulator.door, f"app-{uuid.uuid4().hex[:8]}", stream, latest=False, interval=0)
     about, well = emulator.door.stream(stream), False

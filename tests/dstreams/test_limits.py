@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from millrace.dstreams.attention import Told
-from millrace.dstreams.inflow import Batch
-from millrace.dstreams.kafka_inflow import limits_of
-from millrace.dstreams.pace import Pace
+from millrace.dstreams.context_tracker import Pace
+from millrace.dstreams.kafka_source import limits_of
+from millrace.dstreams.pyspark_hooks import Told
+from millrace.dstreams.source import Batch
 
 
 class Settings:

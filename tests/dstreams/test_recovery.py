@@ -17,7 +17,7 @@ import pytest
 
 from conftest import MILLRACE
 from dstreams.records import pour
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
 
 PROGRAM = Path(__file__).with_name("stateful.py")
 

@@ -6,11 +6,11 @@ import pickle
 
 import pytest
 
-from millrace.dstreams import course
-from millrace.dstreams.kafka_inflow import KafkaInflow
-from millrace.dstreams.offsets import utf8_decoder
-from millrace.dstreams.parameters import Parameters
-from millrace.dstreams.reading import Decoding
+from millrace.dstreams import context_tracker
+from millrace.dstreams.kafka_params import Parameters
+from millrace.dstreams.kafka_rdd import Decoding
+from millrace.dstreams.kafka_source import KafkaInflow
+from millrace.dstreams.kafka_types import utf8_decoder
 from millrace.errors import RunError
 
 
@@ -21,7 +21,7 @@ def test_no_checkpoint_and_no_traceback_after_a_batch_that_could_not_be_made(
 
     parameters = Parameters.of({"metadata.broker.list": "localhost:1"})
     inflow = KafkaInflow(parameters, ["t"], {("t", 0): 1}, Decoding(utf8_decoder, utf8_decoder), group="g")
-    monkeypatch.setattr(course, "failure", lambda: RunError("not today"))
+    monkeypatch.setattr(context_tracker, "failure", lambda: RunError("not today"))
     with pytest.raises(pickle.PicklingError, match="not today"):
         CloudPickleSerializer().dumps(inflow)
     assert capsys.readouterr().err == ""

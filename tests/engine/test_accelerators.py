@@ -9,11 +9,11 @@ import pytest
 
 import millrace as mr
 from conftest import committed
-from millrace.clients import dead
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.engine.remembered import position
-from millrace.engine.tuning import IN_ROCKSDB, ROCKSDB, kept
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.dead_letters.store import letters_in_topic
+from millrace.engine.checkpoints.query_history import position
+from millrace.engine.session.spark_conf import IN_ROCKSDB, ROCKSDB, state_store_choices
 from millrace.pipeline.plan import make_plan
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from conftest import RunPipeline
-    from millrace.clients.cluster import Cluster
+    from millrace.clients.kafka.cluster import Cluster
 
 VIEWS = "SELECT id, timestamp_millis(at) AS at FROM events WHERE kind = 'view'"
 COUNTS = """
@@ -59,7 +59,7 @@ def found(cluster: Cluster, topic: str) -> dict[int, tuple[int, int]]:
 
 
 def buried(cluster: Cluster, topic: str) -> list[bytes | None]:
-    return sorted((one.letter.value for one in dead.in_topic(cluster, f"{topic}.dead")), key=str)
+    return sorted((one.letter.value for one in letters_in_topic(cluster, f"{topic}.dead")), key=str)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_without_decoding_in_columns_without_trust_and_without_reading_in_bulk(
 def test_with_state_in_memory_and_in_rocksdb(
     cluster: Cluster, topic: str, run_pipeline: RunPipeline, spark: SparkSession, tmp_path: Path, keys: int
 ) -> None:
-    chosen = (kept(keys), *IN_ROCKSDB)
+    chosen = (state_store_choices(keys), *IN_ROCKSDB)
     assert chosen[0].value.endswith("RocksDBStateStoreProvider") == (keys > 1)
     fill(cluster, topic)
     pipeline = mr.Pipeline("kept")

@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 import millrace as mr
 from conftest import RunPipeline
 from millrace.clients.cassandra import Cassandra
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.connectors.base.api import Site
 from millrace.connectors.cassandra import CassandraReader, CassandraWriter, read_table
 from millrace.connectors.memory import MEMORY
-from millrace.connectors.stream import Site
 from millrace.errors import MillraceError
 
 

@@ -11,14 +11,15 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 import millrace as mr
-from millrace.clients import dead, topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.consumer import Reading, read
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.connectors.memory import MEMORY
+from millrace.dead_letters.store import letters_in_folder, letters_in_topic
 from millrace.errors import MillraceError
-from millrace.telemetry.board import Board
+from millrace.telemetry.query_status import Board
 
 Run = Callable[..., Board]
 
@@ -32,7 +33,7 @@ def send(cluster: Cluster, topic: str, *values: bytes | None, headers: tuple[tup
 def received(cluster: Cluster, topic: str, most: int) -> list[Any]:
     """So many records from the beginning of a topic."""
     reading = Reading(topic, start="earliest", most=most, timeout=30.0)
-    return [message for batch in read(cluster, reading) for message in batch]
+    return [message for batch in read_records(cluster, reading) for message in batch]
 
 
 def copied(source: Any, query: str = "SELECT * FROM source", **sink: Any) -> mr.Pipeline:
@@ -51,14 +52,14 @@ def test_csv_messages(cluster: Cluster, topic: str, run_pipeline: Run) -> None:
     send(cluster, topic, b"a,1", b"b,x", b"c,3")
     run_pipeline(copied(mr.kafka(topic, format="csv", schema="name string, n int")))
     assert result() == [{"name": "a", "n": 1}, {"name": "c", "n": 3}]
-    assert [found.letter.value for found in dead.in_topic(cluster, f"{topic}.dead")] == [b"b,x"]
+    assert [found.letter.value for found in letters_in_topic(cluster, f"{topic}.dead")] == [b"b,x"]
 
 
 def test_text_that_is_not_utf8_is_a_dead_letter(cluster: Cluster, topic: str, run_pipeline: Run) -> None:
     send(cluster, topic, b"fine", b"\xff\xfe", None, headers=(("h", b"\x00"),))
     board = run_pipeline(copied(mr.kafka(topic, format="text"), "SELECT value, key, offset FROM source"))
     assert result() == [{"value": "fine", "key": "k", "offset": 0}]
-    letters = [found.letter for found in dead.in_topic(cluster, f"{topic}.dead")]
+    letters = [found.letter for found in letters_in_topic(cluster, f"{topic}.dead")]
     assert [(letter.value, letter.offset, letter.headers) for letter in letters] == [
         (b"\xff\xfe", 1, (("h", b"\x00"),)),
         (None, 2, (("h", b"\x00"),)),
@@ -129,7 +130,7 @@ def test_bad_lines_of_files(
     (tmp_path / "in" / "file").write_bytes(content)
     run_pipeline(copied(mr.files(str(tmp_path / "in"), format=kind, **options)), state=tmp_path / "state")
     assert result() == good
-    letters = [found.letter for found in dead.in_folder(tmp_path / "state" / "dead" / "source")]
+    letters = [found.letter for found in letters_in_folder(tmp_path / "state" / "dead" / "source")]
     assert [letter.value for letter in letters] == bad
     assert str(letters[0].file).endswith("/in/file")
 
@@ -251,7 +252,7 @@ def test_real_time_from_topic_to_topic(cluster: Cluster, topic: str, run_pipelin
         return len(found) == 2 and bool(buried())
 
     def buried() -> list[bytes | None]:
-        return [one.letter.value for one in dead.in_topic(cluster, f"{topic}.dead")]
+        return [one.letter.value for one in letters_in_topic(cluster, f"{topic}.dead")]
 
     run_pipeline(pipeline, until=arrived)
     assert buried() == [b"nonsense"]

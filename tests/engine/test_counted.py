@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import millrace as mr
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.telemetry.channels import Channels
 
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 import millrace as mr
-from millrace.engine import deep
+from millrace.engine.deep_check import deep_problems
 
 
 def functions(trigger: str) -> mr.Pipeline:
@@ -28,6 +28,6 @@ def functions(trigger: str) -> mr.Pipeline:
 
 @pytest.mark.parametrize(("trigger", "expected"), [("realtime", ["realtime.operator"]), ("fastest", [])])
 def test_a_function_in_python_prevents_real_time_mode(spark: SparkSession, trigger: str, expected: list[str]) -> None:
-    found = deep.problems(functions(trigger).model(), spark)
+    found = deep_problems(functions(trigger).model(), spark)
     assert [problem.condition for problem in found] == expected
     assert all("a Python function in 'loud'" in problem.message and problem.place for problem in found)

@@ -16,17 +16,17 @@ from pyspark.sql import SparkSession
 
 import millrace as mr
 from conftest import committed
-from millrace.clients import offsets, topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.connectors import transacting
-from millrace.connectors.carried import carry
-from millrace.connectors.cutting import pieces, steady
-from millrace.connectors.kafka import KafkaWriter
-from millrace.engine.lease import Lease
+from millrace.clients.kafka import offsets, topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.connectors.base.batch_tasks import pieces, steady
+from millrace.connectors.kafka import exactly_once
+from millrace.connectors.kafka.sink import KafkaWriter
+from millrace.engine.checkpoints.run_lease import Lease
 from millrace.errors import InvalidOption, MillraceError, StateMismatch
-from millrace.telemetry.board import Board
+from millrace.errors.transport import carry
+from millrace.telemetry.query_status import Board
 
 pytestmark = pytest.mark.usefixtures("either_source")
 in_bulk_first = pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_two_runs_go_on_from_each_other(cluster: Cluster, topic: str, run_pipeli
     assert keys == {True}
 
 
-class Failing(transacting.Transacting):
+class Failing(exactly_once.Transacting):
     """Fails in the last task, when the others have written; not in a batch without rows."""
 
     def write(self, number: int, batches: Iterator[Any], *, anew: bool) -> int:
@@ -79,7 +79,7 @@ class Failing(transacting.Transacting):
         raise ValueError("not this time")
 
 
-class Breaking(transacting.Transacting):
+class Breaking(exactly_once.Transacting):
     """The first task has sent its rows and waits for more when another one fails: Spark kills it as it is."""
 
     def write(self, number: int, batches: Iterator[Any], *, anew: bool) -> int:
@@ -122,7 +122,7 @@ def test_a_task_that_fails_between_the_others(
     producer.send([Record(b"%d" % number, partition=number % 3) for number in range(300)])
     producer.close()
     with monkeypatch.context() as patched:
-        patched.setattr(transacting, "Transacting", Failing)
+        patched.setattr(exactly_once, "Transacting", Failing)
         with pytest.raises(MillraceError):
             run_pipeline(copy(topic), tmp_path)
     assert numbers(cluster, topic).total() > 0
@@ -138,7 +138,7 @@ def test_a_run_that_gives_up_leaves_no_transaction_open(
     producer.send([Record(b"%d" % number, partition=number % 2) for number in range(100)])
     producer.close()
     with monkeypatch.context() as patched:
-        patched.setattr(transacting, "Transacting", Breaking)
+        patched.setattr(exactly_once, "Transacting", Breaking)
         with pytest.raises(StateMismatch, match="not this time"):
             run_pipeline(copy(topic), tmp_path)
     assert not undecided(cluster, f"{topic}-out")
@@ -228,7 +228,7 @@ def test_windows_that_a_watermark_closes_come_out_once(
     happen(cluster, topic, range(61))  # the last of them closes thirty seconds
     with monkeypatch.context() as patched:
         if between == "tasks":
-            patched.setattr(transacting, "Transacting", Failing)
+            patched.setattr(exactly_once, "Transacting", Failing)
         else:
             patched.setattr(KafkaWriter, "write", fail)
         with pytest.raises(MillraceError):

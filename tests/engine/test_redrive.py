@@ -6,14 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import millrace as mr
-from millrace.clients import dead
-from millrace.clients.cluster import Cluster
-from millrace.clients.fixes import sql_fix
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.clients.redrive import Redrive, redrive
-from millrace.clients.refile import refile
-from millrace.telemetry.board import Board
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.dead_letters import store
+from millrace.dead_letters.file_redrive import refile
+from millrace.dead_letters.fixes import sql_fix
+from millrace.dead_letters.redrive import Redrive, redrive_topic
+from millrace.dead_letters.store import letters_in_folder, letters_in_topics, marks_in_topics
+from millrace.telemetry.query_status import Board
 
 Run = Callable[..., Board]
 
@@ -30,16 +31,16 @@ def test_of_a_topic(cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: P
     pipeline.sink("posts", mr.files(str(tmp_path / "out"), format="json"))
     send(cluster, topic, b'{"id": 1}', b'{"id": 2', b'{"id": 3}')
 
-    def run() -> list[dead.Found]:
+    def run() -> list[store.Found]:
         run_pipeline(pipeline, tmp_path / "state")
-        marks = dead.marks_of(cluster, [f"{topic}.dead"])
-        return [one for one in dead.in_topics(cluster, [f"{topic}.dead"], marks=marks) if not one.redriven]
+        marks = marks_in_topics(cluster, [f"{topic}.dead"])
+        return [one for one in letters_in_topics(cluster, [f"{topic}.dead"], marks=marks) if not one.redriven]
 
     assert [one.letter.attempts for one in run()] == [1]
-    assert redrive(cluster, f"{topic}.dead", Redrive()).sent == 1
+    assert redrive_topic(cluster, f"{topic}.dead", Redrive()).sent == 1
     (again,) = run()
     assert (again.letter.attempts, again.letter.value) == (2, b'{"id": 2')
-    assert redrive(cluster, f"{topic}.dead", Redrive(fix=sql_fix("value || '}'"))).sent == 1
+    assert redrive_topic(cluster, f"{topic}.dead", Redrive(fix=sql_fix("value || '}'"))).sent == 1
     assert run() == []
     lines = [line for file in (tmp_path / "out").glob("*.json") for line in file.read_text().splitlines()]
     assert sorted(lines) == ['{"id":1}', '{"id":2}', '{"id":3}']
@@ -54,9 +55,9 @@ def test_of_files_with_a_header(run_pipeline: Run, tmp_path: Path) -> None:
     pipeline.sink("people", mr.files(str(tmp_path / "out"), format="json"))
     letters = state / "dead" / "people"
 
-    def open_() -> list[dead.Found]:
+    def open_() -> list[store.Found]:
         run_pipeline(pipeline, state)
-        return [one for one in dead.in_folder(letters) if not one.redriven]
+        return [one for one in letters_in_folder(letters) if not one.redriven]
 
     (first,) = open_()
     assert first.letter.value == b"x,bob"

@@ -12,16 +12,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import millrace as mr
-from millrace.clients import dead
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.connectors.memory import MEMORY
+from millrace.dead_letters.store import letters_in_topic
+from millrace.engine.checkpoints.state_dir import State
 from millrace.engine.run import Settings, run
-from millrace.engine.state import State
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.board import Board
+from millrace.telemetry.query_status import Board
 
 Run = Callable[..., Board]
 
@@ -187,7 +187,7 @@ def test_a_console_shows_a_few_rows_and_decodes_all(cluster: Cluster, topic: str
     pipeline.source("lines", mr.kafka(topic, format="text"))
     pipeline.sink("lines", mr.console(rows=5))
     run_pipeline(pipeline)
-    assert [found.letter.value for found in dead.in_topic(cluster, f"{topic}.dead")] == [b"\xff"]
+    assert [found.letter.value for found in letters_in_topic(cluster, f"{topic}.dead")] == [b"\xff"]
 
 
 def test_a_pattern_leaves_dead_letters_out(cluster: Cluster, topic: str, run_pipeline: Run) -> None:

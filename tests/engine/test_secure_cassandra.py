@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 import millrace as mr
 from conftest import RunPipeline
 from millrace.clients.cassandra import Cassandra
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.connectors.memory import MEMORY
 from millrace.errors import CassandraDenied
 from millrace.services.cassandra import Options, Service

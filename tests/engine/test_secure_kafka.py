@@ -12,16 +12,16 @@ from pyspark.sql import SparkSession
 
 import millrace as mr
 from conftest import RunPipeline, committed
-from millrace.clients import topics
 from millrace.clients.cassandra import Cassandra
-from millrace.clients.cluster import Cluster
-from millrace.clients.groups import list_groups
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.engine.failures import explain
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer_groups import list_groups
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.engine.failures.explain import explain
 from millrace.errors import AccessDenied, FileUnusable, KafkaUnreachable, MillraceError
+from millrace.services.disk_usage import sizes_by_tool
 from millrace.services.process import free_port
-from millrace.services.sizes import sizes_by_tool
 from secure import Secured
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "MUTUAL")

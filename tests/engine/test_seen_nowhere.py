@@ -13,9 +13,9 @@ import pytest
 from websockets.sync.client import connect
 
 from conftest import MILLRACE, CommandLine
-from millrace.clients import topics
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.services.process import free_port
 from secure import Secured
 

@@ -14,19 +14,19 @@ import pytest
 import millrace as mr
 from conftest import RunPipeline, committed
 from feeds.flume_client import Client
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.connectors.systems import topics_read, uses
-from millrace.dashboard.described import topics_touched
-from millrace.engine import planned
-from millrace.engine.resuming import outlooks
-from millrace.engine.state import origins
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.connectors.base.registry import topics_read, uses_system
+from millrace.dashboard.pipeline_info import topics_touched
+from millrace.engine.checkpoints.resume import outlooks
+from millrace.engine.checkpoints.state_dir import origins
+from millrace.engine.plan_report import query_report
 from millrace.errors import PortInUse
 from millrace.pipeline.model import Pipeline
 from millrace.pipeline.plan import make_plan
 from millrace.services.process import free_port
-from millrace.telemetry.outline import outline_of
+from millrace.telemetry.topology import outline_of
 
 
 def pipeline(topic: str, port: int, folder: Path, **options: Any) -> Pipeline:
@@ -108,10 +108,10 @@ def test_a_port_in_use_ends_the_run_before_it_begins(run_pipeline: RunPipeline, 
 def test_the_page_and_the_checkpoint_know_it_as_its_topic(tmp_path: Path) -> None:
     made = pipeline("logs", 4141, tmp_path)
     plan = make_plan(made)
-    assert uses(made, "kafka")
+    assert uses_system(made, "kafka")
     assert topics_touched(made) == ["logs"]
     assert outline_of(plan, topics_read(made)).read_by("kept") == ("logs",)
-    (told,) = planned.query(made, outlooks(plan, tmp_path, "id")[0], tmp_path)["sources"]
+    (told,) = query_report(made, outlooks(plan, tmp_path, "id")[0], tmp_path)["sources"]
     assert (told["reads"], told["listens"], told["start"]) == ("topic logs", "127.0.0.1:4141", "earliest")
     plain = mr.Pipeline("agents")
     plain.source("events", mr.kafka("logs", schema="n int"))

@@ -13,14 +13,14 @@ import orjson
 import pytest
 
 from conftest import RunPipeline
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.consumer import Reading, read
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.pipeline.load import load
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.pipeline.loading import load
 from millrace.pipeline.model import Connection, Pipeline
-from millrace.telemetry.board import Board
+from millrace.telemetry.query_status import Board
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -85,7 +85,9 @@ class Stage:
         """The keys and (JSON) values of all records of a topic, in order."""
         (found,) = topics.describe(self.cluster, [topic])
         reading = Reading(topic, "earliest", most=found.offsets, timeout=10)
-        messages = [message for batch in read(self.cluster, reading) for message in batch] if found.offsets else []
+        messages = (
+            [message for batch in read_records(self.cluster, reading) for message in batch] if found.offsets else []
+        )
         return [((message.key() or b"").decode(), orjson.loads(message.value() or b"")) for message in messages]
 
     @property

@@ -16,10 +16,10 @@ from urllib.request import urlopen
 import pytest
 
 from conftest import CommandLine
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.services.process import free_port
 from talking import Talker
 

@@ -22,9 +22,9 @@ from .conftest import EXAMPLES, commands
 NAMES = sorted(folder.name for folder in EXAMPLES.iterdir() if (folder / "pipeline.py").exists())
 _CHECK_ALL = """
 import sys
-from millrace.connectors.options import CONNECTORS
-from millrace.pipeline.check import check
-from millrace.pipeline.load import load
+from millrace.connectors.base.registry import CONNECTORS
+from millrace.pipeline.checks import check
+from millrace.pipeline.loading import load
 for file in sys.argv[1:]:
     for problem in check(load(file), CONNECTORS):
         print(file, problem.severity, problem.condition)

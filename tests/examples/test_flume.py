@@ -10,10 +10,10 @@ from pathlib import Path
 
 from conftest import RunPipeline, committed
 from flume_agent import flume_agent
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.records import Record
-from millrace.pipeline.load import load
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.record import Record
+from millrace.pipeline.loading import load
 from millrace.pipeline.model import freeze
 from millrace.services.process import free_port
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
 
 from .conftest import EXAMPLES, Stage, readme_rows
 

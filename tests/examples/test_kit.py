@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from millrace.testing import warm
-from millrace.testing.running import find, run
-from millrace.testing.written import read_sheet
+from millrace.testing.runner import find, run
+from millrace.testing.spark import lend_session
+from millrace.testing.spec_file import read_sheet
 
 from .conftest import EXAMPLES
 
@@ -27,7 +27,7 @@ def test_what_an_example_says_is_so(
     spark: SparkSession, file: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(EXAMPLES.parent)
-    warm.lend(spark)
+    lend_session(spark)
     sheet = read_sheet(file)
     results = list(run(replace(sheet, pipelines=tuple(one for one in sheet.pipelines if one.endswith(form)))))
     assert results

@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 
 import millrace as mr
 from conftest import committed
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.engine.run import Settings, run
-from millrace.engine.supervision import Policy
+from millrace.engine.supervision.restart_policy import Policy
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.board import Board
+from millrace.telemetry.query_status import Board
 
 PATIENT = Policy(restarts=100, first=0.5, longest=1.0)
 

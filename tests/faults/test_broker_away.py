@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from conftest import CommandLine
-from millrace.clients import topics
+from millrace.clients.kafka import topics
 from millrace.services.kafka import Kafka, Options
 
 

@@ -14,7 +14,7 @@ import millrace as mr
 from conftest import committed
 from faults.going import Going
 from flume_agent import flume_agent
-from millrace.clients import topics
+from millrace.clients.kafka import topics
 from millrace.services.kafka import Kafka, Options
 from millrace.services.process import free_port
 

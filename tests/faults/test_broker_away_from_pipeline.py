@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 
 import millrace as mr
 from faults.going import Going, numbers_in, send
-from millrace.clients import topics
-from millrace.connectors.systems import topics_read
+from millrace.clients.kafka import topics
+from millrace.connectors.base.registry import topics_read
 from millrace.services.kafka import Kafka, Options
-from millrace.telemetry.board import Phase
-from millrace.telemetry.health import health
-from millrace.telemetry.outline import outline_of
-from millrace.telemetry.samples import Samples
+from millrace.telemetry.measurements import Samples
+from millrace.telemetry.metrics import health
+from millrace.telemetry.query_status import Phase
+from millrace.telemetry.topology import outline_of
 
 RECORDS = 2_000
 IMPATIENT = {"default.api.timeout.ms": "2000", "request.timeout.ms": "1500", "reconnect.backoff.max.ms": "200"}

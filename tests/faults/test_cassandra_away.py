@@ -15,9 +15,9 @@ from pyspark.sql import types as T
 import millrace as mr
 from faults.going import Going, send
 from millrace.clients.cassandra import Cassandra
-from millrace.clients.cluster import Cluster
-from millrace.connectors.cql.insertion import Insertion
-from millrace.connectors.cql.table import Design
+from millrace.clients.kafka.cluster import Cluster
+from millrace.connectors.cassandra.sink import Insertion
+from millrace.connectors.cassandra.table import Design
 from millrace.errors import CassandraUnreachable
 from millrace.services.cassandra import Options, Service
 

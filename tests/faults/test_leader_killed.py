@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.consumer import Reading, read
-from millrace.clients.delivery import Delivery
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.clients.kafka.delivery import Delivery
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.services.kafka import Kafka, Options
 
 RECORDS = 200_000
@@ -66,7 +66,7 @@ def test_every_record_is_there_once_and_in_order_per_key(three_brokers: Kafka) -
     assert (producer.delivered, producer.failed) == (RECORDS, 0)
 
     seen: dict[bytes, list[int]] = {}
-    for batch in read(cluster, Reading("ledger", start="earliest", most=RECORDS, timeout=10)):
+    for batch in read_records(cluster, Reading("ledger", start="earliest", most=RECORDS, timeout=10)):
         for message in batch:
             seen.setdefault(message.key() or b"", []).append(int(message.value() or b""))
     assert seen == {b"key-%d" % key: list(range(key, RECORDS, KEYS)) for key in range(KEYS)}

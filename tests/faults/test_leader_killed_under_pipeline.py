@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 import millrace as mr
 from faults.going import Going, numbers_in
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.services.kafka import Kafka, Options
 
 TOPICS = ("numbers", "copied")

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 import millrace as mr
 from faults.going import Going, numbers_in, send
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import DiskFull, MillraceError
-from millrace.telemetry.board import Board, Phase
+from millrace.telemetry.query_status import Board, Phase
 
 RECORDS = 1_200
 SMALL = 4096

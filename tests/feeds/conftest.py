@@ -11,8 +11,8 @@ from datetime import datetime
 
 import pytest
 
-from millrace.clients.records import Done, Record
-from millrace.connectors.base import Sink, Tally, Target
+from millrace.clients.kafka.record import Done, Record
+from millrace.connectors.base.record_sink import Sink, Tally, Target
 from millrace.errors import MillraceError
 
 

@@ -20,9 +20,9 @@ from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 from websockets.sync.server import Server, ServerConnection, serve
 
-from millrace.clients.records import Record
-from millrace.feeds.base import Feed, Run
-from millrace.feeds.streams import Backoff, Ramp, reading
+from millrace.clients.kafka.record import Record
+from millrace.feeds.base.api import Feed, Run
+from millrace.feeds.public_streams import Backoff, Ramp, reader
 
 NO_WAIT = Ramp(0.001, 0.001)
 QUICK = Backoff(network=NO_WAIT, server=NO_WAIT, limited=NO_WAIT, jitter=0.0)
@@ -31,7 +31,7 @@ QUICK = Backoff(network=NO_WAIT, server=NO_WAIT, limited=NO_WAIT, jitter=0.0)
 def quicken(monkeypatch: pytest.MonkeyPatch, feed: type[Feed]) -> None:
     """Let a feed wait for nothing."""
     monkeypatch.setattr(feed, "backoff", QUICK)
-    monkeypatch.setattr(reading, "LINGER", 0.01)
+    monkeypatch.setattr(reader, "LINGER", 0.01)
 
 
 def gather(feed: Feed, run: Run, count: int) -> list[Record]:

@@ -8,7 +8,7 @@ import pytest
 
 from millrace.errors import InvalidOption
 from millrace.feeds.ads import Ads
-from millrace.feeds.base import Run
+from millrace.feeds.base.api import Run
 
 
 @pytest.fixture(scope="module")

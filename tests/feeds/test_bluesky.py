@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from millrace.errors import FeedFailed, InvalidOption
-from millrace.feeds.base import FEEDS, Cursor, Run
+from millrace.feeds.base.api import FEEDS, Cursor, Run
 from millrace.feeds.bluesky import REWIND, Bluesky, identity
-from millrace.feeds.streams import Backoff
+from millrace.feeds.public_streams import Backoff
 
 from .servers import Log, gather, jetstream, mute_websocket, quicken
 

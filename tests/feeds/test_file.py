@@ -3,11 +3,11 @@ import threading
 
 import pytest
 
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
 from millrace.errors import FileUnusable, InvalidOption
-from millrace.feeds.base import Run
+from millrace.feeds.base.api import Run
+from millrace.feeds.base.pump import pump
 from millrace.feeds.file import File
-from millrace.feeds.pump import pump
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_record_is_a_line_as_it_is(write, data, lines):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_lines_do_not_depend_on_how_they_are_read(write, monkeypatch, size):
-    monkeypatch.setattr("millrace.clients.inputs._BLOCK", size)
+    monkeypatch.setattr("millrace.clients.line_input._BLOCK", size)
     assert values(File(write(b"one\r\n\ntwo\nthree\r\nfour"))) == [b"one", b"", b"two", b"three", b"four"]
 
 

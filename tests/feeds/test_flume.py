@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from feeds.flume_client import Client, Event, batch, frame, hello, one
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption, NotDelivered, PortInUse
-from millrace.feeds import agents, inflow
-from millrace.feeds.agents import Terms
-from millrace.feeds.base import Batch, Run
+from millrace.feeds.base.api import Batch, Run
+from millrace.feeds.base.pump import pump
 from millrace.feeds.flume import Flume
-from millrace.feeds.pump import pump
+from millrace.feeds.listeners import flume_protocol, flume_server
+from millrace.feeds.listeners.flume_server import Terms
 
 from .conftest import MemorySink
 
@@ -130,7 +130,7 @@ def test_what_the_sink_has_when_it_stops_is_answered_and_nothing_else_is_taken()
 
 
 def test_a_sink_that_never_says_is_not_waited_for_after_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(flume_server, "GRACE_SECONDS", 0.05)
     with listening(confirm=False) as there, Client(there.port) as agent, ThreadPoolExecutor(1) as beside:
         answer = beside.submit(agent.append, EVENTS)
         taken = there.held.get(timeout=5)
@@ -175,7 +175,7 @@ def test_a_compressed_bomb_is_stopped_at_the_largest_batch() -> None:
 
 
 def test_a_message_that_stands_still_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inflow, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(flume_protocol, "SLOW_SECONDS", 0.1)
     with listening() as there, Client(there.port) as half, Client(there.port) as silent:
         half.socket.sendall(frame(1, hello() + batch(EVENTS))[:-5])
         assert half.is_closed()
@@ -205,7 +205,7 @@ def test_many_agents_at_once() -> None:
 
 
 def test_a_slow_sink_holds_agents_back_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "HELD", 0)  # then it is twice the largest batch
+    monkeypatch.setattr(flume_server, "HELD", 0)  # then it is twice the largest batch
     large: list[Event] = [({}, b"x" * 90_000)]
 
     def send(_: int) -> str:
@@ -224,7 +224,7 @@ def test_a_slow_sink_holds_agents_back_within_a_bound(monkeypatch: pytest.Monkey
 
 
 def test_there_is_a_bound_on_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(flume_server, "MOST_CONNECTIONS", 1)
     with listening() as there, Client(there.port) as first:
         assert first.append(EVENTS) == "OK"
         with Client(there.port) as second:

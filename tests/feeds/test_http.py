@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
 from millrace.errors import FeedFailed, InvalidOption, NotDelivered, PortInUse
-from millrace.feeds import intake
-from millrace.feeds.base import FEEDS, Batch, Run
+from millrace.feeds.base.api import FEEDS, Batch, Run
+from millrace.feeds.base.pump import pump
 from millrace.feeds.http import Http
-from millrace.feeds.payloads import Malformed, elements, from_json, from_ndjson
-from millrace.feeds.pump import pump
+from millrace.feeds.listeners import http_server
+from millrace.feeds.listeners.json_payloads import Malformed, elements, from_json, from_ndjson
 
 from .conftest import MemorySink
 
@@ -309,7 +309,7 @@ class TestAnswers:
     def test_do_not_wait_for_ever_for_a_sink_that_says_nothing(
         self, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(intake, "GRACE_SECONDS", 0.05)
+        monkeypatch.setattr(http_server, "GRACE_SECONDS", 0.05)
         with listening(confirm=False) as endpoint:
             answer = posting(pool, endpoint, a=1)
             kept = endpoint.held.get(timeout=5)
@@ -349,7 +349,7 @@ class TestAnswers:
                 assert slow.recv(1000).startswith(b"HTTP/1.1 503")
 
     def test_of_a_body_that_never_comes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(intake, "BODY_SECONDS", 0.05)
+        monkeypatch.setattr(http_server, "BODY_SECONDS", 0.05)
         with listening() as endpoint:
             url = endpoint.client.base_url
             with socket.create_connection((url.host, url.port)) as slow:
@@ -372,7 +372,7 @@ def test_more_than_fits_waits_and_nothing_of_it_is_lost(
     pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With room for two bodies at once, the rest wait outside until the sink has taken those."""
-    monkeypatch.setattr(intake, "HELD", 0)
+    monkeypatch.setattr(http_server, "HELD", 0)
     with listening(confirm=False, max_bytes=4096) as endpoint:
         answers = [posting(pool, endpoint, number=number) for number in range(20)]
         delivered = 0

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from millrace.errors import FeedFailed, InvalidOption
-from millrace.feeds.base import FEEDS, Cursor, Run
+from millrace.feeds.base.api import FEEDS, Cursor, Run
 from millrace.feeds.mastodon import OVERLAP, Mastodon, earlier
-from millrace.feeds.streams import Backoff
+from millrace.feeds.public_streams import Backoff
 
 from .servers import Exchange, Site, Timeline, gather, in_turn, quicken, refuse
 

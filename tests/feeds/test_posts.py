@@ -6,9 +6,9 @@ from itertools import islice, pairwise
 
 import pytest
 
-from millrace.feeds.base import Run
-from millrace.feeds.phrases import LANGUAGES, TOPICS
+from millrace.feeds.base.api import Run
 from millrace.feeds.posts import Posts
+from millrace.feeds.simulation.phrases import LANGUAGES, TOPICS
 
 START = datetime(2026, 1, 31, 8, tzinfo=UTC)
 

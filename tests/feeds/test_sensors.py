@@ -5,7 +5,7 @@ from statistics import mean, median
 
 import pytest
 
-from millrace.feeds.base import Run
+from millrace.feeds.base.api import Run
 from millrace.feeds.sensors import Sensors
 
 

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from millrace.errors import InvalidOption
-from millrace.feeds.base import Run
+from millrace.feeds.base.api import Run
 from millrace.feeds.trips import Trips, parse_format
 
 COLUMNS = [

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from millrace.feeds.base import Run
+from millrace.feeds.base.api import Run
 from millrace.feeds.weblogs import Weblogs
 
 

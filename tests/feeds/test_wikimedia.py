@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from millrace.errors import FeedFailed, InvalidOption
-from millrace.feeds.base import FEEDS, Cursor, Run
-from millrace.feeds.streams import Backoff
+from millrace.feeds.base.api import FEEDS, Cursor, Run
+from millrace.feeds.public_streams import Backoff
 from millrace.feeds.wikimedia import OVERLAP, Wikimedia, furthest, rewound
 
 from .servers import Exchange, Log, Site, event_stream, gather, in_turn, quicken, refuse

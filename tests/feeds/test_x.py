@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from millrace.errors import FeedFailed, InvalidOption
-from millrace.feeds.base import FEEDS, Run
+from millrace.feeds.base.api import FEEDS, Run
 from millrace.feeds.x import X, split_rules
 
 from .servers import Exchange, Site, gather, in_turn, quicken, refuse

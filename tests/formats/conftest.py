@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from millrace.formats.registry import registry_at
+from millrace.formats.schema_registry import registry_at
 
 
 class SmallRegistry:

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from millrace.formats.arrow import arrow_schema
+from millrace.formats.arrow_types import arrow_schema
 from millrace.pipeline.schema import Array, Field, Map, Struct, Type, parse_schema
 
 DDL = (

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from formats.records import decode, outcomes, reasons, rows
 from millrace.errors import FileUnusable, InvalidOption, InvalidSchema, RunError
-from millrace.formats.arrow import arrow_schema
+from millrace.formats.arrow_types import arrow_schema
 from millrace.formats.avro import Avro
 from millrace.formats.base import Decoded
 from millrace.pipeline.schema import parse_schema
@@ -207,7 +207,7 @@ def test_rows_become_what_they_were() -> None:
 
 
 def _derived(schema: pa.Schema) -> Any:
-    from millrace.formats.avro_schemas import avro_of
+    from millrace.formats.avro_schema import avro_of
 
     return json.loads(avro_of(schema))
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from formats.records import decode, decoder, json_records
 from millrace.errors import InputError
-from millrace.formats.infer import infer_schema
+from millrace.formats.schema_inference import infer_schema
 from millrace.pipeline.schema import parse_schema
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from millrace.errors import InputError
-from millrace.formats.proposal import propose
+from millrace.formats.schema_inference import propose_schema
 from millrace.pipeline.schema import parse_schema
 
 GOOD = [b'{"id":%d,"at":"2026-05-04T12:00:00Z","tags":["a"],"by":{"name":"ann"}}' % number for number in range(19)]
@@ -29,38 +29,38 @@ DDL = "id bigint, at timestamp, tags array<string>, by struct<name: string>"
     ],
 )
 def test_one_broken_record_is_told_and_left_out(broken: bytes, reason: str) -> None:
-    found = propose([*GOOD[:9], broken, *GOOD[9:]])
+    found = propose_schema([*GOOD[:9], broken, *GOOD[9:]])
     assert found.schema == parse_schema(DDL)
     assert (found.records, found.unfit.total()) == (20, 1)
     assert reason in next(iter(found.unfit))
 
 
 def test_records_that_fit_are_not_told() -> None:
-    found = propose([*GOOD, b"{}", b'{"id":2.5}', b'{"new":true}', b'{"at":null}'])
+    found = propose_schema([*GOOD, b"{}", b'{"id":2.5}', b'{"new":true}', b'{"at":null}'])
     assert found.schema == parse_schema(DDL.replace("bigint", "double") + ", new boolean")
     assert found.unfit == Counter()
 
 
 def test_where_many_differ_it_is_text_and_those_that_are_none_are_told() -> None:
-    found = propose([b'{"n":1}', b'{"n":"one"}', b'{"n":"two"}'])
+    found = propose_schema([b'{"n":1}', b'{"n":"one"}', b'{"n":"two"}'])
     assert found.schema == parse_schema("n string")
     assert found.unfit == Counter({"column n: wrong type: expected string, got number": 1})
 
 
 def test_a_text_that_looks_like_a_time_is_a_text_among_others() -> None:
     words = [b'{"text":"word %d"}' % number for number in range(19)]
-    found = propose([*words, b'{"text":"2026-05-04","more":1}'])
+    found = propose_schema([*words, b'{"text":"2026-05-04","more":1}'])
     assert found.schema == parse_schema("text string, more bigint")
     assert not found.unfit
 
 
 def test_a_sample_without_an_object_is_an_error() -> None:
     with pytest.raises(InputError):
-        propose([b"no", b"17"])
+        propose_schema([b"no", b"17"])
 
 
 def test_keys_that_differ_from_a_column_in_case_only() -> None:
-    found = propose(
+    found = propose_schema(
         [*GOOD, b'{"ID":1,"id":2,"by":{"NAME":"ann"}}', b'{"Tags":[]}', b'{"tags":["a"],"BY":{"NAME":"x"}}']
     )
     assert found.unfit.total() == 0

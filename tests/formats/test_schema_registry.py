@@ -15,7 +15,7 @@ from formats.test_avro import body, record
 from millrace.errors import InvalidOption, MillraceError, RegistryRefused, RegistryUnreachable
 from millrace.formats.avro import Avro
 from millrace.formats.base import Decoded
-from millrace.formats.registry import registry_at
+from millrace.formats.schema_registry import registry_at
 from millrace.pipeline.schema import parse_schema
 
 OLD = record(("id", "string"))

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import InputError, Problem
-from millrace.pipeline.check import check, in_order
-from millrace.pipeline.facts import Connectors, Facts, Mistake
+from millrace.pipeline.checks import check, in_order
+from millrace.pipeline.connector_facts import Connectors, Facts, Mistake
+from millrace.pipeline.loading.yaml import read_yaml
 from millrace.pipeline.model import Connection, Pipeline
 from millrace.pipeline.schema import parse_schema
-from millrace.pipeline.yaml import read_yaml
 
 NAMES = ("kafka", "files", "console", "rate")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millrace.pipeline.facts import Connectors, Facts
+from millrace.pipeline.connector_facts import Connectors, Facts
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, connection
 from millrace.pipeline.plan import make_plan, unbatched, with_letters
 

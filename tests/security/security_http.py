@@ -16,10 +16,10 @@ from typing import IO, Any, Protocol, cast
 
 from pyroute2 import IPRoute
 
+from millrace.dashboard.run_interface import Subject
 from millrace.dashboard.server import Dashboard, Options
-from millrace.dashboard.subject import Subject
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.health import Health
+from millrace.telemetry.metrics import Health
 
 NOBODY = 65534
 UPGRADE = (

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyroute2 import IPRoute
 
+from millrace.dashboard.run_interface import Group
 from millrace.dashboard.server import Dashboard, Options
-from millrace.dashboard.subject import Group
 
 from .security_http import UPGRADE, Ask, as_account, ask, closing, everything, from_elsewhere, head, serving, status
 

@@ -12,16 +12,15 @@ import pytest
 from websockets.sync.client import connect
 
 import millrace as mr
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.dashboard.beside import page_of_pipeline, page_of_program
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.dashboard.run_page import Watching, page_of_pipeline, page_of_program
 from millrace.dashboard.server import Options
-from millrace.dashboard.watching import Watching
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.board import Board
 from millrace.telemetry.progress import Progress, SourceProgress
+from millrace.telemetry.query_status import Board
 
 OFFSETS = "__consumer_offsets"
 PATIENCE = 60

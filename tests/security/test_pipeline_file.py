@@ -19,7 +19,7 @@ import pytest
 
 from conftest import MILLRACE, CommandLine
 from millrace.errors import InvalidDefinition
-from millrace.pipeline.load import load
+from millrace.pipeline.loading import load
 
 SOUND = """\
 import millrace as mr
@@ -289,7 +289,7 @@ def test_where_the_file_is_read_in_the_process(tmp_path: Path, name: str) -> Non
 def test_an_interrupt_of_the_users_stays_one(tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text("import time\nopen('reached', 'w')\ntime.sleep(1e9)\n")
     program = (
-        "from millrace.pipeline.load import load\n"
+        "from millrace.pipeline.loading import load\n"
         "try:\n    load('p.py')\nexcept KeyboardInterrupt:\n    print('stopped')\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.PIPE) as process:

@@ -29,12 +29,12 @@ import pyarrow as pa
 import pytest
 
 from millrace.connectors.memory import MEMORY
+from millrace.dashboard.run_interface import Subject
 from millrace.dashboard.server import Dashboard, Options
-from millrace.dashboard.subject import Subject
 from millrace.engine.memory_sql import MemorySql
 from millrace.errors import InputError
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.health import Health
+from millrace.telemetry.metrics import Health
 
 VARIATIONS = 200
 SECRET = "canary-5f0c"

@@ -11,10 +11,10 @@ import pytest
 
 from conftest import CommandLine
 from millrace.cli.output import without_controls
-from millrace.clients.cluster import Cluster
-from millrace.clients.delivery import Delivery
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.delivery import Delivery
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from terminal import at_a_terminal
 
 TITLE = "\x1b]0;mine\x07"

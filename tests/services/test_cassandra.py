@@ -14,14 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from millrace.errors import (
-    CassandraInUse,
-    CassandraMismatch,
-    FileUnusable,
-    NoCassandra,
-    PortInUse,
-    ServiceFailed,
-)
+from millrace.errors import CassandraInUse, CassandraMismatch, FileUnusable, NoCassandra, PortInUse, ServiceFailed
 from millrace.services import cassandra
 from millrace.services.cassandra import Options, Service
 

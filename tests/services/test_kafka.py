@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.errors import (
     AccessDenied,
     DataDirInUse,

@@ -16,10 +16,9 @@ import psutil
 import pytest
 
 from millrace.errors import DataDirInUse, DataDirMismatch, NoCluster, ServiceFailed
-from millrace.services import embedded
-from millrace.services.description import Description, identity
-from millrace.services.embedded import Embedded, PortTakenError, Tell
+from millrace.services import lifecycle
 from millrace.services.java import Java
+from millrace.services.lifecycle import Description, Embedded, PortTakenError, Tell, process_identity, stop_service
 from millrace.services.process import Child, Identity
 
 SLEEP = "import sys, time; print(sys.argv[1]); time.sleep(600)"
@@ -48,7 +47,7 @@ class Bed(Description):
 
     @classmethod
     def parsed(cls, found: dict[str, Any]) -> Bed:
-        return cls(password=found["password"], process=identity(found["process"]))
+        return cls(password=found["password"], process=process_identity(found["process"]))
 
 
 class Sleeper(Embedded[Bed, str]):
@@ -88,7 +87,7 @@ class _Jars:
 
 @pytest.fixture(autouse=True)
 def no_jars(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded.jars, "ensure", lambda *_: _Jars())
+    monkeypatch.setattr(lifecycle.jars, "ensure", lambda *_: _Jars())
 
 
 @pytest.fixture
@@ -101,7 +100,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Child]]:
             super().__init__(*arguments, **options)
             made.append(self)
 
-    monkeypatch.setattr(embedded, "Child", Noted)
+    monkeypatch.setattr(lifecycle, "Child", Noted)
     yield made
     for one in made:
         one.identity.stop()
@@ -114,12 +113,12 @@ def runs(pid: int) -> bool:
 def test_ctrl_c_between_the_launch_and_our_knowing_of_it_leaves_no_process(
     tmp_path: Path, children: list[Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Interrupted(embedded.Child):
+    class Interrupted(lifecycle.Child):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(embedded, "Child", Interrupted)
+    monkeypatch.setattr(lifecycle, "Child", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         Sleeper(tmp_path / "bed").start()
     (child,) = children
@@ -142,20 +141,20 @@ def test_ctrl_c_while_the_thread_is_made_that_launches_leaves_no_process(
                     stopped.wait()
                 work(*arguments)
 
-            monkeypatch.setattr(embedded, "ThreadPoolExecutor", ThreadPoolExecutor)
+            monkeypatch.setattr(lifecycle, "ThreadPoolExecutor", ThreadPoolExecutor)
             threads.append(threading.Thread(target=launch))
             threads[0].start()
             if not late:
                 begun.wait()
             raise KeyboardInterrupt
 
-    class Slow(embedded.Child):
+    class Slow(lifecycle.Child):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             begun.set()
             super().__init__(*arguments, **options)
 
-    monkeypatch.setattr(embedded, "ThreadPoolExecutor", Interrupted)
-    monkeypatch.setattr(embedded, "Child", Slow)
+    monkeypatch.setattr(lifecycle, "ThreadPoolExecutor", Interrupted)
+    monkeypatch.setattr(lifecycle, "Child", Slow)
     with pytest.raises(KeyboardInterrupt):
         Sleeper(tmp_path / "bed").start()
     stopped.set()
@@ -172,10 +171,10 @@ def test_it_goes_on_detached_and_is_found_and_stopped_by_its_folder(tmp_path: Pa
     with pytest.raises(DataDirInUse) as caught:
         Sleeper(folder).start()
     assert str(children[0].pid) in str(caught.value.why)
-    assert embedded.stop(Sleeper, Bed, folder) == [1]
+    assert stop_service(Sleeper, Bed, folder) == [1]
     assert not runs(children[0].pid)
     with pytest.raises(NoCluster):
-        embedded.stop(Sleeper, Bed, folder)
+        stop_service(Sleeper, Bed, folder)
     service.stop()
 
 

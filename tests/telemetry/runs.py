@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from millrace.errors import QueryFailed
-from millrace.telemetry.board import Board, Phase, Restart
-from millrace.telemetry.outline import Edge, Expected, Outline
 from millrace.telemetry.progress import Progress, SourceProgress
+from millrace.telemetry.query_status import Board, Phase, Restart
+from millrace.telemetry.topology import Edge, Expected, Outline
 
 NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
 OUTLINE = Outline(

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import InvalidOption
-from millrace.telemetry import messenger
-from millrace.telemetry.alerts import Alert
-from millrace.telemetry.messenger import Messenger, to
+from millrace.telemetry import alerts
+from millrace.telemetry.alerts import Alert, Messenger, alert_sender
 
 ALERT = Alert("trending", "popular", "failed", "Kafka does not answer", "2026-05-04T12:00:00.000+00:00")
 
@@ -62,7 +61,7 @@ def hook() -> Iterator[Hook]:
 
 def test_a_url_gets_json(hook: Hook) -> None:
     said: list[str] = []
-    sending = Messenger(to(hook.url), said.append)
+    sending = Messenger(alert_sender(hook.url), said.append)
     sending.tell(ALERT)
     sending.close()
     (got,) = hook.got
@@ -74,7 +73,7 @@ def test_a_url_gets_json(hook: Hook) -> None:
 def test_a_refusal_is_said_once_and_without_the_address(hook: Hook) -> None:
     hook.status = 404
     said: list[str] = []
-    sending = Messenger(to(hook.url), said.append)
+    sending = Messenger(alert_sender(hook.url), said.append)
     sending.tell(ALERT)
     sending.tell(ALERT)
     sending.close()
@@ -87,7 +86,7 @@ def test_a_refusal_is_said_once_and_without_the_address(hook: Hook) -> None:
 def test_one_that_hangs_holds_up_nobody(hook: Hook) -> None:
     hook.hang.clear()
     said: list[str] = []
-    sending = Messenger(to(hook.url), said.append, patience=0.1)
+    sending = Messenger(alert_sender(hook.url), said.append, patience=0.1)
     for _ in range(200):
         sending.tell(ALERT)
     sending.close()
@@ -95,8 +94,8 @@ def test_one_that_hangs_holds_up_nobody(hook: Hook) -> None:
 
 
 def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messenger, "_PAUSE", 0.0)
-    trouble = to("http://127.0.0.1:9/s3cret")(ALERT)
+    monkeypatch.setattr(alerts, "_PAUSE", 0.0)
+    trouble = alert_sender("http://127.0.0.1:9/s3cret")(ALERT)
     assert trouble
     assert "s3cret" not in trouble
 
@@ -104,21 +103,21 @@ def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_command_gets_json_on_its_standard_input(tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     script.write_text("import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(sys.stdin.read())")
-    assert to(f"{sys.executable} {script} '{tmp_path}/to whom.json'")(ALERT) is None
+    assert alert_sender(f"{sys.executable} {script} '{tmp_path}/to whom.json'")(ALERT) is None
     assert json.loads((tmp_path / "to whom.json").read_text())["why"] == "Kafka does not answer"
 
 
 def test_a_command_that_fails_or_is_not_there() -> None:
-    assert "exit code 3" in str(to(f"{sys.executable} -c 'raise SystemExit(3)'")(ALERT))
-    assert "cannot be started" in str(to("/nowhere/at/all")(ALERT))
+    assert "exit code 3" in str(alert_sender(f"{sys.executable} -c 'raise SystemExit(3)'")(ALERT))
+    assert "cannot be started" in str(alert_sender("/nowhere/at/all")(ALERT))
 
 
 def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messenger, "PATIENCE", 0.2)
-    assert "was ended" in str(to("sleep 600")(ALERT))
+    monkeypatch.setattr(alerts, "SEND_PATIENCE", 0.2)
+    assert "was ended" in str(alert_sender("sleep 600")(ALERT))
 
 
 @pytest.mark.parametrize("target", ["", "'open", "https:///path"])
 def test_what_is_no_target(target: str) -> None:
     with pytest.raises(InvalidOption):
-        to(target)
+        alert_sender(target)

@@ -8,9 +8,9 @@ import pytest
 
 from millrace.errors import KafkaUnreachable, SparkFailed
 from millrace.telemetry.alerts import CALM, Alarm, Alert, Limits
-from millrace.telemetry.board import Board, Phase, Restart
-from millrace.telemetry.outline import Expected, Outline
-from millrace.telemetry.samples import Lag, Samples
+from millrace.telemetry.measurements import Lag, Samples
+from millrace.telemetry.query_status import Board, Phase, Restart
+from millrace.telemetry.topology import Expected, Outline
 from millrace.units import parse_behind, parse_rate
 
 from .runs import OUTLINE, batch, running

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millrace.errors import QueryFailed
-from millrace.telemetry.board import Board, Phase
-from millrace.telemetry.health import DEAF, health
-from millrace.telemetry.outline import UNPLANNED, Expected, Outline
-from millrace.telemetry.samples import Samples
+from millrace.telemetry.measurements import Samples
+from millrace.telemetry.metrics import UNHEALTHY_AFTER, health
+from millrace.telemetry.query_status import Board, Phase
+from millrace.telemetry.topology import UNPLANNED, Expected, Outline
 
 from .runs import OUTLINE, batch, restarting, running
 
@@ -59,7 +59,7 @@ def test_spark_that_does_not_answer() -> None:
     board.seen()
     assert board.looked is not None
     assert health(board, Samples(), OUTLINE, board.looked + 1).healthy
-    assert not health(board, Samples(), OUTLINE, board.looked + DEAF + 1).healthy
+    assert not health(board, Samples(), OUTLINE, board.looked + UNHEALTHY_AFTER + 1).healthy
 
 
 def test_kafka_that_does_not_answer() -> None:

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from millrace.errors import QueryFailed
-from millrace.telemetry.board import Phase
+from millrace.telemetry.idle_reason import Case, silence
 from millrace.telemetry.progress import Progress
-from millrace.telemetry.silence import Case, silence
+from millrace.telemetry.query_status import Phase
 
 from .runs import NOW, OUTLINE, batch, running
 

@@ -7,8 +7,8 @@ from millrace.pipeline.model import Panel, Pipeline, Sink, Source, connection
 from millrace.pipeline.panels import shown
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.gallery import Gallery, Hung
-from millrace.telemetry.pictures import Frame, Top
+from millrace.telemetry.panel_registry import Gallery, Hung
+from millrace.telemetry.panel_views import Frame, Top
 from millrace.telemetry.progress import METRICS
 
 PANEL = Panel("posts", "top", (("label", "tag"), ("value", "n")))

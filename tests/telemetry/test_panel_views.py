@@ -6,9 +6,20 @@ from typing import Any
 
 import pytest
 
-from millrace.telemetry import lines
-from millrace.telemetry.lines import Series
-from millrace.telemetry.pictures import CELLS, LABELS, NAMES, Frame, Heat, Number, Picture, Table, Top
+from millrace.telemetry.panel_views import (
+    CELLS,
+    LABELS,
+    MOST_LINES,
+    MOST_POINTS,
+    NAMES,
+    Frame,
+    Heat,
+    Number,
+    Picture,
+    Series,
+    Table,
+    Top,
+)
 
 LABELLED = Frame(("label", "value"), ("text", "number"), limit=3)
 TIMED = Frame(("time", "key", "value"), ("time", "text", "number"))
@@ -124,12 +135,12 @@ def test_a_short_window_is_drawn_when_the_next_one_has_begun_or_when_nothing_com
 def test_lines_and_points_are_bounded_and_the_largest_lines_stay() -> None:
     series = Series(TIMED)
     series.take([(0, None, f"key {n}", n) for n in range(10_000)], 10_000, "append")
-    assert len(rows(series)) == lines.LINES
+    assert len(rows(series)) == MOST_LINES
     assert ["key 9999", 9999] in [row[1:] for row in rows(series)]
-    assert series.view(NOW).cut == 10_000 - lines.LINES
+    assert series.view(NOW).cut == 10_000 - MOST_LINES
     one = Series(TIMED)
     one.take([(n, None, None, n) for n in reversed(range(2000))], 2000, "append")
-    assert [row[0] for row in rows(one)] == list(range(2000 - lines.POINTS, 2000))
+    assert [row[0] for row in rows(one)] == list(range(2000 - MOST_POINTS, 2000))
 
 
 def test_a_point_of_the_far_future_does_not_squeeze_the_others() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.telemetry.plain import LONGEST, plain
+from millrace.telemetry.channels import LONGEST, plain_value
 
 
 @pytest.mark.parametrize(
@@ -36,24 +36,24 @@ from millrace.telemetry.plain import LONGEST, plain
     ],
 )
 def test_values(value: object, shown: object) -> None:
-    assert plain(value) == shown
+    assert plain_value(value) == shown
 
 
 def test_a_number_beyond_all_measure() -> None:
-    assert plain(10**100_000) == "a number of 332,193 bits"
+    assert plain_value(10**100_000) == "a number of 332,193 bits"
 
 
 def test_long_texts_are_cut() -> None:
-    assert plain("x" * 1_000_000) == "x" * (LONGEST - 1) + "…"
-    assert len(plain(b"x" * 1_000_000)) == LONGEST
-    assert plain("x" * LONGEST) == "x" * LONGEST
+    assert plain_value("x" * 1_000_000) == "x" * (LONGEST - 1) + "…"
+    assert len(plain_value(b"x" * 1_000_000)) == LONGEST
+    assert plain_value("x" * LONGEST) == "x" * LONGEST
 
 
 def test_deep_values_end_somewhere() -> None:
     deep: list[object] = []
     for _ in range(500):
         deep = [deep]
-    assert orjson.loads(orjson.dumps(plain(deep)))
+    assert orjson.loads(orjson.dumps(plain_value(deep)))
 
 
 anything = st.recursive(
@@ -65,4 +65,4 @@ anything = st.recursive(
 
 @given(anything)
 def test_anything_can_be_encoded(value: object) -> None:
-    orjson.dumps(plain(value), option=orjson.OPT_STRICT_INTEGER)
+    orjson.dumps(plain_value(value), option=orjson.OPT_STRICT_INTEGER)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from millrace.errors import QueryFailed
-from millrace.telemetry.answers import DEAF
-from millrace.telemetry.board import Board, Phase
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.diary import Diary
+from millrace.telemetry.measurements import ANSWER_TIMEOUT
+from millrace.telemetry.publisher import Diary
+from millrace.telemetry.query_status import Board, Phase
 
 from .runs import batch, restarting, running
 
@@ -16,7 +16,7 @@ from .runs import batch, restarting, running
 def test_a_kafka_that_is_away_and_comes_back_is_told_once_each() -> None:
     channels = Channels()
     diary, board = Diary(channels), Board()
-    board.kafka.asked("here:9092", time.monotonic() - DEAF - 1)
+    board.kafka.asked("here:9092", time.monotonic() - ANSWER_TIMEOUT - 1)
     diary.look(board)
     diary.look(board)
     board.kafka.came()

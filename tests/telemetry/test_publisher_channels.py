@@ -6,10 +6,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from millrace.errors import QueryFailed
-from millrace.telemetry.board import Board, Phase
 from millrace.telemetry.channels import Channels, Ring
-from millrace.telemetry.samples import Samples
-from millrace.telemetry.telling import Telling
+from millrace.telemetry.measurements import Samples
+from millrace.telemetry.publisher import Telling
+from millrace.telemetry.query_status import Board, Phase
 
 from .runs import OUTLINE, batch, running
 

@@ -6,8 +6,8 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 from millrace.errors import QueryFailed
-from millrace.telemetry.board import Board, Phase, Restart
 from millrace.telemetry.progress import Progress
+from millrace.telemetry.query_status import Board, Phase, Restart
 
 
 def batch(number: int, query: str = "popular", rows: int = 10, late: int = 0) -> Progress:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from millrace.telemetry.rates import Rates, rates
+from millrace.telemetry.progress import Rates, rates
 
 from .runs import NOW, batch
 

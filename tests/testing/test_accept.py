@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from millrace.testing.accepting import Accepted, accept
-from millrace.testing.cases import Sheet
-from millrace.testing.running import Finding, Result
-from millrace.testing.written import read_sheet
+from millrace.testing.accept import Accepted, accept
+from millrace.testing.runner import Finding, Result
+from millrace.testing.spec import Sheet
+from millrace.testing.spec_file import read_sheet
 
 Ran = Callable[..., tuple[Accepted, str]]
 

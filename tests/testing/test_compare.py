@@ -9,10 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from millrace.clients.letters import Letter
+from millrace.dead_letters.letter import Letter
 from millrace.errors import InvalidTest
-from millrace.testing.buried import dead_difference
-from millrace.testing.comparing import difference, expected_rows, plain_rows, whole
+from millrace.testing.compare import dead_difference, difference, expected_rows, plain_rows, whole_table
 
 AT = datetime(2026, 5, 4, 12, tzinfo=UTC)
 CAME = pa.table(
@@ -70,14 +69,14 @@ def test_what_is_expected_must_be_rows(tmp_path: Path) -> None:
 
 def test_a_table_after_several_steps() -> None:
     first, second = CAME.slice(0, 2), CAME.slice(2, 1)
-    assert whole([first, second], "append", ()).num_rows == 3
-    assert whole([first, second], "complete", ()).num_rows == 1
-    assert [row["tag"] for row in plain_rows(whole([first, second], "update", ["tag"]))] == ["tram", "rain"]
+    assert whole_table([first, second], "append", ()).num_rows == 3
+    assert whole_table([first, second], "complete", ()).num_rows == 1
+    assert [row["tag"] for row in plain_rows(whole_table([first, second], "update", ["tag"]))] == ["tram", "rain"]
 
 
 def test_a_key_that_is_no_column_is_told() -> None:
     with pytest.raises(InvalidTest):
-        whole([CAME], "update", ["tga"])
+        whole_table([CAME], "update", ["tga"])
 
 
 def test_what_is_no_number_is_not_null() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from millrace.connectors.options import make_reader
+from millrace.connectors.base.registry import make_reader
 from millrace.errors import FileUnusable, InvalidTest
 from millrace.pipeline.model import connection
-from millrace.testing.given import MOMENT, Shape
+from millrace.testing.input_rows import MOMENT, Shape
 
 
 def shape(connector: str = "kafka", argument: Any = "posts", **options: Any) -> Shape:

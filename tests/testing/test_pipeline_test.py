@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 import millrace as mr
 from millrace.errors import InvalidQuery, InvalidTest, MillraceError
-from millrace.testing import Different, Trial, trial, warm
+from millrace.testing import Different, Trial, trial
+from millrace.testing.spark import lend_session
 
 Begin = Callable[..., Trial]
 
@@ -131,7 +132,7 @@ def test_a_batch_that_is_cut_off_gives_the_same_again_unless_chance_is_in_it(mil
 
 
 def test_a_test_that_asks_for_nothing_is_none(spark: SparkSession) -> None:
-    warm.lend(spark)
+    lend_session(spark)
     with pytest.raises(InvalidTest) as raised, trial(counting()) as test:
         test.give(posts=[{"tag": "rain", "at": at(5)}])
     assert raised.value.place
@@ -141,7 +142,7 @@ def test_a_test_that_asks_for_nothing_is_none(spark: SparkSession) -> None:
 
 
 def test_dead_letters_that_nobody_expects_fail_a_test(spark: SparkSession) -> None:
-    warm.lend(spark)
+    lend_session(spark)
     test = trial(counting())
     test.give(posts=[{"tag": "rain", "at": at(5)}])
     test.expect("minutes", [])

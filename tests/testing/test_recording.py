@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millrace.testing.disguise import Disguise, Unmaskable
+from millrace.testing.recording import Disguise, Unmaskable
 
 Headers = list[tuple[str, bytes | None]]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import FileUnusable
-from millrace.testing import slices
+from millrace.testing.recording import read_recording, recording_line
 
 PLACE = {"topic": "posts", "partition": 2, "offset": 7, "timestamp": 1_777_896_000_000}
 
@@ -15,8 +15,8 @@ PLACE = {"topic": "posts", "partition": 2, "offset": 7, "timestamp": 1_777_896_0
 @pytest.mark.parametrize("content", [b'{"a": 1}', b"\xff\x00", b"", None, "°".encode()])
 def test_bytes_come_back_as_they_were(content: bytes | None) -> None:
     headers = [("h", content), ("h", b"second"), ("g", None)]
-    line = slices.to_line({**PLACE, "key": content, "value": content, "headers": headers})
-    (back,) = slices.read(line, Path("x"))
+    line = recording_line({**PLACE, "key": content, "value": content, "headers": headers})
+    (back,) = read_recording(line, Path("x"))
     assert back == {
         **PLACE,
         "key": content,
@@ -27,7 +27,7 @@ def test_bytes_come_back_as_they_were(content: bytes | None) -> None:
 
 def test_what_kafka_consume_printed_is_read_too() -> None:
     line = b'{"topic":"t","key":null,"key_base64":"/w==","value":"v","headers":{"a":["1","2"],"b":null}}'
-    (back,) = slices.read(line, Path("x"))
+    (back,) = read_recording(line, Path("x"))
     assert (back["key"], back["value"]) == (b"\xff", b"v")
     assert back["headers"] == [
         {"key": "a", "value": b"1"},
@@ -38,4 +38,4 @@ def test_what_kafka_consume_printed_is_read_too() -> None:
 
 def test_what_is_no_record_is_told_with_its_line() -> None:
     with pytest.raises(FileUnusable, match="x:2"):
-        list(slices.read(b'{"value":"a"}\nbroken\n', Path("x")))
+        list(read_recording(b'{"value":"a"}\nbroken\n', Path("x")))

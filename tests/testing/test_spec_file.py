@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import FileUnusable, InvalidTest, Place
-from millrace.testing.cases import place_of
-from millrace.testing.running import find
-from millrace.testing.written import read_sheet
+from millrace.testing.runner import find
+from millrace.testing.spec import place_of
+from millrace.testing.spec_file import read_sheet
 
 
 def written(folder: Path, text: str) -> Path:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
+from millrace.dashboard.run_interface import Group, Letters, Subject
 from millrace.dashboard.server import Dashboard, Options
-from millrace.dashboard.subject import Group, Letters, Subject
 from millrace.errors import InputError
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.health import Health
+from millrace.telemetry.metrics import Health
 
 AT = {"file": "pipeline.py", "line": 3}
 BROKEN = "field 'at': not a timestamp"
@@ -237,7 +237,7 @@ class Site:
         return {"columns": ["word", "count"], "rows": [["<b>river</b>", 3], [None, 4]]}
 
     def _letters(self, wanted: Letters) -> Iterator[Mapping[str, Any]]:
-        from millrace.clients.letters import Letter, to_json
+        from millrace.dead_letters.letter import Letter, to_json
 
         del wanted
         told = to_json(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from millrace.dashboard.subject import Group
+from millrace.dashboard.run_interface import Group
 from web.conftest import Tabs
 from web.site import BROKEN, Site
 

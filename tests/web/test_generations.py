@@ -9,12 +9,12 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import expect
 
-from engine.test_generations import made, trending
-from millrace.dashboard.beside import page_of_pipeline
+from engine.replay.test_generations import made, trending
+from millrace.dashboard.run_page import page_of_pipeline
 from millrace.dashboard.server import Options
-from millrace.engine import generations
+from millrace.engine.replay import generations
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.board import Board
+from millrace.telemetry.query_status import Board
 from web.conftest import Tabs
 
 

@@ -14,23 +14,23 @@ from playwright.sync_api import expect
 
 import millrace as mr
 from cli.test_kafkas_own_tools import tool
-from engine.test_positions import described
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.dashboard.beside import page_of_pipeline
+from engine.supervision.test_offset_commits import described
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.dashboard.run_page import page_of_pipeline
 from millrace.dashboard.server import Options
-from millrace.engine.positions import group_of
 from millrace.engine.run import Settings, run
+from millrace.engine.supervision.offset_commits import group_of
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.board import Board
+from millrace.telemetry.query_status import Board
 from web.conftest import Tabs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
     from pyspark.sql import SparkSession
 
-    from millrace.clients.cluster import Cluster
-    from millrace.dashboard.watching import Watching
+    from millrace.clients.kafka.cluster import Cluster
+    from millrace.dashboard.run_page import Watching
 
 QUERY = "counts-complete"
 FIRST, LATER = 700, 300

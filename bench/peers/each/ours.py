@@ -8,7 +8,7 @@ from pathlib import Path
 from measure import MILLRACE
 
 import millrace
-from millrace.engine import archive
+from millrace.engine.session.class_archive import ensure_class_archive
 from peers.contract import Peer, Place
 from peers.homes import PROGRAMS
 from peers.tables import ALL
@@ -35,7 +35,7 @@ class Millrace(Peer):
 
     def prepare(self) -> None:
         """What the first run on a machine makes, so that no run does."""
-        archive.ensure(print)
+        ensure_class_archive(print)
 
     def command(self, place: Place) -> list[str | Path]:
         """A run that goes on."""

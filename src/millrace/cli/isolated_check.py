@@ -34,7 +34,7 @@ from typing import Any, NoReturn
 
 import millrace.errors as errors
 from millrace.errors import MillraceError, Place, Problem, printable
-from millrace.pipeline.mistake import mistake
+from millrace.pipeline.loading.user_errors import mistake
 from millrace.units import format_duration
 
 _REPORT_BYTES = 16 << 20

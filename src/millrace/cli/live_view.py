@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from millrace.cli.output import err, say
-from millrace.telemetry.answers import Missing, change
-from millrace.telemetry.board import Board, Phase, Standing
+from millrace.telemetry.measurements import Missing, answer_change
+from millrace.telemetry.query_status import Board, Phase, Standing
 from millrace.units import format_duration, so_many
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ def of_page(channels: Channels) -> Figures:
 
 def of_board(board: Board) -> Figures:
     """The figures of a run without a page: what Spark tells."""
-    from millrace.telemetry.figures import state
-    from millrace.telemetry.outline import UNPLANNED
-    from millrace.telemetry.samples import Samples
+    from millrace.telemetry.measurements import Samples
+    from millrace.telemetry.metrics import run_state
+    from millrace.telemetry.topology import UNPLANNED
 
     nothing = Samples()
 
     def figures() -> Sequence[Mapping[str, Any]]:
-        found: list[dict[str, Any]] = state(board, nothing, UNPLANNED)["queries"]
+        found: list[dict[str, Any]] = run_state(board, nothing, UNPLANNED)["queries"]
         return found
 
     return figures
@@ -179,7 +179,7 @@ class Teller:
                 say(line)
             self._known[one.query] = one
         missing = self._board.kafka.missing()
-        if news := change(self._missing, missing):
+        if news := answer_change(self._missing, missing):
             say(news)
         self._missing = missing
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from millrace import __version__
-from millrace.cli import (
+from millrace.cli.commands import (
     cassandra,
     check,
     dead,
@@ -30,7 +30,7 @@ from millrace.cli import (
     submit,
     test,
 )
-from millrace.cli import exec as exec_
+from millrace.cli.commands import exec as exec_
 from millrace.cli.output import show_error
 from millrace.errors import MillraceError, RunError, described
 from millrace.masking import masked

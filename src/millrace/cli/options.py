@@ -1,20 +1,26 @@
-"""Options that several commands share, each made from its setting."""
+"""Options that several commands share, each made from its setting.
+
+Options of the commands that take a pipeline's file: which one, where it remembers, and what Spark is told.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from millrace.cli.output import say
 from millrace.errors import InvalidOption, NoCluster
-from millrace.settings import KAFKA, KAFKA_CONFIG, KAFKA_DATA, Setting
+from millrace.object_stores import StorePath, state_path
+from millrace.settings import KAFKA, KAFKA_CONFIG, KAFKA_DATA, STATE, Setting
 
 if TYPE_CHECKING:
-    from millrace.clients.cluster import Cluster
+    from millrace.clients.kafka.cluster import Cluster
+    from millrace.pipeline.model import Pipeline
 
 
 def setting_option(setting: Setting[Any], metavar: str, flag: str | None = None) -> Any:
@@ -36,7 +42,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Act without asking.")]
 
 def chosen_cluster(kafka: str | None, config: str | None, data: str | None) -> Cluster:
     """The cluster to work on: the one that was named, else ours that runs in the data folder."""
-    from millrace.clients.cluster import Cluster
+    from millrace.clients.kafka.cluster import Cluster
     from millrace.clients.properties import read_properties
     from millrace.services import kafka as service
 
@@ -95,3 +101,41 @@ def confirm(question: str, yes: bool) -> bool:
     if not sys.stdin.isatty():
         raise InvalidOption("nothing was done: nobody can be asked here", hint="add --yes to act without asking")
     return typer.confirm(question, err=True)
+
+
+PipelineFile = Annotated[str, typer.Argument(metavar="FILE", help="The pipeline's .py or .yaml file.")]
+State = Annotated[
+    Path | None,
+    typer.Option(
+        "--state", metavar="DIR", parser=state_path, show_default=".millrace/pipelines/NAME", help="Where it remembers."
+    ),
+]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", show_default="local[*]", help="The Spark master.")
+]
+SparkSettings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A Spark setting; may be given several times."),
+]
+ShipPackages = Annotated[
+    bool, typer.Option("--ship-packages", help="Send this Python's packages to executors that do not have them.")
+]
+Accept = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept",
+        metavar="QUERY",
+        help="Go on with the state of a query though it was computed otherwise; may be given several times.",
+    ),
+]
+
+
+def state_folder(pipeline: Pipeline, state: Path | None, *, store: bool = False) -> Path:
+    """Where a pipeline remembers; its first generation, if it has several. Only a run reaches one on a store."""
+    if isinstance(state, StorePath) and not store:
+        raise InvalidOption(
+            f"this command does not reach a state folder on a store: {state}",
+            why="only a run has the keys and the way to it",
+            hint="millrace run and submit take it; this command wants a folder that this machine sees",
+        )
+    return state or STATE.value() / "pipelines" / pipeline.name

@@ -1,33 +1,39 @@
-"""The options of a run that say what happens when something fails, and the alerts around it."""
+"""The options of a run that say what happens when something fails, and the alerts around it.
+
+The options of commands that serve the page, and the page itself around what they do.
+"""
 
 from __future__ import annotations
 
 import time
+import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from millrace.cli.options import setting_option
 from millrace.cli.output import say
 from millrace.errors import InvalidOption
-from millrace.settings import ALERT, ALERT_DEAD, ALERT_LAG, PATIENCE, RESTARTS, Setting
+from millrace.settings import ALERT, ALERT_DEAD, ALERT_LAG, PATIENCE, RESTARTS, TOKEN, Setting
 
 if TYPE_CHECKING:
-    from millrace.clients.cluster import Cluster
-    from millrace.dashboard.watching import Watching
-    from millrace.engine.supervision import Policy
+    from millrace.clients.kafka.cluster import Cluster
+    from millrace.dashboard.run_page import Watching
+    from millrace.dashboard.server import Options
+    from millrace.engine.supervision.restart_policy import Policy
     from millrace.pipeline.plan import Plan
-    from millrace.telemetry.alerts import Limits
-    from millrace.telemetry.board import Board
-    from millrace.telemetry.messenger import Send
+    from millrace.telemetry.alerts import Limits, Send
+    from millrace.telemetry.query_status import Board
 
-_PANEL = "When something fails"
+_FAILURE_PANEL = "When something fails"
 
 
 def _option(setting: Setting[Any], metavar: str) -> Any:
     made = setting_option(setting, metavar)
-    made.rich_help_panel = _PANEL
+    made.rich_help_panel = _FAILURE_PANEL
     return made
 
 
@@ -46,24 +52,23 @@ class Alerts:
     limits: Limits
 
 
-def policy(restarts: str | None) -> Policy:
+def restart_policy(restarts: str | None) -> Policy:
     """How often queries are restarted."""
-    from millrace.engine.supervision import Policy
+    from millrace.engine.supervision.restart_policy import Policy
 
     return Policy(restarts=RESTARTS.value(restarts))
 
 
 def alerts_of(to: str | None, lag: str | None, dead: str | None) -> Alerts | None:
     """The alerts that were asked for; raises when what was asked for cannot be."""
-    from millrace.telemetry import messenger
-    from millrace.telemetry.alerts import Limits
+    from millrace.telemetry.alerts import Limits, alert_sender
 
     target = ALERT.value(to)
     if target is None:
         if lag or dead:
             raise InvalidOption("--alert-lag and --alert-dead need somebody to tell", hint="add --alert URL_OR_COMMAND")
         return None
-    return Alerts(messenger.to(target), Limits(ALERT_LAG.value(lag), ALERT_DEAD.value(dead)))
+    return Alerts(alert_sender(target), Limits(ALERT_LAG.value(lag), ALERT_DEAD.value(dead)))
 
 
 @contextmanager
@@ -74,12 +79,10 @@ def alerting(
     if alerts is None:
         yield
         return
-    from millrace.connectors.systems import topics_read
-    from millrace.telemetry.alerts import EVERY, Alarm
-    from millrace.telemetry.messenger import Messenger
-    from millrace.telemetry.outline import outline_of
-    from millrace.telemetry.sampler import Sampler
-    from millrace.telemetry.samples import Samples
+    from millrace.connectors.base.registry import topics_read
+    from millrace.telemetry.alerts import EVERY, Alarm, Messenger
+    from millrace.telemetry.measurements import Sampler, Samples
+    from millrace.telemetry.topology import outline_of
 
     with ExitStack() as opened:
         messenger = Messenger(alerts.send, say)
@@ -103,17 +106,93 @@ def alerting(
 
 def _metered(cluster: Callable[[], Cluster], board: Board, samples: Any, plan: Plan) -> Callable[[], None]:
     """Measure lag where there is no page that does it; gives what ends that."""
-    from millrace.connectors.systems import topics_read
-    from millrace.dashboard.kafka.lag import EVERY, LagMeter
+    from millrace.connectors.base.registry import topics_read
+    from millrace.dashboard.kafka.lag import LAG_EVERY, LagMeter
     from millrace.telemetry.channels import Channels
-    from millrace.telemetry.outline import outline_of
-    from millrace.telemetry.sampler import Sampler
+    from millrace.telemetry.measurements import Sampler
+    from millrace.telemetry.topology import outline_of
 
     meter = LagMeter(cluster, board, samples, outline_of(plan, topics_read(plan.pipeline)), Channels())
-    sampler = Sampler("lag", meter.look, EVERY, last=False).start()
+    sampler = Sampler("lag", meter.look, LAG_EVERY, last=False).start()
 
     def end() -> None:
         sampler.close()
         meter.close()
 
     return end
+
+
+LOCAL = "127.0.0.1"
+_PAGE_PANEL = "The page"
+Dashboard = Annotated[
+    bool, typer.Option("--dashboard/--no-dashboard", help="Serve a live page of the run.", rich_help_panel=_PAGE_PANEL)
+]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        min=0,
+        max=65535,
+        show_default="the first free one from 4040",
+        help="The page's port.",
+        rich_help_panel=_PAGE_PANEL,
+    ),
+]
+Host = Annotated[
+    str,
+    typer.Option(
+        "--host", help="The page's address; one beyond this machine asks for a token.", rich_help_panel=_PAGE_PANEL
+    ),
+]
+ReadOnly = Annotated[
+    bool, typer.Option("--read-only", help="No actions on the page, as SQL.", rich_help_panel=_PAGE_PANEL)
+]
+AllTopics = Annotated[
+    bool,
+    typer.Option(
+        "--all-topics", help="Show every topic of the cluster, not only those of the run.", rich_help_panel=_PAGE_PANEL
+    ),
+]
+Open = Annotated[
+    bool, typer.Option("--open/--no-open", help="Open the page in a browser.", rich_help_panel=_PAGE_PANEL)
+]
+
+
+def page_options(port: int | None, host: str = LOCAL, *, read_only: bool = False, all_topics: bool = False) -> Options:
+    """Return what was chosen for the page; the token comes from the environment alone, which others cannot see."""
+    from millrace.dashboard.server import Options
+
+    return Options(host, port, read_only, TOKEN.value(), all_topics)
+
+
+def require_page(dashboard: bool, **options: object) -> None:
+    """Refuse options of a page that is not wanted."""
+    for name, value in options.items():
+        if value and not dashboard:
+            said = f"--{name.replace('_', '-')} is about the page, and --no-dashboard leaves that out"
+            raise InvalidOption(said, hint="drop one of them")
+
+
+@contextmanager
+def with_kafka(page: Watching | None, cluster: Callable[[], Cluster] | None) -> Iterator[None]:
+    """A time in which a page, if there is one, knows of a Kafka, if there is one."""
+    if page is None or cluster is None:
+        yield
+        return
+    with page.kafka(cluster):
+        yield
+
+
+@contextmanager
+def served_page(page: Watching | None, *, open_: bool) -> Iterator[Watching | None]:
+    """Serve a page for the time of a block, and say where it is."""
+    if page is None:
+        yield None
+        return
+    with page:
+        say(f"the page is at {page.address}")
+        if open_ and page.loopback:  # where this account needs no token, which a command line would show to all
+            webbrowser.open(page.address.partition("?")[0])
+        elif open_:
+            say("open it yourself: on a browser's command line, every account of this machine could see the token")
+        yield page

@@ -1,4 +1,7 @@
-"""A service of ours in the terminal: what `kafka up` and `cassandra up` share."""
+"""A service of ours in the terminal: what `kafka up` and `cassandra up` share.
+
+What every command that starts Spark has ready before: the connectors, and an archive for quick starts.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from millrace.cli.signals import interruptible, until_stopped
 if TYPE_CHECKING:
     from threading import Event
 
-    from millrace.services.embedded import Embedded
+    from millrace.services.lifecycle import Embedded
 
 Client = TypeVar("Client")
 Secure = Annotated[
@@ -32,16 +35,16 @@ def detach_option(command: str) -> Any:
     return typer.Option("--detach", help=f"Leave it running; stop it with millrace {command} down.")
 
 
-def up(service: Embedded[Any, Any], *, detach: bool, data: str | None) -> None:
+def start_until_stopped(service: Embedded[Any, Any], *, detach: bool, data: str | None) -> None:
     """Start a service; unless detached, keep it until Ctrl-C."""
     if detach:
-        start(service)
+        start_service(service)
         flag = f" --data {data}" if data else ""
         say(f"it goes on in the background; stop it with: millrace {service.name.lower()} down{flag}")
         return
     with until_stopped() as stop:
         try:
-            start(service)
+            start_service(service)
             say("Ctrl-C stops it")
             _stay(service, stop)
         finally:
@@ -49,9 +52,9 @@ def up(service: Embedded[Any, Any], *, detach: bool, data: str | None) -> None:
     say("stopped; the data is kept")
 
 
-def start(service: Embedded[Any, Client]) -> Client:
+def start_service(service: Embedded[Any, Client]) -> Client:
     """Start a service, telling what is being waited for and then the address (on standard output)."""
-    from millrace.services.embedded import client_properties
+    from millrace.services.lifecycle import client_properties
 
     with interruptible(), fetching() as progress, status_line() as status:
         client = service.start(status, progress)
@@ -68,7 +71,7 @@ def found_or_own(find: Callable[[], Client], own: Embedded[Any, Client]) -> Iter
         try:
             client = find()
         except own.none:
-            client = start(own)
+            client = start_service(own)
         yield client
     finally:
         own.stop()
@@ -82,3 +85,24 @@ def _stay(service: Embedded[Any, Any], stop: Event) -> None:
             raise gone.failure(f"{gone.name} ended by itself")
         if gone:
             return
+
+
+def prepare_spark(*sets: str) -> None:
+    """Fetch and make what is missing; the first time takes a while and says so. `sets` are jars besides Spark's."""
+    from millrace.engine.session.class_archive import ensure_class_archive
+    from millrace.engine.session.session import is_submitted
+
+    if is_submitted():  # Spark runs, and has its jars
+        return
+    fetch_jars("spark", *sets)
+    with interruptible(), status_line() as tell:
+        ensure_class_archive(tell)
+
+
+def fetch_jars(*sets: str) -> None:
+    """Fetch the sets that are missing."""
+    from millrace.services import jars
+
+    for name in sets:
+        with interruptible(), fetching() as progress:
+            jars.ensure(name, progress)

@@ -10,12 +10,12 @@ from importlib import util
 from pathlib import Path
 
 import millrace
-from millrace.engine import shipping
-from millrace.engine.session import with_connectors, with_packages
-from millrace.engine.tuning import MEMORY, PARTITIONS, choices, is_local
+from millrace.engine.session import shipping
+from millrace.engine.session.session import with_connectors, with_packages
+from millrace.engine.session.spark_conf import MEMORY, PARTITIONS, is_local, spark_choices
 from millrace.errors import InvalidOption, SparkFailed
+from millrace.object_stores import is_url
 from millrace.pipeline.secret import holds_password, shown
-from millrace.stores import is_url
 
 PROJECT = "project"
 """The folder, where a driver on the cluster works, that has the pipeline's file and what stands beside it."""
@@ -92,12 +92,12 @@ class Submission:
         return given[given.index("--state") + 1] if "--state" in given else ""
 
 
-def environment(wanted: Submission) -> dict[str, str]:
+def submit_environment(wanted: Submission) -> dict[str, str]:
     """What spark-submit has to know of this Python; a driver on the cluster has its own, and would look for ours."""
     return {"PYSPARK_DRIVER_PYTHON": sys.executable} if wanted.deploy == "client" else {}
 
 
-def command(wanted: Submission, folder: Path) -> list[str]:
+def submit_command(wanted: Submission, folder: Path) -> list[str]:
     """The command; what it sends is packed in a folder."""
     wanted.require_sound()
     settings = dict(_settings(wanted))
@@ -112,7 +112,7 @@ def command(wanted: Submission, folder: Path) -> list[str]:
 
 def _settings(wanted: Submission) -> Mapping[str, str]:
     """What must be said here; what follows from other settings, the driver chooses, who knows its machine's too."""
-    chosen = {choice.key: choice.value for choice in choices(master=wanted.master, given=wanted.settings)}
+    chosen = {choice.key: choice.value for choice in spark_choices(master=wanted.master, given=wanted.settings)}
     for key in _OF_THE_DRIVER:
         del chosen[key]
     given = with_connectors({**chosen, **wanted.settings}, wanted.jar_sets)
@@ -130,7 +130,7 @@ def _program(wanted: Submission) -> list[str]:
     return [main, "run", inside, "--master", wanted.master, *wanted.arguments]
 
 
-def carried(config: Path, file: Path) -> Path:
+def carried_properties(config: Path, file: Path) -> Path:
     """A file of client properties as a driver on the cluster finds it, if it stands beside the pipeline."""
     try:
         return Path(PROJECT) / config.absolute().relative_to(file.absolute().parent)

@@ -1,8 +1,12 @@
-"""Properties of clients, from files and from the environment as users write them, and in a file that Java reads."""
+"""Properties of clients, from files and from the environment as users write them, and in a file that Java reads.
+
+Addresses of servers: HOST:PORT, several separated by commas.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -114,3 +118,27 @@ def _value(key: str, text: str, place: Place) -> tuple[str, tuple[str, ...]]:
     if filled.files or is_secret(key) or holds_password(filled.text):
         return Secret(filled.text), filled.files
     return filled.text, ()
+
+
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+)(?::(\d{1,5}))?")
+
+
+def host_ports(addresses: str, what: str, port: int | None = None) -> list[tuple[str, int]]:
+    """The hosts and ports; one without a port has the usual one, where there is such. `what` would be there."""
+    return [_point(one.strip(), what, port) for one in addresses.split(",")]
+
+
+def tidy_addresses(addresses: str, what: str, port: int | None = None) -> str:
+    """The same without blanks; raises when one is no address."""
+    host_ports(addresses, what, port)
+    return ",".join(one.strip() for one in addresses.split(","))
+
+
+def _point(address: str, what: str, port: int | None) -> tuple[str, int]:
+    found = _ADDRESS.fullmatch(address)
+    number = int((found and found[2]) or port or 0)
+    if not found or not 0 < number < 65536:
+        raise InvalidOption(
+            f"{address!r} is not an address of {what}", hint="write HOST:PORT, several separated by commas"
+        )
+    return found[1].strip("[]"), number

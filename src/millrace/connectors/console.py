@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from millrace.clients.records import Done, Record
-from millrace.connectors.base import Sink, Tally, Target
-from millrace.connectors.stream import Site, Writer, whole
+from millrace.clients.kafka.record import Done, Record
+from millrace.connectors.base.api import Site, Writer, whole_batch
+from millrace.connectors.base.record_sink import Sink, Tally, Target
 from millrace.plugins import option
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class ConsoleWriter(Writer):
 
     def write(self, frame: DataFrame, batch: int, site: Site) -> None:
         """Print a batch."""
-        shown = whole(frame)._show_string(self.rows, self.truncate or False)
+        shown = whole_batch(frame)._show_string(self.rows, self.truncate or False)
         site.print(f"{site.name}, batch {batch}\n{shown.rstrip()}")
 
     def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:

@@ -9,17 +9,17 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from millrace.clients.filesource import FileSource
-from millrace.clients.records import Done, Record
-from millrace.connectors.base import Sink, Tally, Target
-from millrace.connectors.burying import Burial, FolderBurial
-from millrace.connectors.messages import Decoded
-from millrace.connectors.stream import Site, Writer
+from millrace.clients.kafka.record import Done, Record
+from millrace.connectors.base.api import Site, Writer
+from millrace.connectors.base.message_source import Decoded
+from millrace.connectors.base.record_sink import Sink, Tally, Target
+from millrace.dead_letters.file_journal import FileSource
+from millrace.dead_letters.writer import Burial, FolderBurial
 from millrace.errors import FileUnusable, InputError, InvalidDefinition, InvalidOption, StateMismatch, did_you_mean
-from millrace.pipeline.facts import Mistake
+from millrace.object_stores import is_mounted, is_url, path_of, says_whose
+from millrace.pipeline.connector_facts import Mistake
 from millrace.pipeline.schema import Schema, parse_schema
 from millrace.plugins import option
-from millrace.stores import is_mounted, is_url, path_of, says_whose
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader

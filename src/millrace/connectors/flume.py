@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from millrace.connectors.kafka import KafkaReader
-from millrace.connectors.stream import Filling
-from millrace.pipeline.facts import Mistake
+from millrace.connectors.base.api import Filling
+from millrace.connectors.kafka.source import KafkaReader
+from millrace.pipeline.connector_facts import Mistake
 from millrace.plugins import option
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from millrace.connectors.stream import Site, Writer, whole
+from millrace.connectors.base.api import Site, Writer, whole_batch
 from millrace.errors import InputError
-from millrace.pipeline.facts import Mistake
+from millrace.pipeline.connector_facts import Mistake
 from millrace.plugins import module_of, option
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ForeachWriter(Writer):
         del site
         found = _portable(self._found())
         if self.batch:
-            found(whole(frame), batch)
+            found(whole_batch(frame), batch)
         else:
             frame.foreachPartition(_Partition(found, batch))
 

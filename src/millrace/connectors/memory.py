@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from millrace.connectors.stream import Site, Writer
+from millrace.connectors.base.api import Site, Writer
 from millrace.plugins import option
 
 if TYPE_CHECKING:

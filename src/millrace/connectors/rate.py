@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from millrace.connectors.stream import Reader, Site
+from millrace.connectors.base.api import Reader, Site
 from millrace.pipeline.schema import Schema, parse_schema
 from millrace.plugins import option
 

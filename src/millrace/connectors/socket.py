@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from millrace.connectors.burying import Burial, FolderBurial
-from millrace.connectors.messages import Decoded
-from millrace.connectors.stream import Site
+from millrace.connectors.base.api import Site
+from millrace.connectors.base.message_source import Decoded
+from millrace.dead_letters.writer import Burial, FolderBurial
 from millrace.errors import InvalidOption
-from millrace.pipeline.facts import Mistake
+from millrace.pipeline.connector_facts import Mistake
 from millrace.plugins import option
 
 if TYPE_CHECKING:

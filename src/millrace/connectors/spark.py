@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from millrace.connectors.stream import Reader, Site, Writer
+from millrace.connectors.base.api import Reader, Site, Writer
 from millrace.pipeline.secret import Secret
 from millrace.plugins import option
 

@@ -16,12 +16,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from millrace.dashboard.subject import Group, Letters, Subject
+from millrace.dashboard.run_interface import Group, Letters, Subject
 from millrace.errors import InputError, InvalidOption, MillraceError, NotReady, RedriveBusy, UnknownName
 from millrace.masking import hidden_bytes
 from millrace.telemetry import prometheus
-from millrace.telemetry.channels import Ring, Slot
-from millrace.telemetry.plain import LONGEST, plain
+from millrace.telemetry.channels import LONGEST, Ring, Slot, plain_value
 
 MOST_RECORDS = 1000
 MOST_ROWS = 10_000
@@ -167,14 +166,14 @@ async def told(ask: Callable[..., Response], *arguments: Any) -> Response:
 
 def answer(value: Any, longest: int = LONGEST) -> Response:
     """A value as JSON; longer texts in it are cut."""
-    made = hidden_bytes(orjson.dumps(plain(value, longest)))
+    made = hidden_bytes(orjson.dumps(plain_value(value, longest)))
     return Response(made, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 def problem(status: int, error: str, hint: str | None = None, why: str | None = None) -> Response:
     """An error as JSON."""
     body = {"error": error, "hint": hint, "why": why}
-    return Response(hidden_bytes(orjson.dumps(plain(body))), status, media_type="application/json")
+    return Response(hidden_bytes(orjson.dumps(plain_value(body))), status, media_type="application/json")
 
 
 def _status(error: MillraceError) -> int:

@@ -1,7 +1,13 @@
-"""The web application: its routes, before which the guard stands."""
+"""The web application: its routes, before which the guard stands.
+
+The built page, as files; or words about how to build it.
+
+The same frames as an event stream, for curl.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,18 +15,82 @@ from pathlib import Path
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, HTMLResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket
 
 from millrace.dashboard.api import Api, asked, known, problem, told, unanswered
-from millrace.dashboard.demand import Demand
-from millrace.dashboard.guard import App, Guard, Receive, Rules, Scope, Send
-from millrace.dashboard.hub import Hub
-from millrace.dashboard.page import STATIC, files, other, page
-from millrace.dashboard.stream import event_stream
-from millrace.dashboard.subject import Subject
-from millrace.dashboard.wire import converse
+from millrace.dashboard.auth import App, Guard, Receive, Rules, Scope, Send
+from millrace.dashboard.live import BEAT, Hub, converse, encoded_message, now_milliseconds
+from millrace.dashboard.on_demand import Demand
+from millrace.dashboard.run_interface import Subject
+
+STATIC = Path(__file__).parent / "static"
+_MISSING = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Millrace</title>
+<h1>The page is not built</h1>
+<p>This is a checkout of Millrace whose page has not been built yet.
+Build it with <code>make setup</code>, then reload.</p>
+<p>Everything else works: <a href="/api/state">/api/state</a>, <a href="/metrics">/metrics</a>,
+<a href="/healthz">/healthz</a>.</p>
+</html>
+"""
+
+
+def page_route(folder: Path) -> Response:
+    """The page itself; it names its scripts by their content, so it alone must be asked for each time."""
+    index = folder / "index.html"
+    if not index.is_file():
+        return HTMLResponse(_MISSING, headers={"Cache-Control": "no-store"})
+    return FileResponse(index, headers={"Cache-Control": "no-cache"})
+
+
+class _Files(StaticFiles):
+    async def check_config(self) -> None:
+        """Take a folder that does not exist for an empty one: the page may be built later."""
+
+
+def static_files(folder: Path) -> StaticFiles:
+    """What the page is made of."""
+    return _Files(directory=folder, check_dir=False)
+
+
+async def other(request: Request) -> Response:
+    """A file beside the page (an icon), if there is one."""
+    folder: Path = request.app.state.static
+    beside = {one.name: one for one in folder.glob("[!.]*") if one.is_file() and not one.is_symlink()}
+    found = beside.get(request.path_params["name"])
+    if found is None:
+        return Response("there is nothing here\n", 404, media_type="text/plain")
+    return FileResponse(found)
+
+
+USUAL = ["state", "events"]
+
+
+def event_stream(hub: Hub, names: list[str]) -> StreamingResponse:
+    """Frames of these channels until whoever listens leaves."""
+    return StreamingResponse(
+        _events(hub, names or USUAL), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+    )
+
+
+async def _events(hub: Hub, names: list[str]) -> AsyncIterator[str]:
+    with hub.reading(acknowledges=False) as reader:
+        hub.subscribe(reader, names, {}, None)
+        yield _event(hub.hello())
+        while True:
+            try:
+                told = await asyncio.wait_for(reader.next(), BEAT)
+            except TimeoutError:
+                told = encoded_message("beat", time=now_milliseconds())
+            yield _event(told)
+
+
+def _event(told: str) -> str:
+    return f"data: {told}\n\n"  # JSON as orjson writes it has no line ends
+
 
 _MOST_BODY = 200_000
 _MAX_QUESTIONS = 16
@@ -34,7 +104,7 @@ def make_app(subject: Subject, rules: Rules, *, read_only: bool = False, static:
     hub = Hub(subject.channels, Demand(subject.channels, subject.work))
 
     async def index(_: Request) -> Response:
-        return page(static)
+        return page_route(static)
 
     async def events(request: Request) -> Response:
         named = request.query_params.get("channels", "")
@@ -69,7 +139,7 @@ def make_app(subject: Subject, rules: Rules, *, read_only: bool = False, static:
             Route("/api/sql", _posted(api.sql), methods=["POST"]),
             Route("/api/events", events),
             WebSocketRoute("/ws", socket),
-            Mount("/assets", files(static / "assets")),
+            Mount("/assets", static_files(static / "assets")),
             Route("/{name}", other),
         ],
         lifespan=ticking,

@@ -19,7 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from millrace.dashboard import account
+from millrace.dashboard import connections
 from millrace.dashboard.connections import STATE, Connection
 
 Scope = MutableMapping[str, Any]
@@ -56,7 +56,7 @@ class Rules:
 def rules_for(host: str, *, loopback: bool, token: str | None = None) -> Rules:
     """The rules of a server at an address: one beyond this machine wants a token, of its own if none is given."""
     if loopback:
-        accounts = frozenset({0, os.geteuid()}) if account.KNOWN else None
+        accounts = frozenset({0, os.geteuid()}) if connections.KNOWN else None
         return Rules(LOOPBACK | {host.lower()}, token, accounts)
     return Rules(frozenset(), token or secrets.token_urlsafe(24))
 

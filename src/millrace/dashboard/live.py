@@ -1,16 +1,162 @@
-"""Everybody who looks, and the tick that serves them."""
+"""Everybody who looks, and the tick that serves them.
+
+One who looks: what it wants, what it has, and the one frame that may be on its way to it.
+
+The WebSocket of a page: what it says, and what is said to it.
+
+What channels say, as JSON, each piece encoded once a tick however many look.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 
-from millrace.dashboard.demand import Demand
-from millrace.dashboard.encoding import Pieces, message, now
-from millrace.dashboard.reader import MAX_NOTES, Reader
+import orjson
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from millrace.dashboard.on_demand import Demand
+from millrace.masking import hidden, hidden_bytes
 from millrace.telemetry.channels import Channels
+
+
+class Piece(NamedTuple):
+    """What one channel has to say to those who have a certain version of it."""
+
+    text: bytes
+    version: int
+    forgotten: int
+    """Rows between that version and these that are no longer there."""
+
+
+class Pieces:
+    """The pieces of one tick."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+        self._made: dict[tuple[str, int | None], Piece | None] = {}
+
+    def get(self, name: str, version: int | None) -> Piece | None:
+        """What a reader of that version misses; None when it misses nothing."""
+        key = (name, version)
+        if key not in self._made:
+            self._made[key] = self._encoded(name, version)
+        return self._made[key]
+
+    def _encoded(self, name: str, version: int | None) -> Piece | None:
+        channel = self._channels.get(name)
+        delta = channel.since(version) if channel else None
+        if delta is None:
+            return None
+        forgotten = 0
+        if delta.kind == "snapshot" and version is not None:
+            kept = max((len(values) for values in delta.data["columns"].values()), default=0)
+            forgotten = max(0, delta.version - version - kept)
+        text = orjson.dumps({"kind": delta.kind, "version": delta.version, "data": delta.data})
+        return Piece(hidden_bytes(text), delta.version, forgotten)
+
+
+def encoded_frame(seq: int, pieces: dict[str, bytes], coalesced: int, dropped: int) -> str:
+    """One message out of pieces that are encoded already."""
+    inside = b",".join(orjson.dumps(name) + b":" + text for name, text in pieces.items())
+    head = b'{"type":"frame","seq":%d,"time":%d,"channels":{' % (seq, now_milliseconds())
+    return (head + inside + b'},"coalesced":%d,"dropped":%d}' % (coalesced, dropped)).decode()
+
+
+def encoded_message(kind: str, **more: Any) -> str:
+    """Any other message."""
+    return hidden(orjson.dumps({"type": kind, **more}).decode())
+
+
+def now_milliseconds() -> int:
+    """Milliseconds since 1970."""
+    return round(time.time() * 1000)
+
+
+MAX_NOTES = 50
+
+
+class Reader:
+    """Lives in the server's event loop. Nothing is queued for it: a frame is made when the last one has arrived."""
+
+    def __init__(self, *, acknowledges: bool = True) -> None:
+        self.wanted: dict[str, int | None] = {}
+        """The channels, each with the version that was sent."""
+        self._acknowledges = acknowledges
+        self._seq = 0
+        self._awaited: int | None = None
+        self._frame: str | None = None
+        self._coalesced = 0
+        self._dropped = 0
+        self._notes: deque[str] = deque(maxlen=MAX_NOTES)
+        self._troubles: dict[str, str] = {}
+        self._something = asyncio.Event()
+
+    def subscribe(self, names: Iterable[str], have: Mapping[str, int]) -> None:
+        """Want these channels and no others; `have` says which versions are there already.
+
+        A channel that stays wanted goes on from what was sent last: that may be newer than what has arrived.
+        """
+        before = self.wanted
+        self.wanted = {name: before[name] if name in before else have.get(name) for name in names}
+        self._troubles = {name: told for name, told in self._troubles.items() if name in self.wanted}
+
+    def acknowledge(self, seq: int) -> None:
+        """A frame has been worked on."""
+        if self._awaited is not None and seq >= self._awaited:
+            self._awaited = None
+
+    def note(self, channel: str | None, text: str | None) -> None:
+        """Say that something is wrong, or (None) that it is over."""
+        self._notes.append(encoded_message("error", channel=channel, message=text))
+        self._something.set()
+
+    def look(self, pieces: Pieces, troubles: Mapping[str, str]) -> None:
+        """Take what is new, unless the last frame is still on its way."""
+        self._tell(troubles)
+        if self._frame is not None or self._awaited is not None:
+            self._coalesced += any(pieces.get(*one) is not None for one in self.wanted.items())
+            return
+        found = {name: piece for name, version in self.wanted.items() if (piece := pieces.get(name, version))}
+        if not found:
+            return
+        self._seq += 1
+        self._dropped += sum(piece.forgotten for piece in found.values())
+        self.wanted |= {name: piece.version for name, piece in found.items()}
+        self._frame = encoded_frame(
+            self._seq, {name: one.text for name, one in found.items()}, self._coalesced, self._dropped
+        )
+        self._coalesced = self._dropped = 0
+        self._awaited = self._seq if self._acknowledges else None
+        self._something.set()
+
+    async def next(self) -> str:
+        """The next message for it."""
+        await self._something.wait()
+        if self._notes:
+            told = self._notes.popleft()
+        else:
+            told, self._frame = self._frame or "", None
+        if not self._notes and self._frame is None:
+            self._something.clear()
+        return told
+
+    def _tell(self, troubles: Mapping[str, str]) -> None:
+        for name in self.wanted:
+            told = troubles.get(name)
+            if self._troubles.get(name) == told:
+                continue
+            if told is None:
+                del self._troubles[name]
+            else:
+                self._troubles[name] = told
+            self.note(name, told)
+
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +181,7 @@ class Hub:
     def hello(self) -> str:
         """What every reader is told first."""
         tick, beat = round(TICK * 1000), round(BEAT * 1000)
-        return message("hello", epoch=self.channels.epoch, time=now(), tick=tick, heartbeat=beat)
+        return encoded_message("hello", epoch=self.channels.epoch, time=now_milliseconds(), tick=tick, heartbeat=beat)
 
     def start(self) -> None:
         """Begin to tick."""
@@ -91,3 +237,63 @@ class Hub:
                 self._demand.tidy()
             except Exception:  # one frame that cannot be made must not end all others
                 _log.exception("a tick of the page failed")
+
+
+_MESSAGE_INTERVAL_S = 0.02
+"""At least so long from one message of a client to the next that is listened to: one that floods us waits."""
+
+
+async def converse(socket: WebSocket, hub: Hub) -> None:
+    """Serve one page until it leaves."""
+    await socket.accept()
+    with hub.reading() as reader:
+        writing = asyncio.create_task(_write(socket, hub, reader))
+        try:
+            await _listen(socket, hub, reader)
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+
+
+async def _write(socket: WebSocket, hub: Hub, reader: Reader) -> None:
+    await socket.send_text(hub.hello())
+    while True:
+        try:
+            told = await asyncio.wait_for(reader.next(), BEAT)
+        except TimeoutError:
+            told = encoded_message("beat", time=now_milliseconds())
+        await socket.send_text(told)
+
+
+async def _listen(socket: WebSocket, hub: Hub, reader: Reader) -> None:
+    while True:
+        try:
+            text = await socket.receive_text()
+        except (WebSocketDisconnect, KeyError):  # it has left, or sent bytes
+            return
+        try:
+            _take(orjson.loads(text), hub, reader)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            reader.note(None, f"not understood: {type(error).__name__}: {error}"[:500])
+        await asyncio.sleep(_MESSAGE_INTERVAL_S)
+
+
+def _take(said: Any, hub: Hub, reader: Reader) -> None:
+    if not isinstance(said, dict):
+        raise TypeError("a message is an object")
+    if said.get("type") == "ack":
+        reader.acknowledge(int(said["seq"]))
+    elif said.get("type") == "subscribe":
+        names = said["channels"]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise TypeError("channels is a list of names")
+        have = said.get("have") or {}
+        hub.subscribe(reader, names, _versions(have.get("versions")), have.get("epoch"))
+    else:
+        raise ValueError(f"no message is of type {said.get('type')!r}")
+
+
+def _versions(told: Any) -> Mapping[str, int]:
+    if not isinstance(told, dict):
+        return {}
+    return {name: version for name, version in told.items() if type(version) is int}

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from millrace.dashboard.subject import Work
+from millrace.dashboard.run_interface import Work
 from millrace.errors import MillraceError
 from millrace.telemetry.channels import Channels
 
 LINGER = 5.0
 """Seconds for which a channel is still filled when nobody looks any more: a page that is reloaded comes back."""
-MOST = 16
+MOST_CHANNELS = 16
 """Channels that are filled at once."""
 _AGAIN = 2.0
 _PATIENCE = 1.0
@@ -61,7 +61,7 @@ class Demand:
             if filling.unwanted is not None and now - filling.unwanted >= self._linger:
                 filling.stop.set()
                 del self._fillings[name]
-        while self._refused and len(self._fillings) < MOST:
+        while self._refused and len(self._fillings) < MOST_CHANNELS:
             name = next(iter(self._refused))
             self._begin(name, self._refused.pop(name))
 
@@ -80,9 +80,9 @@ class Demand:
         return set(self._fillings)
 
     def _begin(self, name: str, work: Work) -> None:
-        if len(self._fillings) >= MOST:
+        if len(self._fillings) >= MOST_CHANNELS:
             self._refused[name] = work
-            self._channels.trouble(name, f"only {MOST} live views can be open at once: close some of them")
+            self._channels.trouble(name, f"only {MOST_CHANNELS} live views can be open at once: close some of them")
             return
         self._channels.trouble(name, None)
         stop = threading.Event()

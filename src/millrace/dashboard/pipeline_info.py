@@ -10,11 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from millrace import __version__
-from millrace.connectors.options import make_writer
-from millrace.connectors.systems import topics_read
-from millrace.engine.generations import FIRST
-from millrace.engine.statestore import state_store
-from millrace.engine.tuning import choices
+from millrace.connectors.base.registry import make_writer, topics_read
+from millrace.engine.replay.generations import FIRST
+from millrace.engine.session.spark_conf import spark_choices, state_store
 from millrace.errors import Place
 from millrace.pipeline.model import Connection, Pipeline, Sink, Source, Table, Watermark
 from millrace.pipeline.panels import Shown
@@ -25,7 +23,7 @@ from millrace.units import format_duration
 MASK = "***"
 
 
-def described(
+def pipeline_info(
     plan: Plan, *, master: str | None, spark: Mapping[str, str], kafka: str | None, generation: int = FIRST
 ) -> dict[str, Any]:
     """Everything about a pipeline that does not change while it runs."""
@@ -48,7 +46,7 @@ def described(
     }
 
 
-def undescribed(
+def program_info(
     name: str, file: str, *, master: str | None, spark: Mapping[str, str], kafka: str | None
 ) -> dict[str, Any]:
     """The same for a program whose queries are its own matter."""
@@ -184,7 +182,7 @@ def _place(place: Place) -> dict[str, Any]:
 
 def _settings(plan: Plan, master: str | None, spark: Mapping[str, str]) -> list[dict[str, Any]]:
     realtime = any(not query.batches for query in plan.queries)
-    chosen = choices(master=spark.get("spark.master", master), realtime=realtime, given=spark)
+    chosen = spark_choices(master=spark.get("spark.master", master), realtime=realtime, given=spark)
     made = (*chosen, *state_store(plan, master, spark))
     ours = [_setting(one.key, one.value, one.why) for one in made if one.key not in spark]
     return ours + [_setting(key, value, "given for this run") for key, value in spark.items()]

@@ -9,7 +9,7 @@ from typing import Any
 
 from millrace.errors import NoCluster, UnknownName
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.health import Health
+from millrace.telemetry.metrics import Health
 
 Work = Callable[[threading.Event], None]
 """Fills a channel until the event is set; what it raises is told to those who subscribe."""

@@ -1,4 +1,7 @@
-"""Everything beside a run that makes its page: samplers that fill channels, answers to questions, the server."""
+"""Everything beside a run that makes its page: samplers that fill channels, answers to questions, the server.
+
+The pages of the two things that run: a pipeline, and a program that is not ours.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +10,36 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from millrace.clients.cluster import Cluster
-from millrace.clients.dead import dead_folders
-from millrace.dashboard.hub import TICK
-from millrace.dashboard.kafka import dead, tail
-from millrace.dashboard.kafka.lag import EVERY as LAG_EVERY
-from millrace.dashboard.kafka.lag import LagMeter
-from millrace.dashboard.kafka.records import records
-from millrace.dashboard.kafka.redriving import Redriving
-from millrace.dashboard.kafka.shown import COLUMNS
-from millrace.dashboard.kafka.topics import EVERY as TOPICS_EVERY
-from millrace.dashboard.kafka.topics import Topics
-from millrace.dashboard.kafka.visible import Visible
+from millrace.clients.kafka.cluster import Cluster
+from millrace.connectors.base.registry import patterns_read, topics_read, uses_system
+from millrace.dashboard.kafka import dead_letters, tail
+from millrace.dashboard.kafka.dead_letters import Redriving
+from millrace.dashboard.kafka.lag import LAG_EVERY, LagMeter
+from millrace.dashboard.kafka.tail import RECORD_COLUMNS, some_records
+from millrace.dashboard.kafka.topics import TOPICS_EVERY, Topics, Visible
+from millrace.dashboard.live import TICK
+from millrace.dashboard.pipeline_info import masked, pipeline_info, program_info
+from millrace.dashboard.run_interface import Group, Letters, Subject, Work
 from millrace.dashboard.server import Dashboard, Options
-from millrace.dashboard.subject import Group, Letters, Subject, Work
-from millrace.engine.consumers import behind
+from millrace.dead_letters.store import dead_folders
 from millrace.engine.memory_sql import MemorySql
-from millrace.errors import MillraceError, NoCluster, NotReady
-from millrace.telemetry import process, telling
-from millrace.telemetry.board import Board
+from millrace.engine.replay.generations import FIRST, listed
+from millrace.engine.supervision.consumer_lag import consumer_lag
+from millrace.errors import MillraceError, NoCluster, NotReady, StateMismatch
+from millrace.pipeline.plan import Plan
+from millrace.telemetry import publisher
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.health import health
-from millrace.telemetry.outline import UNPLANNED, Outline
-from millrace.telemetry.sampler import Sampler
-from millrace.telemetry.samples import Samples
+from millrace.telemetry.measurements import Sampler, Samples
+from millrace.telemetry.metrics import health
+from millrace.telemetry.process_usage import PROCESS_EVERY, ProcessMeter
+from millrace.telemetry.publisher import PUBLISH_EVERY
+from millrace.telemetry.query_status import Board
+from millrace.telemetry.topology import UNPLANNED, Outline, outline_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +73,7 @@ class Watching:
         self._board = board
         self._about = about
         self._samples = Samples()
-        self._telling = telling.Telling(board, self._samples, about.outline, self.channels)
+        self._telling = publisher.Telling(board, self._samples, about.outline, self.channels)
         self._spark: SparkSession | None = None
         self.memory_sql = MemorySql()
         self._cluster: FindCluster | None = None
@@ -80,8 +85,8 @@ class Watching:
 
     def __enter__(self) -> Watching:
         self._open.enter_context(self._server)
-        self._sample("board", self._telling.look, telling.EVERY)
-        self._sample("process", process.Meter(self._samples).look, process.EVERY)
+        self._sample("board", self._telling.look, PUBLISH_EVERY)
+        self._sample("process", ProcessMeter(self._samples).look, PROCESS_EVERY)
         return self
 
     def __exit__(
@@ -139,7 +144,7 @@ class Watching:
         self._spark = None
 
     def _behind(self) -> Mapping[tuple[str, int], int]:
-        return behind(self._spark) if self._spark is not None else {}
+        return consumer_lag(self._spark) if self._spark is not None else {}
 
     def _sample(self, name: str, look: Callable[[], None], every: float) -> None:
         self._open.callback(Sampler(name, look, every).start().close)
@@ -182,17 +187,17 @@ class Watching:
     def _records(self, topic: str, start: str, most: int) -> list[Mapping[str, Any]]:
         cluster = self._kafka()
         self._visible.require(cluster, topic)
-        return list(records(cluster, topic, start, most))
+        return list(some_records(cluster, topic, start, most))
 
-    def _where(self) -> dead.Where:
+    def _where(self) -> dead_letters.Where:
         kafka = self._kafka if self._about.uses_kafka else None
-        return dead.Where(kafka, self._folders, self._about.pipeline, self._about.buries, self._visible.among)
+        return dead_letters.Where(kafka, self._folders, self._about.pipeline, self._about.buries, self._visible.among)
 
     def _folders(self) -> list[Path]:
         return dead_folders(self._about.state) if self._about.state else []
 
     def _letters(self, wanted: Letters) -> Iterator[Mapping[str, Any]]:
-        return dead.letters(self._where(), wanted, self.channels.slot("dead").value or ())
+        return dead_letters.letters(self._where(), wanted, self.channels.slot("dead").value or ())
 
     def _redrive(self, group: Group) -> Mapping[str, Any]:
         told = self._redriving.run(self._where(), group)
@@ -203,7 +208,7 @@ class Watching:
         if name == "topics":
             return self._fill_topics
         if name == "dead":
-            return lambda stop: dead.follow(self._where(), self.channels.slot("dead"), stop)
+            return lambda stop: dead_letters.follow(self._where(), self.channels.slot("dead"), stop)
         kind, _, topic = name.partition(":")
         if kind == "tail":
             return lambda stop: self._fill_tail(name, topic, stop)
@@ -212,10 +217,66 @@ class Watching:
     def _fill_tail(self, name: str, topic: str, stop: threading.Event) -> None:
         cluster = self._kafka()
         self._visible.require(cluster, topic)  # a name that is made up leaves no ring behind
-        tail.follow(cluster, topic, self.channels.ring(name, tail.KEPT, COLUMNS), stop)
+        tail.follow(cluster, topic, self.channels.ring(name, tail.KEPT, RECORD_COLUMNS), stop)
 
     def _fill_topics(self, stop: threading.Event) -> None:
         topics = Topics(self._kafka(), self._visible.among)
         while not stop.is_set():
             self.channels.slot("topics").set(topics.look())
             stop.wait(TOPICS_EVERY)
+
+
+def page_of_pipeline(
+    plan: Plan,
+    board: Board,
+    options: Options,
+    *,
+    state: Path,
+    generation: int = FIRST,
+    base: Path | None = None,
+    master: str | None = None,
+    spark: Mapping[str, str] | None = None,
+    kafka: str | None = None,
+) -> Watching:
+    """The page of a pipeline that is about to run; `base` is the state folder of its first generation."""
+
+    @cache
+    def lasting() -> Mapping[str, Any]:
+        return pipeline_info(plan, master=master, spark=spark or {}, kafka=kafka, generation=generation)
+
+    def describe() -> Mapping[str, Any]:
+        # A replay or a switch beside the run changes which there are.
+        try:
+            found = listed(base or state)
+        except StateMismatch:  # the note of them is another version's; the rest of the page is not its matter
+            found = []
+        return {**lasting(), "generations": masked("generations", found)}
+
+    about = About(
+        describe,
+        outline_of(plan, topics_read(plan.pipeline)),
+        plan.pipeline.name,
+        state,
+        {source: query.name for query in plan.queries for source in query.buries},
+        uses_system(plan.pipeline, "kafka"),
+        patterns_read(plan.pipeline),
+    )
+    return Watching(board, about, options)
+
+
+def page_of_program(
+    script: Path,
+    board: Board,
+    options: Options,
+    *,
+    master: str | None = None,
+    spark: Mapping[str, str] | None = None,
+    kafka: str | None = None,
+) -> Watching:
+    """The page of a PySpark program: its queries appear when it starts them."""
+
+    @cache
+    def describe() -> Mapping[str, Any]:
+        return program_info(script.name, str(script), master=master, spark=spark or {}, kafka=kafka)
+
+    return Watching(board, About(describe, uses_kafka=kafka is not None), options)

@@ -1,8 +1,12 @@
-"""The server in a thread of its own, for as long as a block lasts."""
+"""The server in a thread of its own, for as long as a block lasts.
+
+Where the server listens: the port that was asked for, or the first free one of ours.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from dataclasses import dataclass, field
@@ -12,13 +16,42 @@ from urllib.parse import quote
 
 import uvicorn
 
-from millrace.dashboard.app import make_app
+from millrace.dashboard.app import STATIC, make_app
+from millrace.dashboard.auth import rules_for
 from millrace.dashboard.connections import IDLE_S, MAX_HEAD_BYTES, Connection, Socket, backlog, close_overdue
-from millrace.dashboard.guard import rules_for
-from millrace.dashboard.listening import listen
-from millrace.dashboard.page import STATIC
-from millrace.dashboard.subject import Subject
-from millrace.errors import ServiceFailed
+from millrace.dashboard.run_interface import Subject
+from millrace.errors import PortInUse, ServiceFailed
+from millrace.sockets import address_of, is_loopback, listening_socket
+
+FIRST_PORT = 4040
+"""The port that is tried first when none is asked for."""
+_TRIED = 50
+
+
+@dataclass(frozen=True)
+class Place:
+    """A socket that listens, and how it is called."""
+
+    socket: socket.socket
+    host: str
+    port: int
+    loopback: bool
+
+
+def listen(host: str, port: int | None) -> Place:
+    """Listen at an address; without a port at the first one that is free."""
+    _, address = address_of(host, port or 0)
+    for one in [port] if port is not None else [*range(FIRST_PORT, FIRST_PORT + _TRIED), 0]:
+        try:
+            opened = listening_socket(address, one)
+        except PortInUse:
+            continue
+        return Place(opened, host, opened.getsockname()[1], is_loopback(address))
+    raise PortInUse(
+        f"port {port} is in use, so the page cannot be there",
+        hint="choose another with --port, or leave it out to get a free one",
+    )
+
 
 _START = 10.0
 _LOOK = 0.01

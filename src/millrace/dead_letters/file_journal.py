@@ -3,6 +3,8 @@
 A line stands for some letters and the file that has them. It is written when that file is whole, but still has a name
 that nobody reads (the draft); then the draft gets its name. So a draft with a line is not sent yet and is easily sent,
 a draft without one never counts, and a line without its draft is done, even if the file was read and removed since.
+
+How a source reads its files, kept beside their dead letters: what lines must look like that are put back there.
 """
 
 from __future__ import annotations
@@ -12,22 +14,24 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
 from hashlib import blake2b
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
 
 import orjson
 
-from millrace.clients.letters import Letter
-from millrace.drafts import sync_folder
+from millrace.atomic_files import sync_folder, write_whole
+from millrace.dead_letters.letter import Letter
 from millrace.errors import RedriveBusy
 
-NAME = "redriven.log"
+JOURNAL_FILE = "redriven.log"
 _LOCK = "redrive.lock"
 
 
-def identity(letter: Letter) -> str:
+def letter_identity(letter: Letter) -> str:
     """What makes a letter of a file the same one when its batch is run again: the file it was in, and its bytes."""
     made = blake2b((letter.file or "").encode("utf-8", "surrogatepass"), digest_size=12)
     made.update(b"\0" if letter.value is None else b"\1" + letter.value)
@@ -61,7 +65,7 @@ class Tally:
 
         A query that began anew buries the same letters again, in files of its own: they are counted by query.
         """
-        name = identity(letter)
+        name = letter_identity(letter)
         query = file.name.rsplit("-", 2)[0]
         self._met[query, name] += 1
         return self._met[query, name] <= self.sent[name]
@@ -72,7 +76,7 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._path = folder / NAME
+        self._path = folder / JOURNAL_FILE
 
     def entries(self) -> Iterator[Entry]:
         """Every line; one that a crash cut off does not count."""
@@ -134,3 +138,61 @@ def _cut_torn_line(file: BinaryIO) -> None:
     if file.read(1) != b"\n":
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
+
+
+SOURCE_FILE = "source.json"
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """A folder or a pattern, as a pipeline names it."""
+
+    path: str
+    only: str | None = None
+    """The pattern that names of files must match."""
+    header: str | None = None
+    """The first line that every file must have."""
+
+    def save(self, folder: Path) -> None:
+        """Write it into a folder of dead letters."""
+        told = orjson.dumps(asdict(self))
+        place = folder / SOURCE_FILE
+        if not place.exists() or place.read_bytes() != told:
+            write_whole(place, told)
+
+    @classmethod
+    def of(cls, folder: Path) -> FileSource | None:
+        """That of a folder of dead letters; None where no files are read (a socket)."""
+        try:
+            return cls(**orjson.loads((folder / SOURCE_FILE).read_bytes()))
+        except FileNotFoundError:
+            return None
+
+    def takes(self, file: Path, beside: Path) -> bool:
+        """Whether a new file would be read as the one beside it was."""
+        if self.only and not _matches(file.name, self.only):
+            return False
+        # A folder is read whole; a pattern that goes as deep as the files do chooses among their names.
+        pattern = PurePosixPath(unquote(urlsplit(self.path).path) if "://" in self.path else self.path)
+        named = beside.name if len(pattern.parts) == 1 else str(PurePosixPath(*beside.parts[-len(pattern.parts) :]))
+        of_files = _matches(named, str(pattern)) or _matches(str(beside), str(pattern))
+        return not of_files or _matches(file.name, pattern.name)
+
+
+def local_path(file: str | None) -> Path | None:
+    """The path of a file on this machine; None when it is elsewhere."""
+    if not file:
+        return None
+    found = urlsplit(file)
+    if found.scheme == "file":
+        return Path(unquote(found.path))
+    return None if "://" in file else Path(file).absolute()
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """As Hadoop's patterns do: braces hold choices, the rest is as in a shell."""
+    before, brace, rest = pattern.partition("{")
+    choices, end, after = rest.partition("}")
+    if brace and end and "{" not in choices:
+        return any(_matches(name, before + one + after) for one in choices.split(","))
+    return fnmatchcase(name, pattern)

@@ -9,15 +9,13 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 
-from millrace.clients import dead
-from millrace.clients.dead import Found
-from millrace.clients.filesource import FileSource, local
-from millrace.clients.fixes import mended
-from millrace.clients.journal import Entry, Journal, identity
-from millrace.clients.letters import redriven_name
-from millrace.clients.outcome import Outcome, Tell
-from millrace.clients.redrive import Redrive
-from millrace.drafts import sync_folder
+from millrace.atomic_files import sync_folder
+from millrace.dead_letters.file_journal import Entry, FileSource, Journal, letter_identity, local_path
+from millrace.dead_letters.fixes import mended
+from millrace.dead_letters.letter import redriven_name
+from millrace.dead_letters.redrive import Redrive
+from millrace.dead_letters.redrive_result import Outcome, TellProgress
+from millrace.dead_letters.store import Found, letters_in_folder
 from millrace.errors import FileUnusable, InvalidOption, NotRedrivable
 
 _MOST_FILES = 100
@@ -27,7 +25,7 @@ Lines = list[tuple[str, Found, bytes]]
 """What to write for letters, each with a name that no other ever has."""
 
 
-def refile(folder: Path, wanted: Redrive, tell: Tell = lambda _: None) -> Outcome:
+def refile(folder: Path, wanted: Redrive, tell: TellProgress = lambda _: None) -> Outcome:
     """Put letters of a folder back, a new file for each that they came from; what cannot be stays, and is told."""
     if wanted.to:
         raise InvalidOption("--to names a topic, and these are letters of files", hint="leave --to out")
@@ -49,7 +47,7 @@ def refile(folder: Path, wanted: Redrive, tell: Tell = lambda _: None) -> Outcom
 class _Refiling:
     """The only one at work in its folder."""
 
-    def __init__(self, journal: Journal, source: FileSource, wanted: Redrive, tell: Tell) -> None:
+    def __init__(self, journal: Journal, source: FileSource, wanted: Redrive, tell: TellProgress) -> None:
         self._journal = journal
         self._source = source
         self._wanted = wanted
@@ -70,12 +68,12 @@ class _Refiling:
         """What goes back, by the file that it was in."""
         files: dict[Path, Lines] = {}
         tally = self._journal.tally()
-        for one in dead.in_folder(self._journal.folder, tally):
+        for one in letters_in_folder(self._journal.folder, tally):
             if not one.redriven and self._wanted.selection.fits(one):
                 line = self._line(one)
-                file = local(one.letter.file)
+                file = local_path(one.letter.file)
                 if line is not None and file is not None:
-                    name = identity(one.letter)
+                    name = letter_identity(one.letter)
                     files.setdefault(file, []).append((f"{name}-{tally.sent[name]}", one, line))
                     tally.sent[name] += 1  # the same letter of a query that began anew has been dealt with, too
         return files
@@ -93,7 +91,7 @@ class _Refiling:
         return fixed.value
 
     def _refusal(self, one: Found, line: bytes | None) -> str | None:
-        file = local(one.letter.file)
+        file = local_path(one.letter.file)
         if file is None:
             return f"its file is not on this machine: {one.letter.file}"
         if line is None:
@@ -117,7 +115,7 @@ class _Refiling:
         self._tell(self._outcome)
 
     def _draft(self, file: Path, lines: Lines, now: int) -> Entry:
-        letters = tuple(identity(one.letter) for _, one, _ in lines)
+        letters = tuple(letter_identity(one.letter) for _, one, _ in lines)
         names = "\n".join([str(self._journal.folder.absolute()), *(name for name, _, _ in lines)])
         digest = blake2b(names.encode(), digest_size=8).hexdigest()
         final = file.with_name(_name(file, lines[0][1].letter.attempts + 1, digest))

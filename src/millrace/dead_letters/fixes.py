@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from millrace.clients.letters import Letter, text
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
+from millrace.dead_letters.letter import Letter, text_or_none
 from millrace.errors import FileUnusable, InvalidOption, InvalidSql, Place
 
 _MOST_STEPS = 10_000_000
@@ -25,7 +25,7 @@ _LONGEST = 100_000_000
 _NEAR = re.compile(r'near "(.*)": syntax error', re.DOTALL)
 _BYTES = ("value", "key")
 _PLAIN = ("topic", "partition", "offset", "timestamp", "file", "reason", "pipeline", "source", "attempts")
-COLUMNS = (*_BYTES, "headers", *_PLAIN)
+FIX_COLUMNS = (*_BYTES, "headers", *_PLAIN)
 """What a SQL expression may use."""
 
 
@@ -72,7 +72,7 @@ def python_fix(spec: str) -> Fix:
     try:
         found = runpy.run_path(file, run_name="millrace_fix").get(name)
     except (Exception, SystemExit) as error:
-        raise FileUnusable(f"{file} raised {told(error, file)}", place=Place(file)) from error
+        raise FileUnusable(f"{file} raised {fix_failure(error, file)}", place=Place(file)) from error
     if not callable(found):
         raise InvalidOption(f"{file} has no function {name!r}", hint="--fix takes FILE.py:function")
     return Fix(spec, found, file)
@@ -89,12 +89,12 @@ def sql_fix(expression: str) -> Fix:
     database.create_function("regexp", 2, _regexp, deterministic=True)
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
     database.set_authorizer(_may)
-    columns = ", ".join(f"? AS {name}" for name in COLUMNS)
+    columns = ", ".join(f"? AS {name}" for name in FIX_COLUMNS)
     query = f"SELECT (\n{expression}\n) FROM (SELECT {columns})"  # noqa: S608 - it is asked for, and may only compute
     try:
-        database.execute(f"EXPLAIN {query}", [None] * len(COLUMNS))
+        database.execute(f"EXPLAIN {query}", [None] * len(FIX_COLUMNS))
     except (sqlite3.Error, sqlite3.Warning) as error:
-        hint = f"it may use the columns {', '.join(COLUMNS)}, and the functions of SQLite and regexp_replace"
+        hint = f"it may use the columns {', '.join(FIX_COLUMNS)}, and the functions of SQLite and regexp_replace"
         raise InvalidSql(f"the fix {expression!r} {_problem(expression, str(error))}", hint=hint) from None
 
     def mend(letter: Letter) -> object:
@@ -117,7 +117,7 @@ def _problem(expression: str, said: str) -> str:
     return f"is no SQL expression: {said}"
 
 
-def told(error: BaseException, file: str | None = None) -> str:
+def fix_failure(error: BaseException, file: str | None = None) -> str:
     """What a fix raised, and on which of its lines."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [one for one in frames if file is not None and Path(one.filename).absolute() == Path(file).absolute()]
@@ -128,14 +128,14 @@ def told(error: BaseException, file: str | None = None) -> str:
 
 
 def _values(letter: Letter) -> list[Any]:
-    headers = orjson.dumps({name: text(content) for name, content in letter.headers}).decode()
+    headers = orjson.dumps({name: text_or_none(content) for name, content in letter.headers}).decode()
     bytes_ = [_readable(getattr(letter, name)) for name in _BYTES]
     return [*bytes_, headers, *(getattr(letter, name) for name in _PLAIN)]
 
 
 def _readable(content: bytes | None) -> str | bytes | None:
     """Text where bytes are text."""
-    words = text(content)
+    words = text_or_none(content)
     return content if words is None else words
 
 
@@ -159,4 +159,4 @@ def mended(fix: Fix, letter: Letter) -> Letter | str | None:
     try:
         return fix(letter)
     except Exception as error:  # a fix may raise anything; the letter stays and it is told
-        return told(error, fix.file)
+        return fix_failure(error, fix.file)

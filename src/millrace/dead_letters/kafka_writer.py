@@ -17,16 +17,16 @@ from itertools import pairwise
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from millrace.clients.cluster import REFUSED, Cluster
-from millrace.clients.dead import make
-from millrace.clients.kept import Kept
-from millrace.clients.lane import Lane, Progress, Undelivered
-from millrace.clients.ledger import Ledger, Reader, Span
-from millrace.clients.letters import Letter, to_headers
-from millrace.clients.records import Record
+from millrace.clients.kafka.cluster import REFUSED, Cluster
+from millrace.clients.kafka.record import Record
+from millrace.clients.kafka.transactions import Lane, Progress, Undelivered
+from millrace.clients.pool import Kept
+from millrace.dead_letters.letter import Letter, to_headers
+from millrace.dead_letters.offset_ledger import Ledger, Reader, Span
+from millrace.dead_letters.store import make_dead_letter_topics
 from millrace.errors import InputError, MillraceError, RecordRefused, TopicGone
 
-PATIENCE = 120.0
+WRITE_PATIENCE = 120.0
 """Seconds after which letters that Kafka does not take fail the task."""
 _NEW_TOPIC = 5.0
 """Seconds in which a broker may not have heard of a new topic yet."""
@@ -76,7 +76,7 @@ class Undertaker:
                 if time.monotonic() - started > _patience(problem):
                     raise problem from error
                 if isinstance(problem, TopicGone) and self._create:
-                    make(replace(self._cluster), {place[0]: dead})
+                    make_dead_letter_topics(replace(self._cluster), {place[0]: dead})
             time.sleep(random.uniform(0, pause))  # at random, so that two who take turns do not do so for ever
             pause = min(2 * pause, _LONGEST_PAUSE)
         # One of them is too large, or only all of them together are.
@@ -134,4 +134,4 @@ def _patience(problem: MillraceError) -> float:
     """Seconds after which to give up: none where the next attempt would end the same way."""
     if isinstance(problem, RecordRefused | InputError):
         return 0.0
-    return _NEW_TOPIC if isinstance(problem, TopicGone) else PATIENCE
+    return _NEW_TOPIC if isinstance(problem, TopicGone) else WRITE_PATIENCE

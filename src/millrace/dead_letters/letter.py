@@ -108,7 +108,7 @@ def from_record(
 def to_json(letter: Letter) -> dict[str, Any]:
     """The letter as an object: bytes in base64, and as `text` beside it when the value is UTF-8."""
     place = {name: getattr(letter, name) for name in ("file", "topic", "partition", "offset", "timestamp")}
-    readable = text(letter.value)
+    readable = text_or_none(letter.value)
     return {
         **{name: value for name, value in place.items() if value is not None},
         "reason": _encodable(letter.reason),
@@ -143,7 +143,7 @@ def from_line(line: bytes) -> Letter:
         raise ValueError(f"no dead letter: {type(error).__name__}: {error}") from error
 
 
-def text(content: bytes | None) -> str | None:
+def text_or_none(content: bytes | None) -> str | None:
     """Bytes as text when they are UTF-8."""
     try:
         return None if content is None else content.decode("utf-8")
@@ -163,7 +163,7 @@ def _encodable(words: str) -> str:
 
 
 def _decoded(name: str, content: bytes | None) -> str | int | None:
-    words = text(content)
+    words = text_or_none(content)
     if name not in _NUMBERS or words is None:
         return words
     return int(words) if words.lstrip("-").isdecimal() else None

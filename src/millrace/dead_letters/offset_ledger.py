@@ -3,15 +3,24 @@
 An offset alone would not do. Two tasks may read two parts of one partition at once, and the later part may be done
 first; a pipeline may be started again from the beginning with another schema, and what was good may be bad now. So a
 ledger says who has dealt with which offsets, and only those are left out when a task is run again.
+
+Marks in dead topics: which letters of a partition have been dealt with, and how they look as records.
+
+A mark lies in the partition of its letters, after them, and is written in the transaction that sends them again. So it
+is there exactly if they were sent, it is kept as long as they are, and it goes with the topic.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import orjson
+
+from millrace.clients.kafka.record import Record
 
 _MOST_BYTES = 3500
 """Brokers take 4096 bytes beside an offset."""
@@ -102,3 +111,69 @@ def _merged(spans: tuple[Span, ...]) -> tuple[Span, ...]:
 
 def _short(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8"), digest_size=6).hexdigest()
+
+
+MARK_KEY = b"millrace.redriven"
+"""The key of every mark; a letter that happens to have it has the headers of a letter."""
+
+
+def to_record(partition: int, offsets: Iterable[int], told: dict[str, Any]) -> Record:
+    """The record that marks letters of a partition, with what else is to be said about it."""
+    value = orjson.dumps({"letters": list(spans_of_offsets(offsets)), **told})
+    return Record(value, MARK_KEY, partition=partition)
+
+
+def marked_spans(key: bytes | None, value: bytes | None) -> list[Span] | None:
+    """The letters that a record marks; None when it is no mark."""
+    if key != MARK_KEY:
+        return None
+    try:
+        return [(int(first), int(end)) for first, end in orjson.loads(value or b"")["letters"]]
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def spans_of_offsets(offsets: Iterable[int]) -> Iterator[Span]:
+    """Offsets as spans, in order."""
+    first = end = None
+    for offset in sorted(set(offsets)):
+        if first is not None and end is not None and offset != end:
+            yield first, end
+            first = None
+        first, end = offset if first is None else first, offset + 1
+    if first is not None and end is not None:
+        yield first, end
+
+
+@dataclass
+class Marks:
+    """The marked letters of dead topics."""
+
+    _by_place: dict[tuple[str, int], list[Span]] = field(default_factory=dict)
+    _tidy: dict[tuple[str, int], list[Span]] = field(default_factory=dict)
+
+    def add(self, topic: str, partition: int, more: Iterable[Span]) -> None:
+        """Take in what a mark says."""
+        self._by_place.setdefault((topic, partition), []).extend(more)
+        self._tidy.pop((topic, partition), None)
+
+    def has(self, topic: str, partition: int, offset: int) -> bool:
+        """Whether a letter is marked."""
+        place = (topic, partition)
+        if place not in self._by_place:
+            return False
+        if place not in self._tidy:
+            self._tidy[place] = _merged_marks(self._by_place[place])
+        found = self._tidy[place]
+        at = bisect_right(found, offset, key=lambda span: span[0]) - 1
+        return at >= 0 and offset < found[at][1]
+
+
+def _merged_marks(found: Iterable[Span]) -> list[Span]:
+    merged: list[Span] = []
+    for first, end in sorted(found):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((first, end))
+    return merged

@@ -3,6 +3,10 @@
 Records and the marks of their letters go into one Kafka transaction. All who redrive a dead topic share a transactional
 id, so the last who came is the only one that can write. It reads the topic to its end after it has taken the id over:
 whatever was sent before is marked there, and nobody else can send anything since.
+
+What a dead topic holds, for one who is about to send letters of it again.
+
+A topic that records of dead letters are sent to, and what they look like there.
 """
 
 from __future__ import annotations
@@ -10,21 +14,136 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
+import orjson
 from confluent_kafka import KafkaError, KafkaException
 
-from millrace.clients import dead, topics
-from millrace.clients.aim import Aim
-from millrace.clients.cluster import FENCED, REFUSED, Cluster
-from millrace.clients.dead import Found
-from millrace.clients.fixes import NO_FIX, Fix, mended
-from millrace.clients.known import Known
-from millrace.clients.lane import Lane, Undelivered
-from millrace.clients.marks import to_record
-from millrace.clients.outcome import Outcome, Tell
-from millrace.clients.records import Record
-from millrace.clients.selection import Selection
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import FENCED, REFUSED, Cluster
+from millrace.clients.kafka.record import Record
+from millrace.clients.kafka.transactions import Lane, Undelivered
+from millrace.dead_letters import store
+from millrace.dead_letters.fixes import NO_FIX, Fix, mended
+from millrace.dead_letters.letter import REDRIVEN, Headers, Letter
+from millrace.dead_letters.offset_ledger import Marks, to_record
+from millrace.dead_letters.redrive_filter import Selection
+from millrace.dead_letters.redrive_result import Outcome, TellProgress
+from millrace.dead_letters.store import Found, dead_topic_settings, letters_within, topic_extent
 from millrace.errors import MillraceError, RedriveBusy, UnknownTopic
+
+
+@dataclass
+class Known:
+    """What a dead topic holds: marks, and which letters are of the same record.
+
+    A record that several pipelines could not use has a letter of each. It is sent again once, for all of them.
+    """
+
+    topic: str
+    marks: Marks = field(default_factory=Marks)
+    _ours: set[int] = field(default_factory=set)
+    """Letters that we have dealt with ourselves."""
+    _first: dict[int, int] = field(default_factory=dict)
+    _others: dict[int, list[int]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, cluster: Cluster, topic: str, where: store.Extent) -> Known:
+        """Everything up to the end: not one mark may be missed."""
+        known = cls(topic)
+        for one in letters_within(cluster, where, marked=known.marks.add, whole=True):
+            record, place = _record(one.letter), _packed(one.partition or 0, one.offset)
+            if known._first.setdefault(record, place) != place:
+                known._others.setdefault(record, []).append(place)
+        return known
+
+    def is_marked(self, one: Found) -> bool:
+        """Whether the letter itself is dealt with."""
+        return self._has(one.partition or 0, one.offset)
+
+    def is_sent(self, one: Found) -> bool:
+        """Whether its record was sent again, for this letter or for another."""
+        return any(self._has(*place) for place in self.places(one))
+
+    def places(self, one: Found) -> tuple[tuple[int, int], ...]:
+        """Where every letter of the same record lies."""
+        record = _record(one.letter)
+        return tuple(map(_unpacked, (self._first[record], *self._others.get(record, ()))))
+
+    def mark(self, places: Iterable[tuple[int, int]]) -> None:
+        """Take letters for dealt with."""
+        self._ours.update(_packed(*place) for place in places)
+
+    def _has(self, partition: int, offset: int) -> bool:
+        return _packed(partition, offset) in self._ours or self.marks.has(self.topic, partition, offset)
+
+
+def _record(letter: Letter) -> int:
+    """A number for the record of a letter; a topic that was made anew has others at the same offsets."""
+    place = repr((letter.topic, letter.partition, letter.offset, letter.timestamp, letter.key)).encode()
+    return int.from_bytes(blake2b(place + (letter.value or b""), digest_size=16).digest(), "big")
+
+
+def _packed(partition: int, offset: int) -> int:
+    return partition << 64 | offset
+
+
+def _unpacked(place: int) -> tuple[int, int]:
+    return place >> 64, place & ((1 << 64) - 1)
+
+
+_FRAMING = 200
+"""Bytes that Kafka adds to a record, at most: a batch of one."""
+_LONGEST_REASON = 500
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A topic that records are sent to."""
+
+    partitions: int
+    limit: int
+    retention: int
+    """Milliseconds that it keeps records; negative is for ever."""
+
+    def record(self, one: Found, fixed: Letter, fix: str | None, *, elsewhere: bool) -> Record:
+        """The record as it is sent: as it was, where it was, with a header that says what happened to it."""
+        now = round(time.time() * 1000)
+        same_place = not elsewhere and fixed.key == one.letter.key and one.letter.partition is not None
+        partition = (one.letter.partition or 0) % self.partitions if same_place else None
+        # What is nearly as old as what the topic deletes could be gone before it is read.
+        old = fixed.timestamp is None or 0 <= self.retention < 2 * (now - fixed.timestamp)
+        headers = (*_without_ours(fixed.headers), (REDRIVEN, _provenance(one, fix, now)))
+        return Record(fixed.value, fixed.key, now if old else fixed.timestamp, headers, partition)
+
+    def refusal(self, record: Record) -> str | None:
+        """Why the topic will not take a record; None when it will."""
+        headers = sum(len(name) + len(content or b"") + 10 for name, content in record.headers)
+        size = len(record.value or b"") + len(record.key or b"") + headers + _FRAMING
+        return f"{size:,} bytes are more than the topic takes ({self.limit:,})" if size > self.limit else None
+
+
+def _without_ours(headers: Headers) -> Headers:
+    return tuple(one for one in headers if one[0] != REDRIVEN)
+
+
+def _provenance(one: Found, fix: str | None, now: int) -> bytes:
+    letter = one.letter
+    told = {
+        "attempt": letter.attempts + 1,
+        "at": now,
+        "topic": letter.topic,
+        "partition": letter.partition,
+        "offset": letter.offset,
+        "timestamp": letter.timestamp,
+        "dead": one.place,
+        "reason": letter.reason[:_LONGEST_REASON].encode("utf-8", "backslashreplace").decode("utf-8"),
+        "pipeline": letter.pipeline,
+        "source": letter.source,
+        "fix": fix,
+    }
+    return orjson.dumps(told)
+
 
 MOST_LETTERS = 1_000
 _MOST_BYTES = 4_000_000
@@ -52,7 +171,7 @@ class _Sending:
     shown: str = ""
 
 
-def redrive(cluster: Cluster, dead_topic: str, wanted: Redrive, tell: Tell = lambda _: None) -> Outcome:
+def redrive_topic(cluster: Cluster, dead_topic: str, wanted: Redrive, tell: TellProgress = lambda _: None) -> Outcome:
     """Send letters of a dead topic again; those that cannot be sent stay, and are told."""
     refused: dict[str, str] = {}
     outcome = Outcome()
@@ -85,7 +204,7 @@ class _Attempt:
         dead_topic: str,
         wanted: Redrive,
         refused: dict[str, str],
-        tell: Tell,
+        tell: TellProgress,
         outcome: Outcome,
     ) -> None:
         self._cluster = cluster
@@ -101,9 +220,9 @@ class _Attempt:
         try:
             lane = Lane(self._cluster, redrive_transactional_id(self._dead))
             # Asked while we own the id: whoever sends after this answer has to take it over, and then we fail.
-            where = dead.extent(self._cluster, [self._dead])
+            where = topic_extent(self._cluster, [self._dead])
             known = Known.read(self._cluster, self._dead, where)
-            open_ = (one for one in dead.within(self._cluster, where) if self._wanted.selection.fits(one))
+            open_ = (one for one in letters_within(self._cluster, where) if self._wanted.selection.fits(one))
             for batch in _batches(self._sendings(open_, known)):
                 self._send(lane, batch)
         except KafkaException as error:
@@ -148,7 +267,7 @@ class _Attempt:
 
     def _aim(self, topic: str) -> Aim:
         if topic not in self._aims:
-            settings = dead.settings_of(self._cluster, [topic])[topic]
+            settings = dead_topic_settings(self._cluster, [topic])[topic]
             partitions = len(self._cluster.connect().topics[topic].partitions)
             self._aims[topic] = Aim(partitions, int(settings["max.message.bytes"]), int(settings["retention.ms"]))
         return self._aims[topic]

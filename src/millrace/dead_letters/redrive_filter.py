@@ -1,11 +1,46 @@
-"""Which dead letters are meant: by pipeline, source, reason, time, or one of them."""
+"""Which dead letters are meant: by pipeline, source, reason, time, or one of them.
+
+Dead letters counted by what was wrong with them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections import Counter
+from dataclasses import dataclass, field
 
-from millrace.clients.dead import Found
-from millrace.clients.reasons import kind
+from millrace.dead_letters.store import Found
+
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.,:]\d+)*")
+
+
+def reason_kind(reason: str) -> str:
+    """A reason without its numbers, so that a thousand places of one mistake are one kind."""
+    return _NUMBER.sub("N", reason)
+
+
+@dataclass
+class Count:
+    """How many letters there are, of which pipelines, how new, and why."""
+
+    letters: int = 0
+    """Open ones; the rest of what is told is of these."""
+    redriven: int = 0
+    newest: int | None = None
+    """Milliseconds since 1970."""
+    pipelines: set[str] = field(default_factory=set)
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def add(self, one: Found) -> None:
+        """Count a letter."""
+        if one.redriven:
+            self.redriven += 1
+            return
+        self.letters += 1
+        self.newest = max(self.newest or 0, one.buried)
+        self.pipelines.add(one.letter.pipeline)
+        self.kinds[reason_kind(one.letter.reason)] += 1
+
 
 LONGEST_KIND = 500
 """Characters of a kind of reason that are compared: a page is told no more of it."""
@@ -53,4 +88,4 @@ class Selection:
     def _is_reason(self, reason: str) -> bool:
         if self.containing is not None and self.containing.casefold() not in reason.casefold():
             return False
-        return self.reason in (None, reason, kind(reason)[:LONGEST_KIND])
+        return self.reason in (None, reason, reason_kind(reason)[:LONGEST_KIND])

@@ -49,5 +49,5 @@ class Outcome:
         self.failures = [*self.failures, *other.failures][:MOST_TOLD]
 
 
-Tell = Callable[[Outcome], None]
+TellProgress = Callable[[Outcome], None]
 """Told now and then how far a redrive has come."""

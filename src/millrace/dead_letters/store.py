@@ -12,12 +12,12 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
-from millrace.clients import offsets, topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.journal import Journal, Tally
-from millrace.clients.letters import SUFFIX, Letter, dead_topic, from_line, from_record
-from millrace.clients.marks import Marks, Span
-from millrace.clients.marks import from_record as spans_of
+from millrace.clients.kafka import offsets, topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.dead_letters.file_journal import Journal, Tally
+from millrace.dead_letters.letter import SUFFIX, Letter, dead_topic, from_line, from_record
+from millrace.dead_letters.offset_ledger import Marks, Span
+from millrace.dead_letters.offset_ledger import marked_spans as spans_of
 from millrace.errors import FileUnusable, InvalidTopic, KafkaFailed, KafkaUnreachable, Place
 
 _ROOM = 1 << 20
@@ -62,7 +62,7 @@ class Found:
         return f"{self.home}[{self.partition}]@{self.offset}"
 
 
-def make(cluster: Cluster, wanted: Mapping[str, str]) -> list[str]:
+def make_dead_letter_topics(cluster: Cluster, wanted: Mapping[str, str]) -> list[str]:
     """Make the dead topics (by topic) that do not exist; gives the names of those that it made."""
     existing = cluster.connect().topics
     missing = {topic: dead for topic, dead in wanted.items() if dead not in existing}
@@ -83,10 +83,10 @@ def make(cluster: Cluster, wanted: Mapping[str, str]) -> list[str]:
 
 def _limits(cluster: Cluster, names: list[str]) -> dict[str, int]:
     """The largest record that each topic takes."""
-    return {name: int(found[_LIMIT]) for name, found in settings_of(cluster, names).items()}
+    return {name: int(found[_LIMIT]) for name, found in dead_topic_settings(cluster, names).items()}
 
 
-def settings_of(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, str]]:
+def dead_topic_settings(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, str]]:
     """The settings of topics; raises when there is no such topic."""
     metadata = cluster.connect()
     for name in names:
@@ -112,12 +112,12 @@ def dead_folders(state: Path, pipeline: str | None = None) -> list[Path]:
     return sorted(path for path in (*found, *(state / "dead").glob("*")) if path.is_dir())
 
 
-def in_topic(cluster: Cluster, topic: str) -> Iterator[Found]:
+def letters_in_topic(cluster: Cluster, topic: str) -> Iterator[Found]:
     """The committed letters that a topic has now."""
-    return in_topics(cluster, [topic])
+    return letters_in_topics(cluster, [topic])
 
 
-def in_topics(
+def letters_in_topics(
     cluster: Cluster,
     names: Sequence[str],
     strange: Callable[[], None] = lambda: None,
@@ -129,10 +129,10 @@ def in_topics(
     A mark comes after its letters: `marked` hears of it then. With the `marks` of a first look each letter says itself
     whether it was redriven.
     """
-    yield from within(cluster, extent(cluster, names), strange, marked, marks)
+    yield from letters_within(cluster, topic_extent(cluster, names), strange, marked, marks)
 
 
-def within(
+def letters_within(
     cluster: Cluster,
     where: Extent,
     strange: Callable[[], None] = lambda: None,
@@ -143,7 +143,7 @@ def within(
 ) -> Iterator[Found]:
     """The same, of a part of topics. Whoever must not miss a mark wants the `whole` of it, however long it takes."""
     for message in _messages(cluster, where, whole=whole):
-        found = found_in(message, marks)
+        found = letter_in_record(message, marks)
         if isinstance(found, Found):
             yield found
         elif found is None:
@@ -152,7 +152,7 @@ def within(
             marked(message.topic() or "", message.partition() or 0, found)
 
 
-def found_in(message: Message, marks: Marks | None = None) -> Found | list[Span] | None:
+def letter_in_record(message: Message, marks: Marks | None = None) -> Found | list[Span] | None:
     """What a record of a dead topic is: a letter, a mark, or neither."""
     headers: list[tuple[str, bytes | None]] | None = message.headers()  # type: ignore[assignment]  # declared wider
     key, value = message.key(), message.value()
@@ -164,17 +164,17 @@ def found_in(message: Message, marks: Marks | None = None) -> Found | list[Span]
     return Found(letter, topic, partition, offset, message.timestamp()[1], redriven)
 
 
-def marks_of(cluster: Cluster, names: Sequence[str]) -> Marks:
+def marks_in_topics(cluster: Cluster, names: Sequence[str]) -> Marks:
     """The marks that topics have now: a first look at all that is there, before the letters are read."""
     marks = Marks()
-    for message in _messages(cluster, extent(cluster, names)):
+    for message in _messages(cluster, topic_extent(cluster, names)):
         spans = spans_of(message.key(), message.value())
-        if spans and isinstance(found_in(message), list):
+        if spans and isinstance(letter_in_record(message), list):
             marks.add(message.topic() or "", message.partition() or 0, spans)
     return marks
 
 
-def in_folder(folder: Path, tally: Tally | None = None) -> Iterator[Found]:
+def letters_in_folder(folder: Path, tally: Tally | None = None) -> Iterator[Found]:
     """The letters of a folder, the oldest file first; raises when a line is not one."""
     ages = {}
     for file in folder.glob("*.jsonl"):
@@ -196,7 +196,7 @@ def _letter(file: Path, number: int, line: bytes) -> Letter:
         raise FileUnusable("a line is no dead letter", why=str(error), place=Place(str(file), number)) from None
 
 
-def extent(cluster: Cluster, names: Sequence[str]) -> Extent:
+def topic_extent(cluster: Cluster, names: Sequence[str]) -> Extent:
     """Which offsets the partitions of topics have now; without those that are empty."""
     metadata = cluster.connect()
     for name in names:

@@ -14,16 +14,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from millrace.clients import dead
-from millrace.clients import letters as forms
-from millrace.clients.cluster import Cluster
-from millrace.clients.filesource import FileSource
-from millrace.clients.ledger import Reader
-from millrace.clients.letters import Letter
-from millrace.connectors.undertaking import Undertaker
-from millrace.drafts import Draft
+from millrace.atomic_files import Draft
+from millrace.clients.kafka.cluster import Cluster
+from millrace.dead_letters import letter as forms
+from millrace.dead_letters.file_journal import FileSource
+from millrace.dead_letters.kafka_writer import Undertaker
+from millrace.dead_letters.letter import Letter
+from millrace.dead_letters.offset_ledger import Reader
+from millrace.dead_letters.store import make_dead_letter_topics
 from millrace.errors import FileUnusable, InvalidDefinition, Place
-from millrace.stores import StorePath
+from millrace.object_stores import StorePath
 
 _MOST_LETTERS = 5_000
 _MOST_BYTES = 8_000_000
@@ -94,7 +94,7 @@ class KafkaBurial(Burial):
 
     def prepare(self, topics: Iterable[str]) -> list[str]:
         """Make the dead topics of topics that have none, on the driver; their names."""
-        return dead.make(replace(self.cluster), {topic: self.dead_topic(topic) for topic in topics})
+        return make_dead_letter_topics(replace(self.cluster), {topic: self.dead_topic(topic) for topic in topics})
 
     def open(self, task: Task) -> Grave:
         """Begin; nothing is opened before there is a letter."""

@@ -1,8 +1,8 @@
 """The RDD-era API on today's Spark: streams from outside into DStreams."""
 
 from millrace.dstreams.kafka import KafkaUtils
+from millrace.dstreams.kafka_types import Broker, KafkaMessageAndMetadata, OffsetRange, TopicAndPartition, utf8_decoder
 from millrace.dstreams.kinesis import InitialPositionInStream, KinesisUtils, MetricsLevel
-from millrace.dstreams.offsets import Broker, KafkaMessageAndMetadata, OffsetRange, TopicAndPartition, utf8_decoder
 
 __all__ = [
     "Broker",

@@ -1,4 +1,9 @@
-"""The course of a StreamingContext: which batches were made, which are done, and what went wrong."""
+"""The course of a StreamingContext: which batches were made, which are done, and what went wrong.
+
+A stream from outside while its program runs: its connections, its notes, and how far it is told that it is done.
+
+How many records a second the batches to come may have, learned from those that are done: backpressure.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +17,124 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-from millrace.dstreams.attention import Told, attend_to, listener_of
-from millrace.dstreams.flow import Flow
-from millrace.dstreams.folder import Folder, folder_at
-from millrace.dstreams.inside import await_failure, last_done, pending, remembered, report_input, stop_streams
-from millrace.dstreams.notes import Note, forget_others, oldest_checkpoint, require_own
-from millrace.dstreams.pace import Pace
-from millrace.dstreams.spoken import was_cut
+from millrace.dstreams.batch_log import Folder, Note, Notes, folder_at, forget_others, oldest_checkpoint, require_own
+from millrace.dstreams.errors import was_cut
+from millrace.dstreams.jvm_internals import (
+    await_failure,
+    last_done,
+    pending_batches,
+    remember_milliseconds,
+    report_input,
+    stop_streams,
+)
+from millrace.dstreams.pyspark_hooks import Told, attend_to, listener_of
 from millrace.errors import MillraceError, RunError
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
     from pyspark.streaming import StreamingContext
 
-    from millrace.dstreams.inflow import Inflow
+    from millrace.dstreams.source import Inflow
+
+_ENABLED = "spark.streaming.backpressure.enabled"
+_FIRST = "spark.streaming.backpressure.initialRate"
+_PID = "spark.streaming.backpressure.pid."
+
+
+class Pace:
+    """A controller with a proportional, an integral and a derived term, as Spark's own receivers have it."""
+
+    def __init__(self, interval: float, first: float | None, terms: tuple[float, float, float], least: float) -> None:
+        self.rate = first
+        """Records a second; None until there is something to learn from."""
+        self._interval, self._least = interval, least
+        self._proportional, self._integral, self._derived = terms
+        self._last: tuple[int, float, float] | None = None
+        """When the last batch ended, its rate and its error."""
+
+    @classmethod
+    def of(cls, conf: Any, interval: float) -> Pace | None:
+        """The one that Spark's settings ask for, if they do; `interval` is the batch's, in seconds."""
+        if str(conf.get(_ENABLED, "false")).lower() != "true":
+            return None
+
+        def number(name: str, otherwise: float) -> float:
+            return float(conf.get(_PID + name, str(otherwise)))
+
+        first = conf.get(_FIRST)
+        terms = number("proportional", 1.0), number("integral", 0.2), number("derived", 0.0)
+        return cls(interval, float(first) if first else None, terms, number("minRate", 100.0))
+
+    def learn(self, told: Told, records: int) -> None:
+        """Take a batch into account; one without records or work says nothing."""
+        if records <= 0 or told.worked <= 0 or (self._last and told.ended <= self._last[0]):
+            return
+        reached = records / told.worked
+        if self._last is None:
+            self._last = (told.ended, reached, 0.0)
+            self.rate = min(self.rate, reached) if self.rate else reached
+            return
+        since, rate, error_before = self._last
+        seconds = (told.ended - since) / 1000
+        error = rate - reached
+        waiting = told.waited * reached / self._interval
+        change = (error - error_before) / seconds
+        wanted = rate - self._proportional * error - self._integral * waiting - self._derived * change
+        self.rate = max(wanted, self._least)
+        self._last = (told.ended, self.rate, error)
+
+
+class Flow:
+    """One inflow in this process.
+
+    That batches are done is told in a thread of its own: whoever makes the next one does not wait for an answer.
+    """
+
+    def __init__(self, inflow: Inflow, checkpoint: Folder | None, pace: Pace | None) -> None:
+        self.inflow = inflow
+        self.pace = pace
+        self.notes = Notes(checkpoint, inflow.stream)
+        self.opened = inflow.open()
+        self._settled = -1
+        self._telling: threading.Thread | None = None
+        self._failure: Exception | None = None
+
+    def learn(self, told: Told) -> None:
+        """Take the time that a batch took into account."""
+        note = self.notes.at(told.time)
+        if self.pace and note is not None:
+            self.pace.learn(told, self.inflow.count(note))
+
+    def settle(self, line: int) -> None:
+        """Say that everything up to a time is done; raises what has become of that when it was said before."""
+        if self._failure:
+            raise self._failure
+        note = self.notes.before(line + 1)
+        if note is None or line <= self._settled or (self._telling and self._telling.is_alive()):
+            return  # what is not told now is told with a later batch, or at the end
+        self._telling = threading.Thread(target=self._tell, args=(line, note), name="millrace-settling", daemon=True)
+        self._telling.start()
+
+    def close(self, line: int) -> None:
+        """Say it for the last time, and let go of what is open."""
+        try:
+            if self._telling:
+                self._telling.join()
+            note = self.notes.before(line + 1)
+            if note is not None and line > self._settled and not self._failure:
+                self._tell(line, note)
+            if self._failure:
+                raise self._failure
+        finally:
+            self.inflow.close(self.opened)
+
+    def _tell(self, line: int, note: Note) -> None:
+        try:
+            if self.inflow.settle(note, self.opened):
+                self._settled = line
+        except Exception as error:  # raised to whoever settles next
+            self._failure = error
+
 
 log = logging.getLogger("millrace.dstreams")
 _MARGIN = 2
@@ -69,7 +178,7 @@ class Course:
 
         Its graph is asked here and nowhere else: Spark holds its lock while it makes a batch, and we hold ours then.
         """
-        self._remembered = remembered(self._java)
+        self._remembered = remember_milliseconds(self._java)
 
     def rdd(self, inflow: Inflow, time: int, context: SparkContext) -> RDD[Any]:
         """The records of a batch; the batch is decided if it was not before."""
@@ -104,7 +213,7 @@ class Course:
 
     def stumbled(self, time: int, error: MillraceError) -> None:
         """An output of a batch raised. Without the lock, and before Spark knows: no checkpoint may be quicker."""
-        if time in pending(self._java):  # else it is one of a context before, which is cut off only now
+        if time in pending_batches(self._java):  # else it is one of a context before, which is cut off only now
             self._failed.setdefault(time, error)
 
     def look(self) -> MillraceError | None:
@@ -113,7 +222,7 @@ class Course:
         Spark takes a batch for done when the last of its outputs was good, whatever became of the others.
         """
         if self._failed and self.failure is None:
-            lost = self._failed.keys() - set(pending(self._java))
+            lost = self._failed.keys() - set(pending_batches(self._java))
             if lost:
                 self.fail(self._failed[min(lost)])
         return self.failure
@@ -150,7 +259,7 @@ class Course:
         return self._flows[inflow.stream]
 
     def _made(self, flow: Flow, time: int, context: SparkContext) -> RDD[Any]:
-        from millrace.dstreams.inflow import Batch
+        from millrace.dstreams.source import Batch
 
         self._settle()
         batch = Batch(time, self._interval / 1000, context, flow.pace.rate if flow.pace else None)
@@ -158,7 +267,7 @@ class Course:
         if note is None:
             note = self._decided(flow, batch)
             flow.notes.write(time, note)
-        self._lows.setdefault(time, min([time, *pending(self._java)]))
+        self._lows.setdefault(time, min([time, *pending_batches(self._java)]))
         self._report(flow, time, note)
         return flow.inflow.read(note, batch, flow.opened)
 
@@ -177,7 +286,7 @@ class Course:
         self._forget()
 
     def _advance(self) -> None:
-        waiting = [time for time in pending(self._java) if time not in self._done]
+        waiting = [time for time in pending_batches(self._java) if time not in self._done]
         undone = min([*waiting, *self._failed], default=None)
         line = max((time for time in self._done if undone is None or time < undone), default=-1)
         if line > self._line:

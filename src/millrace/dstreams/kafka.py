@@ -12,15 +12,15 @@ from pyspark.core.rdd import RDD
 from pyspark.storagelevel import StorageLevel
 from pyspark.streaming.dstream import DStream, TransformedDStream
 
-from millrace.clients import groups, offsets
-from millrace.clients import topics as kafka_topics
-from millrace.clients.cluster import Cluster
-from millrace.dstreams import course
-from millrace.dstreams.inflow import Batch, stream_of
-from millrace.dstreams.kafka_inflow import KafkaInflow, Sharing, ranges_of
-from millrace.dstreams.offsets import Broker, Decoder, OffsetRange, Place, TopicAndPartition, utf8_decoder
-from millrace.dstreams.parameters import Parameters
-from millrace.dstreams.reading import Decoding, Handler, read
+from millrace.clients.kafka import consumer_groups, offsets
+from millrace.clients.kafka import topics as kafka_topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.dstreams import context_tracker
+from millrace.dstreams.kafka_params import Parameters
+from millrace.dstreams.kafka_rdd import Decoding, Handler, read_ranges
+from millrace.dstreams.kafka_source import KafkaInflow, Sharing, ranges_of
+from millrace.dstreams.kafka_types import Broker, Decoder, OffsetRange, Place, TopicAndPartition, utf8_decoder
+from millrace.dstreams.source import Batch, stream_of
 from millrace.errors import GroupInUse, InvalidOption, OffsetsGone, RunError
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class KafkaUtils:
         parameters = Parameters.of(kafkaParams or {}, zkQuorum)
         cluster = parameters.cluster()
         there = _partitions(cluster, list(topics))
-        groups.check_name(groupId)
-        if groups.members(cluster, groupId):
+        consumer_groups.check_name(groupId)
+        if consumer_groups.members(cluster, groupId):
             hint = "stop the others, or choose another group: a group is read by one program"
             raise GroupInUse(f"the group {groupId!r} has members", hint=hint)
         start = _starts(cluster, there, parameters) | _committed(cluster, groupId, there)
@@ -108,7 +108,7 @@ class KafkaUtils:
         parameters = Parameters.of(kafkaParams)
         _require_ranges(parameters.cluster(), offsetRanges)
         session = Batch(0, 0.0, sc).session()
-        made = read(session, parameters, offsetRanges, Decoding(keyDecoder, valueDecoder, messageHandler))
+        made = read_ranges(session, parameters, offsetRanges, Decoding(keyDecoder, valueDecoder, messageHandler))
         return KafkaRDD(made, list(offsetRanges))
 
 
@@ -152,7 +152,7 @@ def _knowing(func: Callable[..., Any], inflow: KafkaInflow) -> Callable[[datetim
     alone = func.__code__.co_argcount == 1
 
     def called(time: datetime, records: RDD[Any]) -> Any:
-        note = course.note_of(inflow, time)
+        note = context_tracker.note_of(inflow, time)
         known = KafkaRDD(records, None if note is None else ranges_of(note))
         return func(known) if alone else func(time, known)
 
@@ -178,9 +178,9 @@ def _starts(cluster: Cluster, there: Sequence[Place], parameters: Parameters) ->
 
 
 def _committed(cluster: Cluster, group: str, there: Sequence[Place]) -> dict[Place, int]:
-    if group not in groups.names(cluster):
+    if group not in consumer_groups.names(cluster):
         return {}
-    return {place: at for place, at in groups.committed(cluster, group).items() if place in there}
+    return {place: at for place, at in consumer_groups.committed(cluster, group).items() if place in there}
 
 
 def _share(ssc: StreamingContext, inflow: KafkaInflow) -> None:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from millrace.clients.access import for_java, is_access
-from millrace.clients.addresses import tidy
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.security import for_java, is_access
+from millrace.clients.properties import tidy_addresses
 from millrace.errors import InvalidOption
 from millrace.limited_files import read_limited_text
 from millrace.pipeline.secret import Secret, is_secret
@@ -56,7 +56,7 @@ class Parameters:
         given = {
             name: Secret(text) if is_secret(name) else text for name, text in kept.items() if not _OURS.match(name)
         }
-        return cls(tidy(servers, "Kafka"), _RESET[said], given)
+        return cls(tidy_addresses(servers, "Kafka"), _RESET[said], given)
 
     @property
     def committed(self) -> bool:

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from millrace.dstreams.offsets import Decoder, KafkaMessageAndMetadata, OffsetRange, utf8_decoder
-from millrace.dstreams.parameters import Parameters
-from millrace.dstreams.spoken import undecodable
+from millrace.dstreams.errors import undecodable
+from millrace.dstreams.kafka_params import Parameters
+from millrace.dstreams.kafka_types import Decoder, KafkaMessageAndMetadata, OffsetRange, utf8_decoder
 from millrace.errors import BadRecord
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ class Decoding:
             yield made
 
 
-def read(session: SparkSession, parameters: Parameters, ranges: Sequence[OffsetRange], decoding: Decoding) -> RDD[Any]:
+def read_ranges(
+    session: SparkSession, parameters: Parameters, ranges: Sequence[OffsetRange], decoding: Decoding
+) -> RDD[Any]:
     """The records of the ranges; several of one partition are read apart, in their order."""
     from pyspark import RDD
     from pyspark.serializers import NoOpSerializer

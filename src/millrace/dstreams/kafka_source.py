@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from millrace.clients import groups, offsets
-from millrace.clients.cluster import Cluster
-from millrace.dstreams.inflow import Batch, Inflow
-from millrace.dstreams.notes import Note
-from millrace.dstreams.offsets import OffsetRange, Place
-from millrace.dstreams.parameters import Parameters
-from millrace.dstreams.reading import Decoding, read
+from millrace.clients.kafka import consumer_groups, offsets
+from millrace.clients.kafka.cluster import Cluster
+from millrace.dstreams.batch_log import Note
+from millrace.dstreams.kafka_params import Parameters
+from millrace.dstreams.kafka_rdd import Decoding, read_ranges
+from millrace.dstreams.kafka_types import OffsetRange, Place
+from millrace.dstreams.source import Batch, Inflow
 from millrace.errors import GroupInUse, KafkaFailed, KafkaUnreachable, OffsetsGone, RunError, TopicGone
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class KafkaInflow(Inflow):
         wanted = ranges_of(note)
         if note is not opened.last and any(one.count() for one in wanted):
             self._require_still_there(wanted, opened)
-        return read(batch.session(), self.parameters, wanted, self.decoding)
+        return read_ranges(batch.session(), self.parameters, wanted, self.decoding)
 
     def count(self, note: Note) -> int:
         """Offsets."""
@@ -182,8 +182,8 @@ class KafkaInflow(Inflow):
 
     def _commit(self, reached: Mapping[Place, int], opened: Door) -> None:
         if self.group is not None and reached:  # else another stream of the group has every partition
-            moves = [groups.Move(*place, None, at) for place, at in sorted(reached.items())]
-            groups.apply_reset(opened.cluster, self.group, moves)
+            moves = [consumer_groups.Move(*place, None, at) for place, at in sorted(reached.items())]
+            consumer_groups.apply_reset(opened.cluster, self.group, moves)
 
     def _positions(self, before: Note | None) -> dict[Place, int]:
         if before is None:

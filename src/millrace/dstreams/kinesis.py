@@ -17,15 +17,15 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.storagelevel import StorageLevel
 
-from millrace.clients.aggregated import unpacked
-from millrace.clients.kinesis import Kinesis
-from millrace.clients.leases import FileLeases, Leases, TableLeases
-from millrace.clients.shards import Reach, Span, between
-from millrace.clients.tail import Record, Tail, read_again
-from millrace.dstreams.inflow import Batch, Inflow, stream_of
-from millrace.dstreams.notes import Note
-from millrace.dstreams.offsets import Decoder, utf8_decoder
-from millrace.dstreams.spoken import undecodable
+from millrace.clients.kinesis.client import Kinesis
+from millrace.clients.kinesis.kcl_leases import FileLeases, Leases, TableLeases
+from millrace.clients.kinesis.kpl_aggregation import unpacked
+from millrace.clients.kinesis.shard_positions import Reach, Span, records_between
+from millrace.clients.kinesis.shard_reader import Record, Tail, read_again
+from millrace.dstreams.batch_log import Note
+from millrace.dstreams.errors import undecodable
+from millrace.dstreams.kafka_types import Decoder, utf8_decoder
+from millrace.dstreams.source import Batch, Inflow, stream_of
 from millrace.errors import InvalidOption, KinesisFailed, KinesisUnreachable, UnknownStream
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class KinesisInflow(Inflow):
                 opened.leases.save(opened.tail.reach, opened.tail.listed)
         began = opened.tail.reach
         end = opened.tail.take(self._most(batch))
-        spans = between(began, end)
+        spans = records_between(began, end)
         count = sum(len(opened.tail.taken(span) or ()) for span in spans)
         return {"start": began.told(), "end": end.told(), "count": count}
 
@@ -152,7 +152,7 @@ class KinesisInflow(Inflow):
         start = Reach.of(note["start"]) if note["start"] else Reach(self._name, 0)
         parts = [
             _Part(self._door, self._name, span, self._at_hand(opened, span), batch.setting(LOST) == "go_on")
-            for span in between(start, Reach.of(note["end"]))
+            for span in records_between(start, Reach.of(note["end"]))
         ]
         if not parts:
             return batch.context.emptyRDD()

@@ -8,14 +8,14 @@ from functools import wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from millrace.dstreams.spoken import cut_off, raised_by
-from millrace.dstreams.ticks import keep_ticking
+from millrace.dstreams.errors import cut_off, raised_by
+from millrace.dstreams.jvm_internals import keep_ticking
 from millrace.errors import MillraceError
 
 if TYPE_CHECKING:
     from pyspark.streaming import StreamingContext
 
-    from millrace.dstreams.course import Course
+    from millrace.dstreams.context_tracker import Course
 
 _MARK = "_millrace_attends"
 _OUTPUT = "streaming-job-executor"
@@ -137,7 +137,7 @@ def _runs_output(function: Any) -> bool:
 def _in_our_words(running: Course | None, call: Any, ssc: Any, *arguments: Any, **named: Any) -> Any:
     from py4j.protocol import Py4JJavaError
 
-    from millrace.dstreams.spoken import in_our_words, shut_down, was_cut
+    from millrace.dstreams.errors import in_our_words, shut_down, was_cut
 
     try:
         return call(ssc, *arguments, **named)

@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from millrace.dstreams import course
-from millrace.dstreams.notes import Note
-from millrace.dstreams.ticks import ticking
+from millrace.dstreams import context_tracker
+from millrace.dstreams.batch_log import Note
+from millrace.dstreams.jvm_internals import ticking_input
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -61,7 +61,7 @@ class Inflow(ABC):
         """Its id; a recovered program has the same one."""
         self.input = -1
         """The number by which Spark knows it."""
-        course.attend()
+        context_tracker.attend()
 
     @abstractmethod
     def described(self) -> str:
@@ -104,15 +104,15 @@ class Inflow(ABC):
 
         In pickle's words: for any other error PySpark prints a traceback, once for each stream and batch.
         """
-        if failure := course.failure():
+        if failure := context_tracker.failure():
             said = f"no checkpoint is written after a batch that could not be made ({failure.message})"
             raise pickle.PicklingError(said)
         return self.__dict__.copy()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        course.attend()
-        course.arrived(self, None)
+        context_tracker.attend()
+        context_tracker.arrived(self, None)
 
 
 def stream_of(ssc: StreamingContext, inflow: Inflow) -> DStream[Any]:
@@ -121,14 +121,14 @@ def stream_of(ssc: StreamingContext, inflow: Inflow) -> DStream[Any]:
     from pyspark.streaming import DStream
     from pyspark.streaming.dstream import TransformedDStream
 
-    tick, jticks = ticking(ssc)
+    tick, jticks = ticking_input(ssc)
     ticks: DStream[Any] = DStream(jticks, ssc, NoOpSerializer())
 
     def records(time: datetime, tick: RDD[Any]) -> RDD[Any]:
-        return course.rdd_of(inflow, time, tick.context)
+        return context_tracker.rdd_of(inflow, time, tick.context)
 
     inflow.input = int(tick.id())
-    course.arrived(inflow, ssc)
+    context_tracker.arrived(inflow, ssc)
     made = TransformedDStream(ticks, records)
     # A plain DStream: PySpark would fold a transformed one into each of its followers, and read once for each.
     return DStream(made._jdstream, ssc, made._jrdd_deserializer)

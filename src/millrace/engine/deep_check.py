@@ -7,26 +7,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.connectors.stream import Site
-from millrace.engine import panels
-from millrace.engine.failures import explain
-from millrace.engine.resuming import Resuming
-from millrace.engine.session import scratch_folder
-from millrace.engine.structured import Tables, Workshop, reader_of, with_watermark, writer_of
-from millrace.errors import InvalidDefinition, MillraceError, NoCluster, Place
-from millrace.pipeline.check import Problem
-from millrace.pipeline.kept import Fingerprint
+from millrace.connectors.base.api import Site
+from millrace.connectors.base.registry import reader_of, writer_of
+from millrace.engine.checkpoints.resume import Resuming
+from millrace.engine.failures.explain import explain
+from millrace.engine.queries.builder import Tables, Workshop, with_watermark
+from millrace.engine.queries.panels import panel_mistakes
+from millrace.engine.session.session import scratch_folder
+from millrace.errors import InvalidDefinition, MillraceError, NoCluster, Place, Problem
+from millrace.pipeline.checks.triggers import realtime_refusal
+from millrace.pipeline.compatibility.state_schema import Fingerprint
 from millrace.pipeline.model import Pipeline, Source
 from millrace.pipeline.plan import Plan, Query, make_plan
-from millrace.pipeline.rules.realtime import refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from millrace.clients.cluster import Cluster
+    from millrace.clients.kafka.cluster import Cluster
 
 
-def problems(pipeline: Pipeline, spark: SparkSession, before_each: Callable[[], None] = lambda: None) -> list[Problem]:
+def deep_problems(
+    pipeline: Pipeline, spark: SparkSession, before_each: Callable[[], None] = lambda: None
+) -> list[Problem]:
     """Every query's columns, types and operations as Spark sees them; one problem a query.
 
     `before_each` is called before the functions of a query's tables are.
@@ -41,7 +43,7 @@ def problems(pipeline: Pipeline, spark: SparkSession, before_each: Callable[[], 
     return list(dict.fromkeys(found))
 
 
-def fingerprints(plan: Plan, spark: SparkSession, state: Path) -> dict[str, Fingerprint]:
+def query_fingerprints(plan: Plan, spark: SparkSession, state: Path) -> dict[str, Fingerprint]:
     """What Spark makes of each query that writes, to be compared with what made the checkpoints of a state folder."""
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
         workshop = Workshop(plan.pipeline, Site(spark, plan.pipeline.name, "", Path(folder), _no_cluster))
@@ -90,7 +92,7 @@ def _python(workshop: Workshop, tables: Tables, query: Query) -> Iterator[Proble
     for name in pipeline.upstream(query.table):
         table = pipeline.table(name)
         if table and tables.frame(name)._jdf.queryExecution().analyzed().containsPattern(python):
-            yield refusal("python", "a Python function", table.name, table.place)
+            yield realtime_refusal("python", "a Python function", table.name, table.place)
             return
 
 
@@ -103,7 +105,7 @@ def _panels(workshop: Workshop, before_each: Callable[[], None]) -> Iterator[Pro
             frame = _EmptyTables(workshop, query).frame(panel.table)
         except Exception:  # noqa: S112 - the table's own problem is told with its sink
             continue
-        for mistake in panels.mistakes(panel, frame):
+        for mistake in panel_mistakes(panel, frame):
             yield Problem(mistake.condition, mistake.message, panel.option_place(mistake.option or ""), mistake.hint)
 
 

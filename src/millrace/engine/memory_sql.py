@@ -30,8 +30,8 @@ import orjson
 import pyarrow as pa
 
 from millrace.connectors.memory import MEMORY
-from millrace.engine.failures import explain
-from millrace.engine.scratch import Scratch
+from millrace.engine.failures.explain import explain
+from millrace.engine.session.scratch import Scratch
 from millrace.errors import InputError, InvalidSql, MillraceError, NotReady, ServiceFailed, UnknownName
 from millrace.services.process import quoted
 from millrace.units import format_bytes

@@ -8,33 +8,31 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from millrace.clients.letters import dead_topic
-from millrace.connectors.kafka import KafkaReader
-from millrace.connectors.options import CONNECTORS, make_reader, make_writer
-from millrace.connectors.partitions.choosing import WORTH, left_to_spark
-from millrace.connectors.span import Span
-from millrace.connectors.stream import Messages, Reader
-from millrace.connectors.systems import system_of
-from millrace.engine.care import careful
-from millrace.engine.remembered import Position, checkpoint_of
-from millrace.engine.resuming import ANEW, Outlook, choices
-from millrace.engine.statestore import STATEFUL, state_store
-from millrace.engine.tuning import IN_ROCKSDB, ROCKSDB, Choice
-from millrace.engine.tuning import choices as chosen
+from millrace.connectors.base.api import Messages, Reader
+from millrace.connectors.base.offset_range import Span
+from millrace.connectors.base.registry import CONNECTORS, make_reader, make_writer, system_of
+from millrace.connectors.kafka.bulk_choice import WORTHWHILE_RECORDS, left_to_spark
+from millrace.connectors.kafka.source import KafkaReader
+from millrace.dead_letters.letter import dead_topic
+from millrace.engine.checkpoints.query_history import Position, checkpoint_of
+from millrace.engine.checkpoints.resume import ANEW, Outlook, choices
+from millrace.engine.queries.bad_records import strict_reason
+from millrace.engine.session.spark_conf import IN_ROCKSDB, ROCKSDB, STATEFUL, Choice, state_store
+from millrace.engine.session.spark_conf import spark_choices as chosen
+from millrace.pipeline.analysis.operators import UNKNOWN, Step
+from millrace.pipeline.analysis.pipeline import shapes
+from millrace.pipeline.checks.triggers import realtime_obstacles
+from millrace.pipeline.compatibility.query_snapshot import plain
 from millrace.pipeline.model import Pipeline, Sink, Source
 from millrace.pipeline.plan import Plan, Query, unbatched
-from millrace.pipeline.ran import plain
-from millrace.pipeline.rules.realtime import obstacles
 from millrace.pipeline.secret import shown
-from millrace.pipeline.shapes.shape import UNKNOWN, Step
-from millrace.pipeline.shapes.whole import shapes
 from millrace.settings import BULK
 
 Told = dict[str, Any]
 _TOPIC = "topic "
 
 
-def query(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span | None = None) -> Told:
+def query_report(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span | None = None) -> Told:
     """One query: what becomes of it and why, what it reads (from a span on, where it is new) and writes."""
     one, at = outlook.query, outlook.position
     names = pipeline.upstream(one.table)
@@ -89,7 +87,7 @@ def _careful(pipeline: Pipeline, query: Query, sources: Collection[Source], stat
     if not query.batches or not any(reader.keeps_letters for reader in messages):
         return None
     writers = [writer for one in query.sinks if (writer := make_writer(one.connection)[0])]
-    why = careful(state, query.name, readers.values(), writers)
+    why = strict_reason(state, query.name, readers.values(), writers)
     if not any(reader.trustable for reader in messages):
         why = "Spark's own functions decode it"
     return {"each": why is not None, "why": why}
@@ -106,7 +104,7 @@ def _bytes(folder: Path) -> int:
 
 def _realtime(pipeline: Pipeline, one: Query) -> Told:
     """Whether real-time mode could run a query, and what stands in the way."""
-    found = [problem for sink in one.sinks for problem in obstacles(pipeline, sink, CONNECTORS)]
+    found = [problem for sink in one.sinks for problem in realtime_obstacles(pipeline, sink, CONNECTORS)]
     against = list(dict.fromkeys(problem.why or problem.message for problem in found))
     return {"chosen": one.trigger.kind == "realtime", "possible": not found, "against": against}
 
@@ -144,7 +142,7 @@ def _way(source: Source, query: Query, *, part: bool) -> Told:
     if why:
         return {"way": f"read by Spark's own source, as {why}; {decoded}"}
     together = f"{decoded} where they are read" if decoding == "arrow" else decoded
-    enough = "" if BULK.value() == "on" else f"{WORTH:,} or more wait, or come in a minute, and "
+    enough = "" if BULK.value() == "on" else f"{WORTHWHILE_RECORDS:,} or more wait, or come in a minute, and "
     where = f"where {enough}the cluster wants neither TLS nor a password"
     return {"way": f"read in bulk (unless MILLRACE_BULK=off), {where}, else by Spark's own source; {together}"}
 
@@ -175,7 +173,7 @@ def _sink(sink: Sink) -> Told:
     return {"connector": kind, "to": ", ".join(facts.touches) or kind, "guarantee": facts.guarantee}
 
 
-def topics(pipeline: Pipeline) -> list[str]:
+def topics_report(pipeline: Pipeline) -> list[str]:
     """Every topic that a run sees to: those of sources and sinks, and of dead letters."""
     return list(dict.fromkeys([*_read(pipeline), *_written(pipeline)]))
 
@@ -198,7 +196,7 @@ def _topics(touches: Collection[str]) -> list[str]:
     return [one.removeprefix(_TOPIC) for one in touches if one.startswith(_TOPIC)]
 
 
-def settings(plan: Plan, master: str | None, given: Mapping[str, str], found: Collection[Outlook]) -> list[Told]:
+def settings_report(plan: Plan, master: str | None, given: Mapping[str, str], found: Collection[Outlook]) -> list[Told]:
     """Spark's settings that are chosen, each with its reason; what was given wins, and what a checkpoint keeps wins."""
     realtime = any(not one.batches for one in plan.queries)
     made = list(chosen(master=given.get("spark.master", master), realtime=realtime, given=given))

@@ -1,4 +1,7 @@
-"""A pipeline from its plan to its end: prepared, started, watched, stopped in order."""
+"""A pipeline from its plan to its end: prepared, started, watched, stopped in order.
+
+Python workers are woken while Spark still plans: their parent takes a second or two to start, on another core.
+"""
 
 from __future__ import annotations
 
@@ -9,48 +12,60 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millrace.clients.cassandra import Cassandra
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
+from millrace.connectors.base.api import Messages, Site, no_cassandra
+from millrace.connectors.base.offset_range import Span
+from millrace.connectors.base.registry import reader_of, system_of, uses_system, writer_of
+from millrace.connectors.kafka.commit_ledger import LEDGER
 from millrace.connectors.memory import MEMORY
-from millrace.connectors.outlet import LEDGER
-from millrace.connectors.span import Span
-from millrace.connectors.stream import Site, no_cassandra
-from millrace.connectors.systems import system_of, uses
-from millrace.engine.executors import Stopped, Travel, require_reachable
-from millrace.engine.failures import explain
-from millrace.engine.filling import filled
-from millrace.engine.following import follow
-from millrace.engine.hadoop import Hadoop
-from millrace.engine.lease import Lease
+from millrace.engine.checkpoints.resume import check_sinks, outlooks, require_resumable
+from millrace.engine.checkpoints.run_lease import Lease
+from millrace.engine.checkpoints.state_dir import State, nearby, require_fit
+from millrace.engine.failures.explain import explain
 from millrace.engine.memory_sql import MemorySql, QueryServer
-from millrace.engine.newest import asked
-from millrace.engine.onstores import require_fit
-from millrace.engine.positions import Positions
-from millrace.engine.resuming import outlooks, require
-from millrace.engine.running import Running
-from millrace.engine.state import State, nearby
-from millrace.engine.statestore import state_store
-from millrace.engine.structured import Workshop, prepare, writer_of
-from millrace.engine.supervision import Policy
-from millrace.engine.tuning import ON_A_STORE, ON_DISK
-from millrace.engine.unread import doubts
-from millrace.engine.waking import wake_workers
-from millrace.engine.watch import Watch
+from millrace.engine.queries.builder import Workshop, follow_generations, prepare
+from millrace.engine.session.executors import Stopped, Travel, require_reachable
+from millrace.engine.session.hadoop_store import Hadoop
+from millrace.engine.session.spark_conf import ON_A_STORE, ON_DISK, conf_doubts, is_local, state_store
+from millrace.engine.source_feeds import filled
+from millrace.engine.supervision.monitor import Watch
+from millrace.engine.supervision.offset_commits import Positions
+from millrace.engine.supervision.restart_policy import Policy
+from millrace.engine.supervision.supervisor import Running
 from millrace.errors import MillraceError
+from millrace.object_stores import StorePath, mounted
 from millrace.pipeline.model import Pipeline
 from millrace.pipeline.plan import Plan
 from millrace.settings import PATIENCE
-from millrace.stores import StorePath, mounted
-from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.gallery import Gallery
+from millrace.telemetry.panel_registry import Gallery
 from millrace.telemetry.progress import Progress
+from millrace.telemetry.query_status import Board
 from millrace.units import format_duration, so_many
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def wake_workers(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Begin to start what decodes the pipeline's messages; what fails here fails again where it counts."""
+    readers = [reader_of(source) for source in pipeline.sources]
+    # What is only sifted in Python goes another way, whose parent of workers is another one.
+    decoded = any(isinstance(reader, Messages) and reader.decoding == "arrow" for reader in readers)
+    if decoded and is_local(str(spark.sparkContext.master)):
+        threading.Thread(target=_wake, args=(spark,), name="waking", daemon=True).start()
+
+
+def _wake(spark: SparkSession) -> None:
+    with suppress(Exception):
+        spark.range(1, numPartitions=1).mapInArrow(_same, "id long").collect()
+
+
+def _same(batches: Iterator[Any]) -> Iterator[Any]:
+    return batches
 
 
 _SILENCE = 1.0
@@ -107,8 +122,8 @@ class Settings:
 def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
     """Run until every query has ended, the time is over or `stop` is set; one that is given up ends all and raises."""
     require_fit(plan, settings.state)
-    plan = replace(plan, pipeline=follow(plan.pipeline, settings.cluster))
-    if uses(plan.pipeline, "kafka"):
+    plan = replace(plan, pipeline=follow_generations(plan.pipeline, settings.cluster))
+    if uses_system(plan.pipeline, "kafka"):
         require_reachable(settings.spark.get("spark.master", settings.master), settings.cluster().bootstrap)
     with suppress(Stopped):
         if settings.session is None and isinstance(settings.state, StorePath):
@@ -123,11 +138,11 @@ def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) ->
     at_rest = partial(_at_rest, settings.session)
     with State(settings.state, plan.pipeline, tell=settings.tell, at_rest=at_rest) as state:
         settings.holding()
-        cluster_id = settings.cluster().connect().cluster_id if uses(plan.pipeline, "kafka") else None
+        cluster_id = settings.cluster().connect().cluster_id if uses_system(plan.pipeline, "kafka") else None
         ground = _ground(plan, settings, state)
-        found = [asked(one, ground) for one in outlooks(plan, state.folder, cluster_id, settings.accept)]
+        found = [check_sinks(one, ground) for one in outlooks(plan, state.folder, cluster_id, settings.accept)]
         # What only Spark can tell is asked when a query starts; nobody waits for it to hear of the rest.
-        require(found, state.folder, settings.tell)
+        require_resumable(found, state.folder, settings.tell)
         state.claim(plan, cluster_id)
         for name in state.unused(plan):
             settings.tell(f"the checkpoint of query {name!r} is not used any more: no sink of the pipeline leads to it")
@@ -156,7 +171,7 @@ def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) ->
                 if settings.session is None:
                     wake_workers(workshop.spark, plan.pipeline)
                 try:
-                    for sentence in doubts(workshop.spark, settings.spark):
+                    for sentence in conf_doubts(workshop.spark, settings.spark):
                         settings.tell(sentence)
                     if not stop.is_set():
                         with mounted(Hadoop(workshop.spark)):
@@ -293,8 +308,7 @@ def _session(
     plan: Plan, settings: Settings, stop: threading.Event, holds: Sequence[int] = ()
 ) -> Iterator[Future[SparkSession]]:
     """A session that is opened in the background; stopped at the end, however it comes."""
-    from millrace.engine.opening import opened_aside
-    from millrace.engine.session import open_session, submitted
+    from millrace.engine.session.session import open_session, opened_aside, submitted
 
     if settings.session is not None:
         given: Future[SparkSession] = Future()

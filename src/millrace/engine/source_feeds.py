@@ -6,14 +6,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from millrace.clients.cluster import Cluster
-from millrace.connectors.base import Target
-from millrace.connectors.kafka import KafkaSink
-from millrace.connectors.stream import Filling
-from millrace.engine.structured import reader_of
+from millrace.clients.kafka.cluster import Cluster
+from millrace.connectors.base.api import Filling
+from millrace.connectors.base.record_sink import Target
+from millrace.connectors.base.registry import reader_of
+from millrace.connectors.kafka.sink import KafkaSink
 from millrace.errors import FeedFailed, MillraceError
-from millrace.feeds.base import FEEDS, Run
-from millrace.feeds.pump import pump
+from millrace.feeds.base.api import FEEDS, Run
+from millrace.feeds.base.pump import pump
 from millrace.pipeline.model import Source
 from millrace.pipeline.plan import Plan
 

@@ -30,7 +30,7 @@ import duckdb
 import orjson
 import pyarrow as pa
 
-from millrace.services.guard import die_with_parent
+from millrace.services.parent_watchdog import die_with_parent
 
 _NICE = 10
 """A tenth of the CPU of a busy machine: with less, a question would not be answered in time beside a catch-up."""

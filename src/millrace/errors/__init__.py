@@ -72,16 +72,7 @@
 A message says what is wrong; `why` gives the cause, `hint` what to do, `place` where (`file:line`).
 """
 
-from millrace.errors.base import (
-    InputError,
-    MillraceError,
-    Place,
-    Problem,
-    RunError,
-    described,
-    did_you_mean,
-    printable,
-)
+from millrace.errors.base import InputError, MillraceError, Place, Problem, RunError, described, did_you_mean, printable
 from millrace.errors.cassandra import (
     CassandraDenied,
     CassandraFailed,
@@ -94,11 +85,7 @@ from millrace.errors.cassandra import (
     RowRefused,
     UnknownTable,
 )
-from millrace.errors.feeds import (
-    FeedFailed,
-    FeedInUse,
-)
-from millrace.errors.given import (
+from millrace.errors.input import (
     FileUnusable,
     InvalidOption,
     InvalidSetting,
@@ -125,14 +112,8 @@ from millrace.errors.kafka import (
     UnknownGroup,
     UnknownTopic,
 )
-from millrace.errors.kinesis import (
-    KinesisDenied,
-    KinesisFailed,
-    KinesisUnreachable,
-    RecordsGone,
-    UnknownStream,
-)
-from millrace.errors.pipelines import (
+from millrace.errors.kinesis import KinesisDenied, KinesisFailed, KinesisUnreachable, RecordsGone, UnknownStream
+from millrace.errors.pipeline import (
     CheckpointIncompatible,
     CheckpointUnusable,
     InvalidDefinition,
@@ -146,12 +127,14 @@ from millrace.errors.pipelines import (
 )
 from millrace.errors.records import (
     BadRecord,
+    FeedFailed,
+    FeedInUse,
     NotRedrivable,
     RedriveBusy,
     RegistryRefused,
     RegistryUnreachable,
 )
-from millrace.errors.running import (
+from millrace.errors.runtime import (
     ClusterUnfit,
     DiskFull,
     FetchFailed,

@@ -11,7 +11,6 @@ from millrace.masking import hidden, without_passwords
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
 _LONGEST_TEXT = 1000
 
 

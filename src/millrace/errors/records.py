@@ -1,8 +1,11 @@
-"""Records that cannot be decoded, the dead letters that they become, and the registry of their schemas."""
+"""Records that cannot be decoded, the dead letters that they become, and the registry of their schemas.
+
+Feeds: where events come from.
+"""
 
 from __future__ import annotations
 
-from millrace.errors.base import RunError
+from millrace.errors.base import InputError, RunError
 
 
 class BadRecord(RunError):
@@ -33,3 +36,15 @@ class RegistryRefused(RunError):
     """The schema registry answers and refuses what is asked: the password, or a schema that does not fit."""
 
     condition = "registry.refused"
+
+
+class FeedInUse(InputError):
+    """Another run of the same feed writes to the same place, and both would save their position."""
+
+    condition = "feed.in-use"
+
+
+class FeedFailed(RunError):
+    """A feed's origin cannot be read any more."""
+
+    condition = "feed.failed"

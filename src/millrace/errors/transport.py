@@ -29,7 +29,7 @@ def carry(error: BaseException) -> BaseException:
     return Carried(_MARK + json.dumps(told))
 
 
-def restored(text: str) -> MillraceError | None:
+def restored_error(text: str) -> MillraceError | None:
     """The error that a worker's text carries, if it does."""
     start = text.find(_MARK + "{")
     if start < 0:

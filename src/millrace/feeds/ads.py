@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption
-from millrace.feeds.chance import draws
-from millrace.feeds.simulated import Scene, Simulated
+from millrace.feeds.simulation.sampling import draws
+from millrace.feeds.simulation.simulated import Scene, Simulated
 
 _CAMPAIGNS = 100
 _ADS_EACH = 10

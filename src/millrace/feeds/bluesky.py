@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import httpx
 
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption
-from millrace.feeds.base import Batch, Feed, Run
-from millrace.feeds.streams import (
+from millrace.feeds.base.api import Batch, Feed, Run
+from millrace.feeds.public_streams import (
     CONNECTED,
     Backoff,
     Event,
@@ -21,11 +21,11 @@ from millrace.feeds.streams import (
     Progress,
     Recent,
     checked_url,
-    fields,
+    event_fields,
     key_of,
-    messages,
     not_future,
-    read,
+    read_events,
+    websocket_messages,
 )
 from millrace.plugins import option
 from millrace.units import format_duration, parse_duration
@@ -67,7 +67,7 @@ class Bluesky(Feed):
         progress = Progress(run, "jetstream")
         saved = progress.load()
         listener = _Listener(self, urls, run, int(saved) if saved and saved.isdigit() else None)
-        return read(run, listener.connect, name="bluesky", backoff=self.backoff, progress=progress)
+        return read_events(run, listener.connect, name="bluesky", backoff=self.backoff, progress=progress)
 
 
 class _Listener:
@@ -86,12 +86,12 @@ class _Listener:
         url = httpx.URL(self._urls[next(self._turn) % len(self._urls)])
         resumed = self._last
         address = str(url.copy_merge_params(self._params(resumed)))
-        for message in messages(address, halt, name=url.host, idle=self._feed.idle):
+        for message in websocket_messages(address, halt, name=url.host, idle=self._feed.idle):
             if message is None:
                 self._run.say(f"connected to {url.host}")
                 yield CONNECTED
                 continue
-            event = fields(message)
+            event = event_fields(message)
             moment = event.get("time_us")
             if isinstance(moment, int):
                 self._mind_gap(resumed, moment)

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 import orjson
 
-from millrace.clients.inputs import STANDARD_INPUT, chunks, opened
-from millrace.clients.lines import split_lines
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
+from millrace.clients.line_input import STANDARD_INPUT, input_chunks, open_input, split_lines
 from millrace.errors import FileUnusable, InvalidOption
-from millrace.feeds.base import Batch, Feed, Run
+from millrace.feeds.base.api import Batch, Feed, Run
 from millrace.plugins import option
 
 
@@ -31,11 +30,11 @@ class File(Feed):
     def batches(self, run: Run) -> Iterator[Batch]:
         """Every line, once or again and again."""
         keys = _Keys(self.key, run.say)
-        with opened(self.path) as descriptor:
+        with open_input(self.path) as descriptor:
             while not run.stop.is_set():
                 if self.loop:
                     self._rewind(descriptor)
-                for lines in split_lines(chunks(descriptor, run.stop), run.stop):
+                for lines in split_lines(input_chunks(descriptor, run.stop), run.stop):
                     yield Batch([Record(line, keys.of(line)) for line in lines])
                 if not self.loop:
                     return

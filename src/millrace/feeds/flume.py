@@ -9,10 +9,10 @@ from queue import Empty
 from typing import ClassVar
 
 from millrace.errors import InvalidOption
-from millrace.feeds.agents import Agents, Terms
-from millrace.feeds.base import Batch, Feed, Run
-from millrace.listening import address_of, is_loopback, listening, shown
+from millrace.feeds.base.api import Batch, Feed, Run
+from millrace.feeds.listeners.flume_server import Agents, Terms
 from millrace.plugins import option
+from millrace.sockets import address_of, is_loopback, listening_socket, shown_address
 
 _TICK = 0.1
 
@@ -39,8 +39,8 @@ class Flume(Feed):
     def batches(self, run: Run) -> Iterator[Batch]:
         """One batch a call, as they come."""
         agents = Agents(Terms(self._largest(), self.key, networks(self.allow or "")), run.say)
-        listener = listening(self._address(), self.port)
-        there = shown(listener)
+        listener = listening_socket(self._address(), self.port)
+        there = shown_address(listener)
         agents.start(listener)
 
         def take() -> Batch | None:

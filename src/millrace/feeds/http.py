@@ -11,10 +11,10 @@ from queue import Empty
 import uvicorn
 
 from millrace.errors import FeedFailed, InvalidOption
-from millrace.feeds.base import Batch, Feed, Run
-from millrace.feeds.intake import Intake, Terms
-from millrace.listening import address_of, is_loopback, listening, shown
+from millrace.feeds.base.api import Batch, Feed, Run
+from millrace.feeds.listeners.http_server import Intake, Terms
 from millrace.plugins import option
+from millrace.sockets import address_of, is_loopback, listening_socket, shown_address
 
 MOST_CONNECTIONS = 1000
 _START_SECONDS = 10.0
@@ -70,7 +70,7 @@ class Http(Feed):
 
     def _serve(self, intake: Intake, run: Run) -> uvicorn.Server:
         with self._listening() as listener:
-            there = shown(listener)
+            there = shown_address(listener)
             config = uvicorn.Config(
                 intake.app,
                 log_config=None,
@@ -100,4 +100,4 @@ class Http(Feed):
                 f"{self.host} can be reached from other machines, so a token is needed",
                 hint="set one in MILLRACE_HTTP_TOKEN, or listen at 127.0.0.1",
             )
-        return listening(address, self.port)
+        return listening_socket(address, self.port)

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import orjson
 
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
 from millrace.errors import FeedFailed
-from millrace.feeds.base import Batch, Feed, Run
-from millrace.feeds.payloads import Malformed, elements
-from millrace.feeds.streams import (
+from millrace.feeds.base.api import Batch, Feed, Run
+from millrace.feeds.listeners.json_payloads import Malformed, elements
+from millrace.feeds.public_streams import (
     CONNECTED,
     Backoff,
     Event,
@@ -24,9 +24,9 @@ from millrace.feeds.streams import (
     ServerSentEvent,
     Web,
     checked_url,
-    fields,
+    event_fields,
     key_of,
-    read,
+    read_events,
     time_of,
 )
 from millrace.plugins import option
@@ -66,7 +66,7 @@ class Mastodon(Feed):
         server = checked_url(address, "--instance")
         progress = Progress(run, server)
         listener = _Listener(self, server, run, progress.load())
-        return read(run, listener.connect, name="mastodon", backoff=self.backoff, progress=progress)
+        return read_events(run, listener.connect, name="mastodon", backoff=self.backoff, progress=progress)
 
 
 class _Listener:
@@ -98,7 +98,7 @@ class _Listener:
         if message.type == "update":
             yield from self._post(message.data)
         elif message.type == "status.update":
-            post = fields(message.data)
+            post = event_fields(message.data)
             moment = time_of(post.get("edited_at"))
             yield Event(Record(message.data, key_of(post.get("id")), moment, (("event", b"status.update"),)))
         elif message.type == "delete":
@@ -107,7 +107,7 @@ class _Listener:
             yield Event(Record(value, message.data, None, (("event", b"delete"),)))
 
     def _post(self, data: bytes) -> Iterator[Event]:
-        post = fields(data)
+        post = event_fields(data)
         key = key_of(post.get("id"))
         if key is not None:
             self._newest = max(self._newest or "", key.decode(), key=_age)
@@ -123,7 +123,7 @@ class _Listener:
             posts = self._page(web, since, min(PAGE, left))
             if not posts:
                 return
-            since = str(fields(posts[0]).get("id"))
+            since = str(event_fields(posts[0]).get("id"))
             for post in reversed(posts):
                 yield from self._post(post)
             left -= len(posts)
@@ -142,7 +142,7 @@ class _Listener:
 def streaming_server(web: Web, server: str) -> str:
     """Where a server streams from: it may be another host, and it is the server that says which."""
     try:
-        described = fields(web.get(f"{server}/api/v2/instance"))
+        described = event_fields(web.get(f"{server}/api/v2/instance"))
     except FeedFailed:
         # Other software that speaks this protocol does not describe itself so, and streams from the same host.
         return server

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from millrace.clients.records import Record
-from millrace.feeds.chance import SIZE, draws, spread, zipf
-from millrace.feeds.moments import iso
-from millrace.feeds.phrases import FIRST_WORDS, LANGUAGES, SECOND_WORDS, TOPICS
-from millrace.feeds.simulated import Scene, Simulated
-from millrace.feeds.trends import Trends, place
+from millrace.clients.kafka.record import Record
+from millrace.feeds.simulation.phrases import FIRST_WORDS, LANGUAGES, SECOND_WORDS, TOPICS
+from millrace.feeds.simulation.sampling import SIZE, Trends, chart_place, draws, spread, zipf
+from millrace.feeds.simulation.simulated import Scene, Simulated, iso
 
 _AUTHORS = 5000
 _REPLIES = SIZE // 5
@@ -72,7 +70,7 @@ class _Network:
         for number, (at, who, what, how_many, one, two, answer) in enumerate(rows, self._written):
             author, (before, after, lang) = authors[who], phrases[what]
             chart = self._trends.at(at)
-            first, second, marks = chart[place(one)], chart[place(two)], hashtags[how_many]
+            first, second, marks = chart[chart_place(one)], chart[chart_place(two)], hashtags[how_many]
             if marks == 0:
                 topic, more, tags = first, "", ""
             elif marks == 1 or first == second:

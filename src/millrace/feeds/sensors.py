@@ -9,10 +9,9 @@ from functools import cache
 from math import cos, exp, tau
 from typing import ClassVar, NamedTuple
 
-from millrace.clients.records import Record
-from millrace.feeds.chance import SIZE, bell, draws
-from millrace.feeds.moments import DAY, iso
-from millrace.feeds.simulated import Scene, Simulated
+from millrace.clients.kafka.record import Record
+from millrace.feeds.simulation.sampling import SIZE, bell, draws
+from millrace.feeds.simulation.simulated import DAY, Scene, Simulated, iso
 
 _MINUTE = 60_000
 _ALERTS = SIZE // 2000

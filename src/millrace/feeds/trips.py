@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from math import exp
 from typing import ClassVar, NamedTuple
 
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption
-from millrace.feeds.chance import bell, draws, spread, zipf
-from millrace.feeds.moments import DAY, iso
-from millrace.feeds.simulated import Scene, Simulated
+from millrace.feeds.simulation.sampling import bell, draws, spread, zipf
+from millrace.feeds.simulation.simulated import DAY, Scene, Simulated, iso
 from millrace.plugins import option
 
 _HOMES = (

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from math import exp
 from typing import ClassVar, NamedTuple
 
-from millrace.clients.records import Record
-from millrace.feeds.chance import SIZE, bell, draws, spread, zipf
-from millrace.feeds.moments import iso
-from millrace.feeds.simulated import Scene, Simulated
+from millrace.clients.kafka.record import Record
+from millrace.feeds.simulation.sampling import SIZE, bell, draws, spread, zipf
+from millrace.feeds.simulation.simulated import Scene, Simulated, iso
 
 _SHOP = {
     "gateway": ("GET /", "GET /health", "GET /favicon.ico", "POST /session"),

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from millrace.clients.records import Record
-from millrace.feeds.base import Batch, Feed, Run
-from millrace.feeds.streams import (
+from millrace.clients.kafka.record import Record
+from millrace.feeds.base.api import Batch, Feed, Run
+from millrace.feeds.public_streams import (
     CONNECTED,
     Backoff,
     Event,
@@ -21,9 +21,9 @@ from millrace.feeds.streams import (
     ServerSentEvent,
     Web,
     checked_url,
-    fields,
+    event_fields,
     key_of,
-    read,
+    read_events,
     time_of,
     user_agent,
 )
@@ -63,7 +63,7 @@ class Wikimedia(Feed):
         url = f"{checked_url(self.url, '--url')}/{self.stream}"
         progress = Progress(run, url)
         listener = _Listener(self, url, run, progress.load())
-        return read(run, listener.connect, name="wikimedia", backoff=self.backoff, progress=progress)
+        return read_events(run, listener.connect, name="wikimedia", backoff=self.backoff, progress=progress)
 
 
 class _Listener:
@@ -92,7 +92,7 @@ class _Listener:
                     yield Event(self._record(message), self._last)
 
     def _record(self, message: ServerSentEvent) -> Record | None:
-        meta = fields(message.data).get("meta")
+        meta = event_fields(message.data).get("meta")
         meta = meta if isinstance(meta, dict) else {}
         key = key_of(meta.get("id"))
         if meta.get("domain") == "canary" or self._recent.repeats(key):

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
 from millrace.errors import FeedFailed, InvalidOption
-from millrace.feeds.base import Batch, Feed, Run
-from millrace.feeds.streams import (
+from millrace.feeds.base.api import Batch, Feed, Run
+from millrace.feeds.public_streams import (
     CONNECTED,
     Backoff,
     Event,
@@ -23,13 +23,13 @@ from millrace.feeds.streams import (
     Recent,
     Web,
     checked_url,
-    fields,
+    event_fields,
+    json_lines,
     key_of,
-    lines,
-    read,
+    read_events,
     time_of,
 )
-from millrace.feeds.streams.backoff import reason
+from millrace.feeds.public_streams.backoff import reason
 from millrace.plugins import option
 from millrace.units import parse_duration
 
@@ -82,7 +82,7 @@ class X(Feed):
                 "the X feed needs a bearer token", hint=f"set the variable {VARIABLE} to that of your app at X"
             )
         listener = _Listener(self, f"{checked_url(self.url, '--url')}/2/tweets/search/stream", token, run)
-        return read(run, listener.connect, name="x", backoff=self.backoff)
+        return read_events(run, listener.connect, name="x", backoff=self.backoff)
 
 
 class _Listener:
@@ -106,7 +106,7 @@ class _Listener:
             with web.stream(self._url, params=self._params()) as chunks:
                 self._run.say(f"connected to {self._url}")
                 yield CONNECTED
-                for line in lines(chunks):
+                for line in json_lines(chunks):
                     yield from self._post(line)
 
     def _params(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class _Listener:
         return {name: value for name, value in params.items() if value}
 
     def _post(self, line: bytes) -> Iterator[Event]:
-        message = fields(line)
+        message = event_fields(line)
         post = message.get("data")
         if isinstance(post, dict):
             key = key_of(post.get("id"))
@@ -130,11 +130,11 @@ class _Listener:
         wanted = split_rules(self._feed.rule)
         if not wanted:
             return
-        present = {rule.get("value") for rule in fields(web.get(f"{self._url}/rules")).get("data") or ()}
+        present = {rule.get("value") for rule in event_fields(web.get(f"{self._url}/rules")).get("data") or ()}
         missing = [{"value": rule} for rule in wanted if rule not in present]
         if not missing:
             return
-        answer = fields(web.post(f"{self._url}/rules", {"add": missing}))
+        answer = event_fields(web.post(f"{self._url}/rules", {"add": missing}))
         for problem in answer.get("errors") or ():
             if problem.get("title") != "DuplicateRule":
                 raise FeedFailed(

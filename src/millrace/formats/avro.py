@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millrace.errors import FileUnusable, InvalidOption, InvalidSchema
-from millrace.formats.avro_schemas import AvroSchema, InvalidAvro, read_avro, schema_of
+from millrace.formats.avro_schema import AvroSchema, InvalidAvro, read_avro, schema_of
 from millrace.formats.base import Decoder, Encoder, Format, require_text_keys
 from millrace.limited_files import read_limited_text
 from millrace.pipeline.schema import Schema
@@ -27,7 +27,7 @@ def _text_or_file(given: str) -> str:
 
 
 def _address(given: str) -> str:
-    from millrace.formats.registry import checked_address
+    from millrace.formats.schema_registry import checked_address
 
     return checked_address(given)
 
@@ -64,13 +64,13 @@ class Avro(Format):
 
     def decoder(self, schema: Schema | None) -> Decoder:
         """A decoder that reads each record with the schema it was written with."""
-        from millrace.formats.avro_decoder import AvroDecoder
+        from millrace.formats.avro_codec import AvroDecoder
 
         return AvroDecoder(self.columns(schema), self._own(), self.registry)
 
     def encoder(self, schema: pa.Schema) -> Encoder:
         """An encoder; without an Avro schema it makes one that fits the columns."""
-        from millrace.formats.avro_encoder import AvroEncoder
+        from millrace.formats.avro_codec import AvroEncoder
 
         self._own()
         if self.registry and not self.subject:

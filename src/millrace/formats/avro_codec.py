@@ -1,4 +1,7 @@
-"""Avro messages to columns: record by record with the schema each was written with."""
+"""Avro messages to columns: record by record with the schema each was written with.
+
+Rows to Avro messages, with the registry's header when there is one.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ from uuid import UUID
 import fastavro
 import pyarrow as pa
 
-from millrace.formats import instants
-from millrace.formats.avro_schemas import AvroSchema
-from millrace.formats.base import Decoded, Decoder
-from millrace.formats.harvest import Harvest, Indices, portions
-from millrace.formats.layout import TOMBSTONE
-from millrace.formats.registry import Registry, UnknownSchema, registry_at
-from millrace.formats.rows import BULK, Bulk, Rows
-from millrace.formats.values import JSON_LEAVES, Converter, Wrong, as_float, mismatch, shown
+from millrace.errors import RunError
+from millrace.formats import conversion
+from millrace.formats.arrow_types import TOMBSTONE
+from millrace.formats.avro_schema import AvroSchema, avro_of, read_avro
+from millrace.formats.base import Decoded, Decoder, Encoder
+from millrace.formats.conversion import JSON_LEAVES, Converter, Wrong, as_float, mismatch, shown
+from millrace.formats.row_builder import BULK, Bulk, Harvest, Indices, Rows, binary_portions
+from millrace.formats.schema_registry import Registry, UnknownSchema, registry_at
 from millrace.pipeline.schema import Schema
 
 _PIECE = 4096
@@ -36,7 +39,7 @@ class AvroDecoder(Decoder):
         """Decode a batch."""
         harvest = Harvest(self._rows.arrow)
         reader = _Reader(self._own, registry_at(self._address) if self._address else None)
-        for portion, indices in portions(values):
+        for portion, indices in binary_portions(values):
             for start in range(0, len(portion), _PIECE):
                 self._piece(portion.slice(start, _PIECE), indices[start : start + _PIECE], reader, harvest)
         return harvest.decoded()
@@ -114,17 +117,17 @@ def _double(value: Any) -> Any:
 
 
 def _timestamp(value: Any) -> Any:
-    return instants.micros_of_datetime(value) if type(value) is datetime else JSON_LEAVES["timestamp"](value)
+    return conversion.micros_of_datetime(value) if type(value) is datetime else JSON_LEAVES["timestamp"](value)
 
 
 def _local(value: Any) -> Any:
     if type(value) is datetime and value.tzinfo is None:
-        return instants.micros_of_datetime(value)
+        return conversion.micros_of_datetime(value)
     return JSON_LEAVES["timestamp_ntz"](value)
 
 
 def _date(value: Any) -> Any:
-    return instants.days_of_date(value) if type(value) is date else JSON_LEAVES["date"](value)
+    return conversion.days_of_date(value) if type(value) is date else JSON_LEAVES["date"](value)
 
 
 def _binary(value: Any) -> Any:
@@ -149,3 +152,39 @@ _BULK = {
     "date": Bulk(date, pa.array),
     "binary": Bulk(bytes, pa.array),
 }
+
+
+class AvroEncoder(Encoder):
+    """Encodes rows as Avro records."""
+
+    def __init__(self, schema: pa.Schema, own: str | None, address: str | None, subject: str) -> None:
+        self._text = own if own is not None else avro_of(schema)
+        self._schema = read_avro(self._text).record
+        self._address = address
+        self._subject = subject
+        self._header: bytes | None = None
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        """One message a row."""
+        if self._header is None:
+            self._header = self._registered()
+        return pa.array([self._message(row) for row in batch.to_pylist(maps_as_pydicts="strict")], pa.binary())
+
+    def _registered(self) -> bytes:
+        """The header; registering is done here, as only a worker may reach the registry."""
+        if self._address is None:
+            return b""
+        return b"\0" + registry_at(self._address).register(self._subject, self._text).to_bytes(4)
+
+    def _message(self, row: dict[str, object]) -> bytes:
+        body = BytesIO()
+        body.write(self._header or b"")
+        try:
+            fastavro.schemaless_writer(body, self._schema, row)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, IndexError) as error:
+            raise RunError(
+                "a row does not fit the Avro schema",
+                why=f"{type(error).__name__}: {error}"[:300],
+                hint="select and cast the columns that avro_schema describes, or leave it out",
+            ) from error
+        return body.getvalue()

@@ -1,6 +1,12 @@
 """Strict conversion of decoded values to the types of a schema, one small function a type, compiled once a schema.
 
 A converter takes a value that is not None and gives what pyarrow takes for the type, or raises `Wrong`.
+
+Whole Arrow columns of text cast to times and dates; what cannot be cast refuses the column.
+
+Times and dates as text (ISO 8601) and as the numbers that Arrow keeps: microseconds and days since 1970.
+
+What is accepted here is what pyarrow's JSON reader accepts, and fractions of up to nine digits besides.
 """
 
 from __future__ import annotations
@@ -10,12 +16,75 @@ import math
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Mapping
-from datetime import date, datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeAlias
 
-from millrace.formats import instants
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from millrace.pipeline.schema import Array, Decimal, Map, Struct, Type
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_MICROSECOND = timedelta(microseconds=1)
+_MILLION = 1_000_000
+# Years 1 to 9999: beyond them neither Python nor SQL can show a time.
+FIRST_MICROS = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+LAST_MICROS = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+FIRST_DAY = date.min.toordinal() - _EPOCH_DAY
+
+_DATE = r"\d{4}-\d\d-\d\d"
+_TIME = r"(?:[01]\d|2[0-3])(?::[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?)?"
+_ZONE = r"(?:Z|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)?"
+_IS_DATE = re.compile(_DATE, re.ASCII).fullmatch
+_IS_LOCAL = re.compile(f"{_DATE}(?:[T ]{_TIME})?", re.ASCII).fullmatch
+_IS_TIMESTAMP = re.compile(f"{_DATE}(?:[T ]{_TIME}{_ZONE})?", re.ASCII).fullmatch
+
+
+def micros_of_text(text: str) -> int:
+    """A moment; a text without a zone is in UTC."""
+    if not _IS_TIMESTAMP(text):
+        raise ValueError(text)
+    return micros_of_datetime(datetime.fromisoformat(text))
+
+
+def local_micros_of_text(text: str) -> int:
+    """A time on the wall, without a zone."""
+    if not _IS_LOCAL(text):
+        raise ValueError(text)
+    return micros_of_datetime(datetime.fromisoformat(text))
+
+
+def days_of_text(text: str) -> int:
+    """A date."""
+    if not _IS_DATE(text):
+        raise ValueError(text)
+    return days_of_date(date.fromisoformat(text))
+
+
+def micros_of_datetime(moment: datetime) -> int:
+    """A moment; one without a zone is in UTC."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return within_calendar((aware - EPOCH) // _MICROSECOND)
+
+
+def micros_of_seconds(seconds: int) -> int:
+    """A moment as Spark reads a number: in seconds."""
+    return within_calendar(seconds * _MILLION)
+
+
+def days_of_date(day: date) -> int:
+    """A date."""
+    return day.toordinal() - _EPOCH_DAY
+
+
+def within_calendar(micros: int) -> int:
+    """The same moment, if it is in the years that can be shown."""
+    if not FIRST_MICROS <= micros <= LAST_MICROS:
+        raise OverflowError
+    return micros
+
 
 Converter: TypeAlias = Callable[[Any], Any]
 
@@ -226,14 +295,14 @@ def text_leaf(name: str, read: Callable[[str], int]) -> Converter:
     return convert
 
 
-_timestamp_of_text = text_leaf("timestamp", instants.micros_of_text)
+_timestamp_of_text = text_leaf("timestamp", micros_of_text)
 
 
 def _timestamp(value: Any) -> Any:
     if type(value) is not int:
         return _timestamp_of_text(value)
     try:
-        return instants.micros_of_seconds(value)
+        return micros_of_seconds(value)
     except OverflowError:
         raise Wrong("timestamp out of range (a number is in seconds)") from None
 
@@ -255,8 +324,95 @@ JSON_LEAVES: dict[str, Converter] = {
     "double": _double,
     "float": lambda value: as_float(_double(value)),
     "decimal": _exactly,
-    "date": text_leaf("date", instants.days_of_text),
+    "date": text_leaf("date", days_of_text),
     "timestamp": _timestamp,
-    "timestamp_ntz": text_leaf("timestamp_ntz", instants.local_micros_of_text),
+    "timestamp_ntz": text_leaf("timestamp_ntz", local_micros_of_text),
     "binary": base64,
 }
+_MOMENT = pa.timestamp("us", tz="UTC")
+_SAMPLE = 16  # texts
+_LENGTH = 40  # of a text, to see how times are written
+_ENDS_IN_ZONE = re.compile(r".{11}.*(?:Z|[+-][\d:]+)").fullmatch
+_IS_FINE = re.compile(r".*\.\d{7,9}\D.*|.*\.\d{7,9}").fullmatch
+
+
+def moments_in_texts(texts: Sequence[Any], _: pa.DataType) -> pa.Array:
+    """Texts that say a moment."""
+    return moments_of(pa.array(texts, pa.string()))
+
+
+def moments_of(texts: pa.Array) -> pa.Array:
+    """Texts that say a moment: all with a zone or all without, with up to nine digits of fraction."""
+    sample = next((text for text in texts.slice(0, _SAMPLE).to_pylist() if text), "")[:_LENGTH]
+    zone = "UTC" if _ENDS_IN_ZONE(sample) else None
+    ways = [_of_microseconds, _of_nanoseconds]
+    if _IS_FINE(sample):
+        ways.reverse()  # a cast that fails takes long, as it notes every failure
+    try:
+        return ways[0](texts, zone)
+    except pa.ArrowInvalid:
+        return ways[1](texts, zone)
+
+
+def _of_microseconds(texts: pa.Array, zone: str | None) -> pa.Array:
+    return in_range(texts.cast(pa.timestamp("us", tz=zone))).cast(_MOMENT)
+
+
+def _of_nanoseconds(texts: pa.Array, zone: str | None) -> pa.Array:
+    finer = texts.cast(pa.timestamp("ns", tz=zone))
+    first = pc.min(finer.view(pa.int64())).as_py()
+    if first is not None and first < 0:
+        raise pa.ArrowInvalid("before 1970 cutting digits off is not dividing")
+    return finer.cast(pa.timestamp("us", tz=zone), safe=False).cast(_MOMENT)
+
+
+def failing_places(screen: Callable[[Any], Any], values: Iterable[Any]) -> list[int]:
+    """Places of the values for which a screen raises ValueError."""
+    places = []
+    for place, value in enumerate(values):
+        try:
+            if value is not None:
+                screen(value)
+        except ValueError:
+            places.append(place)
+    return places
+
+
+def local_times_of(texts: pa.Array) -> pa.Array:
+    """Texts that say a time on the wall."""
+    return in_range(texts.cast(pa.timestamp("us")))
+
+
+def days_of(texts: pa.Array) -> pa.Array:
+    """Texts that say a date."""
+    days = texts.cast(pa.date32())
+    first = pc.min(days.view(pa.int32())).as_py()
+    if first is not None and first < FIRST_DAY:
+        raise pa.ArrowInvalid("before the year 1")
+    return days
+
+
+def moments_of_seconds(seconds: pa.Array) -> pa.Array:
+    """Numbers that say a moment."""
+    million = 1_000_000
+    _between(seconds, FIRST_MICROS // million, LAST_MICROS // million)
+    return seconds.cast(pa.timestamp("s", tz="UTC")).cast(_MOMENT)
+
+
+def in_range(times: pa.Array) -> pa.Array:
+    """The same times, if all are in the years that can be shown."""
+    _between(times.view(pa.int64()), FIRST_MICROS, LAST_MICROS)
+    return times
+
+
+def finite(numbers: pa.Array) -> pa.Array:
+    """The same numbers, if all are some."""
+    if numbers.null_count < len(numbers) and not pc.all(pc.is_finite(numbers)).as_py():
+        raise pa.ArrowInvalid("not finite")
+    return numbers
+
+
+def _between(numbers: pa.Array, first: int, last: int) -> None:
+    ends = pc.min_max(numbers).as_py()
+    if ends["min"] is not None and (ends["min"] < first or ends["max"] > last):
+        raise pa.ArrowInvalid("out of range")

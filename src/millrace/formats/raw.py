@@ -21,6 +21,6 @@ class Raw(Format):
 
     def decoder(self, schema: Schema | None) -> Decoder:
         """A decoder that does nothing."""
-        from millrace.formats.plain import RawDecoder
+        from millrace.formats.single_column import RawDecoder
 
         return RawDecoder(self.columns(schema))

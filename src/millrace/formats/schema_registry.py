@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 import httpx
 
 from millrace.errors import InvalidOption, RegistryRefused, RegistryUnreachable
-from millrace.formats.avro_schemas import AvroSchema, InvalidAvro, read_avro
+from millrace.formats.avro_schema import AvroSchema, InvalidAvro, read_avro
 
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _TIMEOUT = 10.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from millrace.formats.arrow import arrow_schema
+from millrace.formats.arrow_types import arrow_schema
 from millrace.formats.base import Decoded, Decoder
-from millrace.formats.harvest import Harvest, portions
+from millrace.formats.row_builder import Harvest, binary_portions
 from millrace.pipeline.schema import Schema
 
 
@@ -19,7 +19,7 @@ class TextDecoder(Decoder):
     def decode(self, values: pa.Array) -> Decoded:
         """Decode a batch."""
         harvest = Harvest(self._schema)
-        for portion, indices in portions(values):
+        for portion, indices in binary_portions(values):
             texts, good = harvest.texts(portion, indices)
             harvest.add(pa.RecordBatch.from_arrays([texts], schema=self._schema), good)
         return harvest.decoded()

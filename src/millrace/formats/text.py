@@ -21,6 +21,6 @@ class Text(Format):
 
     def decoder(self, schema: Schema | None) -> Decoder:
         """A decoder that looks whether it is text."""
-        from millrace.formats.plain import TextDecoder
+        from millrace.formats.single_column import TextDecoder
 
         return TextDecoder(self.columns(schema))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from millrace.errors import InvalidOption, did_you_mean
-from millrace.pipeline.facts import Mistake
+from millrace.pipeline.connector_facts import Mistake
 from millrace.pipeline.model import Panel
 
 MOST_ROWS = 1000

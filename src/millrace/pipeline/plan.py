@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 from millrace.errors import Place
-from millrace.pipeline.facts import Connectors
+from millrace.pipeline.connector_facts import Connectors
 from millrace.pipeline.model import Pipeline, Sink, Source, Trigger
 from millrace.pipeline.panels import Shown, shown
 
@@ -140,8 +140,8 @@ def _own(pipeline: Pipeline, table: str, panels: list[Shown], owned: set[str]) -
 
 def _mode(pipeline: Pipeline, table: str) -> str:
     """The mode that shows the most: changes as they come where Spark can give them, else what is final."""
-    from millrace.pipeline.shapes.shape import UNKNOWN
-    from millrace.pipeline.shapes.whole import shapes
+    from millrace.pipeline.analysis.operators import UNKNOWN
+    from millrace.pipeline.analysis.pipeline import shapes
 
     steps = shapes(pipeline).get(table.lower(), UNKNOWN).steps
     final = any(

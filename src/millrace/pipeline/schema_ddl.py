@@ -52,7 +52,7 @@ class Token:
         return repr(self.text) if self.kind != "END" else "the end"
 
 
-def parse(text: str) -> Schema:
+def parse_ddl(text: str) -> Schema:
     """The schema that a DDL text describes."""
     return _Parser(text).schema()
 

@@ -8,13 +8,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from millrace.clients.access import java_flags
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.security import java_flags
 from millrace.clients.properties import java_file
 from millrace.errors import JavaUnusable
 from millrace.services import jars, kafka
 from millrace.services.java import find_java
-from millrace.services.kraft import node_folder
+from millrace.services.kafka import node_folder
 
 Sizes = dict[tuple[str, int], int]
 """Bytes by topic and partition, of the largest replica."""

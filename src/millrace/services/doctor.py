@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import MillraceError
 from millrace.services import jars, kafka
 from millrace.services.java import find_java

@@ -18,8 +18,8 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from millrace.errors import FetchFailed, FileUnusable, UnknownName
+from millrace.locks import FolderLock
 from millrace.services.java import find_java
-from millrace.services.locks import FolderLock
 from millrace.services.process import guarded
 from millrace.settings import CACHE, IVY_SETTINGS
 

@@ -1,31 +1,250 @@
-"""A real Kafka of our own: one or more KRaft nodes as child processes, bound to 127.0.0.1."""
+"""A Kafka cluster as it lies on disk: its shape, the properties of each node, the format of its storage.
+
+A real Kafka of our own: one or more KRaft nodes as child processes, bound to 127.0.0.1.
+"""
 
 from __future__ import annotations
 
+import secrets
 import subprocess
+import uuid
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
 
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from millrace.clients.cluster import Cluster
-from millrace.errors import DataDirInUse, KafkaUnreachable, NoCluster, ServiceFailed
-from millrace.services import embedded, jars
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.properties import java_file
+from millrace.errors import DataDirInUse, DataDirMismatch, KafkaUnreachable, NoCluster, ServiceFailed
+from millrace.services import jars
 from millrace.services.certificates import Certificates
-from millrace.services.embedded import (
+from millrace.services.java import Java, find_java
+from millrace.services.lifecycle import (
+    Description,
     Embedded,
     PortTakenError,
     Tell,
     client_properties,
+    process_identity,
+    stop_service,
     write_client_properties,
 )
-from millrace.services.java import Java, find_java
-from millrace.services.kraft import USER, Door, Layout, Node, node_folder, plan_layout, write_node
-from millrace.services.process import Child, quoted
+from millrace.services.process import Child, Identity, kept_port, quoted, require_free
 from millrace.settings import KAFKA_HEAP
 from millrace.units import so_many
+
+KAFKA_USER = "millrace"
+_LOG4J = """<Configuration status="ERROR">
+  <Appenders>
+    <RollingFile name="file" fileName="{log}" filePattern="{log}.%i">
+      <PatternLayout pattern="%d{{ISO8601}} %-5p %c{{1}} %m%n"/>
+      <SizeBasedTriggeringPolicy size="10MB"/>
+      <DefaultRolloverStrategy max="3"/>
+    </RollingFile>
+    <Console name="console" target="SYSTEM_ERR"><PatternLayout pattern="%-5p %m%n"/></Console>
+  </Appenders>
+  <Loggers>
+    <Root level="INFO">
+      <AppenderRef ref="file"/>
+      <AppenderRef ref="console" level="ERROR"/>
+    </Root>
+    <Logger name="org.apache.kafka.common.config.AbstractConfig" level="WARN"/>
+    <Logger name="kafka.server.KafkaConfig" level="WARN"/>
+  </Loggers>
+</Configuration>
+"""
+
+
+@dataclass(frozen=True)
+class Door:
+    """One more port that clients may use, with rules of its own: its properties are `listener.name.NAME.…`."""
+
+    port: int
+    """The first broker's; the others have the next ones."""
+    protocol: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """One process that is both broker and controller."""
+
+    id: int
+    port: int
+    controller_port: int
+    internal_port: int
+    process: Identity | None = None
+
+
+@dataclass(frozen=True)
+class Layout(Description):
+    """What `cluster.json` holds; each node is a process."""
+
+    file = "cluster.json"
+    what = "cluster"
+    mismatch = DataDirMismatch
+
+    cluster_id: str
+    nodes: tuple[Node, ...]
+
+    @classmethod
+    def parsed(cls, found: dict[str, Any]) -> Layout:
+        """One from the content of its file."""
+        nodes = tuple(Node(**{**node, "process": process_identity(node["process"])}) for node in found["nodes"])
+        return cls(found["cluster_id"], nodes, password=found["password"], secure=found["secure"])
+
+    def processes(self) -> dict[int, Identity]:
+        """Those of the nodes."""
+        return {node.id: node.process for node in self.nodes if node.process}
+
+    def with_process(self, number: int, process: Identity | None) -> Layout:
+        """The same with another process for a node."""
+        nodes = (replace(node, process=process) if node.id == number else node for node in self.nodes)
+        return replace(self, nodes=tuple(nodes))
+
+    @property
+    def address(self) -> str:
+        """The address for clients."""
+        return ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    @property
+    def internal(self) -> str:
+        """The address that needs no password: the brokers' own."""
+        return ",".join(f"127.0.0.1:{node.internal_port if self.secure else node.port}" for node in self.nodes)
+
+
+def plan_layout(before: Layout | None, brokers: int | None, port: int | None, secure: bool | None) -> Layout:
+    """The layout to start with: the old one where there is one, with ports that are free now."""
+    if before and brokers not in (None, len(before.nodes)):
+        raise DataDirMismatch(
+            f"the data is that of a cluster with {len(before.nodes)} brokers, not {brokers}",
+            hint=f"use --brokers {len(before.nodes)}, or another --data folder for the new cluster",
+        )
+    count = len(before.nodes) if before else brokers or 1
+    if port:
+        for number in range(count):
+            require_free(port + number)
+    old = before.nodes if before else (None,) * count
+    taken = set(range(port, port + count)) if port else set()
+    nodes = tuple(
+        Node(
+            id=number,
+            port=port + number - 1 if port else kept_port(node.port if node else None, taken),
+            controller_port=kept_port(node.controller_port if node else None, taken),
+            internal_port=kept_port(node.internal_port if node else None, taken),
+        )
+        for number, node in enumerate(old, 1)
+    )
+    return Layout(
+        cluster_id=before.cluster_id if before else new_id(),
+        password=before.password if before else secrets.token_urlsafe(18),
+        secure=secure if secure is not None else bool(before and before.secure),
+        nodes=nodes,
+    )
+
+
+def new_id() -> str:
+    """An id for a cluster, as Kafka makes them: none begins with a dash, which its tools would take for an option."""
+    while (made := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return made
+
+
+def write_node(
+    folder: Path,
+    layout: Layout,
+    node: Node,
+    certificates: Certificates | None,
+    extra: Mapping[str, str],
+    doors: Mapping[str, Door],
+) -> Path:
+    """Write a node's properties and log configuration; gives the properties file."""
+    home = node_folder(folder, node)
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "log4j2.xml").write_text(_LOG4J.format(log=escape(str(home / "broker.log"), {'"': "&quot;"})), "utf-8")
+    properties = {
+        **_roles(layout, node, home, doors),
+        **_replication(len(layout.nodes)),
+        **(_security(layout, certificates) if certificates else {}),
+        **extra,
+    }
+    path = home / "server.properties"
+    path.touch(mode=0o600)
+    path.write_text(java_file(properties), "ascii")
+    return path
+
+
+def node_folder(folder: Path, node: Node) -> Path:
+    """Where a node keeps its files."""
+    return folder / f"node-{node.id}"
+
+
+def _roles(layout: Layout, node: Node, home: Path, doors: Mapping[str, Door]) -> dict[str, str]:
+    voters = ",".join(f"{peer.id}@127.0.0.1:{peer.controller_port}" for peer in layout.nodes)
+    listeners = {"CLIENT": node.port} | ({"INTERNAL": node.internal_port} if layout.secure else {})
+    listeners |= {name: door.port + node.id - 1 for name, door in doors.items()}
+    advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
+    more = "".join(f",{name}:{door.protocol}" for name, door in doors.items())
+    client = "SASL_SSL" if layout.secure else "PLAINTEXT"
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(node.id),
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"{advertised},CONTROLLER://127.0.0.1:{node.controller_port}",
+        "advertised.listeners": advertised,
+        "listener.security.protocol.map": f"CLIENT:{client},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT{more}",
+        "inter.broker.listener.name": "INTERNAL" if layout.secure else "CLIENT",
+        "log.dirs": str(home / "data"),
+        # A name that is mistyped must be an error, not a new topic.
+        "auto.create.topics.enable": "false",
+        # By time nothing goes, unless a topic says so: records may carry times of long ago, as those of a file that is
+        # replayed, and Kafka would remove them within minutes.
+        "log.retention.ms": "-1",
+        # One machine, few groups: little to load at start and little memory.
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "8",
+        "transaction.state.log.num.partitions": "8",
+        "share.coordinator.state.topic.num.partitions": "4",
+        "log.cleaner.dedupe.buffer.size": "16777216",
+        # A broker that was killed is noticed in seconds.
+        "broker.heartbeat.interval.ms": "1000",
+        "broker.session.timeout.ms": "6000",
+    }
+
+
+def _replication(brokers: int) -> dict[str, str]:
+    """Copies on three brokers where there are three, and a write is safe on two before it is acknowledged."""
+    copies, in_sync = str(min(3, brokers)), str(2 if brokers >= 3 else 1)
+    return {
+        "default.replication.factor": copies,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.min.isr": in_sync,
+    }
+
+
+def _security(layout: Layout, certificates: Certificates) -> dict[str, str]:
+    login = "org.apache.kafka.common.security"
+    plain = f'{login}.plain.PlainLoginModule required user_{KAFKA_USER}="{layout.password}";'
+    scram = f"{login}.scram.ScramLoginModule required;"
+    return {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "listener.name.client.plain.sasl.jaas.config": plain,
+        "listener.name.client.scram-sha-256.sasl.jaas.config": scram,
+        "listener.name.client.scram-sha-512.sasl.jaas.config": scram,
+        "listener.name.client.ssl.keystore.type": "PKCS12",
+        "listener.name.client.ssl.keystore.location": str(certificates.store),
+        "listener.name.client.ssl.keystore.password": certificates.password,
+        "listener.name.client.ssl.key.password": certificates.password,
+    }
 
 
 @dataclass(frozen=True)
@@ -138,9 +357,9 @@ class Kafka(Embedded[Layout, Cluster]):
         admin = inside.admin()
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             how = ScramCredentialInfo(mechanism, 4096)
-            wanted = UserScramCredentialUpsertion(USER, how, layout.password.encode())
+            wanted = UserScramCredentialUpsertion(KAFKA_USER, how, layout.password.encode())
             with inside.speaking("add a user"):
-                admin.alter_user_scram_credentials([wanted])[USER].result()
+                admin.alter_user_scram_credentials([wanted])[KAFKA_USER].result()
 
     def _home(self, node: Node) -> Path:
         return node_folder(self.folder, node)
@@ -166,14 +385,14 @@ def running(folder: Path) -> Layout | None:
 
 def stop(folder: Path) -> list[int]:
     """Stop the cluster of a folder, whoever started it; gives the nodes that ran."""
-    return embedded.stop(Kafka, Layout, folder)
+    return stop_service(Kafka, Layout, folder)
 
 
 def _properties(layout: Layout, certificates: Certificates) -> dict[str, str]:
     return {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "PLAIN",
-        "sasl.username": USER,
+        "sasl.username": KAFKA_USER,
         "sasl.password": layout.password,
         "ssl.ca.location": str(certificates.authority),
     }

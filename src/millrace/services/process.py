@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from millrace.errors import PortInUse, ServiceFailed
-from millrace.services import guard
+from millrace.services import parent_watchdog
 
 _FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
 """A line of a Java stack trace, which says nothing to a user."""
@@ -161,7 +161,7 @@ class Child:
 
 def guarded(command: Sequence[str | Path], grace: float = STOP_GRACE) -> list[str]:
     """A command that ends when the writing end of its standard input is closed; its output is standard error."""
-    return [sys.executable, "-I", "-S", guard.__file__, str(grace), *map(str, command)]
+    return [sys.executable, "-I", "-S", parent_watchdog.__file__, str(grace), *map(str, command)]
 
 
 def _spawn(

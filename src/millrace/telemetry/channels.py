@@ -1,16 +1,86 @@
-"""What changes, by name: a slot holds one value, a ring the newest rows; both can tell what a reader misses."""
+"""What changes, by name: a slot holds one value, a ring the newest rows; both can tell what a reader misses.
+
+Any value as JSON can carry it to a browser: finite numbers, whole characters, bounded text.
+
+An error as the page shows it.
+"""
 
 from __future__ import annotations
 
+import math
 import threading
 import uuid
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from millrace.telemetry.plain import plain
+from millrace.errors import MillraceError
+
+LONGEST = 4096
+"""Characters of a text that are kept: a page shows no more, and memory must not depend on what records hold."""
+_EXACT = 2**53
+"""Whole numbers up to here are the same in JavaScript."""
+_DEEPEST = 16
+
+
+def plain_value(value: Any, longest: int = LONGEST, depth: int = 0) -> Any:
+    """The value without what JSON lacks: no NaN, no halves of characters, no number that would be rounded."""
+    if value is None or value is True or value is False:
+        return value
+    kind = type(value)
+    if kind is int:
+        return value if -_EXACT <= value <= _EXACT else _whole(value)
+    if kind is float:
+        return value if math.isfinite(value) else None
+    if kind is str:
+        return _text(value, longest)
+    return _other(value, longest, depth)
+
+
+def _other(value: Any, longest: int, depth: int) -> Any:
+    if isinstance(value, datetime):
+        return milliseconds(value)
+    if isinstance(value, Mapping | list | tuple | set | frozenset):
+        return _many(value, longest, depth)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _text(bytes(value[: 4 * longest]).decode("utf-8", "backslashreplace"), longest)
+    if isinstance(value, Decimal):
+        return None if not value.is_finite() else _text(str(value), longest)
+    if isinstance(value, float):  # numpy's, and other kinds of one
+        return plain_value(float(value))
+    if isinstance(value, int):
+        return plain_value(int(value))
+    return _text(value.isoformat() if isinstance(value, date) else str(value), longest)
+
+
+def _many(value: Mapping[Any, Any] | Iterable[Any], longest: int, depth: int) -> Any:
+    if depth >= _DEEPEST:
+        return _text(str(value), longest)
+    if isinstance(value, Mapping):
+        return {_text(str(name), longest): plain_value(one, longest, depth + 1) for name, one in value.items()}
+    return [plain_value(one, longest, depth + 1) for one in value]
+
+
+def _whole(value: int) -> str:
+    """A large whole number as text; one beyond all measure (Python refuses to write it) by its size."""
+    return str(value) if value.bit_length() < 4096 else f"a number of {value.bit_length():,} bits"
+
+
+def milliseconds(moment: datetime) -> int:
+    """A moment in milliseconds since 1970."""
+    return round(moment.timestamp() * 1000)
+
+
+def _text(words: str, longest: int) -> str:
+    short = words if len(words) <= longest else words[: longest - 1] + "…"
+    if short.isascii():
+        return short
+    return short.encode("utf-8", "replace").decode("utf-8")
+
 
 _MOST_TROUBLES = 500
 
@@ -42,7 +112,7 @@ class Slot:
 
     def set(self, value: Any) -> None:
         """Take a value in; what JSON cannot carry is made plain first."""
-        made = plain(value)
+        made = plain_value(value)
         with self._lock:
             self._value = made
             self._version += 1
@@ -81,7 +151,7 @@ class Ring:
 
     def extend(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows, all or none of which a reader sees."""
-        made = [{name: plain(value) for name, value in row.items()} for row in rows]
+        made = [{name: plain_value(value) for name, value in row.items()} for row in rows]
         with self._lock:
             for row in made:
                 for name in row:
@@ -164,7 +234,7 @@ class Channels:
         with self._lock:
             self._troubles.pop(name, None)
             if message is not None:
-                self._troubles[name] = (str(plain(message)), self._version(name))
+                self._troubles[name] = (str(plain_value(message)), self._version(name))
                 while len(self._troubles) > _MOST_TROUBLES:
                     del self._troubles[next(iter(self._troubles))]
 
@@ -179,3 +249,11 @@ class Channels:
     def _version(self, name: str) -> int | None:
         channel = self._channels.get(name)
         return channel.version if channel else None
+
+
+def error_fields(error: MillraceError | None) -> dict[str, Any] | None:
+    """Its words by what they are; None when there is no error."""
+    if error is None:
+        return None
+    where = str(error.place) if error.place else None
+    return {"message": error.message, "why": error.why, "hint": error.hint, "where": where}

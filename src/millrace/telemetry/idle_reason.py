@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from millrace.telemetry.board import Phase, Standing
-from millrace.telemetry.outline import Expected
-from millrace.telemetry.progress import Progress
-from millrace.telemetry.rates import ended
+from millrace.telemetry.progress import Progress, batch_end
+from millrace.telemetry.query_status import Phase, Standing
+from millrace.telemetry.topology import Expected
 from millrace.units import format_duration, so_many
 
 QUIET = 10.0
@@ -95,7 +94,7 @@ def _quiet(case: Case) -> str | None:
     batch = case.batch
     if batch is None or case.standing.phase is not Phase.WAITING:
         return None
-    since = ended(batch)
+    since = batch_end(batch)
     if (case.now - since).total_seconds() < QUIET or case.lag:
         return None
     waiting = _held_back(case)
@@ -115,7 +114,7 @@ def _long_batch(case: Case) -> str | None:
     batch = case.batch
     if batch is None or case.standing.phase is not Phase.RUNNING or not case.expected.batches:
         return None
-    since = ended(batch)
+    since = batch_end(batch)
     over = (case.now - since).total_seconds()
     if over < max(QUIET, 3 * batch.milliseconds / 1000):
         return None

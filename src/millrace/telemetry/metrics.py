@@ -1,23 +1,133 @@
-"""The run at one moment, as the page, the terminal and Prometheus read it: made from the board and the samples."""
+"""The run at one moment, as the page, the terminal and Prometheus read it: made from the board and the samples.
+
+How many rows a second flow into the pipeline and along each of its edges, where that can be known.
+
+Whether a run is well, and whether it has begun: what `/healthz` and `/readyz` tell.
+
+Figures of which some are not known: sums and largest ones of those that are.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from millrace.errors import MillraceError
-from millrace.telemetry.board import Board, Phase, Standing
-from millrace.telemetry.flow import Flow
-from millrace.telemetry.known import most, total
-from millrace.telemetry.outline import Outline
-from millrace.telemetry.plain import milliseconds
-from millrace.telemetry.progress import Progress
-from millrace.telemetry.rates import WINDOW, ended, rates
-from millrace.telemetry.samples import Lag, Samples
-from millrace.telemetry.silence import Case, silence
-from millrace.telemetry.trouble import told
+from millrace.telemetry.channels import error_fields, milliseconds
+from millrace.telemetry.idle_reason import Case, silence
+from millrace.telemetry.measurements import Lag, Samples
+from millrace.telemetry.progress import RATE_WINDOW, Progress, SourceProgress, batch_end, rates
+from millrace.telemetry.query_status import Board, Phase, Standing
+from millrace.telemetry.topology import Edge, Outline
+
+UNHEALTHY_AFTER = 30.0
+"""Seconds without an answer from Spark after which the run counts as ill."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A verdict with its reasons."""
+
+    healthy: bool
+    ready: bool
+    reasons: tuple[str, ...] = ()
+
+
+def health(board: Board, samples: Samples, outline: Outline, now: float | None = None) -> Health:
+    """Healthy: every query works, none is dead or restarted, Spark and Kafka answer. Ready: every query has begun."""
+    standings = {one.query: one for one in board.queries() if outline.query(one.query).writes}
+    ill = [
+        f"query {one.query} failed: {one.error.message if one.error else 'nobody knows why'}"
+        for one in standings.values()
+        if one.phase is Phase.FAILED
+    ]
+    moment = datetime.now(UTC)
+    ill += [f"query {one.query}: {one.restart.sentence(moment)}" for one in standings.values() if one.restart]
+    ill += [
+        f"a batch of {one.query} failed: {one.error.message}"
+        for one in standings.values()
+        if one.error and not one.phase.idle and not one.restart
+    ]
+    ill += [samples.failure] if samples.failure and not ill else []
+    if not samples.over:
+        ended = [one.query for one in standings.values() if one.phase is Phase.STOPPED]
+        ill += [f"query {name} has ended" for name in ended if outline.planned and outline.query(name).lasting]
+    alive = any(not one.phase.ended for one in standings.values())
+    now = time.monotonic() if now is None else now
+    silent = None if board.looked is None else now - board.looked
+    if alive and silent is not None and silent > UNHEALTHY_AFTER:
+        ill.append(f"Spark has not answered for {silent:.0f} s")
+    ill += [str(missing)] if alive and (missing := board.kafka.missing(now)) else []
+    begun = {one.query for one in standings.values() if one.phase is not Phase.STARTING}
+    absent = [one.name for one in outline.queries if one.writes and one.name not in begun]
+    absent += [name for name in standings if name not in begun and name not in absent]
+    waiting = [f"query {name} has not begun" for name in absent]
+    ready = not ill and not absent and (bool(begun) or not outline.planned)
+    return Health(not ill, ready, (*ill, *waiting))
+
+
+def total_known(values: Iterable[float | None]) -> float | None:
+    """The sum of what is known; None when nothing is."""
+    known = [one for one in values if one is not None]
+    return sum(known) if known else None
+
+
+def most_known(values: Iterable[float | None]) -> float | None:
+    """The largest of what is known; None when nothing is."""
+    return max((one for one in values if one is not None), default=None)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The rates of one moment, out of what is told of the queries."""
+
+    outline: Outline
+    queries: list[dict[str, Any]]
+    last: Mapping[str, Progress | None]
+
+    def edges(self) -> list[dict[str, Any]]:
+        """Each edge with its rate; null between tables, whose rows Spark does not count."""
+        return [{"from": one.start, "to": one.end, "rate": self._rate(one)} for one in self.outline.edges]
+
+    def read(self) -> float | None:
+        """Rows a second from all sources; what several queries read of one source is counted once."""
+        if not self.outline.planned:
+            return total_known(one["in_rate"] for one in self.queries)
+        sources = dict.fromkeys(source for one in self.outline.queries for source in one.sources)
+        whole = total_known(self._read(source) for source in sources)
+        return most_known(one["in_rate"] for one in self.queries) if whole is None else whole
+
+    def _rate(self, edge: Edge) -> float | None:
+        if edge.query is None:
+            return self._read(edge.start)
+        known = self._told(edge.query)
+        return known["out_rate"] if known else None
+
+    def _read(self, source: str) -> float | None:
+        """Rows a second of one source: each query reads for itself, so the largest is what comes."""
+        return most_known(self._read_by(one.name, source) for one in self.outline.queries if source in one.sources)
+
+    def _read_by(self, query: str, source: str) -> float | None:
+        told, last = self._told(query), self.last.get(query)
+        whole: float | None = told["in_rate"] if told else None
+        if len(self.outline.query(query).sources) == 1 or whole is None:
+            return whole
+        topics = set(self.outline.topics.get(source, ()))
+        if last is None or not topics:
+            return None
+        rows = [one.rows for one in last.sources if _topics(one) & topics]
+        return whole * sum(rows) / last.input_rows if last.input_rows else 0.0
+
+    def _told(self, query: str) -> dict[str, Any] | None:
+        return next((one for one in self.queries if one["name"] == query), None)
+
+
+def _topics(source: SourceProgress) -> set[str]:
+    return set(source.end) if isinstance(source.end, dict) else set()
+
 
 _CLASSIC = {
     "lag": "DStreams do not tell how far the end of their input is away",
@@ -30,7 +140,7 @@ _CLASSIC = {
 """What is not known of DStreams, and why."""
 
 
-def state(board: Board, samples: Samples, outline: Outline, now: datetime | None = None) -> dict[str, Any]:
+def run_state(board: Board, samples: Samples, outline: Outline, now: datetime | None = None) -> dict[str, Any]:
     """Everything about now."""
     at = now or datetime.now(UTC)
     standings = board.queries()
@@ -110,7 +220,7 @@ def _query(
         "sink_rows": batch.sink_rows if batch else None,
         "since": milliseconds(one.since),
         "silence": silence(Case(one, expected, batch, lag.records, burials, now)),
-        "error": told(one.error),
+        "error": error_fields(one.error),
         "restart": one.restart.sentence(now) if one.restart else None,
         "restarts": one.restarts,
         "why": _CLASSIC if batch and batch.waited is not None else {},
@@ -125,9 +235,13 @@ def _rates(
     if one.phase.idle:
         return {"in_rate": 0.0, "rate": 0.0, "out_rate": 0.0}
     topics = [edge.topic for edge in outline.edges if edge.query == one.query and edge.topic]
-    written = total(samples.rate(topic) for topic in dict.fromkeys(topics))
+    written = total_known(samples.rate(topic) for topic in dict.fromkeys(topics))
     if not expected.batches:
-        return {"in_rate": total(map(samples.rate, outline.read_by(one.query))), "rate": None, "out_rate": written}
+        return {
+            "in_rate": total_known(map(samples.rate, outline.read_by(one.query))),
+            "rate": None,
+            "out_rate": written,
+        }
     found = rates(done, at, expected.every)
     out = found.written if found else None
     return {
@@ -139,16 +253,16 @@ def _rates(
 
 def _busy(one: Standing, done: list[Progress], now: datetime) -> float:
     """The share of the last seconds in which batches were at work, the one that is at work now included."""
-    start = now - timedelta(seconds=WINDOW)
+    start = now - timedelta(seconds=RATE_WINDOW)
     spent = 0.0
     for batch in reversed(done):
-        if ended(batch) < start:
+        if batch_end(batch) < start:
             break
-        spent += max(0.0, (min(ended(batch), now) - max(batch.at, start)).total_seconds())
+        spent += max(0.0, (min(batch_end(batch), now) - max(batch.at, start)).total_seconds())
     if one.phase is Phase.RUNNING:
-        last = ended(done[-1]) if done else one.since
+        last = batch_end(done[-1]) if done else one.since
         spent += max(0.0, (now - max(last, start, one.since)).total_seconds())
-    return round(min(1.0, spent / WINDOW), 3)
+    return round(min(1.0, spent / RATE_WINDOW), 3)
 
 
 def _gap(last: Progress | None, now: datetime) -> int | None:
@@ -168,10 +282,10 @@ def _figures(queries: list[dict[str, Any]], dead: Mapping[str, int], flow: Flow,
     errors = sum(one["error"] is not None for one in queries)
     return {
         "in_rate": flow.read(),
-        "out_rate": total(one["out_rate"] for one in queries if flow.outline.query(one["name"]).writes),
-        "lag": most(one["lag"] for one in queries),
-        "lag_seconds": most(one["lag_seconds"] for one in queries),
-        "watermark_gap_ms": most(one["watermark_gap_ms"] for one in queries),
+        "out_rate": total_known(one["out_rate"] for one in queries if flow.outline.query(one["name"]).writes),
+        "lag": most_known(one["lag"] for one in queries),
+        "lag_seconds": most_known(one["lag_seconds"] for one in queries),
+        "watermark_gap_ms": most_known(one["watermark_gap_ms"] for one in queries),
         "errors": errors or int(failed),
         "dead": sum(dead.values()),
         "late": sum(one["late"] for one in queries),

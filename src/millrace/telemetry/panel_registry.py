@@ -11,11 +11,9 @@ from typing import Any
 from millrace.errors import MillraceError, RunError
 from millrace.pipeline.panels import Shown
 from millrace.pipeline.plan import Plan
-from millrace.telemetry.channels import Channels
-from millrace.telemetry.lines import Series
-from millrace.telemetry.pictures import Picture, View
+from millrace.telemetry.channels import Channels, error_fields
+from millrace.telemetry.panel_views import Picture, Series, View
 from millrace.telemetry.progress import METRICS
-from millrace.telemetry.trouble import told
 
 _EMPTY = View([])
 
@@ -43,7 +41,7 @@ class Hung:
             "options": {name: value for name, value in self.shown.given.items() if value is not None},
             "inferred": self.shown.inferred,
             "query": self.query,
-            "error": told(self.error),
+            "error": error_fields(self.error),
         }
 
     def seen(self, now: int) -> dict[str, Any]:
@@ -57,7 +55,7 @@ class Hung:
             "time": now,
             "cut": view.cut,
             "window": view.window,
-            "error": told(self.error),
+            "error": error_fields(self.error),
             "note": view.note or self.note,
         }
 

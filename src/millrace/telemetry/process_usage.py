@@ -6,13 +6,13 @@ from contextlib import suppress
 
 import psutil
 
-from millrace.telemetry.samples import Samples, Usage
+from millrace.telemetry.measurements import Samples, Usage
 
-EVERY = 1.0
+PROCESS_EVERY = 1.0
 _SPARK = "org.apache.spark.deploy.SparkSubmit"
 
 
-class Meter:
+class ProcessMeter:
     """Measures; keeps what it found, since use of the processor is told between two looks."""
 
     def __init__(self, samples: Samples) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from millrace.telemetry.health import Health
+from millrace.telemetry.metrics import Health
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PHASES = ("starting", "running", "waiting", "restarting", "stopped", "failed")

@@ -1,25 +1,35 @@
-"""What happened, as lines that people read: queries that start, stop and fail, first dead letters, late rows."""
+"""What happened, as lines that people read: queries that start, stop and fail, first dead letters, late rows.
+
+The board as channels: `state`, `history:*` and `events`, renewed a few times a second without any call to Spark.
+
+The batches of a query as rows for charts.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from typing import Any
 
-from millrace.telemetry.answers import Missing, change
-from millrace.telemetry.board import Board, Phase, Standing
-from millrace.telemetry.channels import Channels
+from millrace.telemetry.channels import Channels, milliseconds
+from millrace.telemetry.measurements import Missing, Samples, answer_change
+from millrace.telemetry.metrics import batches_of, run_state
+from millrace.telemetry.progress import Progress
+from millrace.telemetry.query_status import Board, Phase, Standing
+from millrace.telemetry.topology import Outline
 from millrace.units import so_many
 
-KEPT = 500
-COLUMNS = ("time", "level", "query", "text")
+EVENTS_KEPT = 500
+EVENT_COLUMNS = ("time", "level", "query", "text")
 
 
 class Diary:
     """Writes into the channel `events`; `look` finds by itself what is new on a board."""
 
     def __init__(self, channels: Channels) -> None:
-        self._ring = channels.ring("events", KEPT, COLUMNS)
+        self._ring = channels.ring("events", EVENTS_KEPT, EVENT_COLUMNS)
         self._known: dict[str, Standing] = {}
         self._dead: dict[str, int] = {}
         self._missing: Missing | None = None
@@ -39,7 +49,7 @@ class Diary:
                 self.note(f"source {source}: the first dead letters ({count:,})", "warning")
             self._dead[source] = count
         missing = board.kafka.missing()
-        if line := change(self._missing, missing):
+        if line := answer_change(self._missing, missing):
             self.note(line, "warning" if missing else "info")
         self._missing = missing
 
@@ -68,3 +78,86 @@ def _ending(one: Standing) -> tuple[str, str]:
         return "info", f"stopped after {so_many(one.rows, 'row')} in {so_many(one.batches, 'batch')}"
     told = ["failed"] if one.error is None else [f"failed: {one.error.message}", one.error.why or ""]
     return "error", "; ".join(part for part in told if part)
+
+
+HISTORY_KEPT = 600
+HISTORY_COLUMNS = (
+    "time",
+    "batch",
+    "input_rows",
+    "input_rate",
+    "rate",
+    "ms",
+    "waited_ms",
+    "delay_ms",
+    "watermark_gap_ms",
+    "state_rows",
+    "state_bytes",
+    "late",
+    "lag",
+    "sink_rows",
+)
+_WHOLE = "triggerExecution"
+
+
+def history_row(batch: Progress) -> dict[str, Any]:
+    """One batch; `time` is its end, and each of Spark's steps has a column `phase:NAME` of milliseconds."""
+    ended = milliseconds(batch.at) + batch.milliseconds
+    told = {
+        "time": ended,
+        "batch": batch.batch,
+        "input_rows": batch.input_rows,
+        "input_rate": batch.input_rate,
+        "rate": batch.rate,
+        "ms": batch.milliseconds,
+        "waited_ms": batch.waited,
+        "delay_ms": batch.delay,
+        "watermark_gap_ms": ended - milliseconds(batch.watermark) if batch.watermark else None,
+        "state_rows": batch.state_rows,
+        "state_bytes": batch.state_bytes,
+        "late": batch.late_rows,
+        "lag": batch.lag,
+        "sink_rows": batch.sink_rows,
+    }
+    return told | {f"phase:{name}": spent for name, spent in batch.durations.items() if name != _WHOLE}
+
+
+def newer_progress(history: Iterable[Progress], than: Progress | None) -> list[Progress]:
+    """What came after a word of Spark's; all of it when that word is forgotten already."""
+    known = list(history)
+    for place in range(len(known) - 1, -1, -1):
+        if known[place] is than:
+            return known[place + 1 :]
+    return known
+
+
+PUBLISH_EVERY = 0.2
+
+
+class Telling:
+    """Fills channels from a board; `look` is called by a sampler."""
+
+    def __init__(self, board: Board, samples: Samples, outline: Outline, channels: Channels) -> None:
+        self._board = board
+        self._samples = samples
+        self._outline = outline
+        self._channels = channels
+        self._last: dict[str, Progress | None] = {}
+        self._looking = threading.Lock()
+        self.diary = Diary(channels)
+
+    def look(self) -> None:
+        """Bring every channel up to date; of two who look at once, one waits, or both would tell the same rows."""
+        with self._looking:
+            self.diary.look(self._board)
+            for standing in self._board.queries():
+                self._tell_batches(standing.query, standing.last)
+            self._channels.slot("state").set(run_state(self._board, self._samples, self._outline))
+
+    def _tell_batches(self, query: str, last: Progress | None) -> None:
+        ring = self._channels.ring(f"history:{query}", HISTORY_KEPT, HISTORY_COLUMNS)
+        if last is None or last is self._last.get(query):
+            return
+        fresh = newer_progress(self._board.history(query), self._last.get(query))
+        ring.extend(map(history_row, batches_of(fresh)))
+        self._last[query] = fresh[-1] if fresh else last

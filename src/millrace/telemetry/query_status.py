@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from millrace.errors import MillraceError
-from millrace.telemetry.answers import Answers
+from millrace.telemetry.measurements import Answers
 from millrace.telemetry.progress import Progress
 from millrace.units import so_many
 

@@ -14,19 +14,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from millrace.testing.comparing import Different
-    from millrace.testing.trials import Trial, trial
+    from millrace.testing.compare import Different
+    from millrace.testing.pipeline_test import Trial, trial
 
 __all__ = ["Different", "Trial", "trial"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "Different":
-        from millrace.testing.comparing import Different
+        from millrace.testing.compare import Different
 
         return Different
     if name in ("Trial", "trial"):
-        from millrace.testing import trials as module
+        from millrace.testing import pipeline_test as module
 
         return getattr(module, name)
     raise AttributeError(f"module 'millrace.testing' has no attribute {name!r}")

@@ -1,4 +1,7 @@
-"""Rows that a test gives become messages as their source would have them: bytes, and the columns beside them."""
+"""Rows that a test gives become messages as their source would have them: bytes, and the columns beside them.
+
+Columns that a row has and its source has not: in a test, they are mistakes.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,41 @@ from typing import Any
 
 import orjson
 
+from millrace.connectors.base.api import Messages, Reader
 from millrace.connectors.files import FilesReader
-from millrace.connectors.stream import Messages, Reader
-from millrace.errors import InvalidOption, InvalidTest, Place
-from millrace.pipeline.schema import Schema, Simple, Struct
-from millrace.testing import files, slices
-from millrace.testing.cases import Placed, place_of
-from millrace.testing.columns import stray, strays
+from millrace.errors import InvalidOption, InvalidTest, Place, did_you_mean
+from millrace.pipeline.schema import Array, Map, Schema, Simple, Struct, Type
+from millrace.testing import row_files
+from millrace.testing.recording import read_recording
+from millrace.testing.spec import Placed, place_of
 from millrace.units import parse_time
+
+_AS_IT_IS = "a message that has more is given as a text, or {text: FILE}"
+
+
+def stray_column(source: str, name: str, known: Iterable[str], place: Place | None) -> InvalidTest:
+    """The error for a column, or a field of one, that a source does not have."""
+    hint = f"{did_you_mean(name, known)} ({_AS_IT_IS})"
+    return InvalidTest(f"{source!r} has no column {name!r}", place=place, hint=hint)
+
+
+def stray_columns(source: str, value: Any, kind: Type, place: Place | None, path: str = "") -> Iterator[InvalidTest]:
+    """The errors for all that is in a value and not in its type."""
+    if isinstance(kind, Struct) and isinstance(value, Mapping):
+        fields = {f"{path}{one.name}": one.type for one in kind.fields}
+        for name, one in value.items():
+            at = place_of(value, name) or place
+            if (full := f"{path}{name}") in fields:
+                yield from stray_columns(source, one, fields[full], at, f"{full}.")
+            else:
+                yield stray_column(source, full, fields, at)
+    elif isinstance(kind, Array) and isinstance(value, list | tuple):
+        for one in value:
+            yield from stray_columns(source, one, kind.element, place, path)
+    elif isinstance(kind, Map) and isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from stray_columns(source, one, kind.value, place_of(value, name) or place, f"{path}{name}.")
+
 
 _WORDS = ("string", "timestamp", "timestamp_ntz", "date", "binary")
 """Types whose values are written as they are."""
@@ -32,7 +62,7 @@ MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 Message = dict[str, Any]
 
 
-def typed(reader: Reader) -> bool:
+def has_typed_rows(reader: Reader) -> bool:
     """Whether Spark itself gives such a source's rows with their types: tests hand them over as JSON."""
     return not isinstance(reader, Messages) or getattr(reader, "format", "") in ("parquet", "orc")
 
@@ -42,7 +72,7 @@ class Shape:
 
     def __init__(self, name: str, reader: Reader) -> None:
         self.name, self.reader = name, reader
-        self.kind = "json" if typed(reader) else str(getattr(reader, "format", "json"))
+        self.kind = "json" if has_typed_rows(reader) else str(getattr(reader, "format", "json"))
         self.carried = dict(reader.carried) if isinstance(reader, Messages) else {}
         self._columns = _columns(reader)
         self._count = 0
@@ -66,13 +96,15 @@ class Shape:
             )
 
     def _of_file(self, form: str, path: Path) -> Iterator[Message]:
-        data = files.content(path)
+        data = row_files.content(path)
         if form == "records":
-            yield from slices.read(data, path)
+            yield from read_recording(data, path)
         elif form == "csv" and self.kind != "csv":
-            yield from (self._message(self._of_cells(row, place), place) for place, row in files.csv_rows(data, path))
-        elif form == "json" and (self.kind != "json" or files.is_array(data)):
-            yield from (self._message(row, place) for place, row in files.json_rows(data, path))
+            yield from (
+                self._message(self._of_cells(row, place), place) for place, row in row_files.csv_rows(data, path)
+            )
+        elif form == "json" and (self.kind != "json" or row_files.is_array(data)):
+            yield from (self._message(row, place) for place, row in row_files.json_rows(data, path))
         elif form == "json":
             yield from self._lines_of_json(data, path)
         else:
@@ -116,7 +148,7 @@ class Shape:
         own = row.without(beside) if isinstance(row, Placed) else {n: row[n] for n in row if n not in beside}
         if "value" in own and (self.kind in ("text", "raw") or "value" not in self._names()):
             for name in (name for name in own if name != "value"):
-                raise stray(self.name, name, ["value", *self.carried], place_of(row, name) or place)
+                raise stray_column(self.name, name, ["value", *self.carried], place_of(row, name) or place)
             return {**beside, "value": _bytes(own["value"])}
         self._require_known(own, place)
         return {**beside, "value": self._encoded(own)}
@@ -124,7 +156,7 @@ class Shape:
     def _require_known(self, row: Mapping[str, Any], place: Place | None) -> None:
         """What the source does not have would be left out, and the test be about something else."""
         if self._names() and self.kind in ("json", "csv"):
-            for mistake in strays(self.name, row, Struct(self._columns.fields), place):
+            for mistake in stray_columns(self.name, row, Struct(self._columns.fields), place):
                 raise mistake
 
     def _encoded(self, row: Mapping[str, Any]) -> bytes:
@@ -147,7 +179,7 @@ class Shape:
         for name, kind in self.carried.items():
             value = message.get(name)
             if kind == "timestamp":
-                placed[name] = MOMENT if value is None else moment(value)
+                placed[name] = MOMENT if value is None else test_moment(value)
             elif kind == "binary":
                 placed[name] = None if value is None else _bytes(value)
             elif kind == "string" and name not in usual:
@@ -164,7 +196,7 @@ class Shape:
         return own or str(getattr(self.reader, "more", {}).get("separator", ","))
 
 
-def moment(value: Any) -> datetime:
+def test_moment(value: Any) -> datetime:
     """A point in time as tests write it: without a zone it is UTC, as Spark's session is."""
     if isinstance(value, datetime):
         return value if value.tzinfo else value.replace(tzinfo=UTC)

@@ -7,17 +7,18 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from millrace.connectors.burying import FolderBurial
+from millrace.connectors.base.api import Messages, Reader
+from millrace.connectors.base.registry import reader_of
 from millrace.connectors.files import FilesReader
-from millrace.connectors.stream import Messages, Reader
-from millrace.engine.bad import Bad
-from millrace.engine.decode import good_rows
-from millrace.engine.failures import explain
-from millrace.engine.structured import Tables, Workshop, reader_of, with_watermark
+from millrace.dead_letters.writer import FolderBurial
+from millrace.engine.failures.explain import explain
+from millrace.engine.queries.bad_records import Bad
+from millrace.engine.queries.builder import Tables, Workshop, with_watermark
+from millrace.engine.queries.decoding import good_rows
 from millrace.errors import InvalidTest, MillraceError
 from millrace.pipeline.model import Source, Table, Watermark
 from millrace.pipeline.plan import Query
-from millrace.testing.given import Message, typed
+from millrace.testing.input_rows import Message, has_typed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -135,7 +136,7 @@ def _undecoded(reader: Reader, raw: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     carried = [name for name in (reader.carried if isinstance(reader, Messages) else {}) if name in raw.columns]
-    if typed(reader):
+    if has_typed_rows(reader):
         columns = reader.columns()
         if columns is None:
             raise InvalidTest("the columns of a source must be known", hint="give it a schema")

@@ -1,38 +1,167 @@
-"""A pipeline on trial: given rows step by step, asked after each for what came out."""
+"""A pipeline on trial: given rows step by step, asked after each for what came out.
+
+One query of a trial: started, given a step at a time, and looked at.
+"""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from millrace.clients.letters import Letter
-from millrace.connectors.stream import Site
-from millrace.engine.session import scratch_folder
-from millrace.engine.statestore import arbitrary
-from millrace.engine.structured import Workshop, reader_of
-from millrace.engine.tuning import ROCKSDB
-from millrace.errors import InputError, InvalidTest, did_you_mean
-from millrace.pipeline.model import Panel, Pipeline, Source, Table, Watermark
+from millrace.connectors.base.api import Site
+from millrace.connectors.base.registry import reader_of, writer_of
+from millrace.dead_letters.letter import Letter, from_line
+from millrace.engine.failures.explain import explain
+from millrace.engine.queries.builder import Workshop
+from millrace.engine.session.session import scratch_folder
+from millrace.engine.session.spark_conf import ROCKSDB, has_arbitrary_state
+from millrace.errors import InputError, InvalidTest, MillraceError, did_you_mean
+from millrace.pipeline.loading.python import Pipeline as Written
+from millrace.pipeline.loading.python import calling_place
+from millrace.pipeline.model import Panel, Pipeline, Sink, Source, Table, Watermark
 from millrace.pipeline.plan import Query, make_plan
-from millrace.pipeline.python import Pipeline as Written
-from millrace.pipeline.python import calling_place
-from millrace.testing import buried, comparing, warm
-from millrace.testing.cases import place_of
-from millrace.testing.feeding import Mould, tick_of
-from millrace.testing.given import Message, Shape, moment
-from millrace.testing.loading import sound
-from millrace.testing.modules import own_modules
-from millrace.testing.playing import Play, Played
+from millrace.testing import compare
+from millrace.testing.compare import difference, plain_rows, unexpected_letters, whole_table
+from millrace.testing.input_rows import Message, Shape, test_moment
+from millrace.testing.memory_source import FedTables, Mould, tick_of
+from millrace.testing.spark import own_modules, warm_session
+from millrace.testing.spec import place_of
+from millrace.testing.spec_file import sound_pipeline
 from millrace.units import so_many
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_CRASH = "millrace: cut off after the rows of batch"
+
+
+@dataclass
+class Played:
+    """What came of a step."""
+
+    rows: pa.Table
+    late: int
+    dead: dict[str, list[Letter]] = field(default_factory=dict)
+
+
+class Play:
+    """A query on a stream in memory. Its rows are taken batch by batch, under the number of their batch."""
+
+    def __init__(
+        self,
+        workshop: Workshop,
+        query: Query,
+        stream: Any,
+        static: Mapping[str, DataFrame],
+        ticking: bool,
+        chaos: bool,
+    ) -> None:
+        self.steps: list[Played] = []
+        self.unstable: list[str] = []
+        self.failed = False
+        self.query, self._stream, self._chaos = query, stream, chaos
+        self._folder = workshop.ground.state
+        self._frame = FedTables(workshop, query, stream, static, ticking).frame(query.table)
+        for sink in query.sinks:
+            _require_shape(self._frame, sink)
+        self._written: dict[int, pa.Table] = {}
+        self._cut: set[int] = set()
+        self._counted: dict[int, int] = {}
+        self._letters: set[Path] = set()
+        self._running = self._started()
+
+    def step(self, rows: Any) -> None:
+        """Give rows, and wait until nothing more comes of them."""
+        before = len(self._written)
+        self._stream.addData(rows)
+        self._await()
+        batches = [self._written[number] for number in sorted(self._written)[before:]]
+        late = self._late()
+        self.steps.append(Played(self._together(batches), late, self._dead()))
+
+    def stop(self) -> None:
+        """End it."""
+        self._running.stop()
+
+    def _started(self) -> StreamingQuery:
+        try:
+            writer = self._frame.writeStream.foreachBatch(self._take).outputMode(self.query.mode)
+            return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
+        except Exception as error:
+            raise explain(error, place=self.query.place) from error
+
+    def _take(self, frame: DataFrame, batch: int) -> None:
+        rows: Any = frame.toArrow()
+        first = self._written.get(batch)
+        self._written[batch] = rows
+        if first is not None:
+            if told := difference(self.query.table, rows, plain_rows(first)):
+                self.unstable.append(f"batch {batch} gave other rows when it was run again\n{told}")
+        elif self._chaos and batch not in self._cut:
+            self._cut.add(batch)
+            raise RuntimeError(f"{_CRASH} {batch}")
+
+    def _await(self) -> None:
+        while True:
+            try:
+                self._running.processAllAvailable()
+                return
+            except MillraceError:
+                raise
+            except Exception as error:
+                if not (self._chaos and _CRASH in str(error)):
+                    self.failed = True
+                    raise explain(error, place=self.query.place) from error
+                self._late()  # of the batches until here
+                self._running = self._started()
+
+    def _together(self, batches: list[pa.Table]) -> pa.Table:
+        import pyarrow as pa
+
+        if batches:
+            return batches[-1] if self.query.mode == "complete" else pa.concat_tables(batches)
+        if self._written:
+            return next(iter(self._written.values())).slice(0, 0)
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        return to_arrow_schema(self._frame.schema, timezone="UTC").empty_table()
+
+    def _late(self) -> int:
+        """How many rows the watermark left out since somebody asked; a batch is told of more than once."""
+        new = 0
+        for progress in self._running.recentProgress:
+            batch = progress["batchId"]
+            told = sum(one["numRowsDroppedByWatermark"] for one in progress["stateOperators"])
+            new += max(0, told - self._counted.get(batch, 0))
+            self._counted[batch] = max(told, self._counted.get(batch, 0))
+        return new
+
+    def _dead(self) -> dict[str, list[Letter]]:
+        found: dict[str, list[Letter]] = {}
+        for file in sorted(self._folder.glob("dead/*/*.jsonl")):
+            if file not in self._letters:
+                self._letters.add(file)
+                found.setdefault(file.parent.name, []).extend(map(from_line, file.read_bytes().splitlines()))
+        return found
+
+
+def _require_shape(frame: DataFrame, sink: Sink) -> None:
+    """A sink's key that is no column is found in a test, not in production."""
+    try:
+        writer_of(sink).shape(frame)
+    except MillraceError as error:
+        error.place = error.place or sink.place
+        raise
+    except Exception as error:
+        raise explain(error, place=sink.place) from error
+
 
 Rows = Any
 """Rows for a source: a list of columns or texts, a text of lines, or a file as {"csv": "posts.csv"}."""
@@ -44,7 +173,7 @@ def trial(pipeline: str | Path | Pipeline | Written, folder: str | Path = ".", *
     With `chaos`, every batch is cut off after its rows were written and before it counts, and is run again.
     """
     if isinstance(pipeline, str | Path):
-        return Trial(sound(str(pipeline)), Path(folder), chaos=chaos)
+        return Trial(sound_pipeline(str(pipeline)), Path(folder), chaos=chaos)
     return Trial(pipeline.model() if isinstance(pipeline, Written) else pipeline, Path(folder), chaos=chaos)
 
 
@@ -56,7 +185,7 @@ class Trial:
     ) -> None:
         self.pipeline = pipeline
         self.folder, self._chaos, self._ticks = folder, chaos, ticks
-        self._spark = spark or warm.session()
+        self._spark = spark or warm_session()
         self._shapes = {source.name: Shape(source.name, reader_of(source)) for source in pipeline.sources}
         carried = {name: kind for shape in self._shapes.values() for name, kind in shape.carried.items()}
         self._mould = Mould(self._spark, carried)
@@ -100,7 +229,7 @@ class Trial:
         steps = self._played(self._query(table)).steps
         if step is not None:
             return steps[_number(steps, step)].rows
-        return comparing.whole([one.rows for one in steps], self._query(table).mode, key)
+        return whole_table([one.rows for one in steps], self._query(table).mode, key)
 
     def late(self, table: str, *, step: int | None = -1) -> int:
         """How many rows came too late for a table, in a step or in all."""
@@ -123,25 +252,25 @@ class Trial:
         self, table: str, rows: Any, *, step: int | None = -1, key: Sequence[str] = (), place: Any = None
     ) -> None:
         """Require rows of a table, in any order, of the columns that they name; raises `Different`."""
-        expected = comparing.expected_rows(rows, self.folder)
-        found = comparing.difference(table, self.rows(table, step=step, key=key), expected)
+        expected = compare.expected_rows(rows, self.folder)
+        found = compare.difference(table, self.rows(table, step=step, key=key), expected)
         if found:
-            raise comparing.Different(found, place)
+            raise compare.Different(found, place)
 
     def expect_late(self, table: str, count: int, *, step: int | None = -1) -> None:
         """Require so many rows that came too late."""
         found = self.late(table, step=step)
         if found != count:
-            raise comparing.Different(f"{table}: {so_many(found, 'row')} came too late, not {count}")
+            raise compare.Different(f"{table}: {so_many(found, 'row')} came too late, not {count}")
 
     def expect_dead(self, source: str, letters: Any, *, step: int | None = -1) -> None:
         """Require dead letters of a source: how many, or a row each with its `value`, its `reason` or other parts.
 
         "any" are as many as there are.
         """
-        found = buried.dead_difference(source, self.dead(source, step=step), letters, self.folder)
+        found = compare.dead_difference(source, self.dead(source, step=step), letters, self.folder)
         if found:
-            raise comparing.Different(found)
+            raise compare.Different(found)
 
     def unstable(self) -> list[str]:
         """Of a trial with chaos: what came otherwise when a batch was run again, in words."""
@@ -156,7 +285,7 @@ class Trial:
                 for source, letters in step.dead.items():
                     if (source, number) not in told:
                         told.add((source, number))
-                        yield number, buried.unexpected(source, letters)
+                        yield number, unexpected_letters(source, letters)
 
     def conclude(self) -> None:
         """The end of a test: it must have asked for what came, and for the dead letters that there are."""
@@ -164,7 +293,7 @@ class Trial:
             hint = "ask for what came: expect, expect_late, expect_dead, rows"
             raise InvalidTest(f"the test of {self.pipeline.name!r} expects nothing", hint=hint, place=self._place)
         for number, told in self.unexpected():
-            raise comparing.Different(f"step {number}: {told}", self._place)
+            raise compare.Different(f"step {number}: {told}", self._place)
 
     def close(self) -> None:
         """End the queries and forget what they kept; Spark stays."""
@@ -245,7 +374,7 @@ class Trial:
 def _tick(name: str, watermark: Watermark, at: Any) -> Message:
     from datetime import timedelta
 
-    return {"source": tick_of(name), "tick": moment(at) + timedelta(seconds=watermark.seconds)}
+    return {"source": tick_of(name), "tick": test_moment(at) + timedelta(seconds=watermark.seconds)}
 
 
 def _number(steps: Sequence[Played], step: int) -> int:
@@ -260,7 +389,7 @@ def _no_cluster() -> Any:
 
 def _choose_state_store(spark: SparkSession, pipeline: Pipeline) -> Callable[[], None]:
     """The store that the pipeline needs; returns what makes it as it was."""
-    if not arbitrary(make_plan(pipeline)):
+    if not has_arbitrary_state(make_plan(pipeline)):
         return lambda: None
     before = spark.conf.get(ROCKSDB.key, None)
     spark.conf.set(ROCKSDB.key, ROCKSDB.value)

@@ -14,8 +14,8 @@ from millrace.errors import MillraceError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from millrace.testing.cases import Case, Sheet
-    from millrace.testing.trials import Trial
+    from millrace.testing.pipeline_test import Trial
+    from millrace.testing.spec import Case, Sheet
 
 _ENDINGS = (".test.yaml", ".test.yml")
 _TRIALS = pytest.StashKey["list[Trial]"]()
@@ -24,18 +24,18 @@ _TRIALS = pytest.StashKey["list[Trial]"]()
 @pytest.fixture(scope="session")
 def millrace_spark() -> SparkSession:
     """The one Spark of all tests; a project that has its own overrides this."""
-    from millrace.testing import warm
+    from millrace.testing.spark import warm_session
 
-    return warm.session()
+    return warm_session()
 
 
 @pytest.fixture
 def millrace_test(millrace_spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Callable[..., Trial]]:
     """`millrace_test("trending.yaml")` is a trial of a pipeline; its path, and those of rows, begin beside the test."""
-    from millrace.testing import warm
-    from millrace.testing.trials import trial
+    from millrace.testing.pipeline_test import trial
+    from millrace.testing.spark import lend_session
 
-    warm.lend(millrace_spark)
+    lend_session(millrace_spark)
     folder = request.path.parent
     begun = request.node.stash[_TRIALS] = []
     with ExitStack() as ends:
@@ -70,7 +70,7 @@ class SheetFile(pytest.File):
 
     def collect(self) -> Iterable[SheetItem]:
         """Each of its tests, on each of its pipelines."""
-        from millrace.testing.written import read_sheet
+        from millrace.testing.spec_file import read_sheet
 
         try:
             sheet = read_sheet(self.path)
@@ -92,7 +92,7 @@ class SheetItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run it; what is not as expected is told as a table."""
-        from millrace.testing.running import run_one
+        from millrace.testing.runner import run_one
 
         result = run_one(self._sheet, self._file, self._case)
         if result.error:

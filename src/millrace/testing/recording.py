@@ -1,4 +1,9 @@
-"""Columns of records are replaced by others: the same value always by the same one, and none can be read back."""
+"""Columns of records are replaced by others: the same value always by the same one, and none can be read back.
+
+A slice of a topic in a file: a record a line, its bytes exactly as they were.
+
+Numbers that stand for other numbers: under one secret each has exactly one, and no two have the same.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,127 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import orjson
 
-from millrace.testing.numbers import other_number
+from millrace.errors import FileUnusable
+
+
+def recording_line(record: Mapping[str, Any]) -> bytes:
+    """A record as a line: text where bytes are UTF-8, else base64 under the name with `_base64`."""
+    told = {name: record[name] for name in ("topic", "partition", "offset", "timestamp")}
+    headers = [[name, *_text(content)] for name, content in record.get("headers") or ()]
+    return orjson.dumps(
+        {**told, **_field("key", record["key"]), **_field("value", record["value"]), "headers": headers},
+        option=orjson.OPT_APPEND_NEWLINE,
+    )
+
+
+def read_recording(data: bytes, path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a file; those that `kafka consume --json` printed as well."""
+    for number, line in enumerate(data.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            told = orjson.loads(line)
+            yield {
+                **{name: told[name] for name in ("topic", "partition", "offset", "timestamp") if name in told},
+                "key": _content(told, "key"),
+                "value": _content(told, "value"),
+                "headers": [{"key": name, "value": value} for name, value in _headers(told.get("headers"))],
+            }
+        except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
+            hint = "millrace record writes such files"
+            raise FileUnusable(f"{path}:{number} is no record", why=str(error), hint=hint) from None
+
+
+def _field(name: str, content: bytes | None) -> dict[str, str | None]:
+    text, *encoded = _text(content)
+    return {f"{name}_base64": encoded[0]} if encoded else {name: text}
+
+
+def _text(content: bytes | None) -> list[str | None]:
+    if content is None:
+        return [None]
+    try:
+        return [content.decode("utf-8")]
+    except UnicodeDecodeError:
+        return [None, b64encode(content).decode("ascii")]
+
+
+def _content(told: Mapping[str, Any], name: str) -> bytes | None:
+    encoded, text = told.get(f"{name}_base64"), told.get(name)
+    if encoded is not None:
+        return b64decode(encoded, validate=True)
+    return None if text is None else str(text).encode()
+
+
+def _headers(told: Any) -> Iterator[tuple[str, bytes | None]]:
+    if isinstance(told, dict):  # as `kafka consume --json` has them
+        told = [[name, one] for name, value in told.items() for one in (value if isinstance(value, list) else [value])]
+    for name, text, *encoded in told or ():
+        yield name, b64decode(encoded[0]) if encoded else None if text is None else str(text).encode()
+
+
+_ROUNDS = 8
+_INT, _BIGINT = 2**31, 2**63
+_LONGEST = 40
+"""Digits of a whole number that is written with an exponent and is still taken for one."""
+
+
+def other_number(text: str, secret: bytes) -> str:
+    """Another number in the place of one of JSON: whole if it was, with as many decimals, and of the same sign.
+
+    A whole number that fits an int, or a bigint, still does.
+    """
+    if text.lstrip("-").isdigit():
+        return str(_whole(int(text), secret))
+    found = Decimal(text)
+    exponent = int(found.as_tuple().exponent)
+    digits = int("".join(map(str, found.as_tuple().digits)))
+    while digits and digits % 10 == 0:
+        digits, exponent = digits // 10, exponent + 1
+    signed = -digits if found.is_signed() else digits
+    if exponent >= 0 and exponent + len(str(digits)) <= _LONGEST:
+        return f"{_whole(signed * 10**exponent, secret)}.0"
+    if not digits:
+        return f"{_whole(0, secret)}.0"
+    other = _whole(signed, secret)
+    while other % 10 == 0:  # else it would have fewer decimals, and be the other of one that does
+        other = _whole(other, secret)
+    return str(Decimal((other < 0, tuple(map(int, str(abs(other)))), exponent))).replace("E", "e")
+
+
+def _whole(number: int, secret: bytes) -> int:
+    """Another whole number of the same range: of ints, of bigints, or of those with so many bits."""
+    if number < 0:
+        return -1 - _whole(-1 - number, secret)
+    bits = number.bit_length()
+    low, high = (0, _INT) if number < _INT else (_INT, _BIGINT) if number < _BIGINT else (1 << bits - 1, 1 << bits)
+    other = _shuffled(number, high.bit_length() // 2, secret)
+    while not low <= other < high:  # a shuffle walks in a circle, which leads back into the range
+        other = _shuffled(other, high.bit_length() // 2, secret)
+    return other
+
+
+def _shuffled(number: int, half: int, secret: bytes) -> int:
+    """A number of twice so many bits in another's place: a Feistel network, which can be no two's."""
+    mask = (1 << half) - 1
+    left, right = number >> half, number & mask
+    for turn in range(_ROUNDS):
+        left, right = right, left ^ (_mixed(right, turn, half, secret) & mask)
+    return left << half | right
+
+
+def _mixed(number: int, turn: int, bits: int, secret: bytes) -> int:
+    told = f"{turn} {bits} {number}".encode()
+    return int.from_bytes(hashlib.shake_256(secret + told).digest(bits // 8 + 1))
+
 
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
 KEY, HEADERS = "key", "headers"

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.engine.surroundings import variables
+from millrace.engine.session.jvm import environment_variables
 from millrace.errors import FileUnusable, InputError, InvalidTest, MillraceError, Place
-from millrace.testing import buried, comparing
-from millrace.testing.cases import Case, Expected, Sheet, Step
-from millrace.testing.written import ENDINGS
+from millrace.testing import compare
+from millrace.testing.spec import Case, Expected, Sheet, Step
+from millrace.testing.spec_file import ENDINGS
 from millrace.units import so_many
 
 if TYPE_CHECKING:
     from millrace.pipeline.model import Pipeline
-    from millrace.testing.trials import Trial
+    from millrace.testing.pipeline_test import Trial
 
 _LEFT_OUT = ("node_modules", "__pycache__", "site-packages")
 
@@ -94,11 +94,11 @@ def _of(path: Path) -> Path:
 
 def run(sheet: Sheet, wanted: str = "", *, chaos: bool = False) -> Iterator[Result]:
     """Run the tests of a file whose names have these words in them, each on every pipeline that the file is about."""
-    from millrace.testing.loading import sound
+    from millrace.testing.spec_file import sound_pipeline
 
-    with variables(sheet.environment):
+    with environment_variables(sheet.environment):
         for file in sheet.pipelines:
-            pipeline = sound(file)
+            pipeline = sound_pipeline(file)
             for case in sheet.cases:
                 if wanted.lower() in case.name.lower():
                     yield run_case(sheet, file, pipeline, case, chaos=chaos)
@@ -106,17 +106,17 @@ def run(sheet: Sheet, wanted: str = "", *, chaos: bool = False) -> Iterator[Resu
 
 def run_one(sheet: Sheet, file: str, case: Case, *, chaos: bool = False) -> Result:
     """One test, and the pipeline's file read for it."""
-    from millrace.testing.loading import sound
+    from millrace.testing.spec_file import sound_pipeline
 
-    with variables(sheet.environment):
-        return run_case(sheet, file, sound(file), case, chaos=chaos)
+    with environment_variables(sheet.environment):
+        return run_case(sheet, file, sound_pipeline(file), case, chaos=chaos)
 
 
 def run_case(sheet: Sheet, file: str, pipeline: Pipeline, case: Case, *, chaos: bool = False) -> Result:
     """One test on one pipeline."""
-    from millrace.testing import warm
+    from millrace.testing.spark import warm_session
 
-    warm.session()  # the time of its start is no test's
+    warm_session()  # the time of its start is no test's
     began = time.monotonic()
     findings: list[Finding] = []
     error = None
@@ -132,7 +132,7 @@ def run_case(sheet: Sheet, file: str, pipeline: Pipeline, case: Case, *, chaos: 
 @contextmanager
 def _begun(sheet: Sheet, pipeline: Pipeline, case: Case, chaos: bool) -> Iterator[Trial]:
     """A trial that has been given every step."""
-    from millrace.testing.trials import Trial
+    from millrace.testing.pipeline_test import Trial
 
     with closing(Trial(pipeline, sheet.file.parent, ticks=case.moves_watermarks, chaos=chaos)) as trial:
         for step in case.steps:
@@ -159,8 +159,8 @@ def _of_step(trial: Trial, step: Step, number: int | None, keys: Mapping[str, tu
     for table, expected in step.rows.items():
         with _placed(expected):
             came = trial.rows(table, step=number, key=keys.get(table, ()))
-            told = comparing.difference(table, came, comparing.expected_rows(expected.value, trial.folder))
-            yield Finding(told, expected.place, expected, comparing.plain_rows(came))
+            told = compare.difference(table, came, compare.expected_rows(expected.value, trial.folder))
+            yield Finding(told, expected.place, expected, compare.plain_rows(came))
     for table, expected in step.late.items():
         with _placed(expected):
             late = trial.late(table, step=number)
@@ -173,8 +173,8 @@ def _of_step(trial: Trial, step: Step, number: int | None, keys: Mapping[str, tu
     for source, expected in step.dead.items():
         with _placed(expected):
             letters = trial.dead(source, step=number)
-            told = buried.dead_difference(source, letters, expected.value, trial.folder)
-            yield Finding(told, expected.place, expected, buried.plain_letters(letters, expected.value, trial.folder))
+            told = compare.dead_difference(source, letters, expected.value, trial.folder)
+            yield Finding(told, expected.place, expected, compare.plain_letters(letters, expected.value, trial.folder))
 
 
 @contextmanager

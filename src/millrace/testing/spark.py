@@ -1,16 +1,25 @@
-"""One Spark for every test of a process: started by the first of them, stopped when the process ends."""
+"""One Spark for every test of a process: started by the first of them, stopped when the process ends.
+
+Modules that stand beside a pipeline, in the Python workers of a test.
+"""
 
 from __future__ import annotations
 
+import ast
 import atexit
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millrace.engine.permissions import set_in_the_jvm, write_no_checksums
-from millrace.engine.surroundings import variables
+from millrace.engine.session.hadoop_store import set_in_the_jvm, write_no_checksums
+from millrace.engine.session.jvm import environment_variables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from millrace.pipeline.model import Pipeline
 
 _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",  # a test has a handful of rows, and each partition is a task of every batch
@@ -34,14 +43,14 @@ class _Warm:
     spark: SparkSession | None = None
 
 
-def session() -> SparkSession:
+def warm_session() -> SparkSession:
     """The one Spark of this process."""
     if _Warm.spark is None:
         _Warm.spark = _active() or _opened()
     return _Warm.spark
 
 
-def lend(spark: SparkSession) -> None:
+def lend_session(spark: SparkSession) -> None:
     """Use a session that somebody else has opened and will close."""
     _Warm.spark = spark
 
@@ -53,10 +62,10 @@ def _active() -> SparkSession | None:
 
 
 def _opened() -> SparkSession:
-    from millrace.engine.session import close_session, open_session
+    from millrace.engine.session.session import close_session, open_session
 
     java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_JAVA}".strip()
-    with variables({"JDK_JAVA_OPTIONS": java}):
+    with environment_variables({"JDK_JAVA_OPTIONS": java}):
         spark = open_session("millrace test", master="local[2]", settings=_SETTINGS)
     set_in_the_jvm(spark)
     write_no_checksums(spark)
@@ -67,3 +76,32 @@ def _opened() -> SparkSession:
 
     atexit.register(close)
     return spark
+
+
+@contextmanager
+def own_modules(spark: SparkSession, pipeline: Pipeline) -> Iterator[None]:
+    """Workers find the modules beside a pipeline that it names; where it names none, those that run are used again."""
+    own = Path(pipeline.place.file).absolute()
+    environment: dict[str, str] = spark.sparkContext.environment
+    before = dict(environment)
+    if own.suffix == ".py" and own.is_file() and _names_modules(own):
+        environment["PYTHONPATH"] = str(own.parent)
+    try:
+        yield
+    finally:
+        environment.clear()
+        environment.update(before)
+
+
+def _names_modules(file: Path) -> bool:
+    """Whether a file imports a module beside it, wherever in it, or has its name in quotes."""
+    named: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            named.update(one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            named.add(node.module or "")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            named.add(node.value)
+    beside = (*file.parent.glob("*.py"), *(one.parent for one in file.parent.glob("*/*.py")))
+    return not {one.stem for one in beside}.isdisjoint(name.partition(".")[0] for name in named)

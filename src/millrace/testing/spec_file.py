@@ -6,6 +6,8 @@
         expect: {hashtags: [{tag: rain}]}
 
 Instead of `given`, a test may have `steps`, a list of such: each is one batch.
+
+Pipelines for tests: read as any command reads them, and sound.
 """
 
 from __future__ import annotations
@@ -15,12 +17,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from millrace.errors import FileUnusable, InvalidTest, Place, Problem, did_you_mean
+from millrace.connectors.base.registry import CONNECTORS, connector_names
+from millrace.errors import FileUnusable, InvalidDefinition, InvalidTest, Place, Problem, did_you_mean
 from millrace.limited_files import read_start
-from millrace.pipeline.document import LARGEST, Fields, Items, Node, Scalar, read_document
-from millrace.pipeline.values import plain
-from millrace.testing.buried import ANY, is_count
-from millrace.testing.cases import Case, Expected, Placed, Sheet, Step
+from millrace.pipeline.checks import check
+from millrace.pipeline.loading import read_file
+from millrace.pipeline.loading.yaml_document import LARGEST, Fields, Items, Node, Scalar, read_document
+from millrace.pipeline.loading.yaml_values import plain
+from millrace.pipeline.model import Pipeline
+from millrace.testing.compare import ANY_LETTERS, is_count
+from millrace.testing.spec import Case, Expected, Placed, Sheet, Step
 
 ENDINGS = (".test.yaml", ".test.yml")
 _TOP = ("pipeline", "environment", "tests")
@@ -50,7 +56,7 @@ def read_sheet(file: Path) -> Sheet:
     return sheet
 
 
-def beside(file: Path) -> list[str]:
+def pipelines_beside(file: Path) -> list[str]:
     """The pipelines that a file of tests is about when it does not say: those of its own name."""
     ending = next(one for one in ENDINGS if file.name.endswith(one))
     stem = file.with_name(file.name.removesuffix(ending))
@@ -78,7 +84,7 @@ class _Form:
 
     def _pipelines(self, top: _Pairs, place: Place) -> tuple[str, ...]:
         if "pipeline" not in top:
-            found = beside(self._file)
+            found = pipelines_beside(self._file)
             if not found:
                 self._wrong(place, "no pipeline of this name stands beside the file", "add pipeline: FILE")
             return tuple(found)
@@ -141,9 +147,11 @@ class _Form:
         for name, one in found.items():
             if part == "late" and not is_count(one.value):
                 self._wrong(one.place, f"late rows of {name!r} are a number", "write how many rows came too late")
-            if part == "dead" and not (is_count(one.value) or isinstance(one.value, list | dict) or one.value == ANY):
-                hint = f"write how many there are, a row for each, or {ANY}"
-                self._wrong(one.place, f"dead letters of {name!r} are a number, a list, or {ANY}", hint)
+            if part == "dead" and not (
+                is_count(one.value) or isinstance(one.value, list | dict) or one.value == ANY_LETTERS
+            ):
+                hint = f"write how many there are, a row for each, or {ANY_LETTERS}"
+                self._wrong(one.place, f"dead letters of {name!r} are a number, a list, or {ANY_LETTERS}", hint)
         return found
 
     def _keys(self, parts: _Pairs) -> dict[str, tuple[str, ...]]:
@@ -174,3 +182,13 @@ def placed(node: Node) -> Any:
 
 def _texts(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value if isinstance(value, list) else [value]))
+
+
+def sound_pipeline(file: str) -> Pipeline:
+    """The pipeline of a file, after `check`: its errors are raised all at once."""
+    pipeline, problems = read_file(file, connector_names())
+    found = [*problems, *(check(pipeline, CONNECTORS) if pipeline else ())]
+    errors = [problem for problem in found if problem.severity == "error"]
+    if pipeline is None or errors:
+        raise InvalidDefinition.listing(file, errors)
+    return pipeline

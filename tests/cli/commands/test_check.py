@@ -16,12 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import CommandLine
-from millrace.cli.check import load_sound, require_sound
-from millrace.connectors.forms import connector_names, sink_forms, source_forms
-from millrace.connectors.options import CONNECTORS
+from millrace.cli.commands.check import load_sound, require_sound
+from millrace.connectors.base.registry import CONNECTORS, connector_names, sink_forms, source_forms
 from millrace.errors import InvalidDefinition
-from millrace.pipeline.check import check
-from millrace.pipeline.yaml import read_yaml
+from millrace.pipeline.checks import check
+from millrace.pipeline.loading.yaml import read_yaml
 
 Run = Callable[..., Any]
 

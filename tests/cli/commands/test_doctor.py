@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from conftest import CommandLine
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
 from millrace.services.process import free_port
 
 Run = Callable[..., Any]

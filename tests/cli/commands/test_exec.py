@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from cli.conftest import Run, Start
 from conftest import CommandLine
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
 from millrace.services.kafka import Kafka
 
 Program = Callable[[str], Path]

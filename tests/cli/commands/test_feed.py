@@ -11,14 +11,14 @@ import httpx
 
 from cli.conftest import Start
 from conftest import CommandLine
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.feeds.base import FEEDS
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.feeds.base.api import FEEDS
 
 CLICKS = '''
 from dataclasses import dataclass
-from millrace.clients.records import Record
-from millrace.feeds.base import Batch, Feed
+from millrace.clients.kafka.record import Record
+from millrace.feeds.base.api import Batch, Feed
 from millrace.plugins import option
 
 
@@ -36,8 +36,8 @@ class Clicks(Feed):
 
 COUNTER = '''
 from dataclasses import dataclass
-from millrace.clients.records import Record
-from millrace.feeds.base import Batch, Feed
+from millrace.clients.kafka.record import Record
+from millrace.feeds.base.api import Batch, Feed
 
 
 @dataclass(frozen=True, kw_only=True)

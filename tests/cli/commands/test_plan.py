@@ -12,17 +12,16 @@ from typing import Any
 import pytest
 
 from conftest import CommandLine
-from millrace.connectors.forms import connector_names
-from millrace.connectors.options import CONNECTORS
-from millrace.engine.care import take_care
-from millrace.engine.remembered import remember
-from millrace.engine.state import State
-from millrace.engine.tuning import ROCKSDB
-from millrace.pipeline.load import load
+from millrace.connectors.base.registry import CONNECTORS, connector_names
+from millrace.engine.checkpoints.query_history import remember
+from millrace.engine.checkpoints.state_dir import State
+from millrace.engine.queries.bad_records import switch_to_strict
+from millrace.engine.session.spark_conf import ROCKSDB
+from millrace.locks import FolderLock
+from millrace.pipeline.compatibility.query_snapshot import as_said
+from millrace.pipeline.loading import load
 from millrace.pipeline.plan import make_plan
-from millrace.pipeline.ran import as_said
-from millrace.services.kraft import Layout
-from millrace.services.locks import FolderLock
+from millrace.services.kafka import Layout
 from millrace.services.process import free_port
 
 Run = Callable[..., Any]
@@ -239,7 +238,7 @@ def test_whether_records_are_looked_at_is_explained(
     shown = offline_run("plan", "p.yaml", "--explain").out
     assert "takes its records for good until one is bad, and then looks at each (unless MILLRACE_TRUST=off" in shown
     assert "an archive of its classes, made once (unless MILLRACE_ARCHIVE=off)" in shown
-    take_care(state, "counts-update")
+    switch_to_strict(state, "counts-update")
     shown = offline_run("plan", "p.yaml", "--explain").out
     assert "looks at each record, which may be bad: it has met a bad one" in shown
     monkeypatch.setenv("MILLRACE_TRUST", "off")

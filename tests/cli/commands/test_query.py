@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from millrace.cli.query import _folder
-from millrace.engine.state import nearby
-from millrace.stores import StorePath
+from millrace.cli.commands.query import _folder
+from millrace.engine.checkpoints.state_dir import nearby
+from millrace.object_stores import StorePath
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from cli.conftest import Run
 from conftest import CommandLine
-from millrace.cli.submitting import IN_IMAGE
+from millrace.cli.spark_submit import IN_IMAGE
 from standalone import Standalone
 
 PIPELINE = """

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from millrace.clients.aborting import abort
+from millrace.clients.kafka.producer import abort_transaction
 
 LATE = KafkaError(KafkaError._TIMED_OUT, "not within its time", retriable=True)
 FENCED = KafkaError(KafkaError._FENCED, "somebody else", fatal=True)
@@ -28,7 +28,7 @@ class Client:
 
 def test_it_is_asked_again_while_there_is_time() -> None:
     client: Any = Client(LATE, LATE)
-    abort(client, 60.0)
+    abort_transaction(client, 60.0)
     assert len(client.calls) == 3
     assert max(client.calls) < 1, "an attempt that has missed a record would last as long as it may"
 
@@ -36,12 +36,12 @@ def test_it_is_asked_again_while_there_is_time() -> None:
 def test_it_ends_with_its_time() -> None:
     client: Any = Client(*[LATE] * 5)
     with pytest.raises(KafkaException):
-        abort(client, 0.0)
+        abort_transaction(client, 0.0)
     assert len(client.calls) == 1
 
 
 def test_what_cannot_be_is_not_asked_again() -> None:
     client: Any = Client(FENCED)
     with pytest.raises(KafkaException):
-        abort(client, 60.0)
+        abort_transaction(client, 60.0)
     assert len(client.calls) == 1

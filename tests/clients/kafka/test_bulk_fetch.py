@@ -11,15 +11,15 @@ from confluent_kafka import Producer as Raw
 from confluent_kafka import TopicPartition
 
 from conftest import committed
-from millrace.clients import bulk, log, topics, wire
-from millrace.clients.bulk import Range
-from millrace.clients.records import Record
-from millrace.clients.wire import Broken, Wire
+from millrace.clients.kafka import bulk_fetch, protocol, record_batch, topics
+from millrace.clients.kafka.bulk_fetch import Range, fetch_records, partition_ends, partition_leaders
+from millrace.clients.kafka.protocol import Broken, Wire
+from millrace.clients.kafka.record import Record
 from millrace.errors import KafkaUnreachable, OffsetsGone
 
 if TYPE_CHECKING:
-    from millrace.clients.cluster import Cluster
-    from millrace.clients.producer import Producer
+    from millrace.clients.kafka.cluster import Cluster
+    from millrace.clients.kafka.producer import Producer
 
 Put = Callable[..., "Producer"]
 ODD: tuple[Record, ...] = (
@@ -32,12 +32,12 @@ ODD: tuple[Record, ...] = (
 
 
 def range_of(cluster: Cluster, topic: str, start: int = 0, stop: int | None = None, number: int = 0) -> Range:
-    led = bulk.leaders(cluster, [topic])
-    end = bulk.ends(cluster, led, committed=True)[topic, number] if stop is None else stop
+    led = partition_leaders(cluster, [topic])
+    end = partition_ends(cluster, led, committed=True)[topic, number] if stop is None else stop
     return Range(topic, number, start, end, led[topic, number])
 
 
-def rows(found: Iterator[log.Records]) -> list[tuple[Any, ...]]:
+def rows(found: Iterator[record_batch.Records]) -> list[tuple[Any, ...]]:
     """Offset, time, key, value and headers of each record."""
     told: list[tuple[Any, ...]] = []
     for one in found:
@@ -68,21 +68,21 @@ def produce(cluster: Cluster, topic: str, records: Sequence[Record], **config: A
 def test_every_record_is_as_a_client_reads_it(cluster: Cluster, lane: str, codec: str) -> None:
     produce(cluster, lane, ODD, compression_type=codec, batch_num_messages=400)
     produce(cluster, lane, ODD[:10])
-    found = rows(bulk.records(cluster, range_of(cluster, lane)))
+    found = rows(fetch_records(cluster, range_of(cluster, lane)))
     assert found == as_a_client_reads(cluster, lane)
     assert len(found) == len(ODD) + 10
 
 
 def test_a_range_begins_and_ends_within_batches(cluster: Cluster, lane: str) -> None:
     produce(cluster, lane, [Record(b"%d" % number) for number in range(1000)])
-    found = rows(bulk.records(cluster, range_of(cluster, lane, 123, 877)))
+    found = rows(fetch_records(cluster, range_of(cluster, lane, 123, 877)))
     assert [one[3] for one in found] == [b"%d" % number for number in range(123, 877)]
 
 
 def test_times_are_the_brokers_where_the_topic_says_so(cluster: Cluster, lane: str) -> None:
     topics.alter(cluster, lane, configs={"message.timestamp.type": "LogAppendTime"})
     produce(cluster, lane, ODD[:10])
-    assert rows(bulk.records(cluster, range_of(cluster, lane))) == as_a_client_reads(cluster, lane)
+    assert rows(fetch_records(cluster, range_of(cluster, lane))) == as_a_client_reads(cluster, lane)
 
 
 def transact(cluster: Cluster, topic: str, name: str, values: Sequence[bytes], *, end: str) -> Raw:
@@ -107,19 +107,19 @@ def test_of_transactions_only_what_was_committed_is_read(cluster: Cluster, lane:
     first.produce(lane, b"kept after all")
     first.commit_transaction(30)
     transact(cluster, lane, "c", [b"aborted"], end="abort")
-    found = rows(bulk.records(cluster, range_of(cluster, lane)))
+    found = rows(fetch_records(cluster, range_of(cluster, lane)))
     assert [one[3] for one in found] == [b"kept"] * 3 + [b"kept after all"]
     assert found == as_a_client_reads(cluster, lane)
-    everything = rows(bulk.records(cluster, range_of(cluster, lane), committed=False))
+    everything = rows(fetch_records(cluster, range_of(cluster, lane), committed=False))
     assert [one[3] for one in everything].count(b"aborted") == 4
 
 
 def test_the_end_is_before_an_open_transaction(cluster: Cluster, lane: str, put: Put) -> None:
     put(lane, b"1", b"2")
     transact(cluster, lane, "open", [b"3"], end="")
-    led = bulk.leaders(cluster, [lane])
-    assert bulk.ends(cluster, led, committed=True) == {(lane, 0): 2}
-    assert bulk.ends(cluster, led, committed=False) == {(lane, 0): 3}
+    led = partition_leaders(cluster, [lane])
+    assert partition_ends(cluster, led, committed=True) == {(lane, 0): 2}
+    assert partition_ends(cluster, led, committed=False) == {(lane, 0): 3}
 
 
 def test_what_is_gone_is_told_or_passed_over(cluster: Cluster, lane: str, put: Put) -> None:
@@ -127,35 +127,35 @@ def test_what_is_gone_is_told_or_passed_over(cluster: Cluster, lane: str, put: P
     span = range_of(cluster, lane)
     next(iter(cluster.admin().delete_records([TopicPartition(lane, 0, 4)]).values())).result(30)
     with pytest.raises(OffsetsGone, match="offsets 0 to 3 are gone, the first that is there is 4"):
-        rows(bulk.records(cluster, span))
-    assert [one[0] for one in rows(bulk.records(cluster, span, go_on=True))] == list(range(4, 10))
-    assert rows(bulk.records(cluster, Range(lane, 0, 0, 4, span.leader), go_on=True)) == []
+        rows(fetch_records(cluster, span))
+    assert [one[0] for one in rows(fetch_records(cluster, span, go_on=True))] == list(range(4, 10))
+    assert rows(fetch_records(cluster, Range(lane, 0, 0, 4, span.leader), go_on=True)) == []
     with pytest.raises(OffsetsGone, match="the topic ends before"):
-        rows(bulk.records(cluster, Range(lane, 0, 50, 60, span.leader)))
+        rows(fetch_records(cluster, Range(lane, 0, 50, 60, span.leader)))
 
 
 def test_a_leader_that_is_not_known_or_not_there_is_looked_for(cluster: Cluster, lane: str, put: Put) -> None:
     put(lane, b"1")
     for leader in (None, ("127.0.0.1", 9)):
-        assert len(rows(bulk.records(cluster, Range(lane, 0, 0, 1, leader)))) == 1
+        assert len(rows(fetch_records(cluster, Range(lane, 0, 0, 1, leader)))) == 1
 
 
 def test_a_partition_that_stays_away_is_an_error(cluster: Cluster, lane: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "PATIENCE", 0.5)
+    monkeypatch.setattr(bulk_fetch, "FETCH_PATIENCE", 0.5)
     with pytest.raises(KafkaUnreachable, match="partition 7 cannot be read"):
-        rows(bulk.records(cluster, Range(lane, 7, 0, 1)))
+        rows(fetch_records(cluster, Range(lane, 7, 0, 1)))
     with pytest.raises(KafkaUnreachable, match="no record at offset 0"):
-        rows(bulk.records(cluster, range_of(cluster, lane, 0, 5)))
+        rows(fetch_records(cluster, range_of(cluster, lane, 0, 5)))
 
 
 def test_a_connection_that_was_cut_is_made_anew(cluster: Cluster, lane: str, put: Put) -> None:
     put(lane, b"1", b"2")
     span = range_of(cluster, lane)
     assert span.leader
-    rows(bulk.records(cluster, span))
-    with bulk._lent(cluster, span.leader) as wire:
+    rows(fetch_records(cluster, span))
+    with bulk_fetch._lent(cluster, span.leader) as wire:
         wire.close()
-    assert len(rows(bulk.records(cluster, span))) == 2
+    assert len(rows(fetch_records(cluster, span))) == 2
 
 
 def test_nobody_at_an_address() -> None:
@@ -168,8 +168,8 @@ def batch_of(cluster: Cluster, lane: str, put: Put) -> bytearray:
     span = range_of(cluster, lane)
     found: list[memoryview] = []
     assert span.leader
-    with bulk._lent(cluster, span.leader) as wire:
-        wire.ask_records(bulk.Asked(lane, 0, 0, committed=True, most=1000))
+    with bulk_fetch._lent(cluster, span.leader) as wire:
+        wire.ask_records(bulk_fetch.Asked(lane, 0, 0, committed=True, most=1000))
         found.append(wire.records().records)
     return bytearray(found[0])
 
@@ -177,17 +177,19 @@ def batch_of(cluster: Cluster, lane: str, put: Put) -> bytearray:
 def test_bytes_that_are_not_as_they_were_written_are_refused(cluster: Cluster, lane: str, put: Put) -> None:
     batch = batch_of(cluster, lane, put)
     batch[-1] ^= 1
-    with pytest.raises(log.Damaged, match="checksum"):
-        list(log.batches(memoryview(batch), []))
+    with pytest.raises(record_batch.Damaged, match="checksum"):
+        list(record_batch.batches(memoryview(batch), []))
     batch[16] = 1
-    with pytest.raises(log.Damaged, match="format 1"):
-        list(log.batches(memoryview(batch), []))
+    with pytest.raises(record_batch.Damaged, match="format 1"):
+        list(record_batch.batches(memoryview(batch), []))
 
 
 def test_a_batch_that_is_cut_off_comes_again(cluster: Cluster, lane: str, put: Put) -> None:
     batch = batch_of(cluster, lane, put)
     twice = memoryview(bytes(batch) * 2)
-    assert [len(list(log.batches(twice[:size], []))) for size in (len(batch) - 1, len(batch), len(twice) - 1)] == [
+    assert [
+        len(list(record_batch.batches(twice[:size], []))) for size in (len(batch) - 1, len(batch), len(twice) - 1)
+    ] == [
         0,
         1,
         1,
@@ -202,9 +204,9 @@ def test_numbers_of_any_length(number: int) -> None:
         told.append(low | (128 if zigzag else 0))
         if not zigzag:
             break
-    assert log._varint(memoryview(told), 0) == (number, len(told))
-    data = log.np.frombuffer(bytes(told) + b"\0\2", log.np.uint8)
-    values, after = log._varints(data, log.np.array([0, len(told)]))
+    assert record_batch._varint(memoryview(told), 0) == (number, len(told))
+    data = record_batch.np.frombuffer(bytes(told) + b"\0\2", record_batch.np.uint8)
+    values, after = record_batch._varints(data, record_batch.np.array([0, len(told)]))
     assert (values.tolist(), after.tolist()) == ([number, 0], [len(told), len(told) + 1])
 
 
@@ -220,9 +222,9 @@ def test_lengths_of_records_of_any_size() -> None:
         expected.append(len(data))
         data += bytes(size)
     starts: list[int] = []
-    log._note_starts(memoryview(data), 0, len(sizes), starts)
+    record_batch._note_starts(memoryview(data), 0, len(sizes), starts)
     assert starts == expected
-    assert struct.calcsize(log._HEAD.format) == 61
+    assert struct.calcsize(record_batch._HEAD.format) == 61
 
 
 def test_records_that_are_here_are_handed_on_when_the_next_cannot_be_asked_for(
@@ -231,34 +233,34 @@ def test_records_that_are_here_are_handed_on_when_the_next_cannot_be_asked_for(
     produce(cluster, lane, [Record(b"%d" % number * 200) for number in range(2000)], batch_num_messages=100)
     ask, asked = Wire.ask_records, []
 
-    def fails_now_and_then(wire: Wire, what: bulk.Asked) -> None:
+    def fails_now_and_then(wire: Wire, what: bulk_fetch.Asked) -> None:
         asked.append(what.offset)
         if len(asked) % 2 == 0:
             raise Broken("cut off")
         ask(wire, what)
 
     monkeypatch.setattr(Wire, "ask_records", fails_now_and_then)
-    monkeypatch.setattr(bulk, "_MOST", 65_536)
-    found = rows(bulk.records(cluster, range_of(cluster, lane)))
+    monkeypatch.setattr(bulk_fetch, "_MOST", 65_536)
+    found = rows(fetch_records(cluster, range_of(cluster, lane)))
     assert [one[0] for one in found] == list(range(2000))
     assert len(asked) >= 3
 
 
 def test_a_reader_over_its_quota_waits(cluster: Cluster, lane: str, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker says for how long, and nothing else."""
-    told = wire._answer(memoryview(struct.pack(">iii", 1, 250, 0)))
+    told = protocol._answer(memoryview(struct.pack(">iii", 1, 250, 0)))
     assert (told.throttled, told.error, len(told.records)) == (0.25, 0, 0)
     put(lane, b"1")
     answers, real = [told._replace(throttled=0.001)], Wire.records
 
-    def throttled_first(one: Wire) -> wire.Answer:
+    def throttled_first(one: Wire) -> protocol.Answer:
         if not answers:
             return real(one)
         real(one)
         return answers.pop()
 
     monkeypatch.setattr(Wire, "records", throttled_first)
-    assert len(rows(bulk.records(cluster, range_of(cluster, lane)))) == 1
+    assert len(rows(fetch_records(cluster, range_of(cluster, lane)))) == 1
 
 
 def test_an_answer_that_cannot_be_read_is_asked_for_again(
@@ -267,27 +269,27 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again(
     put(lane, b"1")
     span, cut, real = range_of(cluster, lane), [True], Wire._receive
     monkeypatch.setattr(Wire, "_receive", lambda one: real(one)[: 20 if cut and cut.pop() else None])
-    assert len(rows(bulk.records(cluster, span))) == 1
+    assert len(rows(fetch_records(cluster, span))) == 1
 
 
 def test_a_mark_that_compaction_has_emptied_says_nothing(cluster: Cluster, lane: str) -> None:
     transact(cluster, lane, "a", [b"kept"], end="commit")
     span = range_of(cluster, lane)
     assert span.leader
-    with bulk._lent(cluster, span.leader) as line:
-        line.ask_records(bulk.Asked(lane, 0, 0, committed=True, most=10_000))
-        data, mark = log._all(line.records().records)
-    assert mark.attributes & log._CONTROL
+    with bulk_fetch._lent(cluster, span.leader) as line:
+        line.ask_records(bulk_fetch.Asked(lane, 0, 0, committed=True, most=10_000))
+        data, mark = record_batch._all(line.records().records)
+    assert mark.attributes & record_batch._CONTROL
     emptied = mark._replace(size=0, records=mark.records[:0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log, "_all", lambda _: iter([data, emptied]))
-        assert [one.size for one in log.batches(memoryview(b""), [])] == [1, 0]
+        patch.setattr(record_batch, "_all", lambda _: iter([data, emptied]))
+        assert [one.size for one in record_batch.batches(memoryview(b""), [])] == [1, 0]
 
 
 def test_many_bytes_that_were_few_come_in_parts(cluster: Cluster, lane: str, monkeypatch: pytest.MonkeyPatch) -> None:
     produce(cluster, lane, [Record(b"x" * 10_000)] * 500, compression_type="zstd", batch_num_messages=50)
-    monkeypatch.setattr(log, "_ENOUGH", 600_000)
-    parts = [len(one.offsets) for one in bulk.records(cluster, range_of(cluster, lane))]
+    monkeypatch.setattr(record_batch, "_ENOUGH", 600_000)
+    parts = [len(one.offsets) for one in fetch_records(cluster, range_of(cluster, lane))]
     assert (sum(parts), max(parts) <= 150) == (500, True)
 
 
@@ -295,7 +297,7 @@ def test_what_comes_after_a_range_is_not_looked_at(
     cluster: Cluster, lane: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     produce(cluster, lane, [Record(b"%d" % number) for number in range(1000)], batch_num_messages=10)
-    seen, plain = [], log.google_crc32c.value
-    monkeypatch.setattr(log.google_crc32c, "value", lambda data: seen.append(1) or plain(data))
-    assert len(rows(bulk.records(cluster, range_of(cluster, lane, 0, 15)))) == 15
+    seen, plain = [], record_batch.google_crc32c.value
+    monkeypatch.setattr(record_batch.google_crc32c, "value", lambda data: seen.append(1) or plain(data))
+    assert len(rows(fetch_records(cluster, range_of(cluster, lane, 0, 15)))) == 15
     assert len(seen) <= 20

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import ClusterMetadata
 
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.properties import read_properties
 from millrace.errors import FileUnusable, InvalidOption, KafkaUnreachable
 from millrace.services.process import free_port

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message
 
-from millrace.clients import groups, topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.consumer import Reading, read
-from millrace.clients.delivery import Delivery, new_transaction
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import consumer_groups, topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.clients.kafka.delivery import Delivery, new_transaction
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption, TopicGone, UnknownTopic
 
 Put = Callable[..., object]
@@ -36,7 +36,7 @@ def taken(cluster: Cluster) -> Callable[..., list[Message]]:
     """Everything that a reading gives."""
 
     def take(topic: str, start: str | int | datetime = "earliest", **how: Any) -> list[Message]:
-        return [message for batch in read(cluster, Reading(topic, start, **how)) for message in batch]
+        return [message for batch in read_records(cluster, Reading(topic, start, **how)) for message in batch]
 
     return take
 
@@ -46,7 +46,7 @@ def reading(cluster: Cluster, *wanted: Reading) -> Iterator[list[Future[list[Mes
     """Readings that go on in the background until the block ends."""
 
     def take(one: Reading) -> list[Message]:
-        return [message for batch in read(cluster, one) for message in batch]
+        return [message for batch in read_records(cluster, one) for message in batch]
 
     with ThreadPoolExecutor(len(wanted)) as pool:
         try:
@@ -66,7 +66,8 @@ def numbers(count: int) -> list[bytes]:
 
 def wait_for_members(cluster: Cluster, group: str, count: int) -> None:
     while not any(
-        (one.name, one.state, len(one.members)) == (group, "stable", count) for one in groups.list_groups(cluster)
+        (one.name, one.state, len(one.members)) == (group, "stable", count)
+        for one in consumer_groups.list_groups(cluster)
     ):
         pass
 
@@ -154,9 +155,9 @@ def test_a_group_goes_on_where_it_was(
 ) -> None:
     put(lane, *numbers(10))
     assert values(taken(lane, group=group, most=4)) == numbers(4)
-    assert groups.describe(cluster, group).positions[0].offset == 4
+    assert consumer_groups.describe(cluster, group).positions[0].offset == 4
     assert values(taken(lane, group=group, most=6)) == numbers(10)[4:]
-    assert groups.describe(cluster, group).lag == 0
+    assert consumer_groups.describe(cluster, group).lag == 0
 
 
 def test_a_batch_that_was_not_asked_past_is_read_again(
@@ -164,9 +165,9 @@ def test_a_batch_that_was_not_asked_past_is_read_again(
 ) -> None:
     put(lane, *numbers(10))
     assert len(taken(lane, group=group, most=4)) == 4
-    with closing(read(cluster, Reading(lane, "earliest", group=group, most=3))) as batches:
+    with closing(read_records(cluster, Reading(lane, "earliest", group=group, most=3))) as batches:
         assert next(batches)[0].value() == b"4"
-    assert groups.describe(cluster, group).positions[0].offset == 4
+    assert consumer_groups.describe(cluster, group).positions[0].offset == 4
     assert values(taken(lane, group=group, most=6)) == numbers(10)[4:]
 
 
@@ -192,7 +193,7 @@ def test_without_a_group_nothing_is_remembered(
 ) -> None:
     put(lane, b"a")
     assert len(taken(lane, most=1)) == len(taken(lane, most=1)) == 1
-    assert not [one.name for one in groups.list_groups(cluster) if lane in one.topics]
+    assert not [one.name for one in consumer_groups.list_groups(cluster) if lane in one.topics]
 
 
 def test_members_of_a_group_share_the_partitions(cluster: Cluster, topic: str, put: Put, group: str) -> None:
@@ -200,7 +201,7 @@ def test_members_of_a_group_share_the_partitions(cluster: Cluster, topic: str, p
     wanted = [Reading(topic, "earliest", group=group) for _ in range(2)]
 
     def pass_on(number: int) -> None:
-        for batch in read(cluster, wanted[number]):
+        for batch in read_records(cluster, wanted[number]):
             for message in batch:
                 arrived.put((number, message.value()))
 
@@ -244,7 +245,7 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_gone(
     cluster: Cluster, lane: str, put: Put, group: str, how: dict[str, str]
 ) -> None:
     put(lane, b"a")
-    batches = read(cluster, Reading(lane, "earliest", group=group if how else None))
+    batches = read_records(cluster, Reading(lane, "earliest", group=group if how else None))
     with closing(batches):
         assert values(next(batches)) == [b"a"]
         topics.delete(cluster, [lane])

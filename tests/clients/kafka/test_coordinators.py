@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from gate import Gate
-from millrace.clients import groups
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka import consumer_groups
+from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import KafkaUnreachable
 
 NOBODY = "127.0.0.1:9"
@@ -21,13 +21,13 @@ NOBODY = "127.0.0.1:9"
 CHILD = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from millrace.clients import groups
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka import consumer_groups
+from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import KafkaFailed, KafkaUnreachable
 
 def ask(cluster):
     try:
-        return groups.members(cluster, "nobody") == ()
+        return consumer_groups.members(cluster, "nobody") == ()
     except (KafkaUnreachable, KafkaFailed):  # or it has just come, and does not know its groups yet
         return False
 
@@ -74,9 +74,9 @@ def test_a_client_that_owes_an_answer_is_closed_and_another_one_asks(cluster: Cl
 
 def test_nobody_is_there_at_all() -> None:
     with pytest.raises(KafkaUnreachable, match="describe the group 'g'"):
-        groups.members(Cluster(NOBODY, timeout=0.1), "g")
+        consumer_groups.members(Cluster(NOBODY, timeout=0.1), "g")
 
 
 def test_a_cluster_that_has_asked_can_travel(cluster: Cluster) -> None:
-    groups.members(cluster, "nobody")
+    consumer_groups.members(cluster, "nobody")
     assert pickle.loads(pickle.dumps(cluster)) == cluster  # noqa: S301 - our own bytes

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millrace.clients import comparison
+from millrace.engine.replay import compare
 
 
 def message(partition: int, at: int, value: bytes) -> Any:
@@ -27,8 +27,8 @@ def message(partition: int, at: int, value: bytes) -> Any:
 def test_partitions_have_no_order_among_each_other(
     monkeypatch: pytest.MonkeyPatch, records: list[Any], newest: bytes
 ) -> None:
-    monkeypatch.setattr(comparison, "records", lambda *_: iter([records]))
+    monkeypatch.setattr(compare, "committed_records", lambda *_: iter([records]))
     base, cluster = sqlite3.connect(":memory:"), SimpleNamespace()
-    loaded = comparison._load(base, cluster, "a", "topic", newest=True, json=False, told=lambda _: None)  # type: ignore[arg-type]
+    loaded = compare._load(base, cluster, "a", "topic", newest=True, json=False, told=lambda _: None)  # type: ignore[arg-type]
     assert loaded == 2
     assert base.execute("SELECT value, n FROM a").fetchall() == [(newest, 2)]

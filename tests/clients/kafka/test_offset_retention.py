@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from millrace.clients import offsets
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka import offsets
+from millrace.clients.kafka.cluster import Cluster
 
 
 class Asked(Cluster):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import OffsetSpec
 
-from millrace.clients import bounds
-from millrace.clients.bounds import begin_of
+from millrace.clients.kafka import offsets
+from millrace.clients.kafka.offsets import begin_of
 from millrace.errors import OffsetsGone
 
 PLACE = ("posts", 0)
@@ -25,7 +25,7 @@ def partition(monkeypatch: pytest.MonkeyPatch, first: int, end: int, records: di
             return {PLACE: first if spec == OffsetSpec.earliest() else end}
         return {PLACE: min((offset for offset, at in records.items() if at >= spec._value), default=-1)}
 
-    monkeypatch.setattr(bounds.offsets, "ask", ask)
+    monkeypatch.setattr(offsets, "ask", ask)
 
 
 def test_a_beginning_that_is_gone_is_told_also_where_offsets_have_gaps(monkeypatch: pytest.MonkeyPatch) -> None:

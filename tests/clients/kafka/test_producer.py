@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from millrace.clients.cluster import Cluster
-from millrace.clients.delivery import COMPRESSIONS, Delivery, new_transaction
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.delivery import COMPRESSIONS, Delivery, new_transaction
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption, KafkaFailed, KafkaUnreachable, MillraceError, NotDelivered, RecordRefused
 from millrace.services.process import free_port
 

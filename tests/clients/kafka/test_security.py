@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from millrace.clients.access import for_java, java_flags, sound
 from millrace.clients.cassandra import Cassandra
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.security import completed_properties, for_java, java_flags
 from millrace.clients.properties import read_properties
 from millrace.errors import FileUnusable, InvalidOption
 from millrace.pipeline.secret import Secret
@@ -42,7 +42,7 @@ TOKENS = {
 )
 def test_what_cannot_be_meant(options: dict[str, str]) -> None:
     with pytest.raises((InvalidOption, FileUnusable)) as raised:
-        sound(options)
+        completed_properties(options)
     assert raised.value.hint
 
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from confluent_kafka import TopicPartition
 
-from millrace.clients import offsets, topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.records import Record
+from millrace.clients.kafka import offsets, topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption, InvalidTopic, UnknownTopic
 
 MOMENT = 1_700_000_000_000

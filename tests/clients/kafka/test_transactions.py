@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from millrace.clients.cluster import Cluster
-from millrace.clients.lane import Lane
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.transactions import Lane
 
 DENIED = KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error")
 

@@ -13,9 +13,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from emulator import KEYS, REGION, Emulator, Faults, failing
-from millrace.clients.kinesis import Kinesis
-from millrace.connectors.shards.putting import Putting
-from millrace.errors import InvalidOption, KinesisDenied, KinesisFailed, KinesisUnreachable, MissingExtra, UnknownStream
+from millrace.clients.kinesis.client import Kinesis
+from millrace.connectors.kinesis.sink import Putting
+from millrace.errors import (
+    InvalidOption,
+    KinesisDenied,
+    KinesisFailed,
+    KinesisUnreachable,
+    MissingExtra,
+    UnknownStream,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)

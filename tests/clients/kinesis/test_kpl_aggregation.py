@@ -7,7 +7,7 @@ from hashlib import md5
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.clients.aggregated import MAGIC, packed, unpacked
+from millrace.clients.kinesis.kpl_aggregation import MAGIC, packed, unpacked
 
 
 @given(st.lists(st.tuples(st.text(min_size=1, max_size=20), st.binary(max_size=300)), min_size=1, max_size=30))

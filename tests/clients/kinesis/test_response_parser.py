@@ -10,8 +10,7 @@ import boto3
 import pytest
 
 from emulator import KEYS, REGION, Emulator
-from millrace.clients.answers import read_quickly
-from millrace.clients.kinesis import passes
+from millrace.clients.kinesis.client import is_transient, read_quickly
 
 
 def client_of(emulator: Emulator, *, quick: bool) -> Any:
@@ -44,4 +43,4 @@ def test_an_answer_that_is_none_is_asked_for_again(emulator: Emulator, body: byt
     shape = client.meta.service_model.operation_model("GetRecords").output_shape
     with pytest.raises(Exception, match="no records that can be read") as raised:
         parser.parse({"body": body, "headers": {}, "status_code": 200}, shape)
-    assert passes(raised.value)
+    assert is_transient(raised.value)

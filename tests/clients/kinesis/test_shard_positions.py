@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from millrace.clients.kinesis import Shard, Stream
-from millrace.clients.shards import Position, Reach, Span, between
+from millrace.clients.kinesis.client import Shard, Stream
+from millrace.clients.kinesis.shard_positions import Position, Reach, Span, records_between
 
 A, B = Shard("a"), Shard("b")
 CHILD, OTHER, MERGED = Shard("a1", ("a",)), Shard("a2", ("a",)), Shard("m", ("a2", "b"))
@@ -49,8 +49,8 @@ def test_a_reach_survives_json_and_tells_what_lies_between() -> None:
         "s", 1, 5, {"a": Position("12", "11", seen=9), "b": Position("4", "2", seen=9), "c": Position("9", "1")}
     )
     assert Reach.of(end.told()) == end
-    assert between(start, end) == [Span("a", "11", "12"), Span("c", "1", "9")]
-    assert between(end, end) == []
+    assert records_between(start, end) == [Span("a", "11", "12"), Span("c", "1", "9")]
+    assert records_between(end, end) == []
 
 
 def test_a_stream_of_the_same_name_is_told_by_when_it_was_made() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millrace.connectors.cutting import _deals_by_turns, _handed_on, _piece, lanes
+from millrace.connectors.base.batch_tasks import _deals_by_turns, _handed_on, _piece, lanes
 
 SOURCE = "DataSourceRDDPartition"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from millrace.connectors.kafka import KafkaReader
-from millrace.connectors.span import Span
-from millrace.connectors.stream import Site
+from millrace.connectors.base.api import Site
+from millrace.connectors.base.offset_range import Span
+from millrace.connectors.kafka.source import KafkaReader
 
 SPAN = Span({"orders": {"0": 5}})
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from millrace.connectors.kafka import KafkaReader, KafkaWriter
-from millrace.connectors.options import make_reader, make_writer, sink_facts, source_facts
-from millrace.connectors.stream import READERS, WRITERS
+from millrace.connectors.base.api import READERS, WRITERS
+from millrace.connectors.base.registry import make_reader, make_writer, sink_facts, source_facts
+from millrace.connectors.kafka.sink import KafkaWriter
+from millrace.connectors.kafka.source import KafkaReader
 from millrace.pipeline.model import connection
 
 

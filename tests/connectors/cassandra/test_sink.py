@@ -14,9 +14,8 @@ import pytest
 from pyspark.sql import types as T
 
 from millrace.clients.cassandra import Cassandra
-from millrace.connectors.cql.insertion import Insertion
-from millrace.connectors.cql.table import Design, require
-from millrace.connectors.cql.times import Times
+from millrace.connectors.cassandra.sink import Insertion, Times
+from millrace.connectors.cassandra.table import Design, require_table
 from millrace.errors import InvalidTable, RowRefused, UnknownTable
 
 SCHEMA = T.StructType([T.StructField("k", T.StringType()), T.StructField("n", T.LongType())])
@@ -35,7 +34,7 @@ def name(cassandra: Cassandra, keyspace: str) -> str:
 
 
 def insertion(cassandra: Cassandra, name: str, timestamp: int = 1_000_000, **more: Any) -> Insertion:
-    table = require(cassandra, name)
+    table = require_table(cassandra, name)
     return Insertion(cassandra, table, {key: table.columns[key] for key in ("k", "n")}, timestamp, **more)
 
 
@@ -148,7 +147,7 @@ def test_every_type_arrives_whole(cassandra: Cassandra, keyspace: str) -> None:
     names = [f"c{number}" for number in range(len(VALUES))]
     columns = ", ".join(f"{name} {cql}" for name, (cql, *_) in zip(names, VALUES, strict=True))
     cassandra.execute(f"CREATE TABLE {keyspace}.all_types (k text PRIMARY KEY, {columns})")
-    table = require(cassandra, f"{keyspace}.all_types")
+    table = require_table(cassandra, f"{keyspace}.all_types")
     fields = [T.StructField(name, kind) for name, (_, kind, *_) in zip(names, VALUES, strict=True)]
     kinds = table.require(T.StructType([T.StructField("k", T.StringType()), *fields]))
     arrays = {"k": pa.array(["there", "absent"])} | {
@@ -173,7 +172,7 @@ def _plain(value: Any) -> Any:
 
 def test_a_list_that_holds_null_is_refused_by_its_name(cassandra: Cassandra, keyspace: str) -> None:
     cassandra.execute(f"CREATE TABLE {keyspace}.lists (k text PRIMARY KEY, tags list<text>)")
-    table = require(cassandra, f"{keyspace}.lists")
+    table = require_table(cassandra, f"{keyspace}.lists")
     rows = pa.RecordBatch.from_pydict({"k": ["a"], "tags": pa.array([["x", None]], pa.list_(pa.string()))})
     with pytest.raises(RowRefused, match="tags"):
         Insertion(cassandra, table, table.columns, 1).insert([rows])
@@ -207,12 +206,12 @@ def test_rows_that_do_not_fit_a_table_are_told_by_column(
     cassandra: Cassandra, name: str, schema: T.StructType, told: str
 ) -> None:
     with pytest.raises(InvalidTable, match=told):
-        require(cassandra, name).require(schema)
+        require_table(cassandra, name).require(schema)
 
 
 def test_an_unknown_table_and_keyspace(cassandra: Cassandra, name: str) -> None:
     with pytest.raises(UnknownTable) as caught:
-        require(cassandra, f"{name}s")
+        require_table(cassandra, f"{name}s")
     assert "'t'" in str(caught.value.hint)
     with pytest.raises(UnknownTable):
-        require(cassandra, "nowhere.t")
+        require_table(cassandra, "nowhere.t")

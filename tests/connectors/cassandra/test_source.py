@@ -8,13 +8,18 @@ from decimal import Decimal
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThan, Not
 
-from millrace.connectors.cql.question import Question
-from millrace.connectors.cql.table import Table
-from millrace.connectors.cql.types import parsed
+from millrace.connectors.cassandra.source import Question
+from millrace.connectors.cassandra.table import Table
+from millrace.connectors.cassandra.types import parse_type
 
 LOGS = Table(
     "shop.logs",
-    {"application": parsed("text"), "day": parsed("int"), "time": parsed("timestamp"), "message": parsed("text")},
+    {
+        "application": parse_type("text"),
+        "day": parse_type("int"),
+        "time": parse_type("timestamp"),
+        "message": parse_type("text"),
+    },
     ("application", "day"),
     ("time",),
 )
@@ -72,13 +77,13 @@ def test_what_cassandra_cannot_serve_is_left_to_spark() -> None:
 @pytest.mark.parametrize(("kind", "value"), [("decimal", Decimal("1.500")), ("double", 0.0)])
 def test_what_is_equal_to_spark_and_not_to_cassandra_is_not_asked_for(kind: str, value: object) -> None:
     """1.5 and 1.500 are two partitions, and so are both zeros: all that Spark looks for would not be found."""
-    table = Table("shop.prices", {"price": parsed(kind)}, ("price",))
+    table = Table("shop.prices", {"price": parse_type(kind)}, ("price",))
     assert len(Question(table, ("price",)).narrowed([EqualTo(("price",), value)]).selects(4)) == 4
 
 
 @pytest.mark.parametrize("kind", ["uuid", "timeuuid"])
 def test_what_cassandra_has_in_another_order_is_asked_for_by_equality_alone(kind: str) -> None:
-    table = Table("shop.orders", {"shop": parsed("int"), "id": parsed(kind)}, ("shop",), ("id",))
+    table = Table("shop.orders", {"shop": parse_type("int"), "id": parse_type(kind)}, ("shop",), ("id",))
     key, order = EqualTo(("shop",), 1), "5e5a1bf0-0000-1000-8000-000000000000"
     (ranged,) = Question(table, ("id",)).narrowed([key, GreaterThan(("id",), order)]).selects(4)
     assert ranged.statement.endswith('WHERE "shop" = ?')

@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from millrace.clients.cassandra import Cassandra
-from millrace.connectors.cql import insertion
-from millrace.connectors.cql.insertion import Insertion
-from millrace.connectors.cql.times import Times
+from millrace.connectors.cassandra import sink
+from millrace.connectors.cassandra.sink import Insertion, Times
 
 Parts = list[int]
 """How many rows each part of a task's rows has."""
@@ -35,7 +34,7 @@ class Stamped:
 
 def stamps(monkeypatch: pytest.MonkeyPatch, begin: int, tasks: list[Parts], lanes: tuple[int, ...]) -> list[list[int]]:
     """The timestamps of each task's rows, in their order."""
-    monkeypatch.setattr(insertion, "_Work", Stamped)
+    monkeypatch.setattr(sink, "_Work", Stamped)
     work: Any = Insertion(Cassandra("nowhere"), None, {}, begin)  # type: ignore[arg-type]
     found = []
     for task, parts in enumerate(tasks):

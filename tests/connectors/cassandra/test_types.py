@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import types as T
 
-from millrace.connectors.cql.types import Cql, column_type, fits, fitting, parsed, plain, spark_type
+from millrace.connectors.cassandra.types import (
+    Cql,
+    column_type,
+    fits,
+    fitting,
+    has_cassandra_type,
+    parse_type,
+    spark_type,
+)
 
 TEXT, INT = Cql("text"), Cql("int")
 
@@ -21,21 +29,21 @@ TEXT, INT = Cql("text"), Cql("int")
     ],
 )
 def test_a_type_as_cassandra_tells_it(text: str, found: Cql) -> None:
-    assert parsed(text) == found
+    assert parse_type(text) == found
 
 
 def test_collections_of_a_new_table_are_frozen() -> None:
     kind = T.MapType(T.StringType(), T.ArrayType(T.LongType()))
     assert str(column_type(kind)) == "frozen<map<text, frozen<list<bigint>>>>"
-    assert parsed(str(column_type(kind))) == column_type(kind)
+    assert parse_type(str(column_type(kind))) == column_type(kind)
 
 
 def test_what_has_no_type_in_cassandra_is_not_plain() -> None:
     struct = T.StructType([T.StructField("a", T.IntegerType())])
-    assert not plain(struct)
-    assert not plain(T.ArrayType(struct))
-    assert not plain(T.DayTimeIntervalType())
-    assert plain(T.ArrayType(T.TimestampType()))
+    assert not has_cassandra_type(struct)
+    assert not has_cassandra_type(T.ArrayType(struct))
+    assert not has_cassandra_type(T.DayTimeIntervalType())
+    assert has_cassandra_type(T.ArrayType(T.TimestampType()))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +62,7 @@ def test_what_has_no_type_in_cassandra_is_not_plain() -> None:
     ],
 )
 def test_what_fits(kind: T.DataType, cql: str, fit: bool) -> None:
-    assert fits(kind, parsed(cql)) is fit
+    assert fits(kind, parse_type(cql)) is fit
 
 
 def test_what_fits_in_words() -> None:
@@ -67,4 +75,4 @@ def test_what_fits_in_words() -> None:
     [("uuid", "string"), ("map<text, list<date>>", "map<string, array<date>>"), ("duration", "string")],
 )
 def test_what_is_read(cql: str, ddl: str) -> None:
-    assert spark_type(parsed(cql)) == ddl
+    assert spark_type(parse_type(cql)) == ddl

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.connectors.cql.times import _KEPT, Times
+from millrace.connectors.cassandra.sink import _KEPT, Times
 from millrace.errors import StateMismatch
 
 

@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from millrace.clients.cluster import Cluster
-from millrace.clients.records import Record
-from millrace.connectors.base import Target
-from millrace.connectors.kafka import KafkaReader, KafkaSink
-from millrace.connectors.partitions.choosing import in_bulk, left_to_spark
-from millrace.connectors.stream import Site
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.record import Record
+from millrace.connectors.base.api import Site
+from millrace.connectors.base.record_sink import Target
+from millrace.connectors.kafka.bulk_choice import in_bulk, left_to_spark
+from millrace.connectors.kafka.sink import KafkaSink
+from millrace.connectors.kafka.source import KafkaReader
 
 
 def put(cluster: Cluster, topic: str, count: int) -> None:
@@ -43,11 +44,11 @@ def test_topics_are_read_in_bulk_where_enough_waits_or_comes(
 ) -> None:
     put(cluster, topic, 30)
     if not lately:
-        monkeypatch.setattr("millrace.connectors.partitions.choosing._LATELY", 0.0)
+        monkeypatch.setattr("millrace.connectors.kafka.bulk_choice._LATELY", 0.0)
     site = Site(cast("Any", None), "p", "s", tmp_path, lambda: cluster)
     site = replace(site, read={(topic, number): read for number in range(3)} if read else {})
     for worth, chosen in ((waits, True), (waits + 1, False)):
-        monkeypatch.setattr("millrace.connectors.partitions.choosing.WORTH", worth)
+        monkeypatch.setattr("millrace.connectors.kafka.bulk_choice.WORTHWHILE_RECORDS", worth)
         assert in_bulk(KafkaReader(topic=(topic,), start=start, more={}), site) is chosen
 
 

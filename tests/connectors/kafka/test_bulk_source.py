@@ -9,14 +9,14 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from millrace.clients import bulk, topics
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.connectors.carried import Carried
-from millrace.connectors.partitions.reading import Following, StreamReader, source
+from millrace.clients.kafka import bulk_fetch, topics
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.connectors.kafka.bulk_source import Following, StreamReader, bulk_data_source
+from millrace.errors.transport import Carried
 
 if TYPE_CHECKING:
-    from millrace.clients.cluster import Cluster
+    from millrace.clients.kafka.cluster import Cluster
 
 ALL = ReadAllAvailable()
 
@@ -71,7 +71,7 @@ def test_what_comes_later_is_left_where_only_what_is_there_is_wanted(cluster: Cl
 def test_also_then_a_topic_that_is_shorter_or_gone_is_told(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk, "PATIENCE", 0.0)
+    monkeypatch.setattr(bulk_fetch, "FETCH_PATIENCE", 0.0)
     for start in ({topic: {"0": 9}}, {topic: {"9": 1}}, {"another": {"0": 1}}):
         reader = StreamReader(Following(cluster, {}, (topic,)))
         reader.prepareForTriggerAvailableNow()
@@ -92,7 +92,7 @@ def test_a_pattern_without_topics_ends_at_once_where_only_what_is_there_is_wante
 def test_topics_by_a_pattern_and_partitions_that_are_new(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millrace.connectors.partitions.reading._LOOK", 0.0)
+    monkeypatch.setattr("millrace.connectors.kafka.bulk_source._LOOK", 0.0)
     reader = StreamReader(Following(cluster, {}, pattern=f"{topic}.*"))
     assert set(reader.latestOffset({}, ALL)) == {topic}
     topics.create(cluster, f"{topic}-more", 1)
@@ -106,7 +106,7 @@ def test_only_some_partitions(cluster: Cluster, topic: str) -> None:
 
 
 def test_a_topic_that_is_shorter_or_gone_is_told(cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "PATIENCE", 0.0)
+    monkeypatch.setattr(bulk_fetch, "FETCH_PATIENCE", 0.0)
     start = {topic: {"0": 9}}
     with pytest.raises(Carried, match="the query is at offset 9, the topic ends at 0"):
         StreamReader(Following(cluster, {}, (topic,))).latestOffset(start, ALL)
@@ -139,4 +139,4 @@ def test_every_column(cluster: Cluster, lane: str) -> None:
 
 def test_the_same_topics_may_be_read_twice_at_once(cluster: Cluster) -> None:
     following = Following(cluster, {}, ("a",))
-    assert source(following).name() != source(following).name()
+    assert bulk_data_source(following).name() != bulk_data_source(following).name()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millrace.connectors.partitions.pace import Pace
+from millrace.connectors.kafka.bulk_source import Pace
 
 
 def after(took: float, interval: float = 0.0, end: str = "a", start: str = "a") -> float:

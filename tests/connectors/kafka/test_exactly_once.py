@@ -16,16 +16,15 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from conftest import committed
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.records import Record
-from millrace.connectors.batches import Batches, Begun
-from millrace.connectors.carried import Carried, restored
-from millrace.connectors.cutting import lanes
-from millrace.connectors.outlet import LEDGER, Note, Outlet
-from millrace.connectors.stream import Site
-from millrace.connectors.transacting import Transacting, _planned, _require_alike, require_newest
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.record import Record
+from millrace.connectors.base.api import Site
+from millrace.connectors.base.batch_tasks import lanes
+from millrace.connectors.kafka.commit_ledger import LEDGER, Note, Outlet
+from millrace.connectors.kafka.exactly_once import Batches, Begun, Transacting, _planned, _require_alike, require_newest
 from millrace.errors import StateMismatch, TakenOver
+from millrace.errors.transport import Carried, restored_error
 
 QUERY = "a-query"
 
@@ -122,7 +121,7 @@ def test_who_was_overtaken_writes_nothing(outlet: Outlet) -> None:
     assert write(outlet, 0, "a", "b", anew=True) == 2
     go_on.set()
     thread.join(60)
-    assert isinstance(restored(str(raised[0])), TakenOver)
+    assert isinstance(restored_error(str(raised[0])), TakenOver)
     assert sorted(written(outlet)) == ["a", "b"]
     assert write(outlet, 0, "a", "b", anew=True) == 0
 
@@ -224,7 +223,7 @@ def test_a_state_folder_that_is_older_than_the_topic_is_refused(outlet: Outlet, 
     write(outlet, 7, "a")
     with pytest.raises(Carried) as raised:
         write(outlet, batch, "b")
-    assert isinstance(restored(str(raised.value)), StateMismatch)
+    assert isinstance(restored_error(str(raised.value)), StateMismatch)
     assert written(outlet) == ["a"]
 
 
@@ -239,7 +238,7 @@ def test_a_batch_that_a_copy_of_the_state_folder_has_planned_is_refused(outlet: 
     assert planned(outlet, 7, "here", "a", anew=True) == 0, "what is noted again says the same"
     with pytest.raises(Carried) as raised:
         planned(outlet, 7, "there", "b", anew=True)
-    assert isinstance(restored(str(raised.value)), StateMismatch)
+    assert isinstance(restored_error(str(raised.value)), StateMismatch)
     assert written(outlet) == ["a"]
 
 
@@ -253,7 +252,7 @@ def test_who_takes_over_from_one_that_is_ahead_gives_way(outlet: Outlet, monkeyp
     monkeypatch.setattr(Outlet, "noted", lambda self, number: answers.pop() if answers else noted(self, number))
     with pytest.raises(Carried) as raised:
         planned(outlet, 1, "here", "c", anew=False)
-    assert isinstance(restored(str(raised.value)), StateMismatch)
+    assert isinstance(restored_error(str(raised.value)), StateMismatch)
     assert not answers
     assert sorted(written(outlet)) == ["a", "b"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from millrace.clients.alias import TOPIC, Alias, leading, read_alias, require_fit
-from millrace.clients.topics import Partition, Topic
+from millrace.clients.kafka.topics import Partition, Topic
+from millrace.connectors.kafka.generation_alias import TOPIC, Alias, leading, read_alias, require_fit
 from millrace.errors import InvalidTopic
 
 

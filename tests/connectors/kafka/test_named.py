@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from millrace.clients.cluster import Cluster
-from millrace.clients.ledger import Reader
-from millrace.clients.letters import Letter
-from millrace.connectors import undertaking
-from millrace.connectors.burying import KafkaBurial
-from millrace.connectors.kafka import KafkaWriter
-from millrace.connectors.options import CONNECTORS
-from millrace.connectors.stream import Site
-from millrace.connectors.undertaking import Undertaker
-from millrace.engine.positions import group_of
-from millrace.pipeline.check import check
-from millrace.pipeline.python import Pipeline
+from millrace.clients.kafka.cluster import Cluster
+from millrace.connectors.base.api import Site
+from millrace.connectors.base.registry import CONNECTORS
+from millrace.connectors.kafka.sink import KafkaWriter
+from millrace.dead_letters import kafka_writer
+from millrace.dead_letters.kafka_writer import Undertaker
+from millrace.dead_letters.letter import Letter
+from millrace.dead_letters.offset_ledger import Reader
+from millrace.dead_letters.writer import KafkaBurial
+from millrace.engine.supervision.offset_commits import group_of
+from millrace.pipeline.checks import check
+from millrace.pipeline.loading.python import Pipeline
 
 NOWHERE = Cluster("127.0.0.1:9")
 PIPELINES = ("a", "a.b", "a.b.c", "a-b", "b", "c.d")
@@ -54,8 +54,8 @@ def test_dead_letters_have_ids_and_groups_of_their_own(monkeypatch: pytest.Monke
         opened.append(key[1])
         raise Stop
 
-    monkeypatch.setattr(undertaking._PROGRESS, "lent", lambda *_: _Nothing())
-    monkeypatch.setattr(undertaking._LANES, "lent", lent)
+    monkeypatch.setattr(kafka_writer._PROGRESS, "lent", lambda *_: _Nothing())
+    monkeypatch.setattr(kafka_writer._LANES, "lent", lent)
     sources = [(p, s, t) for p in PIPELINES for s in ELEMENTS for t in TOPICS]
     for pipeline, source, topic in sources:
         group = KafkaBurial(NOWHERE, pipeline, source).group

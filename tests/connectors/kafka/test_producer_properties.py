@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from millrace.connectors.options import CONNECTORS, make_writer
-from millrace.connectors.producing import bad_properties, in_our_names
-from millrace.engine.structured import writer_of
+from millrace.connectors.base.registry import CONNECTORS, make_writer, writer_of
+from millrace.connectors.kafka.sink import bad_properties, in_our_names
 from millrace.errors import InvalidDefinition
-from millrace.pipeline.check import check
-from millrace.pipeline.load import load
+from millrace.pipeline.checks import check
+from millrace.pipeline.loading import load
 from millrace.pipeline.model import connection
 
 YAML = """name: configured

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.records import Record
-from millrace.connectors.base import Target
-from millrace.connectors.kafka import KafkaSink, KafkaWriter
-from millrace.connectors.stream import Site
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.record import Record
+from millrace.connectors.base.api import Site
+from millrace.connectors.base.record_sink import Target
+from millrace.connectors.kafka.sink import KafkaSink, KafkaWriter
 from millrace.errors import InvalidOption, MillraceError, RecordRefused
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from millrace.clients.records import Record
-from millrace.connectors.base import Target
-from millrace.connectors.kafka import KafkaReader, KafkaSink
-from millrace.connectors.starts import begun, forget, noted, pinned
-from millrace.connectors.stream import Site
+from millrace.clients.kafka.record import Record
+from millrace.connectors.base.api import Site
+from millrace.connectors.base.record_sink import Target
+from millrace.connectors.kafka.sink import KafkaSink
+from millrace.connectors.kafka.source import KafkaReader
+from millrace.connectors.kafka.start_offsets import forget_start, note_start, noted_start, pinned_ends
 
 if TYPE_CHECKING:
-    from millrace.clients.cluster import Cluster
+    from millrace.clients.kafka.cluster import Cluster
 
 FIRST = {"posts": {"0": 5}}
 
@@ -29,34 +30,34 @@ def plan_first_batch(folder: Path) -> None:
 
 def test_a_batch_that_comes_again_begins_where_it_did(tmp_path: Path) -> None:
     own = site(tmp_path)
-    assert noted(own, ["posts"], lambda: FIRST) == FIRST
-    assert noted(own, ["posts"], lambda: {"posts": {"0": 6}}) == {"posts": {"0": 6}}  # there was no batch yet
+    assert note_start(own, ["posts"], lambda: FIRST) == FIRST
+    assert note_start(own, ["posts"], lambda: {"posts": {"0": 6}}) == {"posts": {"0": 6}}  # there was no batch yet
     plan_first_batch(tmp_path)
-    assert noted(own, ["posts"], lambda: FIRST) == {"posts": {"0": 6}}
+    assert note_start(own, ["posts"], lambda: FIRST) == {"posts": {"0": 6}}
 
 
 def test_what_sparks_source_has_noted_counts(tmp_path: Path) -> None:
     plan_first_batch(tmp_path)
     own = site(tmp_path)
-    assert begun(own, ["posts"]) is None
+    assert noted_start(own, ["posts"]) is None
     note = tmp_path / "checkpoints" / "q" / "sources" / "0" / "0"
     note.parent.mkdir(parents=True)
     note.write_bytes(b'\0v1\n{"posts":{"0":5}}')
-    assert begun(own, ["posts"]) == FIRST
-    assert begun(own, ["others"]) is None
+    assert noted_start(own, ["posts"]) == FIRST
+    assert noted_start(own, ["others"]) is None
 
 
 def test_a_note_of_before_is_gone_where_sparks_source_begins(tmp_path: Path) -> None:
     own = site(tmp_path)
-    noted(own, ["posts"], lambda: FIRST)
-    forget(own)
+    note_start(own, ["posts"], lambda: FIRST)
+    forget_start(own)
     plan_first_batch(tmp_path)
-    assert begun(own, ["posts"]) is None
+    assert noted_start(own, ["posts"]) is None
 
 
 def test_sparks_source_is_told_of_partitions_that_have_come_since(cluster: Cluster, topic: str, tmp_path: Path) -> None:
     own = site(tmp_path, cluster)
-    noted(own, [topic], lambda: {topic: {"0": 5}})
+    note_start(own, [topic], lambda: {topic: {"0": 5}})
     plan_first_batch(tmp_path)
     options = KafkaReader(topic=(topic,), more={})._options(own)
     assert options["startingOffsets"] == f'{{"{topic}": {{"0": 5, "1": -2, "2": -2}}}}'
@@ -66,4 +67,4 @@ def test_the_end_of_some_partitions(cluster: Cluster, topic: str, tmp_path: Path
     sink = KafkaSink(Target(topic, cluster=lambda: cluster))
     sink.write([Record(b"x", partition=1)])
     sink.close()
-    assert pinned(site(tmp_path), cluster, [(topic, 1)]) == {topic: {"1": 1}}
+    assert pinned_ends(site(tmp_path), cluster, [(topic, 1)]) == {topic: {"1": 1}}

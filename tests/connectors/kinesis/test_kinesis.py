@@ -13,11 +13,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from emulator import KEYS, REGION, Emulator, Faults, failing
-from millrace.clients.aggregated import packed
-from millrace.clients.letters import from_line
-from millrace.connectors.shards.reading import Following, StreamReader
+from millrace.clients.kinesis.kpl_aggregation import packed
+from millrace.connectors.kinesis.source import Following, StreamReader
+from millrace.dead_letters.letter import from_line
 from millrace.errors import KinesisDenied, RecordsGone, UnknownStream
-from millrace.pipeline.python import Pipeline
+from millrace.pipeline.loading.python import Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from millrace.clients.aggregated import packed
-from millrace.connectors.shards.rows import blocks, kept, table
+from millrace.clients.kinesis.kpl_aggregation import packed
+from millrace.connectors.kinesis.source import packed_records, row_blocks, unpacked_records
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -21,7 +21,11 @@ def test_records_with_a_key_without_one_and_packed_together() -> None:
         record(2, b"two"),
         record(3, packed([("a", b"three"), ("b", b"four")]), PartitionKey="x"),
     ]
-    rows = [row for block in blocks(table(kept(given)), "here", "shard-0") for row in block.to_pylist()]
+    rows = [
+        row
+        for block in row_blocks(unpacked_records(packed_records(given)), "here", "shard-0")
+        for row in block.to_pylist()
+    ]
     assert [(row["key"], row["value"], row["sequence"]) for row in rows] == [
         (b"k", b"one", "1"),
         (None, b"two", "2"),

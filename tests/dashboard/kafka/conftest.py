@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from millrace.clients.cluster import Cluster
-from millrace.clients.delivery import Delivery
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.delivery import Delivery
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 
 Put = Callable[..., None]
 

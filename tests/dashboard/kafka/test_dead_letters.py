@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.letters import Letter, dead_topic, to_headers, to_line
-from millrace.clients.records import Record
-from millrace.dashboard.kafka import dead
-from millrace.dashboard.kafka.dead import Groups, Where
-from millrace.dashboard.subject import Letters
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.record import Record
+from millrace.dashboard.kafka import dead_letters
+from millrace.dashboard.kafka.dead_letters import Groups, Where
+from millrace.dashboard.run_interface import Letters
+from millrace.dead_letters.letter import Letter, dead_topic, to_headers, to_line
 from millrace.telemetry.channels import Slot
 
 from .conftest import Put
@@ -44,7 +44,7 @@ def where(cluster: Cluster, topic: str, put: Put) -> Where:
 
 def followed(where: Where, slot: Slot, many: int) -> Any:
     stop = threading.Event()
-    thread = threading.Thread(target=dead.follow, args=(where, slot, stop))
+    thread = threading.Thread(target=dead_letters.follow, args=(where, slot, stop))
     thread.start()
     try:
         while sum(one["count"] for one in slot.value or ()) < many:
@@ -68,14 +68,14 @@ def test_groups_by_source_and_reason(where: Where, topic: str) -> None:
 
 
 def test_letters_one_by_one(where: Where) -> None:
-    newest = list(dead.letters(where, Letters(most=2)))
+    newest = list(dead_letters.letters(where, Letters(most=2)))
     assert [one["offset"] for one in newest] == [4, 3]
     assert newest[0]["text"] == "{broken"
     assert newest[0]["dead"]["offset"] == 4
-    assert [one["offset"] for one in dead.letters(where, Letters(reason="not JSON at N"))] == [0, 1, 2]
-    assert list(dead.letters(where, Letters(source="other"))) == []
-    assert list(dead.letters(where, Letters(topic="other.dead"))) == []
-    assert len(list(dead.letters(where, Letters(topic=newest[0]["dead"]["topic"])))) == 5
+    assert [one["offset"] for one in dead_letters.letters(where, Letters(reason="not JSON at N"))] == [0, 1, 2]
+    assert list(dead_letters.letters(where, Letters(source="other"))) == []
+    assert list(dead_letters.letters(where, Letters(topic="other.dead"))) == []
+    assert len(list(dead_letters.letters(where, Letters(topic=newest[0]["dead"]["topic"])))) == 5
 
 
 def test_letters_in_files(tmp_path: Path) -> None:
@@ -86,15 +86,15 @@ def test_letters_in_files(tmp_path: Path) -> None:
     where = Where(None, lambda: [folder], "p")
     (group,) = followed(where, Slot(), 2)
     assert (group["source"], group["topic"], group["count"]) == ("logs", None, 2)
-    assert [found["file"] for found in dead.letters(where, Letters())] == ["a.json", "a.json"]
+    assert [found["file"] for found in dead_letters.letters(where, Letters())] == ["a.json", "a.json"]
 
 
 def test_too_many_kinds_are_counted_together() -> None:
     groups = Groups(Where(None))
     made = [letter("t", number, "a" * (number + 1), "p") for number in range(300)]
-    groups.add(dead.Found(one, "t.dead", 0, one.offset or 0, 5) for one in made)
+    groups.add(dead_letters.Found(one, "t.dead", 0, one.offset or 0, 5) for one in made)
     told = groups.told()
-    assert len(told) == dead.MOST_GROUPS + 1
+    assert len(told) == dead_letters.MOST_GROUPS + 1
     assert (told[0]["reason"], told[0]["count"]) == ("other reasons", 100)
     assert sum(one["count"] for one in told) == 300
 
@@ -106,8 +106,11 @@ def test_the_letters_of_other_reasons_are_those_in_no_group(tmp_path: Path) -> N
     made = [Letter(value=b"x", file="f", reason=reason, pipeline="p", source="logs") for reason in reasons]
     (folder / "1.jsonl").write_bytes(b"".join(map(to_line, made)))
     where = Where(None, lambda: [folder])
-    shown = [{"source": "logs", "topic": None, "reason": "a"}, {"source": "", "topic": None, "reason": dead.REST}]
-    found = list(dead.letters(where, Letters(None, dead.REST, 10), shown))
+    shown = [
+        {"source": "logs", "topic": None, "reason": "a"},
+        {"source": "", "topic": None, "reason": dead_letters.REST},
+    ]
+    found = list(dead_letters.letters(where, Letters(None, dead_letters.REST, 10), shown))
     assert [one["reason"] for one in found] == ["c", "c", "b"]
     assert len({str(one["dead"]) for one in found}) == 3
 
@@ -118,7 +121,7 @@ def test_a_long_letter_is_cut_for_the_page_and_whole_in_the_export(tmp_path: Pat
     long = Letter(value=b"x" * 10_000, key=b"k" * 5_000, file="f", reason="too long", pipeline="p", source="posts")
     (folder / "one.jsonl").write_bytes(to_line(long))
     where = Where(None, lambda: [folder])
-    (shown,) = dead.letters(where, Letters(None, None, 10))
+    (shown,) = dead_letters.letters(where, Letters(None, None, 10))
     assert (b64decode(shown["value"]), b64decode(shown["key"]), shown["cut"]) == (b"x" * 3000, b"k" * 3000, True)
-    (exported,) = dead.letters(where, Letters(None, None, None))
+    (exported,) = dead_letters.letters(where, Letters(None, None, None))
     assert b64decode(exported["value"]) == long.value

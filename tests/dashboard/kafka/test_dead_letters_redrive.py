@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from millrace.clients import dead as dead_letters
-from millrace.clients.cluster import Cluster
-from millrace.clients.filesource import FileSource
-from millrace.clients.letters import Letter, dead_topic, to_headers, to_line
-from millrace.clients.records import Record
-from millrace.dashboard.kafka import dead
-from millrace.dashboard.kafka.dead import Groups, Where
-from millrace.dashboard.kafka.redriving import Redriving
-from millrace.dashboard.subject import Group, Letters
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.record import Record
+from millrace.dashboard.kafka import dead_letters
+from millrace.dashboard.kafka.dead_letters import Groups, Redriving, Where
+from millrace.dashboard.run_interface import Group, Letters
+from millrace.dead_letters.file_journal import FileSource
+from millrace.dead_letters.letter import Letter, dead_topic, to_headers, to_line
+from millrace.dead_letters.store import letters_in_folder, make_dead_letter_topics
 from millrace.errors import NoCluster, RedriveBusy
 from millrace.telemetry.channels import Slot
 
@@ -30,7 +29,7 @@ def letter(topic: str, offset: int, reason: str) -> Letter:
 @pytest.fixture
 def where(cluster: Cluster, topic: str, put: Put) -> Where:
     """Four letters for two reasons."""
-    dead_letters.make(cluster, {topic: dead_topic(topic)})
+    make_dead_letter_topics(cluster, {topic: dead_topic(topic)})
     letters = [letter(topic, number, reason) for number, reason in enumerate(["a 1", "a 2", "a 3", "b"])]
     put(dead_topic(topic), *(Record(one.value, headers=tuple(to_headers(one)), partition=0) for one in letters))
     return Where(lambda: cluster, pipeline=topic)
@@ -39,7 +38,7 @@ def where(cluster: Cluster, topic: str, put: Put) -> Where:
 def counted(where: Where, until: tuple[int, int]) -> list[tuple[str, int, int]]:
     """The groups once so many letters are open and redriven."""
     slot, stop = Slot(), threading.Event()
-    thread = threading.Thread(target=dead.follow, args=(where, slot, stop))
+    thread = threading.Thread(target=dead_letters.follow, args=(where, slot, stop))
     thread.start()
 
     def groups() -> list[dict[str, Any]]:
@@ -62,11 +61,13 @@ def test_a_group_then_one(where: Where, topic: str) -> None:
     assert (told["state"], told["sent"], told["failures"]) == ("done", 3, [])
     assert slot.value == told
     assert counted(where, (1, 3)) == [("b", 1, 0), ("a N", 0, 3)]
-    (left,) = dead.letters(where, Letters("posts"))
+    (left,) = dead_letters.letters(where, Letters("posts"))
     assert (left["reason"], left["redriven"], left["attempts"]) == ("b", False, 1)
-    assert [one["redriven"] for one in dead.letters(where, Letters("posts", redriven=True))] == [True] * 3 + [False]
+    assert [one["redriven"] for one in dead_letters.letters(where, Letters("posts", redriven=True))] == [True] * 3 + [
+        False
+    ]
     assert redriving.run(where, Group("posts", home, letter=left["place"]))["sent"] == 1
-    assert list(dead.letters(where, Letters("posts"))) == []
+    assert list(dead_letters.letters(where, Letters("posts"))) == []
 
 
 def test_of_files(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_of_files(tmp_path: Path) -> None:
     where = Where(None, lambda: [folder], "p")
     assert Redriving(Slot()).run(where, Group("logs", None, "not JSON"))["sent"] == 1
     groups = Groups(where)
-    groups.add(dead_letters.in_folder(folder))
+    groups.add(letters_in_folder(folder))
     assert [(one["count"], one["redriven"]) for one in groups.told()] == [(0, 1)]
     assert len(list(source.iterdir())) == 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millrace.dashboard.kafka.ends import Ends
+from millrace.dashboard.kafka.lag import Ends
 
 PLACE = ("posts", 0)
 

@@ -11,18 +11,17 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from millrace.clients import groups, offsets
-from millrace.clients.cluster import Cluster
-from millrace.clients.records import Record
+from millrace.clients.kafka import consumer_groups, offsets
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.record import Record
 from millrace.dashboard.kafka.lag import LagMeter
 from millrace.errors import KafkaUnreachable
 from millrace.services.process import free_port
-from millrace.telemetry.answers import DEAF
-from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels, Ring
-from millrace.telemetry.outline import UNPLANNED, Expected, Outline
+from millrace.telemetry.measurements import ANSWER_TIMEOUT, Samples
 from millrace.telemetry.progress import Progress, SourceProgress
-from millrace.telemetry.samples import Samples
+from millrace.telemetry.query_status import Board
+from millrace.telemetry.topology import UNPLANNED, Expected, Outline
 
 from .conftest import Put
 
@@ -61,9 +60,9 @@ def test_it_equals_what_a_consumer_group_at_the_same_place_has(
     put(topic, *(Record(b"x", partition=number % 3) for number in range(30)))
     read(bench.board, topic, 4, 10, 7)
     lag = bench.lag()
-    moves = [groups.Move(topic, number, None, offset) for number, offset in enumerate((4, 10, 7))]
-    groups.apply_reset(cluster, f"group-of-{topic}", moves)
-    said = groups.describe(cluster, f"group-of-{topic}")
+    moves = [consumer_groups.Move(topic, number, None, offset) for number, offset in enumerate((4, 10, 7))]
+    consumer_groups.apply_reset(cluster, f"group-of-{topic}", moves)
+    said = consumer_groups.describe(cluster, f"group-of-{topic}")
     assert lag.records == said.lag == 9
     assert lag.partitions == {f"{one.topic}/{one.partition}": one.lag for one in said.positions}
     places = [TopicPartition(topic, number) for number in range(3)]
@@ -137,11 +136,11 @@ def test_who_looks_is_told_that_kafka_does_not_answer(topic: str, bench: Bench) 
     meter = LagMeter(lambda: gone, bench.board, bench.samples, UNPLANNED, bench.channels)
     meter.look()
     meter.look()
-    missing = bench.board.kafka.missing(time.monotonic() + DEAF)
+    missing = bench.board.kafka.missing(time.monotonic() + ANSWER_TIMEOUT)
     assert missing
     assert missing.address == gone.bootstrap
     bench.lag()
-    assert bench.board.kafka.missing(time.monotonic() + DEAF) is None
+    assert bench.board.kafka.missing(time.monotonic() + ANSWER_TIMEOUT) is None
 
 
 def test_no_number_is_shown_while_a_partition_is_unknown(

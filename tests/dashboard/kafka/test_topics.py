@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from millrace.clients import groups, topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.records import Record
+from millrace.clients.kafka import consumer_groups, topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import Following
+from millrace.clients.kafka.record import Record
 from millrace.dashboard.kafka import tail
-from millrace.dashboard.kafka.following import Following
-from millrace.dashboard.kafka.records import records
+from millrace.dashboard.kafka.tail import some_records
 from millrace.dashboard.kafka.topics import Topics
 from millrace.telemetry.channels import Ring
 
@@ -19,7 +19,7 @@ from .conftest import Put
 
 def test_a_topic_as_kafka_describes_it(cluster: Cluster, topic: str, put: Put) -> None:
     put(topic, *(Record(b"x", partition=number) for number in (0, 0, 1)))
-    groups.apply_reset(cluster, f"readers-{topic}", [groups.Move(topic, 0, None, 1)])
+    consumer_groups.apply_reset(cluster, f"readers-{topic}", [consumer_groups.Move(topic, 0, None, 1)])
     looking = Topics(cluster)
     before = {one["name"]: one for one in looking.look()}[topic]
     (described,) = topics.describe(cluster, [topic])
@@ -103,7 +103,7 @@ def test_a_topic_that_is_too_fast_is_gone_on_with_at_its_newest_records(cluster:
 
 def test_records_for_one_question(cluster: Cluster, topic: str, put: Put) -> None:
     put(topic, *(Record(f"{number}".encode(), partition=number % 3, timestamp=1000 + number) for number in range(9)))
-    assert [one["value"] for one in records(cluster, topic, "newest", 4)] == ["5", "6", "7", "8"]
-    assert len(records(cluster, topic, "earliest", 100)) == 9
-    assert len(records(cluster, topic, "earliest", 5)) == 5
-    assert {one["value"] for one in records(cluster, topic, "1970-01-01T00:00:01.006Z", 10)} == {"6", "7", "8"}
+    assert [one["value"] for one in some_records(cluster, topic, "newest", 4)] == ["5", "6", "7", "8"]
+    assert len(some_records(cluster, topic, "earliest", 100)) == 9
+    assert len(some_records(cluster, topic, "earliest", 5)) == 5
+    assert {one["value"] for one in some_records(cluster, topic, "1970-01-01T00:00:01.006Z", 10)} == {"6", "7", "8"}

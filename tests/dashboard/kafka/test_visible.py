@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from millrace.dashboard.kafka.visible import Visible
-from millrace.telemetry.board import Board
-from millrace.telemetry.outline import UNPLANNED, Edge, Outline
+from millrace.dashboard.kafka.topics import Visible
 from millrace.telemetry.progress import Progress, SourceProgress
+from millrace.telemetry.query_status import Board
+from millrace.telemetry.topology import UNPLANNED, Edge, Outline
 
 PLANNED = Outline(edges=(Edge("a", "sink:0", "q", "written"), Edge("a", "b")), topics={"posts": ("read",)})
 

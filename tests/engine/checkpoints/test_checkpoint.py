@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from millrace.engine.inhand import InHand, in_hand
+from millrace.engine.checkpoints.checkpoint import InHand, in_hand
 
 
 def log(folder: Path, batch: int, text: str = "v1\n{}\n") -> None:

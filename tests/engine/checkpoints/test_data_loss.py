@@ -11,14 +11,14 @@ from confluent_kafka import TopicPartition
 
 import millrace as mr
 from conftest import committed
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.engine.gone import Gone
-from millrace.engine.inhand import position
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.engine.checkpoints.checkpoint import next_offsets
+from millrace.engine.checkpoints.data_loss import Gone
 from millrace.errors import OffsetsGone
-from millrace.telemetry.board import Board
+from millrace.telemetry.query_status import Board
 
 pytestmark = pytest.mark.usefixtures("either_source")
 Run = Callable[..., Board]
@@ -91,17 +91,17 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
 
 
 def test_where_a_query_reads_next(tmp_path: Path) -> None:
-    assert position(tmp_path) == {}
+    assert next_offsets(tmp_path) == {}
     (tmp_path / "sources" / "0").mkdir(parents=True)
     (tmp_path / "sources" / "0" / "0").write_text('v1\n{"t":{"0":3,"1":0}}')
-    assert position(tmp_path) == {("t", 0): 3, ("t", 1): 0}
+    assert next_offsets(tmp_path) == {("t", 0): 3, ("t", 1): 0}
     for log in ("offsets", "commits"):
         (tmp_path / log).mkdir()
     (tmp_path / "offsets" / "0").write_text('v1\n{"batchWatermarkMs":0,"conf":{"a":"1"}}\n{"t":{"0":5,"1":7}}')
-    assert position(tmp_path) == {("t", 0): 3, ("t", 1): 0}, "batch 0 is begun, not done"
+    assert next_offsets(tmp_path) == {("t", 0): 3, ("t", 1): 0}, "batch 0 is begun, not done"
     (tmp_path / "commits" / "0").write_text("v1\n{}")
     (tmp_path / "offsets" / "1").write_text('v1\n{}\n{"t":{"0":9,"1":7}}')
-    assert position(tmp_path) == {("t", 0): 5, ("t", 1): 7}
+    assert next_offsets(tmp_path) == {("t", 0): 5, ("t", 1): 7}
 
 
 def test_one_offset_and_several() -> None:

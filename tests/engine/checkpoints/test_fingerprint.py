@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millrace.engine.fingerprint import fingerprint, wholly
-from millrace.pipeline.kept import Fingerprint, differences
+from millrace.engine.checkpoints.fingerprint import fingerprint, wholly
+from millrace.pipeline.compatibility.state_schema import Fingerprint, state_differences
 
 SCHEMA = "user string, other string, n int, m int, at timestamp"
 
@@ -33,7 +33,7 @@ def of(frame: DataFrame, **sources: DataFrame) -> Fingerprint:
 
 
 def effects(before: Fingerprint, now: Fingerprint) -> set[str]:
-    return {one.effect for one in differences(before, now) if one.part != "columns"}
+    return {one.effect for one in state_differences(before, now) if one.part != "columns"}
 
 
 def test_a_table_without_state(events: DataFrame) -> None:

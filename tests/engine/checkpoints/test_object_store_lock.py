@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from millrace.engine import tenure
-from millrace.engine.tenure import Tenure
+from millrace.engine.checkpoints import object_store_lock
+from millrace.engine.checkpoints.object_store_lock import Tenure
 from millrace.errors import ClusterUnfit, RunError, StateMismatch
-from millrace.stores import StorePath, mounted
-from test_stores import Kept
+from millrace.object_stores import StorePath, mounted
+from test_object_stores import Kept
 
 FOLDER = StorePath("s3a://bucket/state")
 TERMS = f"{FOLDER}/holders/"
@@ -37,7 +37,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(tenure, "time", made)
+    monkeypatch.setattr(object_store_lock, "time", made)
     return made
 
 
@@ -91,7 +91,7 @@ def test_a_silent_one_is_waited_for_whatever_its_note_is_like(
     told: list[str] = []
     began = clock.now
     Tenure(FOLDER, told.append).acquire()
-    assert clock.now - began >= tenure.STALE
+    assert clock.now - began >= object_store_lock.STALE
     assert name(8) in store.files
     assert ("process 1 on elsewhere" in told[0]) == note.endswith(b"}")
 
@@ -101,7 +101,7 @@ def test_a_note_of_this_very_process_is_no_reason_not_to_wait(store: Kept, clock
     taken()
     began = clock.now
     taken()
-    assert clock.now - began >= tenure.STALE
+    assert clock.now - began >= object_store_lock.STALE
 
 
 def test_of_two_that_take_over_at_once_one_does(store: Kept, clock: Clock, alone: None) -> None:
@@ -173,7 +173,7 @@ def test_an_answer_that_comes_late_is_none(
         return found
 
     monkeypatch.setattr(store, "names", late)
-    clock.now += tenure.STALE
+    clock.now += object_store_lock.STALE
     with pytest.raises(StateMismatch):
         sleeper.require()
     assert asked == 2
@@ -226,7 +226,7 @@ def test_a_store_that_does_not_answer(store: Kept, clock: Clock, alone: None, mo
     with monkeypatch.context() as patched:
         patched.setattr(store, "names", away)
         one.require()  # nobody can have taken it so soon
-        clock.now += tenure.STALE
+        clock.now += object_store_lock.STALE
         with pytest.raises(RunError):
             one.require()
     one.require()
@@ -259,7 +259,7 @@ def test_an_answer_that_was_lost(store: Kept, clock: Clock, alone: None) -> None
 
 
 def test_signs_of_life_come_by_themselves(store: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tenure, "RENEWED", 0.01)
+    monkeypatch.setattr(object_store_lock, "RENEWED", 0.01)
     one = taken()
     first = store.files[name(1, "alive")]
     deadline = time.monotonic() + 10

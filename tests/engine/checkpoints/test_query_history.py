@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.engine.remembered import last_batch, position, ran, remember
+from millrace.engine.checkpoints.query_history import last_batch, position, recorded_start, remember
 from millrace.errors import MillraceError
 
 
@@ -20,7 +20,7 @@ def done(state: Path, batch: int) -> None:
 
 
 def noted(state: Path) -> str | None:
-    found = ran(state, "q")
+    found = recorded_start(state, "q")
     return None if found is None else str(found.said["by"])
 
 
@@ -67,5 +67,5 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "ran").mkdir()
     (tmp_path / "ran" / "q.json").write_text(text)
     with pytest.raises(MillraceError) as raised:
-        ran(tmp_path, "q")
+        recorded_start(tmp_path, "q")
     assert raised.value.condition == "state.mismatch"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from millrace.engine.checkpoint import finished
-from millrace.engine.closing import is_closed, reopen
+from millrace.engine.checkpoints.checkpoint import is_closed, last_committed_batch, reopen_last_batch
 
 
 def checkpoint(folder: Path, *marks: tuple[int, int], begun: bool = False) -> Path:
@@ -25,8 +24,8 @@ def checkpoint(folder: Path, *marks: tuple[int, int], begun: bool = False) -> Pa
 def test_the_last_batch_comes_again_where_its_watermark_had_no_effect_yet(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, (0, 10), (10, 40))
     assert not is_closed(folder)
-    reopen(folder)
-    assert finished(folder) == 0
+    reopen_last_batch(folder)
+    assert last_committed_batch(folder) == 0
     assert not (folder / "commits" / ".1.crc").exists()
 
 
@@ -41,7 +40,7 @@ def test_what_is_closed_or_begun_stays(tmp_path: Path) -> None:
     for name, begun, marks in (("closed", False, [(0, 10), (10, 10)]), ("begun", True, [(0, 10)]), ("none", False, [])):
         (tmp_path / name).mkdir()
         folder = checkpoint(tmp_path / name, *marks, begun=begun)
-        before = finished(folder)
-        reopen(folder)
-        assert finished(folder) == before
+        before = last_committed_batch(folder)
+        reopen_last_batch(folder)
+        assert last_committed_batch(folder) == before
         assert is_closed(folder) is (name != "begun")

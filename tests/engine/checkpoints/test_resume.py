@@ -15,17 +15,16 @@ from pyspark.sql import functions as F
 
 import millrace as mr
 from conftest import CommandLine
-from millrace.clients.cluster import Cluster
-from millrace.connectors.stream import Site
+from millrace.clients.kafka.cluster import Cluster
+from millrace.connectors.base.api import Site
 from millrace.engine import run as running
-from millrace.engine.newest import asked
-from millrace.engine.resuming import ASKED, REFUSED, RESUMES, Outlook, outlooks
+from millrace.engine.checkpoints.resume import ASKED, REFUSED, RESUMES, Outlook, check_sinks, outlooks
 from millrace.errors import MillraceError
-from millrace.pipeline.load import load
+from millrace.pipeline.loading import load
 from millrace.pipeline.plan import make_plan
 from millrace.services.process import free_port
-from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels
+from millrace.telemetry.query_status import Board
 
 Run = Callable[..., Board]
 COPIED = """\
@@ -249,4 +248,4 @@ def outlooks_of(file: Path, state: Path, cluster: Cluster) -> list[Outlook]:
     """What is said without Spark, when the sinks were asked."""
     plan = make_plan(load(str(file)))
     ground = Site(None, plan.pipeline.name, "", state, lambda: cluster)
-    return [asked(one, ground) for one in outlooks(plan, state, None)]
+    return [check_sinks(one, ground) for one in outlooks(plan, state, None)]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from millrace.clients import groups
-from millrace.clients.cluster import Cluster
-from millrace.clients.groups import Member
-from millrace.engine import lease as leases
-from millrace.engine.lease import Holder, Lease
-from millrace.engine.state import State
+from millrace.clients.kafka import consumer_groups
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer_groups import Member
+from millrace.engine.checkpoints import run_lease as leases
+from millrace.engine.checkpoints.run_lease import Holder, Lease
+from millrace.engine.checkpoints.state_dir import State
 from millrace.errors import KafkaFailed, KafkaUnreachable, StateMismatch
 from millrace.pipeline.model import Pipeline
 
@@ -61,7 +61,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def say(asked: pytest.MonkeyPatch, *answers: list[Holder]) -> Others:
     others = Others(*answers)
-    asked.setattr(groups, "members", others)
+    asked.setattr(consumer_groups, "members", others)
     asked.setattr(leases, "_SLEPT", 3600.0)
     return others
 
@@ -182,7 +182,7 @@ def test_a_coordinator_that_does_not_answer_is_asked_once_more(asked: pytest.Mon
             raise KafkaUnreachable("no broker answers")
         return ()
 
-    asked.setattr(groups, "members", members)
+    asked.setattr(consumer_groups, "members", members)
     with Alone():
         assert len(clusters) == 2
 

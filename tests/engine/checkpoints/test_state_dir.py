@@ -12,22 +12,21 @@ from typing import Any
 import pytest
 
 import millrace as mr
-from millrace.clients.cluster import Cluster
-from millrace.connectors.burying import FolderBurial
-from millrace.connectors.carried import Carried, restored
-from millrace.connectors.options import CONNECTORS, make_writer
-from millrace.connectors.stream import Site
-from millrace.engine import tenure
-from millrace.engine.onstores import require_fit
+from millrace.clients.kafka.cluster import Cluster
+from millrace.connectors.base.api import Site
+from millrace.connectors.base.registry import CONNECTORS, make_writer
+from millrace.dead_letters.writer import FolderBurial
+from millrace.engine.checkpoints import object_store_lock
+from millrace.engine.checkpoints.state_dir import State, nearby, require_fit
+from millrace.engine.queries.builder import Workshop, _Fan
 from millrace.engine.run import _at_rest
-from millrace.engine.state import State, nearby
-from millrace.engine.structured import Workshop, _Fan
 from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, StateMismatch
+from millrace.errors.transport import Carried, restored_error
+from millrace.object_stores import mounted, path_of
+from millrace.pipeline.loading.python import Pipeline as Written
 from millrace.pipeline.model import Connection, Pipeline
 from millrace.pipeline.plan import make_plan, with_letters
-from millrace.pipeline.python import Pipeline as Written
-from millrace.stores import mounted, path_of
-from test_stores import Kept
+from test_object_stores import Kept
 
 STORE = path_of("s3a://runs/state")
 ROWS = "id bigint"
@@ -66,8 +65,8 @@ def nobody() -> Any:
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signs of life come at every look, and nobody waits long for them."""
-    monkeypatch.setattr(tenure, "RENEWED", 0.01)
-    monkeypatch.setattr(tenure, "_LOOK", 0.1)
+    monkeypatch.setattr(object_store_lock, "RENEWED", 0.01)
+    monkeypatch.setattr(object_store_lock, "_LOOK", 0.1)
 
 
 @pytest.fixture
@@ -80,7 +79,7 @@ def refuses(each: Callable[[Any, int], None] | None) -> None:
     assert each is not None
     with pytest.raises(Carried) as raised:
         each(None, 7)
-    assert isinstance(restored(str(raised.value)), StateMismatch)
+    assert isinstance(restored_error(str(raised.value)), StateMismatch)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from millrace.engine.trimming import reached, trim
+from millrace.engine.checkpoints.trim import reached, trim
 
 END = {"posts": {"0": 10, "1": 20}, "other": {"0": 5}}
 

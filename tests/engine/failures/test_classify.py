@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millrace import errors
-from millrace.engine.verdicts import Kind, judge
+from millrace.engine.failures.classify import Kind, judge
 from millrace.errors import MillraceError, QueryFailed
 
 SPARK = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: "

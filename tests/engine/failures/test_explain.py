@@ -13,14 +13,14 @@ from confluent_kafka import Producer, TopicPartition
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 
-from engine.test_spoken import POSITION, PROXY
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.connectors.carried import carry
-from millrace.engine.failures import explain
-from millrace.engine.verdicts import Kind, judge
+from engine.failures.test_spark_text import POSITION, PROXY
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.engine.failures.classify import Kind, judge
+from millrace.engine.failures.explain import explain
 from millrace.errors import InvalidSchema, MillraceError, Place, QueryFailed
-from millrace.stores import StoreFailed
+from millrace.errors.transport import carry
+from millrace.object_stores import StoreFailed
 
 if TYPE_CHECKING:
     import pyarrow as pa

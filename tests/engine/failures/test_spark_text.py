@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from millrace.engine.spoken import batch_ranges, is_users, plain, sql_position
-from millrace.engine.tracebacks import raised_in
+from millrace.engine.checkpoints.checkpoint import batch_ranges
+from millrace.engine.failures.spark_text import is_users, plain_text, raised_in, sql_position
 from millrace.errors import Place
 
 FAILED = """[STREAM_FAILED] Query [id = fd31, runId = e7fe] terminated with exception: [CAST_INVALID_INPUT] \
@@ -36,14 +36,14 @@ ValueError: no: such, word
 
 
 def test_codes_plans_and_stack_traces_are_left_out() -> None:
-    assert plain(FAILED) == "The value 'x0' cannot be cast."
-    assert plain("Sorting is not supported on streaming DataFrames;\n~Sort [value#1L ASC]\n+- ~Relation") == (
+    assert plain_text(FAILED) == "The value 'x0' cannot be cast."
+    assert plain_text("Sorting is not supported on streaming DataFrames;\n~Sort [value#1L ASC]\n+- ~Relation") == (
         "Sorting is not supported on streaming DataFrames"
     )
     java = "An error occurred while calling o1.load.\n: org.apache.spark.SparkException: it is broken\n\tat a.B(D:1)\n"
-    assert plain(java) == "it is broken"
+    assert plain_text(java) == "it is broken"
     stage = "Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times: java.io.IOException: no\n\tat x"
-    assert plain(stage) == "no"
+    assert plain_text(stage) == "no"
 
 
 def test_the_records_of_the_batch() -> None:
@@ -106,10 +106,10 @@ POSITION = "Timeout of 60000ms expired before the position for partition nums-0 
 
 
 def test_of_a_traceback_that_came_through_java_the_root_is_said() -> None:
-    assert plain(PROXY) == POSITION
-    assert plain(PROXY.partition("\nCaused by")[0]) == POSITION
-    assert plain(f"[STREAM_FAILED] Query [id = f] terminated with exception: {PROXY}") == POSITION
-    assert plain(TRACEBACK) == "ValueError: no: such, word"
+    assert plain_text(PROXY) == POSITION
+    assert plain_text(PROXY.partition("\nCaused by")[0]) == POSITION
+    assert plain_text(f"[STREAM_FAILED] Query [id = f] terminated with exception: {PROXY}") == POSITION
+    assert plain_text(TRACEBACK) == "ValueError: no: such, word"
     called = PROXY.replace("/venv/lib/python3.11/site-packages/py4j/protocol.py", "/home/me/pipeline.py")
     assert str(raised_in(called)) == f"Py4JJavaError: {POSITION}"
-    assert plain("Return Message: Traceback (most recent call last):\n  File") == "Return Message:"
+    assert plain_text("Return Message: Traceback (most recent call last):\n  File") == "Return Message:"

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from millrace.engine.classic import Batches
-from millrace.telemetry.board import Board, Phase, Standing
-from millrace.telemetry.figures import state
-from millrace.telemetry.health import health
-from millrace.telemetry.outline import UNPLANNED
-from millrace.telemetry.samples import Samples
+from millrace.engine.programs.dstream_monitor import Batches
+from millrace.telemetry.measurements import Samples
+from millrace.telemetry.metrics import health, run_state
+from millrace.telemetry.query_status import Board, Phase, Standing
+from millrace.telemetry.topology import UNPLANNED
 from talking import Talker
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def test_batches_and_delays_of_dstreams(context: StreamingContext, talker: Talke
     assert last.waited is not None
     assert last.delay == last.waited + last.milliseconds
     assert dict(last.durations) == {"schedulingDelay": last.waited, "processing": last.milliseconds}
-    (query,) = state(board, Samples(), UNPLANNED)["queries"]
+    (query,) = run_state(board, Samples(), UNPLANNED)["queries"]
     assert (query["rows"], query["error"]) == (4, None)
     assert (query["state_rows"], query["watermark"]) == (None, None)
     assert query["why"]["state_rows"]

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from engine.test_classic import Failing
-from millrace.engine.guest import Guest
-from millrace.engine.jvm import Voice
-from millrace.telemetry.board import Board
+from engine.programs.test_dstream_monitor import Failing
+from millrace.engine.programs.launcher import Guest
+from millrace.engine.session.jvm import Voice
+from millrace.telemetry.query_status import Board
 
 
 class Fresh(Failing):

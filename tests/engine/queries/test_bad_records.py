@@ -8,12 +8,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from millrace.clients.letters import Letter
-from millrace.engine.bad import Bad, Sifting, as_told
-from millrace.engine.decode import Decoding, Telling
-from millrace.formats.arrow import arrow_schema
+from millrace.dead_letters.letter import Letter
+from millrace.engine.queries.bad_records import Bad, Sifting, as_told
+from millrace.engine.queries.decoding import Decoding, Telling
+from millrace.formats.arrow_types import arrow_schema
 from millrace.formats.json import Json
-from millrace.pipeline.ddl import parse
+from millrace.pipeline.schema_ddl import parse_ddl
 
 BAD = Bad("dead", None, "p", "s")
 PLAIN = Letter(value=b"{", reason="not JSON", topic="t", partition=1, offset=7, timestamp=0, pipeline="p", source="s")
@@ -35,8 +35,8 @@ def test_a_letter_arrives_as_it_was_told(letter: Letter) -> None:
 
 
 def test_bad_records_come_after_the_rows_of_a_block_each_with_its_place() -> None:
-    columns = parse("n int, tags array<string>, by struct<id: int NOT NULL>, topic string")
-    schema = parse("n int, tags array<string>, by struct<id: int NOT NULL>")
+    columns = parse_ddl("n int, tags array<string>, by struct<id: int NOT NULL>, topic string")
+    schema = parse_ddl("n int, tags array<string>, by struct<id: int NOT NULL>")
     decoding = Decoding(Json(), schema, ("topic",), columns, BAD)
     telling = Telling(decoding, ("value", "topic", "partition", "offset", "timestamp"))
     values = [b'{"n": 1, "tags": ["a"]}', b"{", b'{"n": 2}', b'{"n": "x"}']

@@ -10,14 +10,14 @@ import pytest
 
 import millrace as mr
 from conftest import committed
-from millrace.clients import dead
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.dead_letters.store import letters_in_topic
 from millrace.errors import BadRecord
 
 if TYPE_CHECKING:
     from conftest import RunPipeline
-    from millrace.clients.cluster import Cluster
+    from millrace.clients.kafka.cluster import Cluster
 
 SCHEMA = "n int, by struct<id: int NOT NULL, names: array<string>>"
 
@@ -53,7 +53,7 @@ def test_a_letter_has_all_that_came_with_its_record(
     pipeline.sink("some", mr.kafka(f"{topic}-out", guarantee=guarantee))
     board = run_pipeline(pipeline)
     assert copied(cluster, topic) == Counter(range(30))
-    (found,) = dead.in_topic(cluster, f"{topic}.dead")
+    (found,) = letters_in_topic(cluster, f"{topic}.dead")
     letter = found.letter
     assert (letter.value, letter.key, letter.headers) == (b'{"n": 7, "by": {}}', b"\xff", (("a", b"\xfe"), ("b", None)))
     assert (letter.topic, letter.partition, letter.offset) == (topic, 1, 7)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.engine.buried import Adding, Buried
+from millrace.engine.queries.bad_records import Adding, Buried
 
 FOUND = st.builds(
     lambda batch, newest: Buried(0, batch, newest),

@@ -14,7 +14,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 import millrace as mr
 from millrace.connectors.memory import MEMORY
-from millrace.telemetry.board import Board
+from millrace.telemetry.query_status import Board
 
 Run = Callable[..., Board]
 SCHEMA = "user string, n int, at timestamp"

@@ -10,13 +10,13 @@ import orjson
 from pyspark.sql import functions as F
 
 import millrace as mr
-from millrace.clients import dead
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.connectors.memory import MEMORY
-from millrace.feeds.malformed import WAYS, Good, Shape
-from millrace.telemetry.board import Board
+from millrace.dead_letters.store import letters_in_topic
+from millrace.feeds.simulation.malformed import WAYS, Good, Shape
+from millrace.telemetry.query_status import Board
 
 RECORDS = 100_000
 SCHEMA = "id string, author string, likes bigint, at timestamp NOT NULL"
@@ -66,7 +66,7 @@ def test_good_results_are_exact_and_every_broken_record_is_a_dead_letter_once(
     counted = MEMORY.tables()["by_author"].to_pylist()
     assert {row["author"]: row["count"] for row in counted} == dict(authors)
     assert MEMORY.tables()["everything"].num_rows == RECORDS - broken.total()
-    letters = [found.letter for found in dead.in_topic(cluster, f"{topic}.dead")]
+    letters = [found.letter for found in letters_in_topic(cluster, f"{topic}.dead")]
     assert Counter(letter.value for letter in letters) == broken
     assert len({(letter.partition, letter.offset) for letter in letters}) == len(letters) == RECORDS // 100
     for letter in letters:

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 import millrace as mr
 from conftest import RunPipeline
-from millrace.engine import deep
-from millrace.engine.looks import looks_of
+from millrace.engine.deep_check import deep_problems
+from millrace.engine.queries.panels import looks_of
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.channels import Channels
 
@@ -195,6 +195,6 @@ def test_check_deep_looks_at_columns(
     pipeline = written(put(tmp_path / "in", "1.json", event(1, "hall")))
     pipeline.sink("windows", mr.console(), mode="update")
     pipeline.panel("windows", panel)
-    found = [problem for problem in deep.problems(pipeline.model(), spark) if problem.condition.startswith("panel")]
+    found = [problem for problem in deep_problems(pipeline.model(), spark) if problem.condition.startswith("panel")]
     assert [problem.condition for problem in found] == expected
     assert all(problem.hint for problem in found)

@@ -12,11 +12,12 @@ from pyspark.sql import SparkSession
 
 import millrace as mr
 from conftest import committed
-from millrace.clients import dead, topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.telemetry.board import Board, Phase
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.dead_letters.store import letters_in_topic
+from millrace.telemetry.query_status import Board, Phase
 
 pytestmark = pytest.mark.usefixtures("either_source")
 Run = Callable[..., Board]
@@ -59,7 +60,7 @@ def test_bad_records_are_buried_though_nobody_looked_at_first(
         assert sorted(map(int, written)) == list(range(16))
     if "kafka" in sinks:
         assert sorted(int(one.value() or b"-1") for one in committed(cluster, f"{topic}-out")) == list(range(16))
-    letters = [found.letter.value for found in dead.in_topic(cluster, f"{topic}.dead")]
+    letters = [found.letter.value for found in letters_in_topic(cluster, f"{topic}.dead")]
     assert sorted(letters, key=str) == [b"\xfd", b"\xfe", b"\xff"]
     assert [(one.phase, one.error) for one in board.queries()] == [(Phase.STOPPED, None)]
     assert board.dead() == {"lines": 2}
@@ -79,7 +80,7 @@ def test_json_is_trusted_too(cluster: Cluster, topic: str, run_pipeline: Run, tm
     assert (state / "careful" / "rows").exists()
     written = [json.loads(one.value() or b"") for one in committed(cluster, f"{topic}-out")]
     assert sorted((one["n"], one["partition"]) for one in written) == [*((n, n % 3) for n in range(6)), (6, 0), (7, 2)]
-    (found,) = dead.in_topic(cluster, f"{topic}.dead")
+    (found,) = letters_in_topic(cluster, f"{topic}.dead")
     assert (found.letter.value, found.letter.partition, found.letter.offset) == (b"{", 1, 2)
     assert board.dead() == {"rows": 1}
 
@@ -104,7 +105,7 @@ def test_what_breaks_off_is_not_committed_as_whole(
         spark.conf.set(size, before or "")
     written = [json.loads(one.value() or b"")["n"] for one in committed(cluster, f"{alone}-out")]
     assert sorted(written) == list(range(many))
-    assert len(list(dead.in_topic(cluster, f"{alone}.dead"))) == 1
+    assert len(list(letters_in_topic(cluster, f"{alone}.dead"))) == 1
 
 
 @pytest.mark.parametrize("sink", ["foreach", "at-least-once"])
@@ -127,7 +128,7 @@ def test_a_sink_that_cannot_be_given_a_batch_twice_is_careful_from_the_start(
         str(one.value(), "utf-8") for one in committed(cluster, f"{topic}-out")
     ]
     assert sorted(map(int, found)) == list(range(9))
-    letters = [found.letter.value for found in dead.in_topic(cluster, f"{topic}.dead")]
+    letters = [found.letter.value for found in letters_in_topic(cluster, f"{topic}.dead")]
     assert letters == [b"\xff"]
 
 
@@ -143,5 +144,5 @@ def test_a_filter_of_the_user_does_not_hide_bad_records(
     pipeline.sink("twos", mr.files(str(tmp_path / "out"), format="text"))
     run_pipeline(pipeline)
     assert [line for file in (tmp_path / "out").glob("*.txt") for line in file.read_text().split()] == ["two"]
-    letters = [found.letter.value for found in dead.in_topic(cluster, f"{topic}.dead")]
+    letters = [found.letter.value for found in letters_in_topic(cluster, f"{topic}.dead")]
     assert sorted(letters, key=str) == sorted([None, b"\xff two"], key=str)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from millrace.clients import alias, topics
-from millrace.clients.alias import Alias
-from millrace.clients.cluster import Cluster
-from millrace.clients.comparison import Compared, Difference, compare
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.connectors.kafka import generation_alias
+from millrace.connectors.kafka.generation_alias import Alias
+from millrace.engine.replay.compare import Compared, Difference, compare_topics
 
 Rows = Iterable[tuple[bytes | None, bytes | None]]
 
@@ -22,7 +23,7 @@ def both(cluster: Cluster, topic: str, old: Rows, new: Rows, *, newest: bool) ->
         producer = Producer(cluster, name)
         producer.send([Record(value, key) for key, value in rows])
         producer.close()
-    return compare(cluster, topic, other, newest=newest, json=True)
+    return compare_topics(cluster, topic, other, newest=newest, json=True)
 
 
 def test_the_newest_value_of_each_key_counts(cluster: Cluster, topic: str) -> None:
@@ -47,10 +48,10 @@ def test_every_record_counts_where_rows_are_appended(cluster: Cluster, topic: st
 
 
 def test_an_alias_leads_to_the_newest_record_of_its_pipeline(cluster: Cluster, topic: str) -> None:
-    assert alias.current_topic(cluster, topic) == topic
-    alias.publish(cluster, Alias("one", 2, 1.0, {topic: f"{topic}.g2", f"{topic}-more": f"{topic}-more.g2"}))
-    alias.publish(cluster, Alias("other", 5, 1.0, {"elsewhere": "elsewhere.g5"}))
-    assert alias.current_topic(cluster, topic) == f"{topic}.g2"
-    alias.publish(cluster, Alias("one", 1, 2.0, {topic: topic, f"{topic}-more": f"{topic}-more"}))
-    assert alias.current_topic(cluster, topic) == topic
-    assert alias.aliases(cluster)["other"].generation == 5
+    assert generation_alias.current_topic(cluster, topic) == topic
+    generation_alias.publish(cluster, Alias("one", 2, 1.0, {topic: f"{topic}.g2", f"{topic}-more": f"{topic}-more.g2"}))
+    generation_alias.publish(cluster, Alias("other", 5, 1.0, {"elsewhere": "elsewhere.g5"}))
+    assert generation_alias.current_topic(cluster, topic) == f"{topic}.g2"
+    generation_alias.publish(cluster, Alias("one", 1, 2.0, {topic: topic, f"{topic}-more": f"{topic}-more"}))
+    assert generation_alias.current_topic(cluster, topic) == topic
+    assert generation_alias.aliases(cluster)["other"].generation == 5

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 import millrace as mr
-from millrace.cli.generations import tell_handovers
-from millrace.connectors.options import CONNECTORS
-from millrace.engine import generations, switching
-from millrace.engine.comparing import unequal
-from millrace.engine.distance import Distance, Way
-from millrace.engine.generations import Generation, Generations, Output, choose, pipeline_of, state_of
-from millrace.engine.handover import Handover, handovers
-from millrace.engine.remembered import remember
-from millrace.engine.replay import Asked, require_possible
-from millrace.engine.replayed import written
-from millrace.engine.switching import Doors, drop, is_ours, leading, removed, rollback
+from millrace.cli.commands.replay.generations import tell_handovers
+from millrace.connectors.base.registry import CONNECTORS
+from millrace.engine.checkpoints.query_history import remember
+from millrace.engine.replay import generations, switch
+from millrace.engine.replay.compare import unequal
+from millrace.engine.replay.generations import Generation, Generations, Output, choose, pipeline_of, state_of
+from millrace.engine.replay.handover import Handover, handovers
+from millrace.engine.replay.progress import Distance, Way
+from millrace.engine.replay.replay import Asked, require_possible
+from millrace.engine.replay.selection import replayed_pipeline
+from millrace.engine.replay.switch import Doors, drop, is_ours, leading, removed, rollback
 from millrace.errors import FileUnusable, InvalidOption, InvalidReplay, KafkaUnreachable, StateMismatch
+from millrace.pipeline.compatibility.query_snapshot import as_said
 from millrace.pipeline.model import Pipeline
 from millrace.pipeline.plan import make_plan
-from millrace.pipeline.ran import as_said
 from millrace.telemetry.progress import Progress, SourceProgress
 
 
@@ -55,7 +55,7 @@ def test_a_generation_has_names_of_its_own() -> None:
     ]
     assert dict(model.sinks[2].connection.options)["key"] == "value"
     assert pipeline_of(trending().model(), 1) == trending().model()
-    assert [sink.connection.connector for sink in written(trending().model(), 2, ()).sinks] == [
+    assert [sink.connection.connector for sink in replayed_pipeline(trending().model(), 2, ()).sinks] == [
         "kafka",
         "files",
         "cassandra",
@@ -220,7 +220,7 @@ def test_what_cannot_be_deleted_is_told(tmp_path: Path, monkeypatch: pytest.Monk
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patched:
-        patched.setattr(switching.shutil, "rmtree", refuse)
+        patched.setattr(switch.shutil, "rmtree", refuse)
         with pytest.raises(FileUnusable, match="cannot be deleted"):
             drop(base, "trending", 2, doors)
     assert generations.load(base).get(2)

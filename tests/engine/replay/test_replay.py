@@ -15,22 +15,23 @@ from pyspark.sql import SparkSession
 
 import millrace as mr
 from conftest import committed
-from millrace.clients import alias, groups, topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import consumer_groups, topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.connectors.kafka import generation_alias
 from millrace.connectors.memory import MEMORY
-from millrace.engine import generations, switching
-from millrace.engine.comparing import comparisons, unequal
-from millrace.engine.distance import Distance
-from millrace.engine.generations import Generation, choose, load
-from millrace.engine.replay import Asked, _prepare, begin, carry_out, resumed
-from millrace.engine.replayed import written
+from millrace.engine.replay import generations, switch
+from millrace.engine.replay.compare import comparisons, unequal
+from millrace.engine.replay.generations import Generation, choose, load
+from millrace.engine.replay.progress import Distance
+from millrace.engine.replay.replay import Asked, _prepare, begin, carry_out, resumed
+from millrace.engine.replay.selection import replayed_pipeline
+from millrace.engine.replay.switch import Doors
 from millrace.engine.run import Settings, run
-from millrace.engine.switching import Doors
 from millrace.errors import InvalidReplay, OffsetsGone, StateMismatch
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.board import Board
+from millrace.telemetry.query_status import Board
 
 Run = Callable[..., Board]
 HOUR = 3_600_000
@@ -140,27 +141,27 @@ def test_changed_code_beside_a_run_and_the_switch_to_it(
     (copied,) = topics.describe(cluster, [f"{out}.g2"])
     assert (len(copied.partitions), copied.configs) == (2, {"retention.ms": "123456789000"})
     assert made.done
-    assert alias.current_topic(cluster, out) == out
+    assert generation_alias.current_topic(cluster, out) == out
 
-    after = switching.switch(base, f"copy-{topic}", 2, replays.doors)
+    after = switch.switch(base, f"copy-{topic}", 2, replays.doors)
     assert (after.current, after.before) == (2, 1)
-    assert alias.current_topic(cluster, out) == f"{out}.g2"
+    assert generation_alias.current_topic(cluster, out) == f"{out}.g2"
     send(cluster, topic, range(400, 450))
     replays.run(copy(topic, TIMES_TEN), base)  # from where the replay ended, with what came since
     assert values(cluster, f"{out}.g2") == Counter(10 * number for number in range(450))
     assert values(cluster, out) == Counter(range(400))
 
-    switching.rollback(base, f"copy-{topic}", replays.doors)
-    assert alias.current_topic(cluster, out) == out
+    switch.rollback(base, f"copy-{topic}", replays.doors)
+    assert generation_alias.current_topic(cluster, out) == out
     replays.run(copy(topic), base)
     assert values(cluster, out) == Counter(range(450))
 
     with pytest.raises(InvalidReplay):
-        switching.drop(base, f"copy-{topic}", 1, replays.doors)
-    switching.drop(base, f"copy-{topic}", 2, replays.doors)
+        switch.drop(base, f"copy-{topic}", 1, replays.doors)
+    switch.drop(base, f"copy-{topic}", 2, replays.doors)
     assert f"{out}.g2" not in cluster.connect().topics
     assert not (tmp_path / "state@2").exists()
-    assert not [name for name in groups.names(cluster) if f"copy-{topic}@2" in name]
+    assert not [name for name in consumer_groups.names(cluster) if f"copy-{topic}@2" in name]
 
 
 def test_a_replay_to_a_time_goes_on_there_with_its_state(
@@ -179,13 +180,13 @@ def test_a_replay_to_a_time_goes_on_there_with_its_state(
     assert sum(sum(numbers.values()) for numbers in made.end.values()) == 90
     assert newest(cluster, f"{topic}-out.g2") == counted(range(90))
     assert replays.board.summary().startswith("90 rows in ")
-    switching.switch(tmp_path, f"count-{topic}", 2, replays.doors)
+    switch.switch(tmp_path, f"count-{topic}", 2, replays.doors)
     replays.run(counting, tmp_path)
     assert newest(cluster, f"{topic}-out.g2") == counted(range(150))
 
-    switching.drop(tmp_path, f"count-{topic}", 1, replays.doors)
+    switch.drop(tmp_path, f"count-{topic}", 1, replays.doors)
     third = begin(counting.model(), tmp_path, Asked("earliest"), replays.settings)
-    _prepare(counting.model(), written(counting.model(), 3, ()), third, 2, replays.settings)
+    _prepare(counting.model(), replayed_pipeline(counting.model(), 3, ()), third, 2, replays.settings)
     (like,) = topics.describe(cluster, [f"{topic}-out.g3"])  # as the one that counts, where the first is gone
     assert (len(like.partitions), like.configs) == (2, {"retention.ms": "123456789000"})
 
@@ -210,7 +211,7 @@ def test_a_replay_that_was_stopped_goes_on_and_writes_nothing_twice(
     with pytest.raises(InvalidReplay, match="not finished"):
         choose(pipeline.model(), tmp_path, 2)
     with pytest.raises(InvalidReplay, match="not finished"):
-        switching.switch(tmp_path, f"copy-{topic}", 2, replays.doors)
+        switch.switch(tmp_path, f"copy-{topic}", 2, replays.doors)
     with pytest.raises(InvalidReplay, match="otherwise"):
         replays(pipeline, tmp_path, "1h ago")
     with pytest.raises(InvalidReplay, match="changed"):
@@ -288,7 +289,7 @@ def test_files_have_generations_and_a_link_to_the_one_that_counts(
     assert rows("out.g2") == list(range(0, 20, 2))
     (found,) = compared(even, base, replays)
     assert (found.only_old, found.only_new, found.differing) == (10, 0, 0)
-    switching.switch(base, "folders", 2, replays.doors)
+    switch.switch(base, "folders", 2, replays.doors)
     assert (tmp_path / "out.current").readlink() == Path("out.g2")
     (tmp_path / "in" / "2.json").write_text('{"n": 20}\n{"n": 21}\n')
     replays.run(even, base)
@@ -298,7 +299,7 @@ def test_files_have_generations_and_a_link_to_the_one_that_counts(
     report.sink("kept", mr.memory())
     replays.run(report, tmp_path / "report")
     assert MEMORY.table("kept").num_rows == 11
-    switching.rollback(base, "folders", replays.doors)
+    switch.rollback(base, "folders", replays.doors)
     assert rows("out.current") == list(range(20))
     (tmp_path / "out.g3").mkdir()
     for numbers, figures in (((1, 3), (20, 0)), ((4, 1), (0, 20)), ((3, 4), (0, 0))):  # an empty folder, and none
@@ -322,7 +323,7 @@ def test_dead_letters_of_a_replay_lie_apart(cluster: Cluster, topic: str, replay
     producer = Producer(cluster, topic)
     producer.send([Record(b"nor this")])
     producer.close()
-    switching.switch(tmp_path, pipeline.model().name, 2, replays.doors)
+    switch.switch(tmp_path, pipeline.model().name, 2, replays.doors)
     replays.run(pipeline, tmp_path)
     assert len(committed(cluster, f"{topic}.dead")) == 2
     assert len(committed(cluster, f"{topic}.g2.dead")) == 1
@@ -375,8 +376,8 @@ def test_cassandra_has_generations(
     replays(changed, tmp_path)
     (found,) = compared(changed, tmp_path, replays)
     assert (found.only_old, found.only_new, found.differing) == (1, 0, 28)  # ten times 0 is 0
-    switching.switch(tmp_path, f"tables-{topic}", 2, replays.doors)
-    from millrace.connectors.cql.alias import current_table
+    switch.switch(tmp_path, f"tables-{topic}", 2, replays.doors)
+    from millrace.connectors.cassandra.table import current_table
 
     assert current_table(cassandra, f"{keyspace}.numbers") == f"{keyspace}.numbers_g2"
     ((comment,),) = cassandra.execute(
@@ -393,7 +394,7 @@ def test_a_source_follows_what_counts_and_does_not_resume_elsewhere(
     send(cluster, topic, range(5))
     send(cluster, f"{topic}.g2", range(50, 60))
     run_pipeline(copy(topic, current=True), tmp_path)
-    alias.publish(cluster, alias.Alias(f"maker-{topic}", 2, 1.0, {topic: f"{topic}.g2"}))
+    generation_alias.publish(cluster, generation_alias.Alias(f"maker-{topic}", 2, 1.0, {topic: f"{topic}.g2"}))
     with pytest.raises(StateMismatch, match="cannot resume"):
         run_pipeline(copy(topic, current=True), tmp_path)
     run_pipeline(copy(topic, current=True), tmp_path / "anew")

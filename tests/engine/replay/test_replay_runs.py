@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import millrace as mr
-from millrace.engine import generations
-from millrace.engine.generations import Generation
-from millrace.engine.replay import carry_out
+from millrace.engine.replay import generations
+from millrace.engine.replay.generations import Generation
+from millrace.engine.replay.replay import carry_out
 from millrace.engine.run import Settings, run
 from millrace.errors import InvalidReplay
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.board import Board
+from millrace.telemetry.query_status import Board
 
 
 def nowhere() -> Any:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from millrace.engine.tuning import IN_ROCKSDB, ON_A_STORE, ON_DISK, ROCKSDB, choices
-from millrace.engine.unread import doubts
+from millrace.engine.session.spark_conf import IN_ROCKSDB, ON_A_STORE, ON_DISK, ROCKSDB, conf_doubts, spark_choices
 
 
 def test_names_that_are_almost_those_of_spark(spark: SparkSession) -> None:
-    (told,) = doubts(spark, ["spark.sql.shuffle.partitions", "spark.sql.shufle.partitions"])
+    (told,) = conf_doubts(spark, ["spark.sql.shuffle.partitions", "spark.sql.shufle.partitions"])
     assert "no setting spark.sql.shufle.partitions," in told
     assert told.endswith("; is spark.sql.shuffle.partitions meant?")
 
 
 def test_what_spark_or_others_read_is_not_doubted(spark: SparkSession) -> None:
-    ours = [one.key for one in (*choices(), *choices(realtime=True), ROCKSDB, *IN_ROCKSDB, ON_DISK, ON_A_STORE)]
+    ours = [
+        one.key for one in (*spark_choices(), *spark_choices(realtime=True), ROCKSDB, *IN_ROCKSDB, ON_DISK, ON_A_STORE)
+    ]
     others = [
         "spark.sql.catalog.mine.uri",
         "spark.sql.hive.metastore.version",
@@ -23,4 +24,4 @@ def test_what_spark_or_others_read_is_not_doubted(spark: SparkSession) -> None:
         "spark.mine",
         "a",
     ]
-    assert doubts(spark, [*ours, *others]) == []
+    assert conf_doubts(spark, [*ours, *others]) == []

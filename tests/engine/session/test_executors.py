@@ -18,16 +18,16 @@ from typing import Any
 import pytest
 
 from conftest import CommandLine, committed
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.engine import executors
-from millrace.engine.executors import Stopped, Travel, equip
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.engine.session import executors
+from millrace.engine.session.executors import Stopped, Travel, equip
 from millrace.errors import InvalidOption
 from standalone import Standalone, quickly
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "trending" / "pipeline.py"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "trending" / "pipeline.py"
 SETTINGS = (
     "spark.executor.memory=512m",
     "spark.cores.max=2",

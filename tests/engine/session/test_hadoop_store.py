@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from millrace.engine.hadoop import Hadoop
+from millrace.engine.session.hadoop_store import Hadoop
 
 
 def test_files_through_hadoop(spark: SparkSession, tmp_path: Path) -> None:

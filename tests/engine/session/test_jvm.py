@@ -7,7 +7,7 @@ import logging
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from millrace.engine.jvm import hush_py4j
+from millrace.engine.session.jvm import hush_py4j
 
 PROXY = "There was an exception while executing the Python Proxy on the Python Side."
 

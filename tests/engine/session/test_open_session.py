@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from millrace.engine import opening
+from millrace.engine.session import session
 from millrace.errors import SparkFailed
 
 if TYPE_CHECKING:
@@ -20,18 +20,18 @@ SESSION = cast("SparkSession", object())
 def closed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each session that was closed whether that was hurried."""
     told: list[bool] = []
-    monkeypatch.setattr(opening, "close_session", lambda _, *, hurried: told.append(hurried))
+    monkeypatch.setattr(session, "close_session", lambda _, *, hurried: told.append(hurried))
     return told
 
 
 def test_it_is_closed_when_the_block_ends(closed: list[bool]) -> None:
-    with opening.opened_aside(lambda: SESSION) as found:
+    with session.opened_aside(lambda: SESSION) as found:
         assert found.result(60) is SESSION
     assert closed == [False]
 
 
 def test_it_is_closed_at_once_when_that_is_interrupted(closed: list[bool]) -> None:
-    with pytest.raises(KeyboardInterrupt), opening.opened_aside(lambda: SESSION) as found:
+    with pytest.raises(KeyboardInterrupt), session.opened_aside(lambda: SESSION) as found:
         raise KeyboardInterrupt(found.result(60))
     assert closed == [True]
 
@@ -43,7 +43,7 @@ def test_one_that_is_still_starting_is_not_waited_for(closed: list[bool]) -> Non
         up.wait()
         return SESSION
 
-    with pytest.raises(KeyboardInterrupt), opening.opened_aside(slow):
+    with pytest.raises(KeyboardInterrupt), session.opened_aside(slow):
         raise KeyboardInterrupt
     up.set()
     assert closed == []
@@ -53,6 +53,6 @@ def test_one_that_could_not_be_opened_tells_who_asks(closed: list[bool]) -> None
     def fail() -> SparkSession:
         raise SparkFailed("no Java")
 
-    with pytest.raises(SparkFailed), opening.opened_aside(fail) as found:
+    with pytest.raises(SparkFailed), session.opened_aside(fail) as found:
         found.result(60)
     assert closed == []

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from millrace.engine import scratch
-from millrace.engine.scratch import PREFIX, Scratch, is_scratch, remove_abandoned
+from millrace.engine.session import scratch
+from millrace.engine.session.scratch import PREFIX, Scratch, is_scratch, remove_abandoned
 from millrace.errors import FileUnusable
 
 NOBODY = 65534
@@ -48,7 +48,7 @@ def test_one_that_nobody_removes_is_gone_when_its_process_ends_and_not_when_a_fo
     program = """
 import os, sys
 from pathlib import Path
-from millrace.engine.scratch import Scratch
+from millrace.engine.session.scratch import Scratch
 made = Scratch(Path(sys.argv[1]))
 if not (forked := os.fork()):
     sys.exit()

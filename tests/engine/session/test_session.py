@@ -14,13 +14,13 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from millrace.engine import session
-from millrace.engine.session import open_session, with_connectors, with_packages
+from millrace.engine.session import session
+from millrace.engine.session.session import open_session, with_connectors, with_packages
 
 OPENS = """
 import json, signal, socket, sys, threading
 from pathlib import Path
-from millrace.engine.session import close_session, open_session
+from millrace.engine.session.session import close_session, open_session
 handler = signal.getsignal(signal.SIGINT)
 spark = open_session("mine", master="local[2]", settings={"spark.sql.shuffle.partitions": "3"},
                      log=Path("run/spark.log"), beside=Path("beside").absolute())
@@ -119,7 +119,7 @@ def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
     tries = """
 import sys
 from pathlib import Path
-from millrace.engine.session import close_session, open_session
+from millrace.engine.session.session import close_session, open_session
 from millrace.errors import MillraceError
 try:
     open_session("mine", master=sys.argv[1], settings=dict([sys.argv[2].split("=")]), log=Path("spark.log"))

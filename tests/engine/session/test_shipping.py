@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from millrace import __version__
-from millrace.engine import shipping
+from millrace.engine.session import shipping
 
 
 def names(zipped: Path) -> list[str]:
@@ -21,9 +21,9 @@ def names(zipped: Path) -> list[str]:
 def test_millrace_can_be_imported_from_what_is_sent(tmp_path: Path) -> None:
     made = shipping.millrace_zip(tmp_path)
     assert made.name == f"millrace-{__version__}.zip"
-    assert {"millrace/engine/decode.py", "millrace/services/jars.toml"} <= set(names(made))
+    assert {"millrace/engine/queries/decoding.py", "millrace/services/jars.toml"} <= set(names(made))
     assert not [one for one in names(made) if "__pycache__" in one or "/static/" in one]
-    code = "import millrace.engine.decode as found; print(found.__file__)"
+    code = "import millrace.engine.queries.decoding as found; print(found.__file__)"
     ran = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": str(made)}, capture_output=True, text=True, check=False
     )
@@ -37,7 +37,7 @@ def test_the_same_code_is_the_same_file(tmp_path: Path) -> None:
 
 
 def test_a_run_that_sends_no_packages_starts_without_what_finds_them() -> None:
-    code = "import sys, millrace.engine.shipping; print('packaging.requirements' in sys.modules)"
+    code = "import sys; import millrace.engine.session.shipping; print('packaging.requirements' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"
 

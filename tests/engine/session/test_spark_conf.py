@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millrace.engine.tuning import LOCAL, REALTIME, choices, is_local, settled, speed
+from millrace.engine.session.spark_conf import LOCAL, REALTIME, is_local, settled_conf, spark_choices, speed_choices
 from millrace.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ CORES = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") els
 
 
 def chosen(**how: object) -> dict[str, str]:
-    return settled(choices(**how), {})  # type: ignore[arg-type]
+    return settled_conf(spark_choices(**how), {})  # type: ignore[arg-type]
 
 
 def test_every_core_and_as_many_shuffle_partitions() -> None:
@@ -30,11 +30,11 @@ def test_every_core_and_as_many_shuffle_partitions() -> None:
 @pytest.mark.parametrize("master", ["local[0]", "local[]", "local[a]", "spark://there", "nowhere"])
 def test_a_master_that_is_none(master: str) -> None:
     with pytest.raises(InvalidOption, match="there is no Spark master"):
-        choices(master=master)
+        spark_choices(master=master)
 
 
 def test_what_is_given_wins() -> None:
-    held = settled(choices(), {"spark.ui.enabled": "true", "spark.mine": "1"})
+    held = settled_conf(spark_choices(), {"spark.ui.enabled": "true", "spark.mine": "1"})
     assert (held["spark.ui.enabled"], held["spark.mine"]) == ("true", "1")
 
 
@@ -47,10 +47,10 @@ def test_the_collector_is_chosen_for_batches_here_unless_java_is_told_of_another
     assert "ParallelGC" in chosen()[options]
     assert options not in chosen(realtime=True)
     assert options not in chosen(master="yarn")
-    assert settled(choices(), {options: "-XX:+UseZGC"})[options] == "-XX:+UseZGC"
-    assert settled(choices(), {options: "-Da=b"})[options] == "-XX:+UseParallelGC -Da=b"
+    assert settled_conf(spark_choices(), {options: "-XX:+UseZGC"})[options] == "-XX:+UseZGC"
+    assert settled_conf(spark_choices(), {options: "-Da=b"})[options] == "-XX:+UseParallelGC -Da=b"
     elsewhere = {"spark.driver.defaultJavaOptions": "-XX:+UseZGC"}
-    assert options not in settled(choices(given=elsewhere), elsewhere)
+    assert options not in settled_conf(spark_choices(given=elsewhere), elsewhere)
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xss1m -XX:+UseZGC")
     assert options not in chosen()
 
@@ -77,16 +77,16 @@ def test_on_a_cluster_partitions_follow_from_what_is_asked_for(
     master: str, given: dict[str, str], partitions: str
 ) -> None:
     """A checkpoint keeps them: they must not depend on which executors have come."""
-    assert settled(choices(master=master, given=given), given)["spark.sql.shuffle.partitions"] == partitions
+    assert settled_conf(spark_choices(master=master, given=given), given)["spark.sql.shuffle.partitions"] == partitions
 
 
 def test_a_program_that_is_not_ours_keeps_its_partitions_there() -> None:
-    assert "spark.sql.shuffle.partitions" not in settled(speed(master="yarn"), {})
+    assert "spark.sql.shuffle.partitions" not in settled_conf(speed_choices(master="yarn"), {})
 
 
 def test_cores_that_are_no_number() -> None:
     with pytest.raises(InvalidOption):
-        choices(master="yarn", given={"spark.executor.cores": "many"})
+        spark_choices(master="yarn", given={"spark.executor.cores": "many"})
 
 
 def test_real_time_mode_has_slots_to_spare_and_parses_json_once() -> None:
@@ -98,12 +98,12 @@ def test_real_time_mode_has_slots_to_spare_and_parses_json_once() -> None:
 
 
 def test_programs_of_others_keep_their_time_zone() -> None:
-    assert "spark.sql.session.timeZone" not in settled(speed(), {})
+    assert "spark.sql.session.timeZone" not in settled_conf(speed_choices(), {})
     assert chosen()["spark.sql.session.timeZone"] == "UTC"
 
 
 def test_every_choice_has_a_reason() -> None:
-    assert all(choice.why for choice in choices(realtime=True))
+    assert all(choice.why for choice in spark_choices(realtime=True))
 
 
 @pytest.mark.parametrize(

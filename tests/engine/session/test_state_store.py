@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import millrace as mr
-from millrace.engine.remembered import position
-from millrace.engine.statestore import arbitrary, state_store
-from millrace.engine.tuning import IN_ROCKSDB, ROCKSDB
+from millrace.engine.checkpoints.query_history import position
+from millrace.engine.session.spark_conf import IN_ROCKSDB, ROCKSDB, has_arbitrary_state, state_store
 from millrace.errors import InvalidOption
 from millrace.pipeline.plan import Plan, make_plan
 
@@ -74,7 +73,7 @@ def test_arbitrary_state_is_in_rocksdb() -> None:
 
     pipeline.sink(kept, mr.memory(), mode="update")
     plan = make_plan(pipeline.model())
-    assert arbitrary(plan)
+    assert has_arbitrary_state(plan)
     assert state_store(plan) == (ROCKSDB, *IN_ROCKSDB)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import millrace as mr
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.engine.consumers import behind
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.engine.supervision.consumer_lag import consumer_lag
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ def test_in_real_time_mode_they_tell_before_spark_does(
     seen: dict[tuple[str, int], int] = {}
 
     def told() -> bool:
-        seen.update({place: lag for place, lag in behind(spark).items() if place[0] == topic})
+        seen.update({place: lag for place, lag in consumer_lag(spark).items() if place[0] == topic})
         return seen == {(topic, 0): 0}
 
     run_pipeline(pipeline, until=told)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 from confluent_kafka import Producer
 
-from millrace.clients.cluster import Cluster
-from millrace.engine.watch import Watch
-from millrace.telemetry.board import Board, Phase, Standing
+from millrace.clients.kafka.cluster import Cluster
+from millrace.engine.supervision.monitor import Watch
+from millrace.telemetry.query_status import Board, Phase, Standing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,14 +11,14 @@ import pytest
 
 import millrace as mr
 from cli.test_kafkas_own_tools import tool
-from millrace.clients import groups
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.engine.positions import Positions, group_of
+from millrace.clients.kafka import consumer_groups
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.engine.supervision.offset_commits import Positions, group_of
 from millrace.services.process import free_port
-from millrace.telemetry.board import Board
 from millrace.telemetry.progress import Progress, SourceProgress
+from millrace.telemetry.query_status import Board
 
 
 def test_kafkas_own_tool_shows_the_lag(cluster: Cluster, topic: str, run_pipeline: Callable[..., Board]) -> None:
@@ -28,11 +28,11 @@ def test_kafkas_own_tool_shows_the_lag(cluster: Cluster, topic: str, run_pipelin
     pipeline.sink("events", mr.memory())
     run_pipeline(pipeline)
     group = group_of("positions", "events")
-    assert groups.describe(cluster, group).lag == 0
+    assert consumer_groups.describe(cluster, group).lag == 0
     send(cluster, topic, 12)
     found = described(cluster, group)
     assert {place: offset for place, (offset, _) in found.items()} == {(topic, number): 10 for number in range(3)}
-    assert sum(lag for _, lag in found.values()) == groups.describe(cluster, group).lag == 12
+    assert sum(lag for _, lag in found.values()) == consumer_groups.describe(cluster, group).lag == 12
 
 
 def test_what_kafka_does_not_take_is_told_in_words(caplog: pytest.LogCaptureFixture) -> None:

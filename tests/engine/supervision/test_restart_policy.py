@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from millrace.engine.supervision import FEW, Again, Course, GivenUp, Policy
-from millrace.engine.verdicts import Kind, Verdict
+from millrace.engine.failures.classify import Kind, Verdict
+from millrace.engine.supervision.restart_policy import FEW, Again, Course, GivenUp, Policy
 
 AWAY = Verdict(Kind.TRANSIENT, "Kafka does not answer")
 STRANGE = Verdict(Kind.UNKNOWN, "nobody knows")

@@ -12,15 +12,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import millrace as mr
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.connectors.memory import MEMORY
 from millrace.engine.run import Settings, run
-from millrace.engine.supervision import Policy
+from millrace.engine.supervision.restart_policy import Policy
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.board import Board, Phase
+from millrace.telemetry.query_status import Board, Phase
 
 SOON = Policy(first=0.01)
 

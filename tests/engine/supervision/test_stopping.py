@@ -18,8 +18,8 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millrace.engine import stopping
-from millrace.engine.stopping import stop_all
+from millrace.engine.supervision import stopping
+from millrace.engine.supervision.stopping import stop_all
 
 Write = Callable[[DataFrame, int], None]
 

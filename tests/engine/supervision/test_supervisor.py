@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from millrace.engine.running import Running
-from millrace.engine.supervision import Policy
+from millrace.engine.supervision.restart_policy import Policy
+from millrace.engine.supervision.supervisor import Running
 from millrace.errors import FunctionFailed, KafkaUnreachable, MillraceError, QueryFailed, StateMismatch
+from millrace.object_stores import StoreFailed, StorePath, mounted
 from millrace.pipeline.model import Sink, Trigger, connection
 from millrace.pipeline.plan import Query
-from millrace.stores import StoreFailed, StorePath, mounted
-from millrace.telemetry.board import Board, Phase
-from test_stores import Kept
+from millrace.telemetry.query_status import Board, Phase
+from test_object_stores import Kept
 
 AWAY = KafkaUnreachable("no broker answers")
 CARE = Exception("Spark failed: millrace: a bad record asks for care")
@@ -53,7 +53,7 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
             time.sleep(0.001)
         return not query.batch_never_ends
 
-    monkeypatch.setattr("millrace.engine.stopping._ended_between_batches", ended)
+    monkeypatch.setattr("millrace.engine.supervision.stopping._ended_between_batches", ended)
 
 
 class Shop:

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from millrace.feeds.pace import Pace
+from millrace.feeds.base.pump import Pace
 
 
 @pytest.fixture

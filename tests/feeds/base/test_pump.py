@@ -3,12 +3,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from millrace.clients.records import Done, Record
-from millrace.connectors.base import Sink, Tally
+from millrace.clients.kafka.record import Done, Record
+from millrace.connectors.base.record_sink import Sink, Tally
 from millrace.errors import FeedFailed, FileUnusable, KafkaFailed, MillraceError
-from millrace.feeds.base import Batch, Feed, Run
-from millrace.feeds.pace import Clock
-from millrace.feeds.pump import Outcome, pump
+from millrace.feeds.base.api import Batch, Feed, Run
+from millrace.feeds.base.pump import Clock, Outcome, pump
 
 
 class Listed(Feed):

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feeds.flume_client import PROTOCOL, WELCOME, batch, call, decoded, hello, one
-from millrace.clients.records import Record
-from millrace.feeds import avro_rpc
-from millrace.feeds.avro_rpc import Conversation, Garbled, require_flume
+from millrace.clients.kafka.record import Record
+from millrace.feeds.listeners import flume_protocol
+from millrace.feeds.listeners.flume_protocol import Conversation, Garbled, require_flume
 
 events = st.lists(st.tuples(st.dictionaries(st.text(), st.text(), max_size=3), st.binary(max_size=40)), max_size=20)
 
@@ -82,7 +82,7 @@ def test_what_is_no_call_is_told_so(message: bytes) -> None:
 
 
 def test_memory_is_not_for_the_asking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(avro_rpc, "MOST_ELEMENTS", 10)
+    monkeypatch.setattr(flume_protocol, "MOST_ELEMENTS", 10)
     assert len(greeted().heard(batch([({}, b"")] * 10)).records) == 10
     with pytest.raises(Garbled):
         greeted().heard(batch([({}, b"")] * 11))
@@ -106,7 +106,7 @@ def changed(change: Callable[[Any], object]) -> bytes:
 
 
 def test_flumes_protocol_is_known_however_it_is_written() -> None:
-    require_flume(avro_rpc.PROTOCOL)
+    require_flume(flume_protocol.PROTOCOL)
     require_flume(changed(lambda told: told.pop("doc")))
     require_flume(changed(lambda told: told["messages"].pop("append")))
     in_place = PROTOCOL["types"][1]

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
 from millrace.errors import FeedFailed, FileUnusable, InvalidOption, KafkaFailed
-from millrace.feeds.base import Cursor, Run
-from millrace.feeds.streams import (
+from millrace.feeds.base.api import Cursor, Run
+from millrace.feeds.public_streams import (
     CONNECTED,
     Backoff,
     Event,
@@ -34,16 +34,16 @@ from millrace.feeds.streams import (
     ServerSentEvent,
     Web,
     checked_url,
-    lines,
-    messages,
-    read,
+    json_lines,
+    read_events,
     time_of,
+    websocket_messages,
 )
-from millrace.feeds.streams import reading as reading_module
-from millrace.feeds.streams.backoff import LONGEST_ASKED, Retries, asked_wait, reason, refusal
-from millrace.feeds.streams.web import certificate_fault
+from millrace.feeds.public_streams import reader as reading_module
+from millrace.feeds.public_streams.backoff import LONGEST_ASKED, Retries, asked_wait, reason, refusal
+from millrace.feeds.public_streams.transport import certificate_fault
 
-from .servers import QUICK, Exchange, Site, in_turn, refuse
+from ..servers import QUICK, Exchange, Site, in_turn, refuse
 
 
 def parse(*chunks: bytes) -> list[ServerSentEvent]:
@@ -123,15 +123,15 @@ class TestServerSentEvents:
 
 class TestLines:
     def test_are_whole_and_not_empty(self) -> None:
-        assert list(lines([b'{"a":1}\r\n\r\n', b"\n{", b'"b":2}\n{"cut'])) == [b'{"a":1}', b'{"b":2}']
+        assert list(json_lines([b'{"a":1}\r\n\r\n', b"\n{", b'"b":2}\n{"cut'])) == [b'{"a":1}', b'{"b":2}']
 
     @given(st.binary().map(lambda data: data.replace(b"\x0c", b"\n")), st.lists(st.integers(min_value=0), max_size=9))
     def test_do_not_depend_on_where_the_chunks_end(self, data: bytes, cuts: list[int]) -> None:
-        assert list(lines(pieces(data, cuts))) == list(lines([data]))
+        assert list(json_lines(pieces(data, cuts))) == list(json_lines([data]))
 
     def test_without_an_end_do_not_fill_the_memory(self) -> None:
         with pytest.raises(FeedFailed):
-            list(lines([b"a" * 60, b"a" * 60], longest=100))
+            list(json_lines([b"a" * 60, b"a" * 60], longest=100))
 
 
 class TestWaits:
@@ -287,7 +287,7 @@ class TestReading:
             yield from next(connections)
             raise Lapse("the line went dead")
 
-        with closing(read(Run(say=said.append, count=4), connect, name="test", backoff=QUICK)) as batches:
+        with closing(read_events(Run(say=said.append, count=4), connect, name="test", backoff=QUICK)) as batches:
             values = [record.value for batch in batches for record in batch.records]
         assert values == [b"0", b"1", b"2", b"3"]
         assert said[0] == "test: the line went dead; connecting again in 1 ms"
@@ -297,7 +297,7 @@ class TestReading:
             yield from numbered(0, 3)
             raise FeedFailed("gone for good")
 
-        batches = read(Run(), connect, name="test", backoff=QUICK)
+        batches = read_events(Run(), connect, name="test", backoff=QUICK)
         assert len(next(batches).records) == 3
         with pytest.raises(FeedFailed, match="gone for good"):
             next(batches)
@@ -308,7 +308,7 @@ class TestReading:
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            next(read(Run(), connect, name="test", backoff=QUICK))
+            next(read_events(Run(), connect, name="test", backoff=QUICK))
 
     def test_stops_at_once_while_it_waits_to_connect_again(self) -> None:
         run = Run(say=lambda _: run.stop.set())
@@ -318,7 +318,7 @@ class TestReading:
             raise Lapse("busy", status=503, wait=3000.0)
 
         began = time.monotonic()
-        assert list(read(run, connect, name="test", backoff=Backoff())) == []
+        assert list(read_events(run, connect, name="test", backoff=Backoff())) == []
         assert time.monotonic() - began < 1.0
         assert not any(thread.name == "millrace-feed-test" for thread in threading.enumerate())
 
@@ -326,7 +326,7 @@ class TestReading:
         def connect(halt: Halt) -> Events:
             yield from numbered(0, 5000)
 
-        sizes = [len(batch.records) for batch in read(Run(count=1200), connect, name="test", backoff=QUICK)]
+        sizes = [len(batch.records) for batch in read_events(Run(count=1200), connect, name="test", backoff=QUICK)]
         assert sizes == [500, 500, 200]
 
     def test_reads_only_so_far_ahead(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,7 +341,7 @@ class TestReading:
                     enough.set()
                 yield event
 
-        with closing(read(Run(count=1), connect, name="test", backoff=QUICK)) as batches:
+        with closing(read_events(Run(count=1), connect, name="test", backoff=QUICK)) as batches:
             next(batches)
             enough.wait(0.3)
             assert len(read_so_far) <= 1 + 10 + 1
@@ -355,7 +355,7 @@ class TestReading:
 
         run = Run(cursor=cursor)
         with pytest.raises(FeedFailed):
-            list(read(run, connect, name="test", backoff=QUICK, progress=Progress(run, "there")))
+            list(read_events(run, connect, name="test", backoff=QUICK, progress=Progress(run, "there")))
         assert json.loads(cursor.load() or "")["position"] == "p1"
 
 
@@ -429,7 +429,7 @@ class TestWeb:
         with pytest.raises(FeedFailed, match="proxy"):
             Web(Halt(), name="the origin", idle=1.0)
         with pytest.raises(FeedFailed, match="proxy"):
-            next(messages("wss://stream.example", Halt(), name="the origin", idle=1.0))
+            next(websocket_messages("wss://stream.example", Halt(), name="the origin", idle=1.0))
 
     @pytest.mark.parametrize("url", ["stream.example", "ftp://stream.example", "http://", "http://[", "http://a:b"])
     def test_wants_a_url(self, url: str) -> None:
@@ -449,7 +449,7 @@ class TestWeb:
 
         with Site(in_turn(silent)) as site:
             run = Run()
-            batches = read(run, connect, name="test", backoff=QUICK)
+            batches = read_events(run, connect, name="test", backoff=QUICK)
             assert next(batches).records == [Record(b"a")]
             began = time.monotonic()
             run.stop.set()

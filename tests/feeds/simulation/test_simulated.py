@@ -6,15 +6,14 @@ from itertools import islice
 
 import pytest
 
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption
 from millrace.feeds.ads import Ads
-from millrace.feeds.base import FEEDS, Run
-from millrace.feeds.moments import CHUNK
+from millrace.feeds.base.api import FEEDS, Run
+from millrace.feeds.base.pump import pump
 from millrace.feeds.posts import Posts
-from millrace.feeds.pump import pump
 from millrace.feeds.sensors import Sensors
-from millrace.feeds.simulated import Simulated
+from millrace.feeds.simulation.simulated import CHUNK, Simulated
 from millrace.feeds.trips import Trips
 from millrace.feeds.weblogs import Weblogs
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import millrace as mr
-from millrace.connectors.options import CONNECTORS as REAL
+from millrace.connectors.base.registry import CONNECTORS as REAL
 from millrace.errors import Place, Problem
-from millrace.pipeline.check import check
+from millrace.pipeline.checks import check
+from millrace.pipeline.loading.python import Pipeline as Written
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, connection
-from millrace.pipeline.python import Pipeline as Written
 
-from .conftest import CONNECTORS
+from ..conftest import CONNECTORS
 
 Told = Callable[..., list[str]]
 

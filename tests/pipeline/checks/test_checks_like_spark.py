@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from millrace.pipeline.check import check
+from millrace.pipeline.checks import check
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Watermark, connection
 from millrace.pipeline.sql import tables_read
 
-from .conftest import CONNECTORS
-from .streaming import FUNCTIONS, MODES, SQL, ask_spark
+from ..conftest import CONNECTORS
+from ..streaming import FUNCTIONS, MODES, SQL, ask_spark
 
 Says = dict[str, dict[str, bool]]
 

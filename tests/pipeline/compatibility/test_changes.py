@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from millrace.connectors.options import CONNECTORS
-from millrace.pipeline.changes import changes
+from millrace.connectors.base.registry import CONNECTORS
+from millrace.pipeline.compatibility.changes import changes
+from millrace.pipeline.compatibility.query_snapshot import as_said
 from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark, connection
 from millrace.pipeline.plan import make_plan
-from millrace.pipeline.ran import as_said
 
 LINES = Source("lines", connection("kafka", "lines", {"format": "text"}))
 COUNTS = "SELECT value AS word, count(*) AS n FROM lines WHERE value <> '' GROUP BY value"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from millrace.pipeline.kept import Fingerprint, Operator, differences
+from millrace.pipeline.compatibility.state_schema import Fingerprint, Operator, state_differences
 
 COUNT = Operator("aggregate", (("lines.value", "string"),), (("count(1)", "bigint"),))
 WORDS = Fingerprint(("lines",), (COUNT,), (("value", "string"), ("count", "bigint")))
@@ -13,7 +13,7 @@ JOIN = Operator("join", (("a.id = b.id", "boolean"),), (("left id", "string"), (
 
 
 def effects(before: Fingerprint, *operators: Operator) -> list[tuple[str, str]]:
-    return [(one.effect, one.part) for one in differences(before, replace(before, operators=operators))]
+    return [(one.effect, one.part) for one in state_differences(before, replace(before, operators=operators))]
 
 
 def test_it_survives_json() -> None:
@@ -21,7 +21,7 @@ def test_it_survives_json() -> None:
 
 
 def test_the_same_is_no_difference() -> None:
-    assert differences(WORDS, WORDS) == []
+    assert state_differences(WORDS, WORDS) == []
 
 
 def test_types_that_differ_cannot_be_read() -> None:
@@ -50,10 +50,10 @@ def test_joins() -> None:
 
 def test_sources_are_told_apart_by_their_order() -> None:
     two = replace(WORDS, sources=("a", "b"))
-    assert [one.effect for one in differences(two, replace(two, sources=("b", "a")))] == ["breaks"]
+    assert [one.effect for one in state_differences(two, replace(two, sources=("b", "a")))] == ["breaks"]
 
 
 def test_columns_may_change() -> None:
     wider = replace(WORDS, columns=(("value", "string"), ("count", "int"), ("more", "date")))
-    assert [one.effect for one in differences(WORDS, wider)] == ["new", "new"]
-    assert [one.effect for one in differences(wider, WORDS)] == ["new", "new"]
+    assert [one.effect for one in state_differences(WORDS, wider)] == ["new", "new"]
+    assert [one.effect for one in state_differences(wider, WORDS)] == ["new", "new"]

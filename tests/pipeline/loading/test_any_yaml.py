@@ -9,10 +9,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millrace.pipeline.check import check
-from millrace.pipeline.yaml import read_yaml
+from millrace.pipeline.checks import check
+from millrace.pipeline.loading.yaml import read_yaml
 
-from .conftest import CONNECTORS, NAMES
+from ..conftest import CONNECTORS, NAMES
 
 
 def whole(data: bytes, path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from millrace.connectors.forms import sink_forms, source_forms
-from millrace.pipeline.jsonschema import json_schema
+from millrace.connectors.base.registry import sink_forms, source_forms
+from millrace.pipeline.loading.json_schema import json_schema
 
 from .test_yaml import TRENDING
 

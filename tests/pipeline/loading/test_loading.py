@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import FileUnusable, InputError, InvalidDefinition
-from millrace.pipeline.load import load, read
+from millrace.pipeline.loading import load, read_file
 
 MINIMAL = "import millrace as mr\n{name} = mr.Pipeline('{name}')\n"
 
@@ -47,7 +47,7 @@ def test_a_folder_is_told_as_one(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("name: p\n")
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(FileUnusable, match="is a folder") as raised:
-        read(str(tmp_path))
+        read_file(str(tmp_path))
     assert raised.value.hint == f"name one of its files: {tmp_path / 'p.yaml'}"
 
 
@@ -72,7 +72,7 @@ def test_a_mistake_in_python_is_told_with_its_line(tmp_path: Path, text: str, li
         load(str(file))
     assert raised.value.place is not None
     assert (raised.value.place.file, raised.value.place.line) == (str(file), line)
-    model, problems = read(str(file))
+    model, problems = read_file(str(file))
     assert model is None
     assert [one.place for one in problems] == [raised.value.place]
 
@@ -83,7 +83,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
         with pytest.raises(FileUnusable):
             load(str(path))
         with pytest.raises(FileUnusable):
-            read(str(path))
+            read_file(str(path))
 
 
 def test_modules_beside_a_file_are_its_own(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import millrace as mr
 from millrace.errors import InvalidDefinition, Place
-from millrace.pipeline.python import Pipeline, collecting
+from millrace.pipeline.loading.python import Pipeline, collecting
 from millrace.pipeline.schema import parse_schema
 
 

@@ -10,11 +10,11 @@ import pytest
 
 import millrace as mr
 from millrace.errors import InvalidDefinition, Place, Problem
+from millrace.pipeline.loading.python import Pipeline as Written
+from millrace.pipeline.loading.yaml import load_yaml
 from millrace.pipeline.model import Trigger, Watermark
-from millrace.pipeline.python import Pipeline as Written
-from millrace.pipeline.yaml import load_yaml
 
-from .conftest import Read
+from ..conftest import Read
 
 TRENDING = r"""
 name: trending

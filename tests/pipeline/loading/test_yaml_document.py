@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from millrace.errors import Problem
-from millrace.pipeline import document
+from millrace.pipeline.loading import yaml_document
 
-from .conftest import Read
+from ..conftest import Read
 
 
 def found(problems: list[Problem]) -> list[tuple[str, int | None]]:
@@ -25,11 +25,11 @@ def test_a_byte_order_mark_is_left_out(read: Read) -> None:
 
 
 def test_files_are_bounded(read: Read) -> None:
-    assert found(read("#" * (document.LARGEST + 1))[1]) == [("file.too-large", None)]
+    assert found(read("#" * (yaml_document.LARGEST + 1))[1]) == [("file.too-large", None)]
     assert found(read("[" * 900_000)[1]) == [("file.too-nested", 1)]
     assert found(read("a: " + "{a: " * 5000)[1]) == [("file.too-nested", 1)]
     assert found(read("\n".join(" " * level + "a:" for level in range(900)))[1]) == [("file.too-nested", 31)]
-    assert found(read("[" + "1," * (document.MOST + 1) + "]")[1]) == [("file.too-large", 1)]
+    assert found(read("[" + "1," * (yaml_document.MOST + 1) + "]")[1]) == [("file.too-large", 1)]
 
 
 def test_aliases_of_aliases_do_not_unfold_without_end(read: Read) -> None:

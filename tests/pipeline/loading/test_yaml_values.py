@@ -10,7 +10,7 @@ import pytest
 from millrace.errors import Problem
 from millrace.pipeline.secret import Secret
 
-from .conftest import Read
+from ..conftest import Read
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli import embedded
-from millrace.cli.embedded import Secure, detach_option
+from millrace.cli import services
 from millrace.cli.options import AsJson, setting_option, warn
 from millrace.cli.output import out, say, show_json, show_rows
+from millrace.cli.services import Secure, detach_option, start_until_stopped
 from millrace.errors import NoCassandra
 from millrace.settings import CASSANDRA, CASSANDRA_CONFIG, CASSANDRA_DATA, CASSANDRA_HEAP
 from millrace.units import so_many
@@ -40,7 +40,7 @@ def up(
     from millrace.services.cassandra import Options, Service
 
     service = Service(CASSANDRA_DATA.value(data), Options(port, secure, CASSANDRA_HEAP.value(heap), detach))
-    embedded.up(service, detach=detach, data=data)
+    start_until_stopped(service, detach=detach, data=data)
 
 
 @app.command()
@@ -127,7 +127,7 @@ def node(
             doing("Cassandra is starting")
             raise
 
-    with embedded.found_or_own(find, own) as door:
+    with services.found_or_own(find, own) as door:
         yield lambda: door
 
 

@@ -18,7 +18,7 @@ from millrace.settings import ARCHIVE, BULK, CHECK_TIMEOUT, RESTARTS, STATE_KEYS
 from millrace.units import so_many
 
 if TYPE_CHECKING:
-    from millrace.cli.examination import Contents, Examined, Step
+    from millrace.cli.isolated_check import Contents, Examined, Step
     from millrace.pipeline.model import Pipeline
 
 _OF_RUNS: tuple[Setting[Any], ...] = (BULK, TRUST, ARCHIVE, STATE_KEYS, RESTARTS)
@@ -65,15 +65,15 @@ def check(
 
 def _examined_apart(file: str, limit_s: float, *, deep: bool, as_json: bool) -> Examined:
     """Return what a child finds that reads the file: whatever its code does, this process is not touched by it."""
-    from millrace.cli.examination import Contents, Examined, examined_apart
+    from millrace.cli.isolated_check import Contents, Examined, examined_apart
     from millrace.cli.signals import interruptible
-    from millrace.connectors.forms import connector_names
-    from millrace.pipeline.load import require_file
+    from millrace.connectors.base.registry import connector_names
+    from millrace.pipeline.loading import require_file
 
     # Before the fork: it is no time of the file's, and the file may leave the child unable to import anything.
     connectors = connector_names()
-    importlib.import_module("millrace.pipeline.rules")
-    importlib.import_module("millrace.connectors.options")
+    importlib.import_module("millrace.pipeline.checks")
+    importlib.import_module("millrace.connectors.base.registry")
     require_file(file)
     _require_settings()
 
@@ -99,7 +99,7 @@ def _examined_apart(file: str, limit_s: float, *, deep: bool, as_json: bool) -> 
 def load_sound(file: str) -> Pipeline:
     """The pipeline of a file, after `check`: its errors are raised all at once, its warnings are said."""
     _require_settings()
-    from millrace.connectors.forms import connector_names
+    from millrace.connectors.base.registry import connector_names
 
     pipeline, problems = _examined(file, connector_names())
     _refuse(file, problems)
@@ -128,31 +128,31 @@ def _require_settings() -> None:
 
 
 def _examined(file: str, connectors: Collection[str]) -> tuple[Pipeline | None, list[Problem]]:
-    from millrace.pipeline.check import in_order
-    from millrace.pipeline.load import read
+    from millrace.pipeline.checks import in_order
+    from millrace.pipeline.loading import read_file
 
-    pipeline, problems = read(file, connectors)
+    pipeline, problems = read_file(file, connectors)
     found = _checked(pipeline) if pipeline else []
     return pipeline, in_order([*problems, *found])
 
 
 def _checked(pipeline: Pipeline) -> list[Problem]:
-    from millrace.connectors.options import CONNECTORS
-    from millrace.pipeline.check import check as check_pipeline
+    from millrace.connectors.base.registry import CONNECTORS
+    from millrace.pipeline.checks import check as check_pipeline
 
     return check_pipeline(pipeline, CONNECTORS)
 
 
 def _deep(pipeline: Pipeline, folder: Path, step: Step) -> list[Problem]:
     """What Spark says, which is started for this alone."""
-    from millrace.engine import deep
-    from millrace.engine.session import close_session, open_session
+    from millrace.engine.deep_check import deep_problems
+    from millrace.engine.session.session import close_session, open_session
 
     step.of_millrace()
     beside = Path(pipeline.place.file).absolute().parent
     spark = open_session(pipeline.name, master="local[1]", settings={}, log=folder / "spark.log", beside=beside)
     try:
-        return deep.problems(pipeline, spark, step.of_the_file)
+        return deep_problems(pipeline, spark, step.of_the_file)
     finally:
         step.of_millrace()
         close_session(spark)
@@ -202,7 +202,7 @@ def _plain(problem: Problem) -> dict[str, str | int | None]:
 
 
 def _show_schema() -> None:
-    from millrace.connectors.forms import sink_forms, source_forms
-    from millrace.pipeline.jsonschema import json_schema
+    from millrace.connectors.base.registry import sink_forms, source_forms
+    from millrace.pipeline.loading.json_schema import json_schema
 
     show_json(json_schema(source_forms(), sink_forms()))

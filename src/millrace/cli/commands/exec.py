@@ -18,7 +18,7 @@ import typer
 
 from millrace.cli.options import setting_option, spark_settings
 from millrace.cli.output import err, say
-from millrace.cli.page import (
+from millrace.cli.run_options import (
     LOCAL,
     AllTopics,
     Dashboard,
@@ -28,17 +28,17 @@ from millrace.cli.page import (
     ReadOnly,
     page_options,
     require_page,
-    served,
+    served_page,
     with_kafka,
 )
-from millrace.cli.spark import prepare_spark
+from millrace.cli.services import prepare_spark
 from millrace.errors import FileUnusable, MillraceError
 from millrace.settings import KAFKA, KAFKA_CONFIG, KAFKA_DATA, STATE, VERBOSE
 
 if TYPE_CHECKING:
-    from millrace.clients.cluster import Cluster
-    from millrace.engine.guest import Guest
-    from millrace.engine.jvm import Voice
+    from millrace.clients.kafka.cluster import Cluster
+    from millrace.engine.programs.launcher import Guest
+    from millrace.engine.session.jvm import Voice
 
 _JAVA = re.compile(
     r"^\s+at [\w.$]+\(.*$|^\s+at [\w.$/<>]+.*\((?:.+\.(?:java|scala):\d+|Native Method|Unknown Source)\)$"
@@ -77,9 +77,9 @@ def exec_(
     data: Annotated[str | None, setting_option(KAFKA_DATA, "DIR", "--data")] = None,
 ) -> None:
     """Run a PySpark program, unchanged, with the Kafka connector and good settings in place; shows its queries live."""
-    from millrace.cli.live import live, of_board, of_page
-    from millrace.engine.guest import Guest
-    from millrace.telemetry.board import Board
+    from millrace.cli.live_view import live, of_board, of_page
+    from millrace.engine.programs.launcher import Guest
+    from millrace.telemetry.query_status import Board
 
     settings = spark_settings(set_)
     require_page(dashboard, port=port is not None, host=host != LOCAL, all_topics=all_topics, open=open_)
@@ -93,11 +93,11 @@ def exec_(
     with ExitStack() as opened:
 
         def serve() -> None:
-            from millrace.dashboard.beside import page_of_program
+            from millrace.dashboard.run_page import page_of_program
 
             kafka = KAFKA.value()
             page = page_of_program(script, board, options, master=master, spark=settings, kafka=kafka)
-            opened.enter_context(served(page, open_=open_))
+            opened.enter_context(served_page(page, open_=open_))
             opened.enter_context(with_kafka(page, _kafka()))
             figures.append(of_page(page.channels))
 
@@ -113,7 +113,7 @@ def exec_(
 
 def _kafka() -> Callable[[], Cluster] | None:
     """The Kafka that the program was told of; it may use another one, of which the page then knows what Spark tells."""
-    from millrace.clients.cluster import Cluster
+    from millrace.clients.kafka.cluster import Cluster
 
     address = KAFKA.value()
     if not address:
@@ -141,7 +141,7 @@ def _name_kafka(data: str | None) -> None:
 
 def _voice() -> Voice:
     """What Spark prints is the program's output; on a terminal it goes above the live view, by way of us."""
-    from millrace.engine.jvm import Voice
+    from millrace.engine.session.jvm import Voice
 
     shared = sys.stdout.isatty() and err().is_terminal
     return Voice(_above if shared else _stdout(), _above if err().is_terminal else _stderr)
@@ -188,7 +188,7 @@ class _Asked:
         if first and self._guest.started:
             threading.Thread(target=self._stop, args=(number,), name="stopping", daemon=True).start()
             return
-        from millrace.engine.jvm import hush_py4j
+        from millrace.engine.session.jvm import hush_py4j
 
         hush_py4j()
         raise KeyboardInterrupt
@@ -220,7 +220,7 @@ def _run(script: Path, arguments: list[str], asked: _Asked) -> None:
         raise
     except Exception as error:
         if asked.number is None:
-            from millrace.engine.refused import refused
+            from millrace.engine.programs.dstream_errors import refused
 
             if told := refused(error):
                 raise told from error

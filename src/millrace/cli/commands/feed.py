@@ -22,9 +22,9 @@ from millrace.settings import STATE
 from millrace.units import parse_duration, parse_rate
 
 if TYPE_CHECKING:
-    from millrace.connectors.base import Sink
-    from millrace.feeds.base import Feed, Run
-    from millrace.feeds.pump import Outcome
+    from millrace.connectors.base.record_sink import Sink
+    from millrace.feeds.base.api import Feed, Run
+    from millrace.feeds.base.pump import Outcome
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
@@ -35,14 +35,14 @@ class FeedGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Every feed, built in or installed."""
         del ctx
-        from millrace.feeds.base import FEEDS
+        from millrace.feeds.base.api import FEEDS
 
         return FEEDS.names()
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of a feed; also of one in a file of the user's (`./my_feed.py`)."""
         del ctx
-        from millrace.feeds.base import FEEDS
+        from millrace.feeds.base.api import FEEDS
 
         return _command(cmd_name, FEEDS.load(cmd_name))
 
@@ -75,8 +75,8 @@ def run_feed(
     data: DataFolder = None,
 ) -> None:
     """Run a feed until it ends, --for, --count or Ctrl-C."""
-    from millrace.connectors.base import SINKS, Target
-    from millrace.feeds.base import Cursor, Run
+    from millrace.connectors.base.record_sink import SINKS, Target
+    from millrace.feeds.base.api import Cursor, Run
 
     topic = topic or name
     duration = None if for_ is None else parse_duration(for_)
@@ -90,7 +90,7 @@ def run_feed(
 
 
 def _pour(feed: Feed, sink: Sink, run: Run, duration: float | None) -> None:
-    from millrace.feeds.pump import pump
+    from millrace.feeds.base.pump import pump
 
     started = time.monotonic()
     of = f" of {run.count:,}" if run.count else ""

@@ -9,18 +9,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.defined import Accept, Master, PipelineFile, SparkSettings, State, state_folder
-from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, spark_settings
+from millrace.cli.options import (
+    Accept,
+    AsJson,
+    DataFolder,
+    KafkaAddress,
+    KafkaConfig,
+    Master,
+    PipelineFile,
+    SparkSettings,
+    State,
+    chosen_cluster,
+    spark_settings,
+    state_folder,
+)
 from millrace.cli.output import out, say, show_error, show_json, show_table, status_line
 from millrace.errors import MillraceError, NoCluster, StateMismatch
 from millrace.settings import ARCHIVE, KAFKA_DATA, TRUST
 from millrace.units import format_bytes
 
 if TYPE_CHECKING:
-    from millrace.clients.cluster import Cluster
-    from millrace.connectors.stream import Site
-    from millrace.engine.generations import Chosen
-    from millrace.pipeline.kept import Fingerprint
+    from millrace.clients.kafka.cluster import Cluster
+    from millrace.connectors.base.api import Site
+    from millrace.engine.replay.generations import Chosen
+    from millrace.pipeline.compatibility.state_schema import Fingerprint
     from millrace.pipeline.model import Pipeline
     from millrace.pipeline.plan import Plan
 
@@ -50,20 +62,19 @@ def plan(
     data: DataFolder = None,
 ) -> None:
     """Tell what a run would do with each query: resume, start anew, or not start at all, and why."""
-    from millrace.cli.check import load_sound
-    from millrace.connectors.options import CONNECTORS
-    from millrace.engine import planned
-    from millrace.engine.following import follow
-    from millrace.engine.newest import asked
-    from millrace.engine.resuming import outlooks
-    from millrace.engine.state import unused
+    from millrace.cli.commands.check import load_sound
+    from millrace.connectors.base.registry import CONNECTORS
+    from millrace.engine.checkpoints.resume import check_sinks, outlooks
+    from millrace.engine.checkpoints.state_dir import unused_checkpoints
+    from millrace.engine.plan_report import query_report, settings_report
+    from millrace.engine.queries.builder import follow_generations
     from millrace.pipeline.plan import make_plan, with_letters
 
     given = spark_settings(set_)
     chosen, others = _generations(load_sound(file), state)
     pipeline, folder = chosen.pipeline, chosen.state.absolute()
     with suppress(MillraceError):  # whoever cannot be asked for the current generation is told of below
-        pipeline = follow(pipeline, lambda: chosen_cluster(kafka, kafka_config, data))
+        pipeline = follow_generations(pipeline, lambda: chosen_cluster(kafka, kafka_config, data))
     made = with_letters(make_plan(pipeline), CONNECTORS)
     kafka_told, cluster_id, problem = _kafka(made, kafka, kafka_config, data)
     found = outlooks(made, folder, cluster_id, accept or ())
@@ -74,7 +85,7 @@ def plan(
     in_use = _in_use(folder)
     if in_use is None:  # else its run goes on while we look, and would seem to be ahead of it
         ground = _ground(pipeline.name, folder, lambda: _answering(problem, kafka, kafka_config, data))
-        found = [asked(one, ground) for one in found]
+        found = [check_sinks(one, ground) for one in found]
     problem = in_use or problem
     refused = not all(one.starts for one in found)
     told = {
@@ -84,12 +95,12 @@ def plan(
         "state": str(folder),
         "generation": chosen.number,
         "generations": others,
-        "queries": [planned.query(pipeline, one, folder, chosen.span) for one in found],
+        "queries": [query_report(pipeline, one, folder, chosen.span) for one in found],
         "letters": {one.name: one.undertakes.name for one in made.queries if one.undertakes},
-        "unused": unused(folder, made),
+        "unused": unused_checkpoints(folder, made),
         "kafka": kafka_told,
         "needs": _needs(made, kafka_told),
-        "settings": planned.settings(made, master, given, found),
+        "settings": settings_report(made, master, given, found),
         "doubts": doubtful,
         "error": None if problem is None else {"condition": problem.condition, "message": problem.message},
     }
@@ -109,13 +120,13 @@ def _kafka(
     made: Plan, kafka: str | None, config: str | None, data: str | None
 ) -> tuple[dict[str, Any] | None, str | None, MillraceError | None]:
     """The cluster that a run would use, its id as far as it is known, and why it cannot be used."""
-    from millrace.connectors.systems import uses
-    from millrace.engine import planned
-    from millrace.services.kraft import Layout
+    from millrace.connectors.base.registry import uses_system
+    from millrace.engine.plan_report import topics_report
+    from millrace.services.kafka import Layout
 
-    if not uses(made.pipeline, "kafka"):
+    if not uses_system(made.pipeline, "kafka"):
         return None, None, None
-    wanted = planned.topics(made.pipeline)
+    wanted = topics_report(made.pipeline)
     try:
         cluster = chosen_cluster(kafka, config, data)
     except NoCluster:
@@ -140,21 +151,21 @@ def _answering(problem: MillraceError | None, kafka: str | None, config: str | N
 
 def _ground(pipeline: str, folder: Path, cluster: Callable[[], Cluster]) -> Site:
     """What sinks may know of a run that is not begun; none of what they are asked needs Spark."""
-    from millrace.connectors.stream import Site
+    from millrace.connectors.base.api import Site
 
     return Site(None, pipeline, "", folder, cluster, create_topics=False)
 
 
 def _generations(pipeline: Pipeline, state: Path | None) -> tuple[Chosen, list[dict[str, Any]]]:
     """The generation that a run would go on with, and all that there are, if a replay has made one."""
-    from millrace.engine.generations import choose, listed
+    from millrace.engine.replay.generations import choose, listed
 
     base = state_folder(pipeline, state)
     return choose(pipeline, base), listed(base)
 
 
 def _in_use(folder: Path) -> MillraceError | None:
-    from millrace.services.locks import in_use
+    from millrace.locks import in_use
 
     if not in_use(folder):
         return None
@@ -166,10 +177,10 @@ def _in_use(folder: Path) -> MillraceError | None:
 
 def _asked(made: Plan, folder: Path, given: Mapping[str, str]) -> tuple[dict[str, Fingerprint], list[str]]:
     """What Spark says of the queries, and of settings; it is started for this alone."""
-    from millrace.cli.spark import prepare_spark
-    from millrace.engine import deep
-    from millrace.engine.session import close_session, open_session
-    from millrace.engine.unread import LISTED, doubts
+    from millrace.cli.services import prepare_spark
+    from millrace.engine.deep_check import query_fingerprints
+    from millrace.engine.session.session import close_session, open_session
+    from millrace.engine.session.spark_conf import LISTED, conf_doubts
 
     # Others are for where it would run.
     readable = {key: value for key, value in given.items() if key.startswith((LISTED, *_CLASSES))}
@@ -179,19 +190,19 @@ def _asked(made: Plan, folder: Path, given: Mapping[str, str]) -> tuple[dict[str
         name, beside = made.pipeline.name, Path(made.pipeline.place.file).absolute().parent
         spark = open_session(name, master="local[1]", settings=readable, beside=beside)
         try:
-            return deep.fingerprints(made, spark, folder), doubts(spark, given)
+            return query_fingerprints(made, spark, folder), conf_doubts(spark, given)
         finally:
             close_session(spark)
 
 
 def _needs(made: Plan, kafka: dict[str, Any] | None) -> list[str]:
-    from millrace.connectors.systems import uses
+    from millrace.connectors.base.registry import uses_system
 
     needs = ["Java and Spark"]
     if kafka:
         named = f"Kafka at {kafka['address']}" if kafka["address"] else f"a Kafka of its own, in {kafka['own']}"
         needs.append(named)
-    return [*needs, "Cassandra"] if uses(made.pipeline, "cassandra") else needs
+    return [*needs, "Cassandra"] if uses_system(made.pipeline, "cassandra") else needs
 
 
 def _show(told: dict[str, Any], *, explain: bool, deep: bool) -> None:

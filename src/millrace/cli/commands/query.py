@@ -44,7 +44,7 @@ def query(
 def _folder(pipeline: str | None) -> Path:
     root: Path = STATE.value() / "pipelines"
     if pipeline:
-        from millrace.engine.generations import load, state_of
+        from millrace.engine.replay.generations import load, state_of
 
         named = state_of(root / pipeline, load(root / pipeline).current)
         on_stores = sorted(path.parent for path in root.glob(f"{pipeline}-{_OF_A_STORE}/query.json"))

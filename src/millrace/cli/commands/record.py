@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-
 _SHOWN = 5
 """Names that are told of an object."""
 
@@ -73,10 +72,9 @@ def record(
     data: DataFolder = None,
 ) -> None:
     """Save a slice of a topic, byte for byte, for tests: given: {SOURCE: {records: FILE}}."""
-    from millrace.clients.committed import between
-    from millrace.drafts import write_whole
-    from millrace.testing import slices
-    from millrace.testing.disguise import Disguise, Unmaskable
+    from millrace.atomic_files import write_whole
+    from millrace.clients.kafka.consumer import committed_between
+    from millrace.testing.recording import Disguise, Unmaskable, recording_line
 
     path = out or Path(f"{topic}.records.jsonl")
     if path.exists():
@@ -94,10 +92,10 @@ def record(
     lines: list[bytes] = []
     left_out = 0
     with interruptible():
-        messages = _each(between(cluster, topic, *places))
+        messages = _each(committed_between(cluster, topic, *places))
         for message in islice(messages, most):
             try:
-                lines.append(slices.to_line(disguise.record(_told(message))))
+                lines.append(recording_line(disguise.record(_told(message))))
             except Unmaskable:
                 left_out += 1
         more = next(messages, None) is not None

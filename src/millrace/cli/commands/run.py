@@ -10,28 +10,47 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.cassandra import CassandraAddress, CassandraConfig, node
-from millrace.cli.defined import Accept, Master, PipelineFile, ShipPackages, SparkSettings, State, state_folder
-from millrace.cli.generations import tell_handovers
-from millrace.cli.kafka import broker
-from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, spark_settings
+from millrace.cli.commands.cassandra import CassandraAddress, CassandraConfig, node
+from millrace.cli.commands.kafka import broker
+from millrace.cli.commands.replay.generations import tell_handovers
+from millrace.cli.options import (
+    Accept,
+    DataFolder,
+    KafkaAddress,
+    KafkaConfig,
+    Master,
+    PipelineFile,
+    ShipPackages,
+    SparkSettings,
+    State,
+    chosen_cluster,
+    spark_settings,
+    state_folder,
+)
 from millrace.cli.output import out, say, without_controls
-from millrace.cli.page import (
+from millrace.cli.run_options import (
     LOCAL,
+    AlertDead,
+    AlertLag,
+    AlertTo,
     AllTopics,
     Dashboard,
     Host,
     Open,
+    Patience,
     Port,
     ReadOnly,
+    Restarts,
+    alerting,
+    alerts_of,
     page_options,
     require_page,
-    served,
+    restart_policy,
+    served_page,
     with_kafka,
 )
+from millrace.cli.services import prepare_spark
 from millrace.cli.signals import until_stopped
-from millrace.cli.spark import prepare_spark
-from millrace.cli.supervised import AlertDead, AlertLag, AlertTo, Patience, Restarts, alerting, alerts_of, policy
 from millrace.errors import InvalidOption
 from millrace.settings import PATIENCE
 from millrace.units import parse_duration
@@ -39,14 +58,14 @@ from millrace.units import parse_duration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millrace.clients.cluster import Cluster
+    from millrace.clients.kafka.cluster import Cluster
+    from millrace.dashboard.run_page import Watching
     from millrace.dashboard.server import Options
-    from millrace.dashboard.watching import Watching
-    from millrace.engine.generations import Chosen
+    from millrace.engine.replay.generations import Chosen
     from millrace.engine.run import Settings
     from millrace.pipeline.model import Pipeline
     from millrace.pipeline.plan import Plan
-    from millrace.telemetry.board import Board
+    from millrace.telemetry.query_status import Board
 
 
 def run(
@@ -88,19 +107,18 @@ def run(
     cassandra_config: CassandraConfig = None,
 ) -> None:
     """Run a pipeline until Ctrl-C, --for or --until-caught-up; the next run goes on where it stopped."""
-    from millrace.cli.check import load_sound
-    from millrace.cli.live import live, of_page
-    from millrace.connectors.options import CONNECTORS
-    from millrace.connectors.systems import uses
+    from millrace.cli.commands.check import load_sound
+    from millrace.cli.live_view import live, of_page
+    from millrace.connectors.base.registry import CONNECTORS, uses_system
     from millrace.engine.run import Settings, jar_sets
     from millrace.engine.run import run as run_plan
     from millrace.pipeline.plan import make_plan, with_letters
-    from millrace.telemetry.board import Board
+    from millrace.telemetry.query_status import Board
 
     seconds = None if for_ is None else parse_duration(for_)
     if seconds == 0:
         raise InvalidOption("--for 0s would end before anything begins", hint="--until-caught-up does what is there")
-    supervision, wait = policy(restarts), PATIENCE.value(patience)
+    supervision, wait = restart_policy(restarts), PATIENCE.value(patience)
     alerts = alerts_of(alert, alert_lag, alert_dead)
     require_page(dashboard, port=port is not None, host=host != LOCAL, all_topics=all_topics, open=open_)
     chosen = chosen_generation(load_sound(file), state, generation)
@@ -113,11 +131,11 @@ def run(
     page = _page(plan, board, chosen, master, spark, options) if dashboard else None
     with (
         until_stopped() as stop,
-        served(page, open_=open_) as watching,
+        served_page(page, open_=open_) as watching,
         cluster_for(pipeline, kafka, kafka_config, data) as cluster,
-        with_kafka(watching, cluster if uses(pipeline, "kafka") else None),
-        alerting(alerts, plan, board, watching, cluster if uses(pipeline, "kafka") else None),
-        node(uses(pipeline, "cassandra"), cassandra, cassandra_config, _doing(watching)) as found,
+        with_kafka(watching, cluster if uses_system(pipeline, "kafka") else None),
+        alerting(alerts, plan, board, watching, cluster if uses_system(pipeline, "kafka") else None),
+        node(uses_system(pipeline, "cassandra"), cassandra, cassandra_config, _doing(watching)) as found,
     ):
         settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say, cassandra=found)
         settings = replace(
@@ -136,8 +154,8 @@ def run(
 def _page(
     plan: Plan, board: Board, chosen: Chosen, master: str | None, spark: dict[str, str], options: Options
 ) -> Watching:
-    from millrace.dashboard.beside import page_of_pipeline
-    from millrace.engine.state import nearby
+    from millrace.dashboard.run_page import page_of_pipeline
+    from millrace.engine.checkpoints.state_dir import nearby
 
     return page_of_pipeline(
         plan,
@@ -182,7 +200,7 @@ def _print(text: str) -> None:
 
 def chosen_generation(pipeline: Pipeline, state: Path | None, number: int | None = None) -> Chosen:
     """What a run goes on with: the generation that is current, or one that was named."""
-    from millrace.engine.generations import FIRST, choose, load
+    from millrace.engine.replay.generations import FIRST, choose, load
 
     base = state_folder(pipeline, state, store=True)
     chosen = choose(pipeline, base, number)
@@ -204,9 +222,9 @@ def cluster_for(
     pipeline: Pipeline, kafka: str | None, config: str | None, data: str | None
 ) -> Iterator[Callable[[], Cluster]]:
     """The cluster that is named or runs already; else, when the pipeline needs one, ours for as long as it runs."""
-    from millrace.connectors.systems import uses
+    from millrace.connectors.base.registry import uses_system
 
-    if not uses(pipeline, "kafka"):
+    if not uses_system(pipeline, "kafka"):
         yield lambda: chosen_cluster(kafka, config, data)
         return
     with broker(kafka, config, data) as cluster:

@@ -10,10 +10,18 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.defined import PipelineFile, ShipPackages, SparkSettings, State, state_folder
-from millrace.cli.options import KafkaAddress, KafkaConfig, spark_settings
+from millrace.cli.options import (
+    KafkaAddress,
+    KafkaConfig,
+    PipelineFile,
+    ShipPackages,
+    SparkSettings,
+    State,
+    spark_settings,
+    state_folder,
+)
 from millrace.cli.output import out, say
-from millrace.cli.spark import fetch_jars
+from millrace.cli.services import fetch_jars
 from millrace.errors import InvalidOption, SparkFailed
 from millrace.settings import KAFKA, KAFKA_CONFIG
 
@@ -40,14 +48,12 @@ def submit(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command, and run nothing.")] = False,
 ) -> None:
     """Pack a pipeline with all it needs and hand it to a cluster through spark-submit."""
-    from millrace.cli.check import load_sound
-    from millrace.cli.submitting import Submission, carried, command, environment
-    from millrace.connectors.options import CONNECTORS
-    from millrace.connectors.systems import uses
-    from millrace.engine.executors import require_reachable
-    from millrace.engine.onstores import require_fit
+    from millrace.cli.commands.check import load_sound
+    from millrace.cli.spark_submit import Submission, carried_properties, submit_command, submit_environment
+    from millrace.connectors.base.registry import CONNECTORS, uses_system
+    from millrace.engine.checkpoints.state_dir import nearby, require_fit
     from millrace.engine.run import jar_sets
-    from millrace.engine.state import nearby
+    from millrace.engine.session.executors import require_reachable
     from millrace.pipeline.plan import make_plan, with_letters
 
     if deploy_mode not in _MODES:
@@ -55,14 +61,14 @@ def submit(
     pipeline = load_sound(file)
     path, _, chosen = file.partition("::")
     address, folder = KAFKA.value(kafka), state_folder(pipeline, state, store=True)
-    if uses(pipeline, "kafka"):
+    if uses_system(pipeline, "kafka"):
         if address is None:
             raise InvalidOption("a pipeline on a cluster needs a Kafka there", hint="name it with --kafka HOST:PORT")
         require_reachable(master, address)
     require_fit(with_letters(make_plan(pipeline), CONNECTORS), folder)
     config = KAFKA_CONFIG.value(kafka_config)
     if config is not None and deploy_mode == "cluster":
-        config = carried(Path(config), Path(path))
+        config = carried_properties(Path(config), Path(path))
     named = {"--state": state, "--kafka": address, "--kafka-config": config}
     given = [word for flag, value in named.items() if value is not None for word in (flag, str(value))]
     sets = jar_sets(pipeline, folder)
@@ -80,12 +86,12 @@ def submit(
     )
     wanted.require_sound()
     fetch_jars("spark", *sets)
-    line = command(wanted, nearby(folder, pipeline.name).absolute() / "shipped")
+    line = submit_command(wanted, nearby(folder, pipeline.name).absolute() / "shipped")
     if dry_run:
-        told = [f"{name}={shlex.quote(value)}" for name, value in environment(wanted).items()]
+        told = [f"{name}={shlex.quote(value)}" for name, value in submit_environment(wanted).items()]
         out().print(" ".join([*told, shlex.join(line)]), markup=False, highlight=False, soft_wrap=True)
         return
     say(f"submitting {pipeline.name!r} to {master}")
-    code = subprocess.run(line, env=os.environ | environment(wanted), check=False).returncode
+    code = subprocess.run(line, env=os.environ | submit_environment(wanted), check=False).returncode
     if code:
         raise SparkFailed(f"spark-submit ended with exit code {code}", why="its own words are above")

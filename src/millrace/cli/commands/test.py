@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.output import out, say
-from millrace.cli.spark import prepare_spark
+from millrace.cli.services import prepare_spark
 from millrace.errors import InvalidTest
 from millrace.units import format_duration
 
 if TYPE_CHECKING:
-    from millrace.testing.cases import Sheet
-    from millrace.testing.running import Result
+    from millrace.testing.runner import Result
+    from millrace.testing.spec import Sheet
 
 
 def run_tests(
@@ -37,16 +37,16 @@ def run_tests(
 
     Exit code 1 when one fails, 2 when a file cannot be read as tests.
     """
-    from millrace.testing import running, written
+    from millrace.testing import runner, spec_file
 
-    files = running.find(paths or ["."])
+    files = runner.find(paths or ["."])
     if not files:
         raise InvalidTest("there are no tests here", hint="a pipeline's tests stand beside it, in NAME.test.yaml")
-    sheets = [written.read_sheet(file) for file in files]
+    sheets = [spec_file.read_sheet(file) for file in files]
     prepare_spark()
     results = []
     for sheet in sheets:
-        for result in running.run(sheet, only, chaos=chaos):
+        for result in runner.run(sheet, only, chaos=chaos):
             _show(result)
             results.append(result)
     refused = _accept(results, sheets) if accept else 0
@@ -60,7 +60,7 @@ def run_tests(
 
 def _accept(results: list[Result], sheets: list[Sheet]) -> int:
     """Write what came; how many expectations could not be written."""
-    from millrace.testing.accepting import accept
+    from millrace.testing.accept import accept
 
     accepted = accept(results, sheets)
     for file in accepted.changed:

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from millrace.clients import log
-from millrace.clients.cluster import Cluster
-from millrace.clients.kept import Kept
-from millrace.clients.wire import (
+from millrace.clients.kafka import record_batch
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.protocol import (
     EARLIEST,
     LATEST,
     MOVED,
@@ -22,6 +21,7 @@ from millrace.clients.wire import (
     Broken,
     Wire,
 )
+from millrace.clients.pool import Kept
 from millrace.errors import AccessDenied, KafkaFailed, KafkaUnreachable, MillraceError, OffsetsGone
 
 Place = tuple[str, int]
@@ -29,7 +29,7 @@ Place = tuple[str, int]
 Address = tuple[str, int]
 """A host and a port."""
 
-PATIENCE = 60.0
+FETCH_PATIENCE = 60.0
 """Seconds that a broker may be away, or a partition be without a leader."""
 _AGAIN = 0.1
 _MOST = 4 * 1024 * 1024
@@ -58,12 +58,12 @@ class Range:
         return f"topic {self.topic!r}, partition {self.partition}"
 
 
-def plain(cluster: Cluster) -> bool:
+def is_plaintext(cluster: Cluster) -> bool:
     """Whether the cluster takes connections without TLS and passwords: others this room does not make."""
     return str(cluster.config().get("security.protocol", "PLAINTEXT")).upper() == "PLAINTEXT"
 
 
-def leaders(cluster: Cluster, topics: Sequence[str] | None = None) -> dict[Place, Address | None]:
+def partition_leaders(cluster: Cluster, topics: Sequence[str] | None = None) -> dict[Place, Address | None]:
     """Every partition of topics (of all, if none are named), and the broker that leads it; None while nobody does."""
     known = cluster.connect()
     addresses = {number: (str(one.host), one.port) for number, one in known.brokers.items()}
@@ -75,7 +75,7 @@ def leaders(cluster: Cluster, topics: Sequence[str] | None = None) -> dict[Place
     }
 
 
-def ends(cluster: Cluster, led: Mapping[Place, Address | None], *, committed: bool) -> dict[Place, int]:
+def partition_ends(cluster: Cluster, led: Mapping[Place, Address | None], *, committed: bool) -> dict[Place, int]:
     """Where each partition ends; with `committed` before the first transaction that is open.
 
     Raises `Moved` where somebody who is asked does not lead any more.
@@ -101,7 +101,9 @@ class Moved(Exception):
     """A partition is led by another broker, or by none at this moment: worth another look."""
 
 
-def records(cluster: Cluster, span: Range, *, committed: bool = True, go_on: bool = False) -> Iterator[log.Records]:
+def fetch_records(
+    cluster: Cluster, span: Range, *, committed: bool = True, go_on: bool = False
+) -> Iterator[record_batch.Records]:
     """All records of a range, some at a time; raises when they are gone, unless it goes on without them."""
     reading = _Reading(cluster, span, committed=committed, go_on=go_on)
     while not reading.done:
@@ -126,7 +128,7 @@ class _Reading:
     def done(self) -> bool:
         return self._at >= self._span.stop
 
-    def some(self) -> Iterator[log.Records]:
+    def some(self) -> Iterator[record_batch.Records]:
         """Records for as long as the broker gives some; the next are asked for before these are handed on."""
         if self._leader is None:
             raise Moved("nobody leads it")
@@ -158,24 +160,24 @@ class _Reading:
             return trouble
         return None
 
-    def _found(self, answer: Answer) -> list[log.Batch]:
+    def _found(self, answer: Answer) -> list[record_batch.Batch]:
         if answer.error:
             _refuse(answer.error, self._span)
         if answer.throttled:
             time.sleep(min(answer.throttled, _LONGEST))
         found = []
         try:
-            for batch in log.batches(answer.records, answer.aborted):
+            for batch in record_batch.batches(answer.records, answer.aborted):
                 if batch.base >= self._span.stop:
                     self._at = self._span.stop
                     break
                 found.append(batch)
                 self._at = max(self._at, batch.last + 1)
-        except log.Damaged as error:
+        except record_batch.Damaged as error:
             raise _damaged(self._span, error) from error
         if found or self.done or answer.throttled:
             self._troubled = None
-        elif self._waited() > PATIENCE:
+        elif self._waited() > FETCH_PATIENCE:
             raise KafkaUnreachable(
                 f"{self._span}: the broker has no record at offset {self._at}",
                 why=f"it says that the partition ends at {answer.stable}, and {self._span.stop} was told before",
@@ -183,10 +185,10 @@ class _Reading:
             )
         return found
 
-    def _read(self, found: list[log.Batch]) -> Iterator[log.Records]:
+    def _read(self, found: list[record_batch.Batch]) -> Iterator[record_batch.Records]:
         try:
-            yield from log.read(found)
-        except log.Damaged as error:
+            yield from record_batch.read(found)
+        except record_batch.Damaged as error:
             raise _damaged(self._span, error) from error
 
     def _pass_over(self, wire: Wire) -> None:
@@ -201,13 +203,15 @@ class _Reading:
 
     def look_again(self, why: str) -> None:
         """Find out who leads the partition now; raises when nobody has for long."""
-        if self._waited() > PATIENCE:
+        if self._waited() > FETCH_PATIENCE:
             raise KafkaUnreachable(
                 f"{self._span} cannot be read", why=why, hint="look at the brokers: millrace kafka status"
             )
         time.sleep(_AGAIN)
         try:
-            self._leader = leaders(self._cluster, [self._span.topic]).get((self._span.topic, self._span.partition))
+            self._leader = partition_leaders(self._cluster, [self._span.topic]).get(
+                (self._span.topic, self._span.partition)
+            )
         except KafkaUnreachable:
             self._leader = None  # the one that has the patience is here
 
@@ -217,7 +221,7 @@ class _Reading:
         return time.monotonic() - self._troubled
 
 
-def lost(what: str) -> OffsetsGone:
+def records_lost(what: str) -> OffsetsGone:
     """The error for records that are gone before they were read."""
     return OffsetsGone(
         what,
@@ -229,9 +233,9 @@ def lost(what: str) -> OffsetsGone:
 
 def _gone(span: Range, at: int, first: int) -> OffsetsGone:
     if at >= first:
-        return lost(f"{span}: the query is at offset {at}, and the topic ends before")
+        return records_lost(f"{span}: the query is at offset {at}, and the topic ends before")
     which = f"offset {at} is" if at == first - 1 else f"offsets {at} to {first - 1} are"
-    return lost(f"{span}: {which} gone, the first that is there is {first}")
+    return records_lost(f"{span}: {which} gone, the first that is there is {first}")
 
 
 def _refuse(error: int, span: Range) -> None:
@@ -247,7 +251,7 @@ def _refuse(error: int, span: Range) -> None:
     )
 
 
-def _damaged(span: Range, error: log.Damaged) -> MillraceError:
+def _damaged(span: Range, error: record_batch.Damaged) -> MillraceError:
     return KafkaFailed(f"{span} cannot be read: {error}", hint=_OTHERWISE)
 
 

@@ -1,11 +1,20 @@
-"""Where a Kafka cluster is and how to speak to it; ours and an outside one are the same from here on."""
+"""Where a Kafka cluster is and how to speak to it; ours and an outside one are the same from here on.
+
+Questions to the coordinators of groups: how long they are waited for is decided here, not by the client.
+
+librdkafka has a fault (its issue 4605, still in 2.16). When the time of such a question is over while the coordinator
+is away, the client frees the question and does not forget it. Once the coordinator is there again it goes on with what
+is freed: the process ends with an abort, if nothing worse. So a question gets a time that is never over; whoever gives
+up closes the client, and its questions with it.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,22 +23,54 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from millrace.clients.access import for_java, is_access, sound
-from millrace.clients.addresses import tidy
-from millrace.clients.coordinators import Coordinators, Question
-from millrace.clients.denials import denial
-from millrace.clients.kept import Kept
-from millrace.clients.properties import Tell, environment_properties, read_properties
-from millrace.errors import (
-    AccessDenied,
-    InvalidOption,
-    KafkaFailed,
-    KafkaUnreachable,
-    MillraceError,
-)
+from millrace.clients.kafka.security import completed_properties, for_java, is_access
+from millrace.clients.kafka.security_diagnosis import access_denied
+from millrace.clients.pool import Kept
+from millrace.clients.properties import Tell, environment_properties, read_properties, tidy_addresses
+from millrace.errors import AccessDenied, InvalidOption, KafkaFailed, KafkaUnreachable, MillraceError
 from millrace.settings import KAFKA, KAFKA_TIMEOUT, VERBOSE
 
 T = TypeVar("T")
+Question = Callable[[AdminClient, float], dict[str, Future[T]]]
+"""Asks, with a time limit for the client, for something of each of some groups."""
+
+_NEVER = 3600.0
+"""Seconds: the longest limit that the client takes."""
+_LONGEST = 1200.0
+"""Seconds after which we give up, however much time was asked for: well before the client would."""
+
+
+class Coordinators:
+    """A client that asks coordinators and does nothing else, so that it can be closed without harm to others."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._open = ExitStack()
+        self._client = self._open.enter_context(AdminClient(config))
+
+    def ask(self, question: Question[T], seconds: float) -> dict[str, Future[T]]:
+        """Answers that are there, or have failed; raises when for so many seconds none comes.
+
+        A client that has raised is closed. That it is closed, and not only left, matters: who keeps an exception
+        keeps the frames that it came through, and what is in them.
+        """
+        try:
+            asked = question(self._client, _NEVER)
+            _await(asked.values(), min(seconds, _LONGEST))
+        except BaseException:
+            self._open.close()
+            raise
+        return asked
+
+
+def _await(asked: Collection[Future[T]], seconds: float) -> None:
+    deadline = time.monotonic() + _LONGEST
+    late = set(asked)
+    while late:
+        come, late = wait(late, seconds)
+        if late and (not come or time.monotonic() > deadline):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the group's coordinator does not answer"))
+
+
 _DENIED = {
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -88,7 +129,7 @@ class Cluster:
         if environment:
             options |= environment_properties(PREFIX, is_access, tell)
         wait = KAFKA_TIMEOUT.value() if timeout is None else timeout
-        return cls(tidy(address, "Kafka"), options, min(wait, _LONGEST_TIMEOUT))
+        return cls(tidy_addresses(address, "Kafka"), options, min(wait, _LONGEST_TIMEOUT))
 
     def config(self, **extra: Any) -> dict[str, Any]:
         """The configuration for a client of confluent-kafka; keys of `extra` use _ for the dot."""
@@ -116,7 +157,7 @@ class Cluster:
 
     @cached_property
     def _sound(self) -> dict[str, str]:
-        return sound(self.options)
+        return completed_properties(self.options)
 
     def admin(self) -> AdminClient:
         """The client for administration, the same one each time; raises when a property is not one.
@@ -197,7 +238,7 @@ class Cluster:
     def error(self, problem: KafkaError, doing: str) -> MillraceError:
         """Our error for one of Kafka's."""
         code, text = problem.code(), problem.str()
-        denied = denial(text, self.bootstrap, self._sound, doing) if code in _DENIED | _UNREACHABLE else None
+        denied = access_denied(text, self.bootstrap, self._sound, doing) if code in _DENIED | _UNREACHABLE else None
         if denied:
             return denied
         if code in _DENIED:

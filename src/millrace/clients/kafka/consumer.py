@@ -1,21 +1,29 @@
-"""Records out of a topic: from a place or with a group, until there are enough or none come any more."""
+"""Records out of a topic: from a place or with a group, until there are enough or none come any more.
+
+The committed records that topics have now: read from the first to the last, or only counted.
+
+A consumer that follows partitions from given offsets, and belongs to no group.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import TracebackType
 
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka import Consumer as ConfluentConsumer
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
-from millrace.clients import groups, offsets, topics
-from millrace.clients.cluster import Cluster
-from millrace.errors import InvalidOption, KafkaFailed, TopicGone
+from millrace.clients.kafka import consumer_groups, offsets, topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.errors import InvalidOption, KafkaFailed, KafkaUnreachable, TopicGone
 
 _GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 _WAIT = 0.2
@@ -41,7 +49,7 @@ class Reading:
     """Tells the user one line about what is being waited for."""
 
 
-def read(cluster: Cluster, reading: Reading) -> Iterator[list[Message]]:
+def read_records(cluster: Cluster, reading: Reading) -> Iterator[list[Message]]:
     """Records in batches as they come. A group's offsets are committed for batches that were asked past."""
     _check(reading)
     topics.require(cluster.connect(), reading.topic, reading.partition)
@@ -67,7 +75,7 @@ def _check(reading: Reading) -> None:
         raise InvalidOption("an offset needs a partition", hint="offsets count within a partition: add --partition P")
     if reading.group is None:
         return
-    groups.check_name(reading.group)
+    consumer_groups.check_name(reading.group)
     if not isinstance(reading.start, str):
         raise InvalidOption(
             "a group goes on from its own offsets",
@@ -190,3 +198,159 @@ def _gone(topic: str, problem: KafkaError) -> TopicGone:
         why=problem.str(),
         hint="somebody deleted it; what had been read until then was printed",
     )
+
+
+_OWN = {
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,  # the last offsets may be marks of transactions, which never come
+    "allow.auto.create.topics": False,
+}
+
+
+def count_committed(
+    cluster: Cluster, names: Sequence[str], told: Callable[[int], None] = lambda _: None
+) -> Counter[tuple[str, int]]:
+    """How many there are in each partition. All of them are read for it: offsets that no record has look like others.
+
+    `told` hears, again and again, how many it are so far.
+    """
+    found: Counter[tuple[str, int]] = Counter()
+    for batch in committed_records(cluster, names):
+        found.update((message.topic() or "", message.partition() or 0) for message in batch)
+        told(found.total())
+    return found
+
+
+def committed_records(cluster: Cluster, names: Sequence[str]) -> Iterator[list[Message]]:
+    """All of them, in batches; those of a partition in order."""
+    yield from _read(cluster, *_bounds(cluster, names))
+
+
+def committed_between(
+    cluster: Cluster, name: str, start: str | int | datetime, end: str | int | datetime
+) -> Iterator[list[Message]]:
+    """Those of a topic from one place (`earliest`, an offset, a time) to another, which is not among them."""
+    first, ends = _bounds(cluster, [name])
+    places = [TopicPartition(*place) for place in first]
+    begin, stop = offsets.resolve(cluster, places, start), offsets.resolve(cluster, places, end)
+    left = {place: min(last, stop[place]) for place, last in ends.items()}
+    yield from _read(cluster, begin, {place: last for place, last in left.items() if last > begin[place]})
+
+
+def _read(
+    cluster: Cluster, first: dict[tuple[str, int], int], left: dict[tuple[str, int], int]
+) -> Iterator[list[Message]]:
+    """From where each partition begins to where it ends; `left` loses those that have ended."""
+    with cluster.speaking("open a consumer"):
+        consumer = Consumer({**cluster.config(), **_OWN, "group.id": f"millrace-{uuid.uuid4()}"})
+    heard = time.monotonic()
+    try:
+        consumer.assign([TopicPartition(*place, first[place]) for place in left])
+        while left:
+            got = consumer.consume(5000, 0.2)
+            heard = time.monotonic() if got else heard
+            yield _taken(cluster, got, left)
+            if time.monotonic() - heard > cluster.timeout:
+                behind = ", ".join(sorted({repr(topic) for topic, _ in left}))
+                raise KafkaUnreachable(
+                    f"topic {behind} could not be read to the end: nothing came for {cluster.timeout:.0f} s",
+                    hint="look at millrace kafka status",
+                )
+    finally:
+        consumer.close()
+
+
+def _bounds(cluster: Cluster, names: Sequence[str]) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+    """Where each partition begins, and where those end that have something."""
+    metadata = cluster.connect()
+    for name in names:
+        topics.require(metadata, name)
+    places = [TopicPartition(name, number) for name in names for number in metadata.topics[name].partitions]
+    first = offsets.ask(cluster, places, OffsetSpec.earliest())
+    ends = offsets.ask(cluster, places, OffsetSpec.latest(), committed=True)
+    return first, {place: end for place, end in ends.items() if end > first[place]}
+
+
+def _taken(cluster: Cluster, got: list[Message], left: dict[tuple[str, int], int]) -> list[Message]:
+    """The records among what came; partitions whose end is reached are struck off."""
+    found = []
+    for message in got:
+        place, offset, problem = (
+            (message.topic() or "", message.partition() or 0),
+            message.offset() or 0,
+            message.error(),
+        )
+        if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
+            raise cluster.error(problem, f"read topic {place[0]!r}")
+        if place not in left:
+            continue
+        if problem is None and offset < left[place]:
+            found.append(message)
+        if offset + (problem is None) >= left[place]:
+            del left[place]
+    return found
+
+
+_MOST = 1000
+_PASSING = {KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
+"""Not errors of what is read: the client goes on by itself."""
+
+Offsets = Mapping[tuple[str, int], int]
+
+
+class Following:
+    """Reads on for as long as the block lasts; commits nothing."""
+
+    def __init__(self, cluster: Cluster, start: Offsets, *, ahead: int = 16_384) -> None:
+        """`ahead`: how many kilobytes the client may fetch before anybody asks."""
+        self._cluster = cluster
+        own = {
+            "group.id": f"millrace-page-{uuid.uuid4()}",
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "allow.auto.create.topics": False,
+            "fetch.wait.max.ms": 100,
+            "queued.max.messages.kbytes": ahead,
+            "fetch.message.max.bytes": min(ahead * 1024, 1024 * 1024),
+        }
+        with cluster.speaking("open a consumer"):
+            self._consumer = Consumer({**cluster.config(), **own})
+        with suppress(KafkaException):  # a client that knows no leaders yet may take a second to find them
+            self._consumer.list_topics(timeout=cluster.timeout)
+        self.assign(start)
+
+    def __enter__(self) -> Following:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the consumer."""
+        self._consumer.close()
+
+    def assign(self, start: Offsets) -> None:
+        """Read these partitions from these offsets, and no others."""
+        self._consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in start.items()])
+
+    def add(self, start: Offsets) -> None:
+        """Read these partitions too."""
+        self._consumer.incremental_assign(
+            [TopicPartition(topic, number, offset) for (topic, number), offset in start.items()]
+        )
+
+    def take(self, seconds: float, most: int = _MOST) -> list[Message]:
+        """What has come within so many seconds."""
+        found = []
+        for message in self._consumer.consume(most, seconds):
+            problem = message.error()
+            if problem is None:
+                found.append(message)
+            elif problem.code() not in _PASSING:
+                raise self._cluster.error(problem, "read records")
+        return found

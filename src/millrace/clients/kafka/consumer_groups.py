@@ -11,8 +11,8 @@ from datetime import datetime
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConsumerGroupDescription, OffsetSpec
 
-from millrace.clients import offsets, topics
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka import offsets, topics
+from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import GroupInUse, InvalidOption, UnknownGroup, did_you_mean
 
 _MOVING = {

@@ -1,18 +1,107 @@
-"""Where a replay begins and ends, as people write it, and which offsets that means."""
+"""Where a replay begins and ends, as people write it, and which offsets that means.
+
+Offsets: what earliest, latest, a time or a number means in each partition.
+"""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from datetime import datetime
 
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import ConfigResource, ListOffsetsResultInfo, OffsetSpec, ResourceType
 
-from millrace.clients import offsets
-from millrace.clients.cluster import Cluster
-from millrace.errors import InvalidOption, OffsetsGone
+from millrace.clients.kafka.cluster import Cluster
+from millrace.errors import AccessDenied, InvalidOption, OffsetsGone
 from millrace.units import parse_time
+
+_A_DAY = 24 * 3600.0
+"""What is taken for it where nobody may ask: Kafka kept them no longer once, and keeps them for a week now."""
+_MOVING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_LEADER_EPOCH}
+
+
+def ask(
+    cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec, *, committed: bool = False
+) -> dict[tuple[str, int], int]:
+    """The offset that a spec (earliest, latest, a time) means for each partition; -1 when there is none.
+
+    With `committed` the end is before the first transaction that is still open.
+    """
+    asked = _request(cluster, wanted, spec, committed=committed)
+    deadline = time.monotonic() + cluster.timeout
+    while any(map(_is_moving, asked.values())) and time.monotonic() < deadline:
+        time.sleep(0.05)
+        asked = _request(cluster, wanted, spec, committed=committed)
+    with cluster.speaking("ask for offsets"):
+        return {place: result.result().offset for place, result in asked.items()}
+
+
+def known(
+    cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec, *, committed: bool = False
+) -> dict[tuple[str, int], int]:
+    """The same without the partitions whose leader does not answer: a view of a cluster in trouble."""
+    asked = _request(cluster, wanted, spec, committed=committed)
+    return {place: result.result().offset for place, result in asked.items() if result.exception() is None}
+
+
+def _request(
+    cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec, *, committed: bool = False
+) -> dict[tuple[str, int], Future[ListOffsetsResultInfo]]:
+    if not wanted:
+        return {}
+    admin = cluster.admin()
+    with suppress(KafkaException):  # a client that knows no leaders yet may take seconds to find them
+        admin.list_topics(timeout=cluster.timeout)
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    asked = admin.list_offsets(dict.fromkeys(wanted, spec), isolation_level=level, request_timeout=cluster.timeout)
+    wait(asked.values())  # the client must live until the last answer
+    return {(place.topic, place.partition): result for place, result in asked.items()}
+
+
+def _is_moving(asked: Future[ListOffsetsResultInfo]) -> bool:
+    """Whether the partition has no leader at this moment, or one that does not know it yet."""
+    problem = asked.exception()
+    return isinstance(problem, KafkaException) and problem.args[0].code() in _MOVING
+
+
+def resolve(cluster: Cluster, places: Sequence[TopicPartition], to: str | int | datetime) -> dict[tuple[str, int], int]:
+    """The offset of each partition that `earliest`, `latest`, an offset or a time means."""
+    first = ask(cluster, places, OffsetSpec.earliest())
+    end = ask(cluster, places, OffsetSpec.latest())
+    if isinstance(to, datetime):
+        found = ask(cluster, places, OffsetSpec.for_timestamp(max(0, int(to.timestamp() * 1000))))
+        return {place: end[place] if offset < 0 else offset for place, offset in found.items()}
+    if isinstance(to, int):
+        for place in first:
+            _require_within(place, to, first[place], end[place])
+        return dict.fromkeys(first, to)
+    return first if to == "earliest" else end
+
+
+def _require_within(place: tuple[str, int], offset: int, first: int, end: int) -> None:
+    if not first <= offset <= end:
+        raise InvalidOption(
+            f"partition {place[1]} of {place[0]!r} has no offset {offset}",
+            why=f"it holds offsets {first} to {end - 1}" if end > first else f"it is empty, the next offset is {end}",
+            hint=f"choose an offset from {first} to {end}",
+        )
+
+
+def kept(cluster: Cluster) -> float:
+    """Seconds for which the cluster keeps the offsets of a group that nobody commits to any more."""
+    some = next(iter(cluster.connect().brokers))
+    asked = cluster.admin().describe_configs([ConfigResource(ResourceType.BROKER, str(some))])
+    try:
+        with cluster.speaking("read a broker's settings"):
+            told = next(iter(asked.values())).result().get("offsets.retention.minutes")
+    except AccessDenied:  # who may write to a topic need not be allowed to look at brokers
+        return _A_DAY
+    return 60.0 * float(told.value) if told else _A_DAY
+
 
 Places = dict[tuple[str, int], int]
 """An offset for each topic and partition."""
@@ -41,8 +130,8 @@ def parse_bound(text: str) -> Bound:
 def begin_of(cluster: Cluster, places: Sequence[tuple[str, int]], bound: Bound) -> Places:
     """The first offset of each partition; raises when retention has removed what was asked for."""
     wanted = [TopicPartition(*place) for place in places]
-    first = offsets.ask(cluster, wanted, OffsetSpec.earliest())
-    end = offsets.ask(cluster, wanted, OffsetSpec.latest(), committed=True)
+    first = ask(cluster, wanted, OffsetSpec.earliest())
+    end = ask(cluster, wanted, OffsetSpec.latest(), committed=True)
     if isinstance(bound, datetime):
         return _since(cluster, wanted, bound, first, end)
     if isinstance(bound, str):
@@ -65,9 +154,9 @@ def end_of(
 ) -> Places:
     """The offset of each partition before which a replay ends; never one that is not there yet."""
     wanted = [TopicPartition(*place) for place in places]
-    end = offsets.ask(cluster, wanted, OffsetSpec.latest(), committed=True)
+    end = ask(cluster, wanted, OffsetSpec.latest(), committed=True)
     if isinstance(bound, datetime):
-        found = offsets.ask(cluster, wanted, OffsetSpec.for_timestamp(_milliseconds(bound)))
+        found = ask(cluster, wanted, OffsetSpec.for_timestamp(_milliseconds(bound)))
         chosen = {place: end[place] if offset < 0 else min(offset, end[place]) for place, offset in found.items()}
     elif isinstance(bound, str):
         if bound == "earliest":
@@ -81,11 +170,11 @@ def end_of(
 
 
 def _since(cluster: Cluster, wanted: list[TopicPartition], moment: datetime, first: Places, end: Places) -> Places:
-    found = offsets.ask(cluster, wanted, OffsetSpec.for_timestamp(_milliseconds(moment)))
+    found = ask(cluster, wanted, OffsetSpec.for_timestamp(_milliseconds(moment)))
     begin = {place: end[place] if offset < 0 else min(offset, end[place]) for place, offset in found.items()}
     # Everything that is left is of that time or later, and there was something before it. The first record may come
     # after the first offset: that may be the end of a transaction, or of what compaction has removed.
-    there = offsets.ask(cluster, wanted, OffsetSpec.for_timestamp(0))
+    there = ask(cluster, wanted, OffsetSpec.for_timestamp(0))
     gone = [place for place in begin if first[place] > 0 and there[place] == begin[place] < end[place]]
     if gone:
         told = "; ".join(f"{_named(place)} begins at offset {first[place]}" for place in gone)

@@ -1,4 +1,7 @@
-"""Records into a topic: acknowledged, counted, never lost without a word."""
+"""Records into a topic: acknowledged, counted, never lost without a word.
+
+The end of a transaction that is not to be: asked for again until it is there.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,32 @@ from collections.abc import Callable, Sequence
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as ConfluentProducer
 
-from millrace.clients import aborting
-from millrace.clients.cluster import REFUSED, Cluster
-from millrace.clients.delivery import Delivery
-from millrace.clients.records import Done, Record
+from millrace.clients.kafka.cluster import REFUSED, Cluster
+from millrace.clients.kafka.delivery import Delivery
+from millrace.clients.kafka.record import Done, Record
 from millrace.errors import CommitUnknown, MillraceError, NotDelivered, RecordRefused
 from millrace.units import so_many
+
+_A_WHILE = 0.5
+"""Seconds for one attempt."""
+
+
+def abort_transaction(client: ConfluentProducer, seconds: float) -> None:
+    """Abort a transaction, within so many seconds; raises what Kafka says when it cannot be.
+
+    Each attempt makes the client forget the records that wait. One that comes back at that very moment, to be sent
+    again, is missed: the client would wait for it until its time is over, and readers with it. The next one finds it.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            client.abort_transaction(max(0.1, min(_A_WHILE, left)))
+            return
+        except KafkaException as error:
+            if not error.args[0].retriable() or left <= 0:
+                raise
+
 
 Report = Callable[[KafkaError | None, Message | None], None]
 """Called by the client for each record, when its fate is known."""
@@ -161,7 +184,7 @@ class Producer:
         if not self._in_transaction:
             return
         with self.cluster.speaking("abort the transaction"):  # which forgets what is not sent yet
-            aborting.abort(self._client, self.cluster.timeout)
+            abort_transaction(self._client, self.cluster.timeout)
         self._in_transaction = False
         self.flush()  # the reports of what it forgot belong to this transaction, not to the next
 

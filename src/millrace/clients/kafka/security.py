@@ -31,7 +31,7 @@ def is_access(name: str) -> bool:
     return name == "security.protocol" or name.startswith(("sasl.", "ssl.", "https."))
 
 
-def sound(options: Mapping[str, str]) -> dict[str, str]:
+def completed_properties(options: Mapping[str, str]) -> dict[str, str]:
     """The properties, completed where one follows from another; raises when they contradict each other."""
     made = dict(options)
     if "sasl.mechanisms" in made:  # librdkafka's other name for it
@@ -52,7 +52,7 @@ def sound(options: Mapping[str, str]) -> dict[str, str]:
 
 def for_java(options: Mapping[str, str]) -> dict[str, str]:
     """The same properties in the words of Java's clients: Kafka's tools and Spark."""
-    mine = {name: value for name, value in sound(options).items() if name not in _UNSAID}
+    mine = {name: value for name, value in completed_properties(options).items() if name not in _UNSAID}
     mine |= _login(options, mine)
     mine |= _certificates(mine)
     if mine.get("ssl.endpoint.identification.algorithm", "").lower() == "none":

@@ -12,10 +12,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from millrace.clients.aborting import abort
-from millrace.clients.cluster import FENCED, Cluster
-from millrace.clients.delivery import Delivery
-from millrace.clients.records import Record
+from millrace.clients.kafka.cluster import FENCED, Cluster
+from millrace.clients.kafka.delivery import Delivery
+from millrace.clients.kafka.producer import abort_transaction
+from millrace.clients.kafka.record import Record
 from millrace.errors import AccessDenied
 
 _LONGEST = 60.0
@@ -122,7 +122,7 @@ class Lane:
             # Otherwise whoever reads the topic would wait until the transaction's time is over.
             try:
                 with _kafkas_errors():
-                    abort(self._client, self._cluster.timeout)
+                    abort_transaction(self._client, self._cluster.timeout)
             except KafkaException as reason:
                 if reason.args[0].code() in FENCED:  # what failed first may have said less
                     raise reason from error

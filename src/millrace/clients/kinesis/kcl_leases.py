@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from millrace.clients.kinesis import Kinesis, Shard, Stream, code_of
-from millrace.clients.shards import Position, Reach
-from millrace.drafts import write_whole
+from millrace.atomic_files import write_whole
+from millrace.clients.kinesis.client import Kinesis, Shard, Stream, code_of
+from millrace.clients.kinesis.shard_positions import Position, Reach
 from millrace.errors import FileUnusable, MillraceError, TakenOver
 
 _END, _OLDEST, _AT_TIME, _NEWEST = "SHARD_END", "TRIM_HORIZON", "AT_TIMESTAMP", "LATEST"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millrace.clients.kinesis import Shard, Stream
+from millrace.clients.kinesis.client import Shard, Stream
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Span:
     last: str
 
 
-def between(start: Reach, end: Reach) -> list[Span]:
+def records_between(start: Reach, end: Reach) -> list[Span]:
     """The records that were read on the way from one reach to another, in an order that is always the same."""
     found = []
     for name, position in sorted(end.shards.items()):

@@ -12,14 +12,14 @@ from heapq import heapify, heappop, heappush
 from itertools import takewhile
 from typing import Any
 
-from millrace.clients.kinesis import CONNECTIONS, Kinesis, Shard, code_of, is_busy, moment, passes
-from millrace.clients.shards import Position, Reach, Span
+from millrace.clients.kinesis.client import CONNECTIONS, Kinesis, Shard, boto_time, code_of, is_busy, is_transient
+from millrace.clients.kinesis.shard_positions import Position, Reach, Span
 from millrace.errors import MillraceError, RecordsGone
 
 Record = dict[str, Any]
 """As boto3 gives it: Data, PartitionKey, SequenceNumber, ApproximateArrivalTimestamp."""
 
-MOST = 10_000
+MOST_RECORDS = 10_000
 """Records that one request may ask for."""
 _AHEAD = 48 * 1024 * 1024
 """Bytes that are read ahead, of all shards: then nobody asks for more until some are taken."""
@@ -69,11 +69,11 @@ class Tail:
         start: Reach,
         *,
         poll: float = 0.25,
-        most: int = MOST,
+        most: int = MOST_RECORDS,
         go_on: bool = False,
         until: int | None = None,
     ) -> None:
-        self._door, self._poll, self._most = door, poll, min(most, MOST)
+        self._door, self._poll, self._most = door, poll, min(most, MOST_RECORDS)
         self._go_on, self._until = go_on, until
         self._stream = door.stream(start.stream)
         self._reach = self._same(start)
@@ -299,7 +299,7 @@ class Tail:
             self._lost(lane)
             asked["ShardIteratorType"] = "TRIM_HORIZON"
         elif lane.position.since is not None:
-            asked |= {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": moment(lane.position.since)}
+            asked |= {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": boto_time(lane.position.since)}
         else:
             asked["ShardIteratorType"] = "TRIM_HORIZON"
         return str(self._door.client().get_shard_iterator(**asked)["ShardIterator"])
@@ -319,7 +319,7 @@ class Tail:
         place = f"after {lane.position.after}" if lane.position.after else "first"
         what = f"stream {self._stream.name!r}, {lane.shard}: what came {place} may be gone"
         if not self._go_on:
-            kept, since = self._stream.retention // 3_600_000, moment(lane.position.seen)
+            kept, since = self._stream.retention // 3_600_000, boto_time(lane.position.seen)
             why = f"Kinesis keeps records for {kept} h, and nobody has looked since {since:%F %T} UTC"
             raise RecordsGone(what, why=why, hint=_hint("raise the retention of the stream for the next time"))
         _LOG.warning("%s: it goes on with what is there", what)
@@ -337,7 +337,7 @@ class Tail:
         if code == "ExpiredIteratorException":
             lane.iterator = None
             pause = 0.0
-        elif passes(error) or (code == "InvalidArgumentException" and "cannot be greater than" in str(error)):
+        elif is_transient(error) or (code == "InvalidArgumentException" and "cannot be greater than" in str(error)):
             lane.failing = lane.failing or now
             if now - lane.failing > self._door.patience:
                 raise self._door.explained(error, doing, now - lane.failing) from error
@@ -367,7 +367,7 @@ def read_again(door: Kinesis, stream: str, span: Span, *, go_on: bool = False) -
     at = door.insist(iterator, doing)
     while at is not None and (not found or int(found[-1]["SequenceNumber"]) < last):
         try:
-            answer = door.insist(client.get_records, doing, ShardIterator=at, Limit=MOST)
+            answer = door.insist(client.get_records, doing, ShardIterator=at, Limit=MOST_RECORDS)
         except MillraceError as error:
             if error.__cause__ is None or code_of(error.__cause__) != "ExpiredIteratorException":
                 raise

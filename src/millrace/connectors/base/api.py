@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from millrace.clients.cassandra import Cassandra
-from millrace.clients.cluster import Cluster
-from millrace.connectors.carried import carry
+from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import InvalidDefinition, MillraceError, NoCassandra
-from millrace.pipeline.facts import Mistake
+from millrace.errors.transport import carry
+from millrace.pipeline.connector_facts import Mistake
 from millrace.pipeline.model import MODES
 from millrace.plugins import Room
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from millrace.connectors.burying import Burial
-    from millrace.connectors.span import Span
+    from millrace.connectors.base.offset_range import Span
+    from millrace.dead_letters.writer import Burial
     from millrace.formats.base import Format
     from millrace.pipeline.schema import Schema
 
@@ -341,7 +341,7 @@ def require_alone(site: Site) -> None:
         raise carry(error) from None
 
 
-def whole(frame: DataFrame) -> DataFrame:
+def whole_batch(frame: DataFrame) -> DataFrame:
     """Every row of a batch, computed once and kept for as long as somebody uses it.
 
     Who looks at a few rows only would leave the others undone: not decoded, no dead letters, no state written. It is
@@ -354,7 +354,7 @@ READERS = Room("millrace.connectors", Reader, "source")
 WRITERS = Room("millrace.connectors", Writer, "sink")
 
 
-def require(mistakes: list[Mistake], what: str, **more: Any) -> None:
+def require_no_mistakes(mistakes: list[Mistake], what: str, **more: Any) -> None:
     """Raise the first mistake, for those who did not ask `check` before."""
     if mistakes:
         first = mistakes[0]

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from millrace.clients.cluster import Cluster
-from millrace.clients.records import Done, Record
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.record import Done, Record
 from millrace.errors import MillraceError
 from millrace.plugins import Room
 

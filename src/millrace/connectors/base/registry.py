@@ -1,16 +1,24 @@
-"""Options as a pipeline gives them become connectors, or mistakes that `check` tells all at once."""
+"""Options as a pipeline gives them become connectors, or mistakes that `check` tells all at once.
+
+Connectors as a YAML file may name them, for its JSON Schema.
+
+Which outside system has the records of a pipeline's sources and sinks, as their connectors declare it.
+
+What `help(mr.kafka)` shows: the options of a connector as a source and as a sink.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from millrace.connectors.stream import READERS, WRITERS, Reader, Writer
-from millrace.errors import InputError, UnknownName, did_you_mean
-from millrace.pipeline.facts import Connectors, Facts, Mistake
-from millrace.pipeline.model import Connection, freeze
+from millrace.connectors.base.api import READERS, WRITERS, Reader, Writer, require_no_mistakes
+from millrace.errors import InputError, InvalidDefinition, UnknownName, did_you_mean
+from millrace.pipeline.connector_facts import Connectors, Facts, Mistake
+from millrace.pipeline.loading.json_schema import ConnectorForm, OptionForm
+from millrace.pipeline.model import Connection, Pipeline, Sink, Source, freeze
 from millrace.plugins import Room
 
 T = TypeVar("T")
@@ -219,3 +227,134 @@ def _word(hint: Any) -> str:
     if get_origin(hint) is tuple:
         return "a list"
     return _WORDS.get(hint, "a mapping" if get_origin(hint) else "a function")
+
+
+_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+
+def connector_names() -> frozenset[str]:
+    """The names that stand for a source or a sink."""
+    return frozenset((*READERS.names(), *WRITERS.names()))
+
+
+def source_forms() -> list[ConnectorForm]:
+    """Every connector that can be read."""
+    return list(_forms(READERS))
+
+
+def sink_forms() -> list[ConnectorForm]:
+    """Every connector that can be written."""
+    return list(_forms(WRITERS))
+
+
+def _forms(room: Room[Any]) -> Iterator[ConnectorForm]:
+    for name in room.names():
+        kind = room.load(name)
+        hints = get_type_hints(kind)
+        fields = [one for one in dataclasses.fields(kind) if one.init and not one.metadata.get("rest")]
+        options = [_option(one, hints[one.name]) for one in fields if not one.metadata.get("argument")]
+        argument = next((_option(one, hints[one.name]) for one in fields if one.metadata.get("argument")), None)
+        others = any(one.metadata.get("rest") for one in dataclasses.fields(kind))
+        help_ = (kind.__doc__ or "").strip().splitlines()[0]
+        yield ConnectorForm(name, help_, argument, tuple(options), others)
+
+
+def _option(field: dataclasses.Field[Any], hint: Any) -> OptionForm:
+    missing = dataclasses.MISSING
+    required = field.default is missing and field.default_factory is missing
+    types = tuple(dict.fromkeys(_types(hint)))
+    if field.metadata.get("parse"):
+        types = tuple(dict.fromkeys(("string", *types)))
+    about = field.metadata
+    return OptionForm(field.name, about.get("help", ""), types, tuple(about.get("choices", ())), required)
+
+
+def _types(hint: Any) -> Iterator[str]:
+    """JSON's names for what a field takes; nothing when that is more than JSON has."""
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        for one in get_args(hint):
+            yield from _types(one)
+    elif hint in _TYPES:
+        yield _TYPES[hint]
+        if hint is str:  # a topic named 7 is text as well
+            yield from ("integer", "number")
+    elif origin is tuple:
+        yield "array"
+        yield from _types(get_args(hint)[0])
+    elif isinstance(origin, type) and issubclass(origin, Mapping):
+        yield "object"
+    elif hint is not NoneType:
+        return
+
+
+def with_signature(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A function that makes a connection, with the connector's own documentation."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "\n".join([*_part(READERS, name, "As a source"), *_part(WRITERS, name, "As a sink")])
+    return function
+
+
+def _part(room: Room[Any], name: str, title: str) -> Iterator[str]:
+    try:
+        kind = room.load(name)
+    except UnknownName:
+        return
+    yield f"{title}: {(kind.__doc__ or '').strip()}"
+    for option in dataclasses.fields(kind):
+        about = option.metadata
+        if about.get("rest") or not option.init:
+            continue
+        default = "" if option.default in (dataclasses.MISSING, None, ()) else f" [{option.default}]"
+        place = " (first)" if about.get("argument") else ""
+        yield f"  {option.name}{place}: {about.get('help', '')}{default}"
+    yield ""
+
+
+def system_of(source: Source) -> str:
+    """That of a source: of what comes through Kafka, Kafka."""
+    name = source.connection.connector
+    try:
+        return READERS.load(name).system or name
+    except InputError:  # there is none of that name, which is for `check` to tell
+        return name
+
+
+def uses_system(pipeline: Pipeline, system: str) -> bool:
+    """Whether a source or a sink has its records in this system."""
+    return any(sink.connection.connector == system for sink in pipeline.sinks) or any(
+        system_of(source) == system for source in pipeline.sources
+    )
+
+
+def topics_read(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
+    """The topics that each source in Kafka names; one with a pattern names none."""
+    return {name: reader.topics() for name, reader in _kafka_readers(pipeline).items()}
+
+
+def patterns_read(pipeline: Pipeline) -> tuple[str, ...]:
+    """The patterns by which sources in Kafka find their topics."""
+    return tuple(pattern for reader in _kafka_readers(pipeline).values() if (pattern := reader.matching))
+
+
+def _kafka_readers(pipeline: Pipeline) -> dict[str, Reader]:
+    readers = {one.name: make_reader(one.connection)[0] for one in pipeline.sources if system_of(one) == "kafka"}
+    return {name: reader for name, reader in readers.items() if reader}
+
+
+def reader_of(source: Source) -> Reader:
+    """The connector of a source."""
+    reader, mistakes = make_reader(source.connection)
+    require_no_mistakes(mistakes, f"source {source.name!r}", place=source.place)
+    if reader is None:
+        raise InvalidDefinition(f"source {source.name!r} cannot be read", place=source.place)
+    return reader
+
+
+def writer_of(sink: Sink) -> Writer:
+    """The connector of a sink."""
+    writer, mistakes = make_writer(sink.connection)
+    require_no_mistakes(mistakes, f"the sink of {sink.table!r}", place=sink.place)
+    if writer is None:
+        raise InvalidDefinition(f"the sink of {sink.table!r} cannot be written", place=sink.place)
+    return writer

@@ -1,4 +1,4 @@
-"""Cassandra: tables as a sink on Spark, and read whole or by key for joins and reports."""
+"""Cassandra: tables as a source of rows and as a sink."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.clients.cassandra import Cassandra
-from millrace.connectors.carried import carry
-from millrace.connectors.cql.insertion import RESULT, Insertion
-from millrace.connectors.cql.table import NAME, Design, Table, look_up, make_like, require
-from millrace.connectors.cql.times import Times
-from millrace.connectors.cql.types import plain
-from millrace.connectors.cutting import QUERY_ID, Cut
-from millrace.connectors.stream import Reader, Site, Writer
+from millrace.connectors.base.api import Reader, Site, Writer
+from millrace.connectors.base.batch_tasks import QUERY_ID, Cut
+from millrace.connectors.cassandra.sink import INSERT_RESULT, Insertion, Times
+from millrace.connectors.cassandra.table import TABLE_NAME, Design, Table, look_up, make_like, require_table
+from millrace.connectors.cassandra.types import has_cassandra_type
 from millrace.errors import InputError, InvalidDefinition, InvalidTable, MillraceError, did_you_mean
-from millrace.pipeline.facts import Mistake
+from millrace.errors.transport import carry
+from millrace.pipeline.connector_facts import Mistake
 from millrace.pipeline.schema import Schema, parse_schema
 from millrace.plugins import option
 from millrace.units import parse_duration
@@ -66,7 +65,7 @@ class CassandraReader(Reader):
 
     def prepare(self, site: Site) -> None:
         """The table must be there, with the columns that are named."""
-        self._wanted(require(site.cassandra(), self.table))
+        self._wanted(require_table(site.cassandra(), self.table))
 
     def load(self, site: Site) -> DataFrame:
         """Its rows, asked of Cassandra when Spark needs them."""
@@ -74,13 +73,12 @@ class CassandraReader(Reader):
 
     def rows(self, spark: SparkSession, door: Cassandra) -> DataFrame:
         """The same for those who have a session and no pipeline."""
-        from millrace.connectors.cql.question import Question
-        from millrace.connectors.cql.reading import PUSH_DOWN, Reading, source
+        from millrace.connectors.cassandra.source import PUSH_DOWN, Question, Reading, table_source
 
-        table = require(door, self.table)
+        table = require_table(door, self.table)
         parts = self.parts or 2 * spark.sparkContext.defaultParallelism
         question = Question(table, self._wanted(table))
-        kind = source(Reading(door, question, parts, self.on_bad, self.consistency.upper()))
+        kind = table_source(Reading(door, question, parts, self.on_bad, self.consistency.upper()))
         spark.conf.set(PUSH_DOWN, "true")
         spark.dataSource.register(kind)
         return spark.read.format(kind.name()).load()
@@ -161,7 +159,7 @@ class CassandraWriter(Writer):
         door = site.cassandra()
         if self.create:
             self._design.make_keyspace(door)
-        found = look_up(door, self.table) if self.create else require(door, self.table)
+        found = look_up(door, self.table) if self.create else require_table(door, self.table)
         if found is not None and self.key:
             self._design.require_same_key(found)
 
@@ -191,7 +189,7 @@ class CassandraWriter(Writer):
         shaped = []
         for field in frame.schema.fields:
             column = F.col(f"`{field.name}`")
-            if not plain(field.dataType):
+            if not has_cassandra_type(field.dataType):
                 nested = field.dataType.typeName() in ("struct", "array", "map", "variant")
                 column = (F.to_json(column) if nested else column.cast("string")).alias(field.name)
             shaped.append(column)
@@ -224,13 +222,13 @@ class CassandraWriter(Writer):
             self.patience,
             self.nulls == "erase",
         )
-        counts = [row.rows for row in Cut.of(frame.mapInArrow(work, RESULT), site.pieces).run()]
+        counts = [row.rows for row in Cut.of(frame.mapInArrow(work, INSERT_RESULT), site.pieces).run()]
         times.used(batch, max(counts, default=0) * len(counts))
 
     def _fitted(self, rows: StructType, site: Site) -> Table:
         """The table, made if that is asked for, after a look at whether rows of a schema fit."""
         door = site.cassandra()
-        found = self._design.make(door, rows) if self.create else require(door, self.table)
+        found = self._design.make(door, rows) if self.create else require_table(door, self.table)
         if self.key and not self.create:
             self._design.require_same_key(found)
         found.require(rows)
@@ -253,6 +251,6 @@ def times_path(site: Site, table: str) -> Path:
 
 
 def _bad_name(name: str) -> Iterator[Mistake]:
-    if not NAME.fullmatch(name):
+    if not TABLE_NAME.fullmatch(name):
         hint = "write keyspace.table, each of letters, digits and '_', at most 48 of them"
         yield Mistake("option.invalid", f"there can be no table named {name!r}", None, hint)

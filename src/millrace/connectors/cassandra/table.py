@@ -1,4 +1,7 @@
-"""A table of Cassandra: looked up, made when that is asked for, and held against the rows that go there."""
+"""A table of Cassandra: looked up, made when that is asked for, and held against the rows that go there.
+
+Which generation of a table counts, as a row beside it: `keyspace.millrace_generations`.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millrace.clients.cassandra import Cassandra
-from millrace.connectors.cql.types import Cql, column_type, fits, fitting, parsed
+from millrace.connectors.cassandra.types import Cql, column_type, fits, fitting, parse_type
 from millrace.errors import InvalidTable, UnknownTable, did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-NAME = re.compile(r"([A-Za-z]\w{0,47})\.([A-Za-z]\w{0,47})")
+TABLE_NAME = re.compile(r"([A-Za-z]\w{0,47})\.([A-Za-z]\w{0,47})")
 _COLUMNS = (
     "SELECT column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
 )
@@ -105,7 +108,7 @@ class Design:
         if found is None:
             self.make_keyspace(door)
             door.execute(self.statement(rows), doing=f"make table {self.name}")
-            found = require(door, self.name)
+            found = require_table(door, self.name)
         self.require_same_key(found)
         return found
 
@@ -142,12 +145,12 @@ def look_up(door: Cassandra, name: str) -> Table | None:
         kind: sorted((one[3], one[0]) for one in rows if one[2] == kind) for kind in ("partition_key", "clustering")
     }
     partition, clustering = (tuple(column for _, column in keys[kind]) for kind in ("partition_key", "clustering"))
-    columns = {column: parsed(kind) for column, kind, _, _ in rows}
+    columns = {column: parse_type(kind) for column, kind, _, _ in rows}
     ordered = [*partition, *clustering, *(one for one in sorted(columns) if one not in partition + clustering)]
     return Table(name, {column: columns[column] for column in ordered}, partition, clustering)
 
 
-def require(door: Cassandra, name: str) -> Table:
+def require_table(door: Cassandra, name: str) -> Table:
     """The table of a name; raises when there is none."""
     found = look_up(door, name)
     if found is not None:
@@ -169,7 +172,7 @@ def require(door: Cassandra, name: str) -> Table:
 
 def make_like(door: Cassandra, name: str, new: str) -> None:
     """Make a table with the columns, the key and the settings of another."""
-    require(door, name)
+    require_table(door, name)
     with door.speaking(f"make table {new} as {name} is"):
         keyspace, table = name.split(".")
         door.session().cluster.refresh_table_metadata(keyspace, table)
@@ -207,3 +210,40 @@ def _usual_copies(door: Cassandra) -> dict[str, int]:
 
 def _told(partition: Sequence[str], clustering: Sequence[str]) -> str:
     return f"({', '.join(partition)})" + "".join(f", {name}" for name in clustering)
+
+
+_TABLE = "millrace_generations"
+
+
+def publish_alias(door: Cassandra, pipeline: str, generation: int, tables: Mapping[str, str]) -> None:
+    """Say which tables count, by the names that the pipeline's file has; those of one keyspace change together."""
+    for keyspace in sorted({name.partition(".")[0] for name in tables}):
+        own = quoted_table(f"{keyspace}.{_TABLE}")
+        door.execute(
+            f"CREATE TABLE IF NOT EXISTS {own} (pipeline text, name text, current text, generation int, at timestamp, "
+            "PRIMARY KEY (pipeline, name))",
+            doing="make the table of generations",
+        )
+        rows = [(name, now) for name, now in sorted(tables.items()) if name.startswith(f"{keyspace}.")]
+        insert = f"INSERT INTO {own} (pipeline, name, current, generation, at) VALUES (?, ?, ?, ?, toTimestamp(now()))"  # noqa: S608 - quoted
+        # One partition: seen together or not at all.
+        door.execute(
+            f"BEGIN BATCH {'; '.join([insert] * len(rows))}; APPLY BATCH",
+            [value for name, now in rows for value in (pipeline, name, now, generation)],
+            doing="note the current generation",
+        )
+
+
+def current_table(door: Cassandra, name: str) -> str:
+    """The table that counts for a name that a pipeline's file has; the name itself where nobody says otherwise."""
+    keyspace = name.partition(".")[0]
+    here = door.execute(
+        "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", (keyspace, _TABLE)
+    )
+    if not here:
+        return name
+    rows = door.execute(
+        f"SELECT current FROM {quoted(keyspace)}.{quoted(_TABLE)} WHERE name = ? ALLOW FILTERING",  # noqa: S608 - quoted
+        (name,),
+    )
+    return str(rows[0][0]) if rows else name

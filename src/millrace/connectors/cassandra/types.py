@@ -65,7 +65,7 @@ class Cql:
         return f"frozen<{self.name}<{', '.join(map(str, self.inner))}>>"
 
 
-def parsed(text: str) -> Cql:
+def parse_type(text: str) -> Cql:
     """A type as `system_schema` tells it; `frozen` says nothing to whoever writes whole values."""
     found, _ = _parsed(_TOKEN.findall(text), 0)
     return found
@@ -88,9 +88,9 @@ def column_type(kind: DataType) -> Cql:
     return Cql(_FIT[name][0], tuple(column_type(one) for one in _elements(kind)))
 
 
-def plain(kind: DataType) -> bool:
+def has_cassandra_type(kind: DataType) -> bool:
     """Whether Cassandra has a type for it; what has none is written as JSON or text."""
-    return kind.typeName() in _FIT and all(map(plain, _elements(kind)))
+    return kind.typeName() in _FIT and all(map(has_cassandra_type, _elements(kind)))
 
 
 def fits(kind: DataType, cql: Cql) -> bool:

@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from millrace.clients import bulk, offsets
-from millrace.clients.cluster import Cluster
-from millrace.connectors.starts import Offsets, by_topic, noted, pinned
-from millrace.connectors.stream import Decoding, Site
+from millrace.clients.kafka import offsets
+from millrace.clients.kafka.bulk_fetch import is_plaintext
+from millrace.clients.kafka.cluster import Cluster
+from millrace.connectors.base.api import Decoding, Site
+from millrace.connectors.kafka.start_offsets import Offsets, by_topic, note_start, pinned_ends
 from millrace.settings import BULK
 from millrace.units import parse_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from millrace.connectors.kafka import KafkaReader
+    from millrace.connectors.kafka.source import KafkaReader
 
 _LATELY = 60.0
-WORTH = 100_000
+WORTHWHILE_RECORDS = 100_000
 """Records from which on reading in bulk is quicker by more than the process costs that says what is in a batch."""
 
 
@@ -41,21 +42,21 @@ def left_to_spark(reader: KafkaReader, *, batches: bool, part: bool) -> str:
 
 def in_bulk(reader: KafkaReader, site: Site) -> bool:
     """Whether topics are read in columns, past Spark's own source."""
-    if left_to_spark(reader, batches=site.batches, part=site.span is not None) or not bulk.plain(site.cluster()):
+    if left_to_spark(reader, batches=site.batches, part=site.span is not None) or not is_plaintext(site.cluster()):
         return False
-    return BULK.value() == "on" or _waiting(reader, site) >= WORTH
+    return BULK.value() == "on" or _waiting(reader, site) >= WORTHWHILE_RECORDS
 
 
-def followed(
+def bulk_rows(
     reader: KafkaReader, site: Site, columns: tuple[str, ...], ddl: str, step: Decoding | None = None
 ) -> DataFrame:
     """The rows of topics that are read in bulk: these columns, or what the step makes of them."""
-    from millrace.connectors.partitions.reading import Following, source
+    from millrace.connectors.kafka.bulk_source import Following, bulk_data_source
 
     cluster = site.cluster()
     following = Following(
         cluster,
-        begin=noted(site, reader.topics_now(cluster), lambda: _begin(reader, site, cluster)),
+        begin=note_start(site, reader.topics_now(cluster), lambda: _begin(reader, site, cluster)),
         topics=reader.topics(),
         pattern=reader.matching,
         only=reader.partitions,
@@ -67,7 +68,7 @@ def followed(
         ddl=ddl,
         step=step,
     )
-    kind = source(following)
+    kind = bulk_data_source(following)
     site.spark.dataSource.register(kind)
     return site.spark.readStream.format(kind.name()).load()
 
@@ -86,7 +87,7 @@ def _waiting(reader: KafkaReader, site: Site) -> int:
 
 def _begin(reader: KafkaReader, site: Site, cluster: Cluster) -> Offsets:
     if reader.start == "latest":
-        return pinned(site, cluster, reader.places_now(cluster))
+        return pinned_ends(site, cluster, reader.places_now(cluster))
     places = [TopicPartition(*place) for place in reader.places_now(cluster)]
     to = "earliest" if reader.start == "earliest" else parse_time(str(reader.start))
     return by_topic(offsets.resolve(cluster, places, to))

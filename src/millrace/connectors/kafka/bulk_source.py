@@ -1,6 +1,10 @@
 """Topics of Kafka as Spark's Python Data Source API reads them: offsets as Spark's own source has them in a checkpoint.
 
 So a query may be read by this one today and by Spark's tomorrow. Partitions of topics are Spark's tasks.
+
+Records of a partition as rows: the columns that Spark's own Kafka source has, of which a query takes some.
+
+How many records a batch may have, so that one after another takes about as long as a batch should.
 """
 
 from __future__ import annotations
@@ -12,22 +16,138 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from millrace.clients import bulk
-from millrace.clients.bulk import Address, Place, Range
-from millrace.clients.cluster import Cluster
-from millrace.clients.wire import Broken
-from millrace.connectors.carried import carry
-from millrace.connectors.partitions.pace import Pace
-from millrace.connectors.partitions.rows import blocks
-from millrace.connectors.starts import Offsets, by_topic
+from millrace.clients.kafka import bulk_fetch
+from millrace.clients.kafka.bulk_fetch import (
+    FETCH_PATIENCE,
+    Address,
+    Place,
+    Range,
+    fetch_records,
+    partition_ends,
+    partition_leaders,
+    records_lost,
+)
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.protocol import Broken
+from millrace.clients.kafka.record_batch import Records
+from millrace.connectors.kafka.start_offsets import Offsets, by_topic
 from millrace.errors import KafkaUnreachable
+from millrace.errors.transport import carry
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+
+def row_blocks(found: Iterator[Records], span: Range, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Rows, in blocks as large as the answers of the broker."""
+    import pyarrow as pa
+
+    for records in found:
+        if len(records.offsets):
+            arrays = [_COLUMNS[name](records, span) for name in columns]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _value(records: Records, span: Range) -> pa.Array:
+    del span
+    return records.bytes_of(records.values)
+
+
+def _key(records: Records, span: Range) -> pa.Array:
+    import pyarrow as pa
+
+    del span
+    if (records.keys[1] < 0).all():
+        return pa.nulls(len(records.offsets), pa.binary())
+    return records.bytes_of(records.keys)
+
+
+def _topic(records: Records, span: Range) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.repeat(pa.scalar(span.topic, pa.string()), len(records.offsets))
+
+
+def _partition(records: Records, span: Range) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.repeat(pa.scalar(span.partition, pa.int32()), len(records.offsets))
+
+
+def _offset(records: Records, span: Range) -> pa.Array:
+    import pyarrow as pa
+
+    del span
+    return pa.array(records.offsets, pa.int64())
+
+
+def _timestamp(records: Records, span: Range) -> pa.Array:
+    import pyarrow as pa
+
+    del span
+    return pa.array(records.times * np.int64(1000), pa.int64()).view(pa.timestamp("us", "UTC"))
+
+
+def _headers(records: Records, span: Range) -> pa.Array:
+    import pyarrow as pa
+
+    del span
+    kind = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    if not records.headers[1].any():
+        return pa.nulls(len(records.offsets), kind)
+    return pa.array(records.headers_of(), kind)
+
+
+_COLUMNS: dict[str, Callable[[Records, Range], pa.Array]] = {
+    "value": _value,
+    "key": _key,
+    "topic": _topic,
+    "partition": _partition,
+    "offset": _offset,
+    "timestamp": _timestamp,
+    "headers": _headers,
+}
+_FIRST = 1_000_000
+"""Records of a batch, before it is known how quick the query is."""
+_LEAST = 10_000
+_TARGET = 10.0
+"""Seconds; a trigger that leaves more time between batches has its own."""
+_IN_TIME, _TOO_LONG = 1.1, 1.5
+"""Times the target: a batch that ends before the trigger's time seems to take all of it, and a little more."""
+
+
+class Pace:
+    """A cap that follows the batches which it cut: twice as much after a quick one, in proportion after a slow one."""
+
+    def __init__(self, interval: float = 0.0) -> None:
+        """`interval` is the time from one batch to the next that the trigger asks for."""
+        self._target = max(_TARGET, interval)
+        self.most = round(_FIRST * self._target / _TARGET)
+        self._cut: tuple[object, float] | None = None
+
+    def cut(self, end: object, now: float) -> None:
+        """A batch was cut off here, and begins now."""
+        self._cut = (end, now)
+
+    def begins(self, start: object, now: float) -> None:
+        """The next batch begins: the one before is done, if it ended here."""
+        if self._cut is None:
+            return
+        end, began = self._cut
+        self._cut = None
+        took = now - began
+        if start != end:  # another run of the query
+            return
+        if took <= self._target * _IN_TIME:
+            self.most *= 2
+        elif took > self._target * _TOO_LONG:
+            self.most = max(_LEAST, round(self.most * self._target / took))
+
 
 Step = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 _LOOK = 1.0
@@ -129,8 +249,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """The records of one partition, in a task."""
         own = self._following
         try:
-            found = bulk.records(own.cluster, partition.span, committed=own.committed, go_on=own.go_on)
-            rows = blocks(found, partition.span, own.columns)
+            found = fetch_records(own.cluster, partition.span, committed=own.committed, go_on=own.go_on)
+            rows = row_blocks(found, partition.span, own.columns)
             yield from own.step(rows) if own.step else rows
         except Exception as error:
             raise carry(error) from None
@@ -150,11 +270,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def _ends(self, begun: Mapping[Place, int]) -> dict[Place, int]:
         """Where partitions end, none of them before where it was read to; asked again where a broker has gone."""
-        deadline = time.monotonic() + bulk.PATIENCE
+        deadline = time.monotonic() + FETCH_PATIENCE
         while True:
             try:
                 self._look()
-                ends = bulk.ends(self._following.cluster, self._led, committed=self._following.committed)
+                ends = partition_ends(self._following.cluster, self._led, committed=self._following.committed)
                 back = [place for place, offset in ends.items() if offset < begun.get(place, 0)]
                 away = [place for place in begun if place not in ends]
                 if not back and not away:
@@ -162,7 +282,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 if self._following.go_on:
                     return ends | {place: begun[place] for place in away}
                 problem: Exception = self._rewound(back, away, begun, ends)
-            except (Broken, bulk.Moved) as trouble:
+            except (Broken, bulk_fetch.Moved) as trouble:
                 problem = KafkaUnreachable(
                     f"no broker answers at {self._following.cluster.bootstrap}: could not ask where topics end",
                     why=str(trouble),
@@ -182,9 +302,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     ) -> Exception:
         if away:
             named = ", ".join(f"{topic}-{number}" for topic, number in sorted(away))
-            return bulk.lost(f"partitions that the query has read from are gone: {named}")
+            return records_lost(f"partitions that the query has read from are gone: {named}")
         place = back[0]
-        return bulk.lost(
+        return records_lost(
             f"topic {place[0]!r}, partition {place[1]}: the query is at offset {begun[place]}, "
             f"the topic ends at {ends[place]}"
         )
@@ -194,7 +314,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if time.monotonic() - self._looked < _LOOK:
             return
         own = self._following
-        found = bulk.leaders(own.cluster, None if own.pattern else own.topics)
+        found = partition_leaders(own.cluster, None if own.pattern else own.topics)
         if own.pattern:
             wanted = re.compile(own.pattern).fullmatch
             found = {place: led for place, led in found.items() if not place[0].startswith("__") and wanted(place[0])}
@@ -207,7 +327,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return {"_following": self._following}
 
 
-def source(following: Following) -> type[DataSource]:
+def bulk_data_source(following: Following) -> type[DataSource]:
     """A data source for what is followed; a class of its own, as Spark's plans would show its options."""
     own = f"kafka_{uuid4().hex[:12]}"
 

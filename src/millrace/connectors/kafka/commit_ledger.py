@@ -15,10 +15,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from millrace.clients import offsets, topics
-from millrace.clients.cluster import FENCED, REFUSED, Cluster
-from millrace.clients.kept import Kept
-from millrace.clients.lane import Lane, Progress, Undelivered
+from millrace.clients.kafka import offsets, topics
+from millrace.clients.kafka.cluster import FENCED, REFUSED, Cluster
+from millrace.clients.kafka.transactions import Lane, Progress, Undelivered
+from millrace.clients.pool import Kept
 from millrace.errors import KafkaFailed, MillraceError, RecordRefused, TakenOver, TopicGone
 
 LEDGER = "millrace.ledger"

@@ -1,11 +1,14 @@
-"""A batch into Kafka exactly once: a task writes its rows, and the note that they are written, in one transaction."""
+"""A batch into Kafka exactly once: a task writes its rows, and the note that they are written, in one transaction.
+
+What a sink notes in the state folder before it writes: how the batch is cut into tasks.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -13,19 +16,60 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 
-from millrace.clients.lane import Lane
-from millrace.clients.records import Record
-from millrace.connectors.batches import Batches, Begun
-from millrace.connectors.carried import carry
-from millrace.connectors.cutting import QUERY_ID, Cut, lane_of, told_to
-from millrace.connectors.outlet import LEDGER, Note, Outlet
-from millrace.connectors.stream import Site
-from millrace.connectors.unbroken import insist
+from millrace.atomic_files import write_whole
+from millrace.clients.kafka.record import Record
+from millrace.clients.kafka.transactions import Lane
+from millrace.connectors.base.api import Site
+from millrace.connectors.base.batch_tasks import QUERY_ID, Cut, insist, lane_of, told_to
+from millrace.connectors.kafka.commit_ledger import LEDGER, Note, Outlet
 from millrace.errors import InvalidDefinition, StateMismatch
+from millrace.errors.transport import carry
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A batch that was begun: of which query, when, and what its tasks read, in few letters, to be compared."""
+
+    query: str
+    batch: int
+    tasks: int
+    read: str
+    at: float = 0.0
+    ledger: str = ""
+    """Kafka's id of the topic that the notes of its tasks belong to; empty: not known."""
+
+    @classmethod
+    def of(cls, query: str, batch: int, read: tuple[str, ...], ledger: str = "") -> Begun:
+        """Now; as the tasks are, in whatever order."""
+        told = sha256("\n".join(sorted(read)).encode()).hexdigest()[:16]
+        return cls(query, batch, len(read), told, time.time(), ledger)
+
+    def is_cut_as(self, other: Begun) -> bool:
+        """Whether both are the same batch, cut into the same tasks."""
+        return replace(self, at=0.0, ledger="") == replace(other, at=0.0, ledger="")
+
+
+class Batches:
+    """A small file that is safe before a batch is written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last: Begun | None = Begun(**json.loads(path.read_text("utf-8"))) if path.exists() else None
+
+    def last(self, query: str) -> Begun | None:
+        """The newest batch of a query that was begun; None before the first."""
+        return self._last if self._last and self._last.query == query else None
+
+    def begin(self, begun: Begun) -> None:
+        """A batch is about to be written."""
+        if begun != self._last:
+            write_whole(self._path, json.dumps(asdict(begun)))
+            self._last = begun
+
 
 _MOST_ROWS = 20_000
 _MOST_BYTES = 16_000_000
@@ -189,7 +233,7 @@ def require_newest(site: Site, outlet: Outlet) -> None:
         known._require_known(note, anew=True)
 
 
-def release(site: Site, outlet: Outlet) -> None:
+def release_transactions(site: Site, outlet: Outlet) -> None:
     """End what the tasks of a batch that is not done have left open, by taking their ids over.
 
     A task that Spark kills because another has failed cannot do so itself, and readers of committed records would wait

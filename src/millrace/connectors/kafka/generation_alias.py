@@ -13,11 +13,11 @@ import orjson
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from millrace.clients import offsets, topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.clients.topics import Topic
+from millrace.clients.kafka import offsets, topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.clients.kafka.topics import Topic
 from millrace.errors import InvalidTopic, KafkaFailed
 
 TOPIC = "millrace.generations"

@@ -8,18 +8,18 @@ from pathlib import Path
 
 from confluent_kafka import TopicPartition
 
-from millrace.clients import offsets
-from millrace.clients.cluster import Cluster
-from millrace.connectors.stream import Site
-from millrace.drafts import write_whole
+from millrace.atomic_files import write_whole
+from millrace.clients.kafka import offsets
+from millrace.clients.kafka.cluster import Cluster
+from millrace.connectors.base.api import Site
 
 Offsets = dict[str, dict[str, int]]
 """By topic and partition, as in JSON."""
 
 
-def noted(site: Site, topics: Collection[str], find: Callable[[], Offsets]) -> Offsets:
+def note_start(site: Site, topics: Collection[str], find: Callable[[], Offsets]) -> Offsets:
     """Where a query's first batch begins; the same when that batch comes again."""
-    known = begun(site, topics)
+    known = noted_start(site, topics)
     if known is not None:
         return known
     found = find()
@@ -27,7 +27,7 @@ def noted(site: Site, topics: Collection[str], find: Callable[[], Offsets]) -> O
     return found
 
 
-def begun(site: Site, topics: Collection[str]) -> Offsets | None:
+def noted_start(site: Site, topics: Collection[str]) -> Offsets | None:
     """Where the first batch of a query begins that has planned one, as it was noted here or by Spark's own source."""
     if site.newest < 0 or site.checkpoint is None:
         return None
@@ -42,7 +42,7 @@ def begun(site: Site, topics: Collection[str]) -> Offsets | None:
     return found or None
 
 
-def forget(site: Site) -> None:
+def forget_start(site: Site) -> None:
     """A query begins, and Spark's own source notes where."""
     if site.query:
         _note(site).unlink(missing_ok=True)
@@ -57,7 +57,7 @@ def pinned_path(site: Site) -> Path:
     return site.state / "starts" / f"{site.name}.json"
 
 
-def pinned(site: Site, cluster: Cluster, read: Sequence[tuple[str, int]]) -> Offsets:
+def pinned_ends(site: Site, cluster: Cluster, read: Sequence[tuple[str, int]]) -> Offsets:
     """The ends of partitions when the pipeline first ran, so that all its queries begin at the same records."""
     places = [TopicPartition(*one) for one in read]
     path = pinned_path(site)

@@ -9,14 +9,14 @@ from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
-from millrace.clients.kinesis import Kinesis
-from millrace.connectors.burying import Burial, FolderBurial
-from millrace.connectors.carried import carry
-from millrace.connectors.messages import Decoded
-from millrace.connectors.stream import Site, Writer
-from millrace.drafts import write_whole
+from millrace.atomic_files import write_whole
+from millrace.clients.kinesis.client import Kinesis
+from millrace.connectors.base.api import Site, Writer
+from millrace.connectors.base.message_source import Decoded
+from millrace.dead_letters.writer import Burial, FolderBurial
 from millrace.errors import InvalidOption, MillraceError
-from millrace.pipeline.facts import Mistake
+from millrace.errors.transport import carry
+from millrace.pipeline.connector_facts import Mistake
 from millrace.plugins import option
 from millrace.units import parse_duration, parse_time
 
@@ -107,12 +107,12 @@ class KinesisReader(Access, Decoded):
 
     def load(self, site: Site) -> DataFrame:
         """Its records, as they come."""
-        from millrace.connectors.shards.reading import Following, source
+        from millrace.connectors.kinesis.source import Following, stream_source
 
         following = Following(
             self.door, self.stream, self._since(site), self.max_per_batch, self.poll, self.lost == "go_on"
         )
-        kind = source(following)
+        kind = stream_source(following)
         site.spark.dataSource.register(kind)
         return site.spark.readStream.format(kind.name()).load()
 
@@ -161,19 +161,19 @@ class KinesisWriter(Access, Writer):
         """The record and its partition key."""
         from pyspark.sql import functions as F
 
-        from millrace.connectors.encoding import key_text, plain
+        from millrace.connectors.base.message_source import encoded_key, spark_encoded_value
 
-        value = plain(list(self.value) or frame.columns, self.format).cast("binary").alias("value")
-        key = key_text(frame, self.key) if self.key else F.lit(None)
+        value = spark_encoded_value(list(self.value) or frame.columns, self.format).cast("binary").alias("value")
+        key = encoded_key(frame, self.key) if self.key else F.lit(None)
         return frame.select(value, key.cast("string").alias("key"))
 
     def write(self, frame: DataFrame, batch: int, site: Site) -> None:
         """Write a batch; returns when the stream has every record."""
-        from millrace.connectors.shards.putting import RESULT, Putting
+        from millrace.connectors.kinesis.sink import PUT_RESULT, Putting
 
         del batch, site
         try:
-            frame.mapInArrow(Putting(self.door, self.name, self.largest), RESULT).collect()
+            frame.mapInArrow(Putting(self.door, self.name, self.largest), PUT_RESULT).collect()
         except MillraceError as error:
             raise carry(error) from None
 

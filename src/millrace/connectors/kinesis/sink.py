@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from millrace.clients.kinesis import Kinesis
-from millrace.connectors.carried import carry
+from millrace.clients.kinesis.client import Kinesis
 from millrace.errors import KinesisFailed, MillraceError, RecordRefused
+from millrace.errors.transport import carry
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-RESULT = "rows bigint"
+PUT_RESULT = "rows bigint"
 _RECORDS, _BYTES = 500, 5 * 1024 * 1024
 """What one request may have, as Kinesis says."""
 _LONGEST_KEY = 256

@@ -3,6 +3,8 @@
 Kinesis tells nobody how far a shard goes, so that the end of a batch is found only by reading. What was read for that
 goes to the tasks with their partitions, and is not asked for twice; only a batch that comes again is read again, by
 the tasks.
+
+Records of Kinesis as Arrow has them: on their way to a task, and as rows.
 """
 
 from __future__ import annotations
@@ -17,15 +19,81 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from millrace.clients.kinesis import Kinesis
-from millrace.clients.shards import Reach, Span, between
-from millrace.clients.tail import MOST, Tail, read_again
-from millrace.connectors.carried import carry
-from millrace.connectors.shards.rows import DDL, blocks, kept, table
+from millrace.clients.kinesis.client import Kinesis
+from millrace.clients.kinesis.kpl_aggregation import MAGIC, unpacked
+from millrace.clients.kinesis.shard_positions import Reach, Span, records_between
+from millrace.clients.kinesis.shard_reader import MOST_RECORDS, Record, Tail, read_again
+from millrace.errors.transport import carry
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+ROW_DDL = "value binary, key binary, stream string, shard string, sequence string, timestamp timestamp"
+_NAMES = [column.split()[0] for column in ROW_DDL.split(", ")]
+_ROWS = 65_536
+
+
+def packed_records(records: Sequence[Record]) -> bytes:
+    """Records as bytes that travel."""
+    import pyarrow as pa
+
+    columns = {
+        "value": pa.array([one["Data"] for one in records], pa.binary()),
+        # A stream that spreads its records itself may have some without a key.
+        "key": pa.array([one.get("PartitionKey") for one in records], pa.string()).cast(pa.binary()),
+        "sequence": pa.array([one["SequenceNumber"] for one in records], pa.string()),
+        "timestamp": pa.array([one["ApproximateArrivalTimestamp"] for one in records], pa.timestamp("us", "UTC")),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    held: bytes = sink.getvalue().to_pybytes()
+    return held
+
+
+def unpacked_records(held: bytes) -> pa.Table:
+    """The other way."""
+    import pyarrow as pa
+
+    return pa.ipc.open_stream(held).read_all()
+
+
+def row_blocks(records: pa.Table, stream: str, shard: str) -> Iterator[pa.RecordBatch]:
+    """Rows in the form of the DDL; records that were packed by the Kinesis Producer Library are taken apart."""
+    import pyarrow as pa
+
+    for batch in _plain(records).to_batches(_ROWS):
+        size = batch.num_rows
+        names = [pa.repeat(pa.scalar(one, pa.string()), size) for one in (stream, shard)]
+        columns = [
+            batch.column("value"),
+            batch.column("key"),
+            *names,
+            batch.column("sequence"),
+            batch.column("timestamp"),
+        ]
+        order = ["value", "key", "stream", "shard", "sequence", "timestamp"]
+        yield pa.RecordBatch.from_arrays(columns, names=order)
+
+
+def _plain(records: pa.Table) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    packed = pc.starts_with(records.column("value"), pattern=MAGIC)
+    if not pc.any(packed).as_py():
+        return records
+    rows = []
+    for row in records.to_pylist():
+        inside = unpacked(row["value"])
+        if inside is None:
+            rows.append(row)
+        else:
+            rows += [row | {"key": key.encode(), "value": data} for key, data in inside]
+    return pa.Table.from_pylist(rows, records.schema)
+
 
 _WAIT, _FIRST_WAIT = 0.2, 5.0
 """Seconds that Spark is kept waiting for a record, before it asks again; and where a query begins, for a first answer.
@@ -114,7 +182,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if self._tail is None or start != self._given:
             self.stop()
             own = self._following
-            most = min(own.most or MOST, MOST)
+            most = min(own.most or MOST_RECORDS, MOST_RECORDS)
             self._tail = Tail(own.door, start, poll=own.poll, most=most, go_on=own.go_on, until=self._last)
             self._given = start
             self._tail.wait_for_first(_FIRST_WAIT)
@@ -122,19 +190,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One for each shard that has records in the batch."""
-        spans = between(Reach.of(start), Reach.of(end))
+        spans = records_between(Reach.of(start), Reach.of(end))
         return [Part(span, self._at_hand(span)) for span in spans]
 
     def _at_hand(self, span: Span) -> bytes | None:
         records = self._tail.taken(span) if self._tail else None
-        return kept(records) if records else None
+        return packed_records(records) if records else None
 
     def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
         """The records of one shard, in a task."""
         own, span = self._following, partition.span
         try:
-            held = partition.records or kept(read_again(own.door, own.stream, span, go_on=own.go_on))
-            yield from blocks(table(held), own.stream, span.shard)
+            held = partition.records or packed_records(read_again(own.door, own.stream, span, go_on=own.go_on))
+            yield from row_blocks(unpacked_records(held), own.stream, span.shard)
         except Exception as error:
             raise carry(error) from None
 
@@ -152,7 +220,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return {"_following": self._following, "_tail": None, "_given": None, "_until": None, "_last": None}
 
 
-def source(following: Following) -> type[DataSource]:
+def stream_source(following: Following) -> type[DataSource]:
     """A data source for one stream. It is a class of its own: options would be shown in Spark's plans and logs."""
     told = repr((following.door.where, following))
     own = "kinesis_" + sha256(told.encode()).hexdigest()[:12]
@@ -167,7 +235,7 @@ def source(following: Following) -> type[DataSource]:
 
         def schema(self) -> str:
             """The record and where it was."""
-            return DDL
+            return ROW_DDL
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
             """Who follows it."""

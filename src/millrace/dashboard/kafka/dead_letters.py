@@ -1,30 +1,76 @@
-"""The dead letters of a pipeline, counted by source and reason as they come, and read one by one."""
+"""The dead letters of a pipeline, counted by source and reason as they come, and read one by one.
+
+Dead letters sent again from the page: one redrive at a time, told while it goes on and when it is over.
+
+Which group each letter of a dead topic was counted in, in few bytes: a mark tells later which letters it means.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from millrace.clients import dead, journal, offsets
-from millrace.clients.cluster import Cluster
-from millrace.clients.dead import Found
-from millrace.clients.letters import to_json
-from millrace.clients.marks import Span
-from millrace.clients.reasons import kind
-from millrace.dashboard.kafka.following import Following
-from millrace.dashboard.kafka.placed import Placed
-from millrace.dashboard.subject import Letters
+from millrace.clients.kafka import offsets
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import Following
+from millrace.dashboard.run_interface import Group, Letters
+from millrace.dead_letters import store
+from millrace.dead_letters.file_journal import JOURNAL_FILE
+from millrace.dead_letters.file_redrive import refile
+from millrace.dead_letters.letter import to_json
+from millrace.dead_letters.offset_ledger import Span
+from millrace.dead_letters.redrive import Redrive, redrive_topic
+from millrace.dead_letters.redrive_filter import Selection, reason_kind
+from millrace.dead_letters.redrive_result import Outcome
+from millrace.dead_letters.store import Found, letter_in_record, letters_in_folder, letters_in_topics, marks_in_topics
+from millrace.errors import MillraceError, NoCluster, RedriveBusy, UnknownTopic
 from millrace.telemetry.channels import Slot
 
-EVERY = 2.0
+_GONE = -1
+
+
+class Placed:
+    """The open letters, by partition in the order in which they lie."""
+
+    def __init__(self) -> None:
+        self._groups: list[dict[str, Any]] = []
+        self._numbers: dict[int, int] = {}
+        self._offsets: dict[tuple[str, int], array[int]] = {}
+        self._of: dict[tuple[str, int], array[int]] = {}
+
+    def add(self, one: Found, group: dict[str, Any]) -> None:
+        """Remember the group of a letter; one in a file says itself what became of it."""
+        if one.partition is None:
+            return
+        number = self._numbers.setdefault(id(group), len(self._groups))
+        if number == len(self._groups):
+            self._groups.append(group)
+        place = (one.home, one.partition)
+        self._offsets.setdefault(place, array("q")).append(one.offset)
+        self._of.setdefault(place, array("i")).append(_GONE if one.redriven else number)
+
+    def take(self, topic: str, partition: int, spans: Iterable[Span]) -> Iterator[dict[str, Any]]:
+        """The group of each letter that a mark means, each letter once."""
+        offsets = self._offsets.get((topic, partition), array("q"))
+        of = self._of.get((topic, partition), array("i"))
+        for first, end in spans:
+            for at in range(bisect_left(offsets, first), bisect_left(offsets, end)):
+                if of[at] != _GONE:
+                    yield self._groups[of[at]]
+                    of[at] = _GONE
+
+
+DEAD_LETTERS_EVERY = 2.0
 MOST_GROUPS = 200
 REST = "other reasons"
 """The group of those for which there are no more groups."""
@@ -52,7 +98,7 @@ class Where:
 
     def topics(self, cluster: Cluster) -> list[str]:
         """The topics of dead letters that are shown."""
-        found = dead.dead_topics(cluster)
+        found = store.dead_topics(cluster)
         shown = self.visible(found)
         return [name for name in found if name in shown]
 
@@ -101,7 +147,7 @@ def follow(where: Where, slot: Slot, stop: threading.Event) -> None:
     if where.cluster is None:
         while not stop.is_set():
             slot.set(_with_files(groups, files))
-            stop.wait(EVERY)
+            stop.wait(DEAD_LETTERS_EVERY)
         return
     cluster = where.cluster()
     cluster.connect()  # what does not answer must not be taken for empty
@@ -113,7 +159,7 @@ def follow(where: Where, slot: Slot, stop: threading.Event) -> None:
             if fresh:
                 following.add(fresh)
                 known |= set(fresh)
-            groups.add(_take(following, EVERY, stop, groups.mark))
+            groups.add(_take(following, DEAD_LETTERS_EVERY, stop, groups.mark))
             told = _with_files(groups, files)
             if told != slot.value:
                 slot.set(told)
@@ -146,17 +192,17 @@ def _every(where: Where, topic: str | None) -> Iterator[Found]:
     if where.cluster is not None:
         cluster = where.cluster()
         names = [name for name in where.topics(cluster) if topic in (None, name)]
-        marks = dead.marks_of(cluster, names)
-        with closing(dead.in_topics(cluster, names, marks=marks)) as found:  # type: ignore[type-var]
+        marks = marks_in_topics(cluster, names)
+        with closing(letters_in_topics(cluster, names, marks=marks)) as found:  # type: ignore[type-var]
             yield from found
     for folder in where.folders() if topic is None else ():
-        yield from dead.in_folder(folder)
+        yield from letters_in_folder(folder)
 
 
 def _key(one: Found) -> tuple[str, str, str]:
     """The group of a letter: source, topic (nothing for one in a file) and kind of reason."""
     home = one.home if one.partition is not None else ""
-    return one.letter.source, home, kind(one.letter.reason)[:_LONGEST]
+    return one.letter.source, home, reason_kind(one.letter.reason)[:_LONGEST]
 
 
 def _age(one: Found) -> tuple[int, str, int, int]:
@@ -166,7 +212,7 @@ def _age(one: Found) -> tuple[int, str, int, int]:
 def _fits(one: Found, wanted: Letters) -> bool:
     if wanted.source not in (None, one.letter.source):
         return False
-    return wanted.reason in (None, one.letter.reason, kind(one.letter.reason)[:_LONGEST])
+    return wanted.reason in (None, one.letter.reason, reason_kind(one.letter.reason)[:_LONGEST])
 
 
 def _told(one: Found) -> dict[str, Any]:
@@ -195,12 +241,12 @@ def _new_places(cluster: Cluster, where: Where, known: set[tuple[str, int]]) -> 
     return offsets.known(cluster, places, OffsetSpec.earliest())
 
 
-def _take(following: Following, seconds: float, stop: threading.Event, marked: dead.Marked) -> Iterator[Found]:
+def _take(following: Following, seconds: float, stop: threading.Event, marked: store.Marked) -> Iterator[Found]:
     """What comes in the next seconds, or at once what waits already."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not stop.is_set():
         for message in following.take(0.2):
-            found = dead.found_in(message)
+            found = letter_in_record(message)
             if isinstance(found, Found):
                 yield found
             elif found is not None:
@@ -218,12 +264,12 @@ class _Files:
     def told(self) -> list[dict[str, Any]]:
         """The groups of letters in files."""
         folders = self._where.folders()
-        files = [file for folder in folders for file in (*sorted(folder.glob("*.jsonl")), *folder.glob(journal.NAME))]
+        files = [file for folder in folders for file in (*sorted(folder.glob("*.jsonl")), *folder.glob(JOURNAL_FILE))]
         seen = [(str(file), file.stat().st_mtime_ns) for file in files]
         if seen != self._seen:
             self._groups = Groups(self._where)
             for folder in folders:
-                self._groups.add(dead.in_folder(folder))
+                self._groups.add(letters_in_folder(folder))
             self._seen = seen
         return self._groups.told()
 
@@ -235,3 +281,61 @@ def _with_files(groups: Groups, files: _Files) -> list[dict[str, Any]]:
         rest[0]["count"] += one["count"]
         told.remove(one)
     return told
+
+
+_TOLD = 20
+
+
+class Redriving:
+    """The redrives of one run's page."""
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+        self._busy = threading.Lock()
+
+    def run(self, where: Where, group: Group) -> Mapping[str, Any]:
+        """Send the letters of a group again; what became of them."""
+        if not self._busy.acquire(blocking=False):
+            raise RedriveBusy("letters are being sent again at this moment", hint="try again when that is done")
+        try:
+            outcome = self._send(where, group)
+        except MillraceError as error:
+            self._tell(group, "failed", Outcome(), error.message)
+            raise
+        finally:
+            self._busy.release()
+        return self._tell(group, "done", outcome)
+
+    def _send(self, where: Where, group: Group) -> Outcome:
+        wanted = Redrive(
+            Selection(
+                pipeline=where.pipeline,
+                source=group.source,
+                home=group.topic,
+                reason=group.reason,
+                letter=group.letter,
+            )
+        )
+        whole = Outcome()
+        self._tell(group, "running", whole)
+
+        def tell(so_far: Outcome) -> None:
+            self._tell(group, "running", so_far)
+
+        if group.topic is not None:
+            if where.cluster is None:
+                raise NoCluster("this run uses no Kafka")
+            cluster = where.cluster()
+            if group.topic not in where.topics(cluster):
+                raise UnknownTopic(f"this run has no dead letters in {group.topic!r}", hint="see --all-topics")
+            return redrive_topic(cluster, group.topic, wanted, tell)
+        for folder in where.folders():
+            if any(not one.redriven and wanted.selection.fits(one) for one in letters_in_folder(folder)):
+                whole.add(refile(folder, wanted, tell))
+        return whole
+
+    def _tell(self, group: Group, state: str, outcome: Outcome, error: str | None = None) -> Mapping[str, Any]:
+        counted = asdict(outcome) | {"failures": [asdict(one) for one in outcome.failures[:_TOLD]]}
+        told = {**asdict(group), "state": state, **counted, "error": error, "time": round(time.time() * 1000)}
+        self._slot.set(told)
+        return told

@@ -1,18 +1,73 @@
-"""The records of a topic as they come; more than the eye can follow are counted and left out."""
+"""The records of a topic as they come; more than the eye can follow are counted and left out.
+
+A record as the page shows it: text where it is text, bounded, and marked where it is not all.
+
+Records of a topic, for one question: the newest, the oldest, or those since a time.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 from confluent_kafka import Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from millrace.clients import offsets, topics
-from millrace.clients.cluster import Cluster
-from millrace.dashboard.kafka.following import Following
-from millrace.dashboard.kafka.shown import COLUMNS, shown
-from millrace.telemetry.channels import Ring
+from millrace.clients.kafka import offsets, topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import Following, Reading, read_records
+from millrace.telemetry.channels import LONGEST, Ring
+from millrace.units import parse_time
+
+RECORD_COLUMNS = ("time", "partition", "offset", "key", "value", "cut", "binary", "headers", "skipped")
+
+
+def record_fields(message: Message, skipped: int = 0) -> dict[str, Any]:
+    """All of a record that fits on a page; bytes that are not UTF-8 stand as hex."""
+    value, cut, binary = _text(message.value())
+    key, _, _ = _text(message.key())
+    kind, timestamp = message.timestamp()
+    return {
+        "time": timestamp if kind else None,
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "key": key,
+        "value": value,
+        "cut": cut,
+        "binary": binary,
+        "headers": _headers(message),
+        "skipped": skipped,
+    }
+
+
+def _headers(message: Message) -> dict[str, str | None]:
+    headers: list[tuple[str, bytes | None]] = message.headers() or []  # type: ignore[assignment]  # declared wider
+    return {name: _text(content)[0] for name, content in headers[:50]}
+
+
+def _text(content: bytes | str | None) -> tuple[str | None, bool, bool]:
+    """Text, whether it was cut, and whether it stands for bytes that are no text."""
+    if content is None:
+        return None, False, False
+    raw = content.encode("utf-8", "replace") if isinstance(content, str) else bytes(content)
+    cut = len(raw) > LONGEST
+    try:
+        return _whole_characters(raw[:LONGEST], cut=cut), cut, False
+    except UnicodeDecodeError:
+        half = LONGEST // 3
+        return raw[:half].hex(" "), len(raw) > half, True
+
+
+def _whole_characters(raw: bytes, *, cut: bool) -> str:
+    """Text, without the part of a character that a cut has left at its end."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if cut and error.start > len(raw) - 4 and error.reason == "unexpected end of data":
+            return raw[: error.start].decode("utf-8")
+        raise
+
 
 KEPT = 500
 RATE = 100
@@ -39,7 +94,7 @@ def follow(cluster: Cluster, topic: str, ring: Ring, stop: threading.Event) -> N
             got = following.take(_TAKE)
             reading |= {(one.topic() or "", one.partition() or 0): (one.offset() or 0) + 1 for one in got}
             now = time.monotonic()
-            ring.extend(shown(message, skipped) for message, skipped in sieve.take(got, now))
+            ring.extend(record_fields(message, skipped) for message, skipped in sieve.take(got, now))
             if now - looked > _LOOK:
                 looked = now
                 fresh = {place: 0 for place in _places(cluster, topic) if place not in reading}
@@ -80,7 +135,7 @@ def newest(cluster: Cluster, topic: str, most: int) -> list[dict[str, object]]:
                 if (message.offset() or 0) + 1 >= awaited.get(place, 0):
                     awaited.pop(place, None)
     found.sort(key=lambda one: (one.timestamp()[1], one.partition(), one.offset()))
-    return [shown(message) for message in found[-most:]]
+    return [record_fields(message) for message in found[-most:]]
 
 
 class Sieve:
@@ -126,4 +181,15 @@ def _newest(cluster: Cluster, topic: str, many: int) -> dict[tuple[str, int], in
     return {place: max(first[place], ends[place] - many) for place in first if place in ends}
 
 
-__all__ = ["COLUMNS", "KEPT", "Sieve", "catch_up", "follow", "newest"]
+__all__ = ["KEPT", "RECORD_COLUMNS", "Sieve", "catch_up", "follow", "newest"]
+_QUIET = 1.0
+"""Seconds without a record after which there are no more."""
+
+
+def some_records(cluster: Cluster, topic: str, start: str, most: int) -> list[dict[str, Any]]:
+    """At most so many records; `start` is `newest`, `earliest` or a time."""
+    if start in ("newest", "latest"):
+        return newest(cluster, topic, most)
+    begin = "earliest" if start == "earliest" else parse_time(start)
+    reading = Reading(topic, begin, most=most, timeout=_QUIET)
+    return [record_fields(message) for batch in read_records(cluster, reading) for message in batch][:most]

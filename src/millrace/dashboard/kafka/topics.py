@@ -1,15 +1,25 @@
-"""Topics with their partitions, their growth and the groups that read them."""
+"""Topics with their partitions, their growth and the groups that read them.
+
+Which topics of the cluster the dashboard shows: those of the run, or all of them if the operator says so.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from millrace.clients import groups, topics
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka import consumer_groups, topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.dashboard.kafka.lag import read_by
+from millrace.dead_letters.letter import SUFFIX
+from millrace.errors import UnknownTopic
+from millrace.telemetry.query_status import Board
+from millrace.telemetry.topology import Outline
 
-EVERY = 2.0
+TOPICS_EVERY = 2.0
 
 
 class Topics:
@@ -26,7 +36,7 @@ class Topics:
         every = topics.list_topics(self._cluster, internal=True)
         shown = self._visible(one.name for one in every)
         found = [one for one in every if one.name in shown]
-        readers = _readers(groups.list_groups(self._cluster))
+        readers = _readers(consumer_groups.list_groups(self._cluster))
         now = time.monotonic()
         passed = None if self._then is None else now - self._then
         made: list[Mapping[str, Any]] = [self._told(topic, readers.get(topic.name, []), passed) for topic in found]
@@ -64,10 +74,57 @@ class Topics:
         return max(0, one.end - before) / passed
 
 
-def _readers(found: list[groups.Group]) -> dict[str, list[dict[str, Any]]]:
+def _readers(found: list[consumer_groups.Group]) -> dict[str, list[dict[str, Any]]]:
     made: dict[str, list[dict[str, Any]]] = {}
     for group in found:
         for topic in group.topics:
             lag = sum(one.lag or 0 for one in group.positions if one.topic == topic)
             made.setdefault(topic, []).append({"group": group.name, "state": group.state, "lag": lag})
     return made
+
+
+_GENERATION = re.compile(r"\.g\d+$")
+"""How a replay names the topics of its dead letters: `posts.g2.dead`."""
+
+
+@dataclass(frozen=True)
+class Visible:
+    """The topics that a run reads or writes, and those of its dead letters."""
+
+    outline: Outline
+    board: Board
+    """Its progress names what the queries read, which is all that is known of a program."""
+    patterns: tuple[str, ...] = ()
+    """What the names of further topics match that the pipeline reads."""
+    everything: bool = False
+
+    def among(self, topics: Iterable[str]) -> set[str]:
+        """Those of the topics of the cluster that are shown."""
+        if self.everything:
+            return set(topics)
+        written, read = {edge.topic for edge in self.outline.edges}, self._read()
+        return {topic for topic in topics if topic in written or self._is_of(topic, read)}
+
+    def _is_of(self, topic: str, read: set[str]) -> bool:
+        """Whether a topic is read, or has the dead letters of one that is."""
+        source = topic.removesuffix(SUFFIX)
+        sources = {topic} if source == topic else {topic, source, _GENERATION.sub("", source)}
+        return bool(sources & read) or any(map(self._matches, sources))
+
+    def require(self, cluster: Cluster, topic: str) -> None:
+        """Raise UnknownTopic unless the cluster has a topic that is shown; which others there are is not said."""
+        existing = cluster.connect()
+        if self.everything:
+            topics.require(existing, topic)
+        # A pattern sees only names that exist: what others make up could keep it busy.
+        elif topic not in existing.topics or not self.among([topic]):
+            hint = "start the run with --all-topics to see every topic of the cluster"
+            raise UnknownTopic(f"this run has no topic {topic!r}", hint=hint)
+
+    def _read(self) -> set[str]:
+        """The topics that are named as read, and those that queries are seen to read."""
+        seen = (topic for query in self.board.queries() for topic, _ in read_by(self.board.history(query.query)))
+        return {topic for named in self.outline.topics.values() for topic in named} | set(seen)
+
+    def _matches(self, topic: str) -> bool:
+        return not topic.startswith("__") and any(re.fullmatch(pattern, topic) for pattern in self.patterns)

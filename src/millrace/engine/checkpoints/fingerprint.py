@@ -3,6 +3,8 @@
 Spark itself compares the types of a state's columns and nothing else: `max(a)` goes on with what `min(b)` left. So the
 operators are told by what they mean, from the analysed plan. Which aggregates are kept, and in which order, is told by
 the optimised one: Spark leaves out what nobody reads, and puts them in the order of whoever reads last.
+
+Where the columns of Spark's plans come from: nodes, leaves, and columns followed through renames.
 """
 
 from __future__ import annotations
@@ -11,11 +13,109 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from millrace.engine.lineage import Lineage, each, kind_of, nodes
-from millrace.pipeline.kept import Fingerprint, Operator, Part
+from millrace.pipeline.compatibility.state_schema import Fingerprint, Operator, Part
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+def scala_elements(found: Any) -> list[Any]:
+    """The elements of a Scala collection."""
+    elements, going = [], found.iterator()
+    while going.hasNext():
+        elements.append(going.next())
+    return elements
+
+
+def kind_of(node: Any) -> str:
+    """The name of a node's class."""
+    return str(node.getClass().getSimpleName())
+
+
+def plan_nodes(plan: Any) -> Iterator[Any]:
+    """A plan's nodes, each before what it reads, from left to right: as Spark numbers sources and operators."""
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(scala_elements(node.children()))
+
+
+class Lineage:
+    """An analysed plan whose columns can be followed to the source, or to the expression, that they come from."""
+
+    def __init__(self, frame: DataFrame, sources: Mapping[str, DataFrame]) -> None:
+        self._jvm: Any = frame.sparkSession._jvm
+        self.plan = self._inlined(frame._jdf.queryExecution().analyzed())
+        self._leaves = [
+            (name, leaf.canonicalized())
+            for name, one in sources.items()
+            for leaf in scala_elements(one._jdf.queryExecution().analyzed().collectLeaves())
+        ]
+
+    def streams(self) -> Iterator[str]:
+        """The names of the streams that are read, in order."""
+        for leaf in scala_elements(self.plan.collectLeaves()):
+            if leaf.isStreaming():
+                yield self._named(leaf)
+
+    def origin(self, attribute: Any, node: Any) -> str:
+        """A column that a node reads, as SOURCE.name; what is computed on the way has the name that it got there."""
+        attribute, maker = self._maker(attribute, node)
+        name = str(attribute.name()).lower()
+        leaves = scala_elements(maker.collectLeaves()) if maker is not None else []
+        return f"{self._named(leaves[0])}.{name}" if leaves else name
+
+    def made_by(self, attribute: Any, node: Any) -> list[Any]:
+        """The expressions that make a column: several where rows are multiplied, as by sliding windows."""
+        attribute, maker = self._maker(attribute, node)
+        kind = "" if maker is None else kind_of(maker)
+        if kind == "Expand":
+            place = next(place for place, one in enumerate(scala_elements(maker.output())) if _same(one, attribute))
+            return [scala_elements(projection)[place] for projection in scala_elements(maker.projections())]
+        made = scala_elements(maker.projectList()) if kind == "Project" else []
+        return [one for one in made if _same(one, attribute)]
+
+    def _maker(self, attribute: Any, node: Any) -> tuple[Any, Any]:
+        """The node that makes a column, and the column's name there."""
+        giver = _giver(node, attribute)
+        while giver is not None:
+            before = _giver(giver, attribute)
+            if before is None:
+                renamed = _renamed(giver, attribute)
+                if renamed is None:
+                    return attribute, giver
+                attribute, before = renamed, _giver(giver, renamed)
+            giver = before
+        return attribute, None
+
+    def _named(self, leaf: Any) -> str:
+        same = leaf.canonicalized()
+        return next((name for name, other in self._leaves if other.equals(same)), kind_of(leaf))
+
+    def _inlined(self, plan: Any) -> Any:
+        """The plan with each WITH where it is used, as Spark runs it."""
+        if not any(kind_of(node) == "WithCTE" for node in plan_nodes(plan)):
+            return plan
+        return self._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE(True, False, False).apply(plan)
+
+
+def _giver(node: Any, attribute: Any) -> Any:
+    """The child of a node that gives it a column."""
+    return next((child for child in scala_elements(node.children()) if child.outputSet().contains(attribute)), None)
+
+
+def _renamed(node: Any, attribute: Any) -> Any:
+    """The column that a node only gives another name."""
+    for one in scala_elements(node.projectList()) if kind_of(node) == "Project" else []:
+        if _same(one, attribute) and kind_of(one) == "Alias" and kind_of(one.child()) == "AttributeReference":
+            return one.child()
+    return None
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(one.exprId().equals(other.exprId()))
+
 
 _WINDOW = ("spark.timeWindow", "spark.sessionWindow")
 _MICROSECONDS = re.compile(r"\b\d{4,}\b")
@@ -33,7 +133,7 @@ def fingerprint(
 
 def keeps_state(table: DataFrame) -> bool:
     """Whether anything in a table's plan keeps state."""
-    return any(_keeps(node) for node in nodes(table._jdf.queryExecution().analyzed()))
+    return any(_keeps(node) for node in plan_nodes(table._jdf.queryExecution().analyzed()))
 
 
 def wholly(table: DataFrame) -> DataFrame:
@@ -56,11 +156,11 @@ class _Reading:
         self._texts: dict[int, Part] = {}
 
     def operators(self) -> Iterator[Operator]:
-        stateful = [node for node in nodes(self.lineage.plan) if _keeps(node)]
+        stateful = [node for node in plan_nodes(self.lineage.plan) if _keeps(node)]
         if not stateful:
             return
         optimizer = self._spark._jsparkSession.sessionState().optimizer()
-        chosen = [node for node in nodes(optimizer.execute(self.lineage.plan)) if _keeps(node)]
+        chosen = [node for node in plan_nodes(optimizer.execute(self.lineage.plan)) if _keeps(node)]
         # An optimiser that merges or splits operators leaves no pairs; then each is told as it was written.
         paired = [_family(node) for node in stateful] == [_family(node) for node in chosen]
         for node, executed in zip(stateful, chosen if paired else stateful, strict=True):
@@ -71,14 +171,16 @@ class _Reading:
         if kind == "Aggregate":
             for one in _aggregates(node):
                 self._texts[one.resultId().id()] = self._part(one, node)
-            keys = tuple(self._key(one, node) for one in each(node.groupingExpressions()))
+            keys = tuple(self._key(one, node) for one in scala_elements(node.groupingExpressions()))
             kept = (self._texts.get(one.resultId().id()) or self._part(one, executed) for one in _aggregates(executed))
             return Operator("aggregate", tuple(dict.fromkeys(keys)), tuple(dict.fromkeys(kept)))
         if kind == "Distinct":
-            return Operator("aggregate", tuple(self._key(one, node) for one in each(node.output())))
+            return Operator("aggregate", tuple(self._key(one, node) for one in scala_elements(node.output())))
         if kind.startswith("Deduplicate"):
             detail = "within the watermark" if kind == "DeduplicateWithinWatermark" else ""
-            return Operator("deduplicate", tuple(self._key(one, node) for one in each(node.keys())), (), detail)
+            return Operator(
+                "deduplicate", tuple(self._key(one, node) for one in scala_elements(node.keys())), (), detail
+            )
         if kind == "Join":
             return self._join(node, executed)
         return self._other(kind, node)
@@ -98,7 +200,7 @@ class _Reading:
             keys, detail = node.leftAttributes(), _named(node.timeMode())
         else:
             return Operator(kind)
-        return Operator("state", tuple(self._key(one, node) for one in each(keys)), (), detail)
+        return Operator("state", tuple(self._key(one, node) for one in scala_elements(keys)), (), detail)
 
     def _key(self, expression: Any, node: Any) -> Part:
         if kind_of(expression) == "AttributeReference" and any(
@@ -112,7 +214,9 @@ class _Reading:
         made = self.lineage.made_by(attribute, node)
         texts = [self._pretty(one, True) for one in made]
         lengths = sorted({int(number) for text in texts for number in _MICROSECONDS.findall(text)})
-        columns = sorted({self.lineage.origin(one, node) for made_by in made for one in each(made_by.references())})
+        columns = sorted(
+            {self.lineage.origin(one, node) for made_by in made for one in scala_elements(made_by.references())}
+        )
         several = [f"{len(made)} at once"] if len(made) > 1 else []
         told = [*columns, *(f"{length / 1e6:g}s" for length in lengths), *several]
         if attribute.metadata().contains(_WINDOW[1]):
@@ -123,7 +227,7 @@ class _Reading:
         if kind_of(expression) == "AttributeReference":
             return self.lineage.origin(expression, node), _type(expression)
         text = str(self._pretty(expression, True))
-        for one in each(expression.references()):
+        for one in scala_elements(expression.references()):
             text = _replaced(text, one.name(), self.lineage.origin(one, node))
         return text, _type(expression)
 
@@ -144,13 +248,16 @@ def _family(node: Any) -> str:
 
 def _aggregates(node: Any) -> list[Any]:
     """The aggregate functions of an operator, in their order."""
-    found, waiting = [], list(reversed(each(node.aggregateExpressions()))) if kind_of(node) == "Aggregate" else []
+    found, waiting = (
+        [],
+        list(reversed(scala_elements(node.aggregateExpressions()))) if kind_of(node) == "Aggregate" else [],
+    )
     while waiting:
         one = waiting.pop()
         if kind_of(one) == "AggregateExpression":
             found.append(one)
         else:
-            waiting += reversed(each(one.children()))
+            waiting += reversed(scala_elements(one.children()))
     return found
 
 
@@ -166,7 +273,7 @@ def _conjuncts(condition: Any) -> Iterator[Any]:
 
 def _sides(join: Any) -> Iterator[tuple[str, Any]]:
     for side, child in (("left", join.left()), ("right", join.right())):
-        for one in each(child.output()):
+        for one in scala_elements(child.output()):
             yield side, one
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from millrace.errors import ClusterUnfit, MillraceError, RunError, StateMismatch
-from millrace.stores import StorePath
+from millrace.object_stores import StorePath
 
 RENEWED = 4.0
 """Seconds between two signs of life."""

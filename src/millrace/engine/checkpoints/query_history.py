@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from millrace.drafts import write_whole
-from millrace.engine.checkpoint import CHECKPOINTS, batches, finished
+from millrace.atomic_files import write_whole
+from millrace.engine.checkpoints.checkpoint import CHECKPOINTS, batch_numbers, last_committed_batch
 from millrace.errors import StateMismatch
-from millrace.pipeline.ran import Said
+from millrace.pipeline.compatibility.query_snapshot import Said
 
 _FOLDER = "ran"
 _VERSION = 1
@@ -47,10 +47,10 @@ def checkpoint_of(state: Path, query: str) -> Path:
 
 def last_batch(state: Path, query: str) -> int:
     """The last batch of a query that is done; -1 when none is."""
-    return finished(checkpoint_of(state, query))
+    return last_committed_batch(checkpoint_of(state, query))
 
 
-def ran(state: Path, query: str) -> Ran | None:
+def recorded_start(state: Path, query: str) -> Ran | None:
     """What made the checkpoint as it is: the newest start that has done a batch since."""
     done = last_batch(state, query)
     return next((one for one in reversed(_read(state, query)) if one.after < done), None)
@@ -58,7 +58,7 @@ def ran(state: Path, query: str) -> Ran | None:
 
 def remember(state: Path, query: str, said: Said, found: dict[str, Any] | None) -> None:
     """Note how a query is about to be started; before it is, so that no batch is done by one that is not noted."""
-    before = ran(state, query)
+    before = recorded_start(state, query)
     kept = [] if before is None else [before]
     kept.append(Ran(last_batch(state, query), said, found))
     told = {"version": _VERSION, "ran": [asdict(one) for one in kept]}
@@ -69,7 +69,7 @@ def position(state: Path, query: str) -> Position | None:
     """How far a query is; None when it has no checkpoint that could be read."""
     folder = checkpoint_of(state, query) / "offsets"
     done = last_batch(state, query)
-    newest = max((number for number in batches(folder) if number <= max(done, 0)), default=None)
+    newest = max((number for number in batch_numbers(folder) if number <= max(done, 0)), default=None)
     if newest is None:
         return None
     try:

@@ -1,22 +1,34 @@
-"""Whether each query of a plan goes on where it was, begins anew, or must not start; the same rules for all who ask."""
+"""Whether each query of a plan goes on where it was, begins anew, or must not start; the same rules for all who ask.
+
+Whether a query's checkpoint is the newest that there is, as its sinks tell: a plan asks them as a run does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.connectors.options import CONNECTORS, make_writer
-from millrace.engine.fingerprint import fingerprint, keeps_state, wholly
-from millrace.engine.remembered import Position, checkpoint_of, last_batch, position, ran, remember
-from millrace.engine.state import known_of, origins, told, unused
+from millrace.connectors.base.api import Site, Writer
+from millrace.connectors.base.registry import CONNECTORS, make_writer
+from millrace.engine.checkpoints.checkpoint import unfinished_batch
+from millrace.engine.checkpoints.fingerprint import fingerprint, keeps_state, wholly
+from millrace.engine.checkpoints.query_history import (
+    Position,
+    checkpoint_of,
+    last_batch,
+    position,
+    recorded_start,
+    remember,
+)
+from millrace.engine.checkpoints.state_dir import known_of, origins, origins_text, unused_checkpoints
 from millrace.errors import CheckpointIncompatible, MillraceError, StateMismatch, UnknownName
-from millrace.pipeline.changes import ASKS, BREAKS, MIXES, NEW, Change, changes
-from millrace.pipeline.kept import Fingerprint, differences
+from millrace.pipeline.compatibility.changes import ASKS, BREAKS, MIXES, NEW, Change, changes
+from millrace.pipeline.compatibility.query_snapshot import Said, as_said
+from millrace.pipeline.compatibility.state_schema import Fingerprint, state_differences
 from millrace.pipeline.model import Pipeline
 from millrace.pipeline.plan import Plan, Query
-from millrace.pipeline.ran import Said, as_said
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,7 +77,7 @@ def outlooks(
         if one not in names:
             raise UnknownName.among("query", one, names)
     known = known_of(state, plan.pipeline).get("queries", {})
-    former = {name: before.said for name in unused(state, plan) if (before := ran(state, name))}
+    former = {name: before.said for name in unused_checkpoints(state, plan) if (before := recorded_start(state, name))}
     return [
         _outlook(plan.pipeline, query, state, known, former, cluster_id, accept, (found or {}).get(query.name))
         for query in plan.queries
@@ -117,7 +129,7 @@ def _followed(query: Query, former: Mapping[str, Said]) -> list[Change]:
 
 
 def _changes(pipeline: Pipeline, query: Query, state: Path, found: Fingerprint | None) -> list[Change]:
-    before = ran(state, query.name)
+    before = recorded_start(state, query.name)
     if before is None:
         if last_batch(state, query.name) < 0:
             return []
@@ -127,7 +139,7 @@ def _changes(pipeline: Pipeline, query: Query, state: Path, found: Fingerprint |
         return made
     # Spark has been asked, and knows better than the text does what the state is.
     said = [replace(one, effect=NEW) if one.effect == ASKS else one for one in made if one.part != "state"]
-    return [*said, *differences(Fingerprint.of(before.found), found)]
+    return [*said, *state_differences(Fingerprint.of(before.found), found)]
 
 
 def _other_origins(pipeline: Pipeline, query: Query, known: Mapping[str, Any], cluster_id: str | None) -> list[Change]:
@@ -138,7 +150,7 @@ def _other_origins(pipeline: Pipeline, query: Query, known: Mapping[str, Any], c
         now = {name: [kind, what.removesuffix(_UNKNOWN_CLUSTER)] for name, (kind, what) in now.items()}
     if before == now:
         return []
-    return [Change(BREAKS, "source", f"it read {told(before)}; now it reads {told(now)}")]
+    return [Change(BREAKS, "source", f"it read {origins_text(before)}; now it reads {origins_text(now)}")]
 
 
 def _forgets(pipeline: Pipeline, query: Query) -> str:
@@ -165,7 +177,7 @@ def _full(query: Query) -> MillraceError | None:
     return None
 
 
-def require(found: list[Outlook], state: Path, tell: Callable[[str], None]) -> None:
+def require_resumable(found: list[Outlook], state: Path, tell: Callable[[str], None]) -> None:
     """Raise for the first query that cannot go on; of the others, tell what is new."""
     for one in found:
         if one.error:
@@ -212,7 +224,7 @@ class Resuming:
 
     def whole(self, table: DataFrame) -> DataFrame:
         """The table with all its columns in its state; not where a checkpoint was begun without them."""
-        before = ran(self._state, self._query.name)
+        before = recorded_start(self._state, self._query.name)
         begun = last_batch(self._state, self._query.name) >= 0
         wanted = bool(before and before.found and before.found["whole"]) if begun else True
         distinct = len({name.lower() for name in table.columns}) == len(table.columns)  # else they cannot be named
@@ -235,10 +247,44 @@ class Resuming:
 
     def _readable(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> Fingerprint | None:
         """What Spark makes of it; a plan that cannot be read prevents only those who have something to lose."""
-        before = ran(self._state, self._query.name)
+        before = recorded_start(self._state, self._query.name)
         try:
             return self.found(table, written, sources)
         except Exception:
             if before and before.found:
                 raise
             return None
+
+
+def sink_sites(ground: Site, query: Query, writers: Sequence[Writer], checkpoint: Path) -> list[Site]:
+    """What each sink of a query may know; of several that write to the same place, how many are before it."""
+    site = replace(
+        ground,
+        name=query.table,
+        mode=query.mode,
+        batches=query.batches,
+        query=query.name,
+        checkpoint=checkpoint,
+        replayed=unfinished_batch(checkpoint),
+    )
+    places = [writer.touches(site.name) for writer in writers]
+    return [replace(site, twin=places[:number].count(place)) for number, place in enumerate(places)]
+
+
+def check_sinks(outlook: Outlook, ground: Site) -> Outlook:
+    """What would become of a query that has a checkpoint, now that its sinks were asked; or why they were not."""
+    query = outlook.query
+    if not outlook.starts or outlook.position is None:
+        return outlook
+    writers = [writer for sink in query.sinks if (writer := make_writer(sink.connection)[0])]
+    unasked = ""
+    for writer, site in zip(
+        writers, sink_sites(ground, query, writers, checkpoint_of(ground.state, query.name)), strict=True
+    ):
+        try:
+            writer.require_newest(site)
+        except StateMismatch as error:
+            return replace(outlook, verdict=REFUSED, error=error)
+        except MillraceError as error:  # a Kafka that is not there
+            unasked = error.message
+    return replace(outlook, unasked=unasked)

@@ -12,8 +12,8 @@ from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaException
 
-from millrace.clients import groups
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka import consumer_groups
+from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import KafkaFailed, KafkaUnreachable, MillraceError, StateMismatch
 
 _SILENT = 6.0
@@ -124,7 +124,7 @@ class Lease:
         if not self._is_member() or not self._let_in:
             return False
         try:
-            return not self._strangers(groups.members(replace(self._cluster, timeout=_SOON), self._group))
+            return not self._strangers(consumer_groups.members(replace(self._cluster, timeout=_SOON), self._group))
         except MillraceError:
             return False
 
@@ -145,12 +145,12 @@ class Lease:
 
     def _others(self) -> list[Holder]:
         try:
-            found = groups.members(self._cluster, self._group)
+            found = consumer_groups.members(self._cluster, self._group)
         except KafkaUnreachable:  # or a client that stays with a coordinator which is gone: another one asks now
-            found = groups.members(self._cluster, self._group)
+            found = consumer_groups.members(self._cluster, self._group)
         return self._strangers(found)
 
-    def _strangers(self, found: Sequence[groups.Member]) -> list[Holder]:
+    def _strangers(self, found: Sequence[consumer_groups.Member]) -> list[Holder]:
         holders = [Holder.of(member.client) for member in found]
         dead = (self._me.state, self._me.host)  # of our own folder on this machine: its lock is ours
         return [one for one in holders if one and (one.state, one.host) != dead]

@@ -1,4 +1,7 @@
-"""The folder of a pipeline's runs: whose it is, who uses it, and what each checkpoint was made for."""
+"""The folder of a pipeline's runs: whose it is, who uses it, and what each checkpoint was made for.
+
+What a run with its state on a store must be like; what cannot be sound there is refused before Spark starts.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from millrace.connectors.systems import system_of
-from millrace.drafts import write_whole
-from millrace.engine.checkpoint import CHECKPOINTS
-from millrace.engine.tenure import Tenure
-from millrace.errors import FileUnusable, StateMismatch
+from millrace.atomic_files import write_whole
+from millrace.connectors.base.api import Messages
+from millrace.connectors.base.registry import reader_of, system_of
+from millrace.dead_letters.writer import on_a_store
+from millrace.engine.checkpoints.checkpoint import CHECKPOINTS
+from millrace.engine.checkpoints.object_store_lock import Tenure
+from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, StateMismatch
+from millrace.locks import FolderLock
+from millrace.object_stores import StorePath
 from millrace.pipeline.model import Pipeline, Source
 from millrace.pipeline.plan import Plan, Query
-from millrace.services.locks import FolderLock
 from millrace.settings import STATE
-from millrace.stores import StorePath
 
 PATIENCE = 5.0
 """Seconds to wait for the folder: the JVM of a run that was killed takes a moment to notice, and may still write."""
@@ -102,7 +107,7 @@ class State:
 
     def unused(self, plan: Plan) -> list[str]:
         """Queries that have a checkpoint here and are not in the plan, by name."""
-        return unused(self.folder, plan)
+        return unused_checkpoints(self.folder, plan)
 
     def claim(self, plan: Plan, cluster_id: str | None = None) -> None:
         """Note what the checkpoints are for; raise when they are there already, and for something else."""
@@ -121,7 +126,7 @@ class State:
             raise StateMismatch(
                 f"the checkpoint of query {query.name!r} was made for other sources",
                 place=query.place,
-                why=f"it read {told(before)}; now it reads {told(now)}",
+                why=f"it read {origins_text(before)}; now it reads {origins_text(now)}",
                 hint=f"choose another folder with --state, or remove {folder} to begin anew",
             )
         queries[query.name] = now
@@ -160,7 +165,7 @@ def known_of(folder: Path, pipeline: Pipeline) -> dict[str, Any]:
     return known
 
 
-def unused(folder: Path, plan: Plan) -> list[str]:
+def unused_checkpoints(folder: Path, plan: Plan) -> list[str]:
     """Queries that have a checkpoint in a state folder and are not in the plan, by name."""
     folders = (folder / CHECKPOINTS).glob("*")
     return sorted({one.name for one in folders} - {query.name for query in plan.queries})
@@ -181,6 +186,35 @@ def _what(source: Source, cluster_id: str | None) -> str:
     return f"{told} of cluster {cluster_id}" if system_of(source) == "kafka" else told
 
 
-def told(found: dict[str, list[str]]) -> str:
+def origins_text(found: dict[str, list[str]]) -> str:
     """What is read, in words."""
     return ", ".join(f"{name} ({kind} {argument})" for name, (kind, argument) in sorted(found.items())) or "nothing"
+
+
+KINDS = ("s3a", "hdfs")
+"""Stores of which it is known that a file is made only if it is not there, and is seen whole."""
+
+
+def require_fit(plan: Plan, state: Path) -> None:
+    """Raise when a plan cannot have its state there; a folder of a disk takes any."""
+    if not isinstance(state, StorePath):
+        return
+    kind = str(state).partition("://")[0]
+    if kind not in KINDS:
+        raise InvalidOption(
+            f"a state cannot be on {kind}://",
+            why="two runs at once must be told from each other there, and of this kind of store nobody has seen that",
+            hint="use s3a://BUCKET/FOLDER, hdfs://HOST:PORT/FOLDER or a folder that all machines see",
+        )
+    for query in plan.queries:
+        if not query.batches:
+            raise InvalidDefinition(
+                f"query {query.name!r} has no batches, and its state would be on a store",
+                place=query.place,
+                why="a run asks before each batch whether the state is still its own; without batches it never would",
+                hint="use another trigger, or a folder that all machines see as --state",
+            )
+    for source in plan.pipeline.sources:
+        reader = reader_of(source)
+        if isinstance(reader, Messages) and reader.keeps_letters and reader.letters_beside:
+            raise on_a_store(source.name, source.place)

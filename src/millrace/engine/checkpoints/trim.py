@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from millrace.connectors.span import Offsets
-from millrace.drafts import write_whole
-from millrace.engine.remembered import position
+from millrace.atomic_files import write_whole
+from millrace.connectors.base.offset_range import Offsets
+from millrace.engine.checkpoints.query_history import position
 from millrace.errors import StateMismatch
 from millrace.telemetry.progress import offsets_in
 

@@ -11,14 +11,23 @@ from functools import cached_property
 from pathlib import Path
 
 import millrace.errors as errors
-from millrace.clients.bulk import lost
-from millrace.clients.cluster import Cluster
-from millrace.clients.denials import denial
-from millrace.connectors.carried import restored
-from millrace.engine.gone import gone
-from millrace.engine.spoken import batch_ranges, call_site, cause_of, java_causes, plain, said, sql_position
-from millrace.engine.tracebacks import Raised, raised, raised_in
-from millrace.engine.verdicts import KAFKA_AWAY
+from millrace.clients.kafka.bulk_fetch import records_lost
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.security_diagnosis import access_denied
+from millrace.engine.checkpoints.checkpoint import batch_ranges
+from millrace.engine.checkpoints.data_loss import gone
+from millrace.engine.failures.classify import KAFKA_AWAY
+from millrace.engine.failures.spark_text import (
+    Raised,
+    call_site,
+    cause_of,
+    java_causes,
+    plain_text,
+    raised_by,
+    raised_in,
+    said,
+    sql_position,
+)
 from millrace.errors import (
     AccessDenied,
     CheckpointIncompatible,
@@ -35,7 +44,8 @@ from millrace.errors import (
     SparkFailed,
     UnknownTopic,
 )
-from millrace.stores import StoreFailed
+from millrace.errors.transport import restored_error
+from millrace.object_stores import StoreFailed
 
 _OURS = re.compile(r"^millrace\.errors\.(?:\w+\.)?(\w+): (.*)$", re.MULTILINE)
 _NOT_ALLOWED = re.compile(r"The operator\(s\): (.+?) (?:is|are) not in the operator allowlist for Real-Time Mode")
@@ -101,9 +111,9 @@ def explain(
 
 def _carried(failure: Failure) -> MillraceError | None:
     """An error of ours that was raised in a worker, or in a function that Spark calls for each batch."""
-    found = restored(failure.text)
+    found = restored_error(failure.text)
     if isinstance(found, OffsetsGone) and (told := _all_gone(failure)):
-        return lost(told)
+        return records_lost(told)
     if found:
         return found
     named = _OURS.search(failure.text)
@@ -142,13 +152,13 @@ def _disk_full(failure: Failure) -> MillraceError | None:
     if not found:
         return None
     hint = "make room (the state folder, the sink's folder and the temporary folder are written to) and run again"
-    return DiskFull("no space is left on the disk", why=plain(found[0]), hint=f"{hint}: the batch is repeated")
+    return DiskFull("no space is left on the disk", why=plain_text(found[0]), hint=f"{hint}: the batch is repeated")
 
 
 def _offsets_gone(failure: Failure) -> MillraceError | None:
     if _LOST not in failure.text:
         return None
-    return lost(_what_is_gone(failure))
+    return records_lost(_what_is_gone(failure))
 
 
 def _all_gone(failure: Failure) -> str:
@@ -184,7 +194,7 @@ def _earliest(cluster: Cluster | None, topic: str, partition: int) -> int | None
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    from millrace.clients import offsets
+    from millrace.clients.kafka import offsets
 
     with suppress(Exception):  # it is an extra; what failed is told without it
         return offsets.known(cluster, [TopicPartition(topic, partition)], OffsetSpec.earliest())[topic, partition]
@@ -229,7 +239,7 @@ def _denied(failure: Failure, why: str) -> MillraceError:
     """With the cluster at hand, in one sentence: who is not let in where, or what is wrong with which certificate."""
     cluster = failure.cluster
     spoken = "\n".join([why, *_DENIED.findall(failure.text), *(said for _, said in java_causes(failure.error))])
-    made = denial(spoken, cluster.bootstrap, cluster.options, "read or write") if cluster else None
+    made = access_denied(spoken, cluster.bootstrap, cluster.options, "read or write") if cluster else None
     return made or AccessDenied("Kafka refuses us", why=why, hint="check the file given by --kafka-config")
 
 
@@ -281,10 +291,10 @@ def _analysis(failure: Failure) -> MillraceError | None:
         refused = isinstance(error, PySparkException) and not hasattr(error, "_origin")
         if not refused or isinstance(error, StreamingQueryException):
             return None
-        return InvalidQuery(plain(str(error)), place=raised(error).place)
+        return InvalidQuery(plain_text(str(error)), place=raised_by(error).place)
     message, hint = _analysed(error)
     position = sql_position(str(error))
-    site = call_site(error) or raised(error).place
+    site = call_site(error) or raised_by(error).place
     if position is None or site is not None:
         return InvalidQuery(message, hint=hint, place=site)
     why = f"at line {position[0]}, column {position[1]} of the SQL"
@@ -301,7 +311,7 @@ def _analysed(error: BaseException) -> tuple[str, str | None]:
         return f"there is no column {told['objectName']}", f"did you mean one of {told['proposal']}?"
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
         return f"there is no table {told['relationName']}", None
-    return plain(str(error)) if condition != "DATA_SOURCE_NOT_FOUND" else cause_of(error), None
+    return plain_text(str(error)) if condition != "DATA_SOURCE_NOT_FOUND" else cause_of(error), None
 
 
 def _shifted(place: Place | None, line: int) -> Place | None:
@@ -323,7 +333,7 @@ def _query(failure: Failure) -> MillraceError | None:
 
 def _python(failure: Failure) -> MillraceError:
     """An exception of plain Python, out of the user's code as a rule."""
-    return _function_failed(raised(failure.error), None)
+    return _function_failed(raised_by(failure.error), None)
 
 
 _RULES: tuple[Callable[[Failure], MillraceError | None], ...] = (

@@ -1,9 +1,12 @@
-"""Spark's exceptions as text: what was said, without plans, stack traces and codes."""
+"""Spark's exceptions as text: what was said, without plans, stack traces and codes.
+
+Python's tracebacks, as objects or as the text that Spark hands on from its workers: where the user's code failed.
+"""
 
 from __future__ import annotations
 
-import json
 import re
+import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +21,13 @@ _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _CLASS = re.compile(r"^(?:[a-z_]\w*\.)+[A-Z][\w$]*(?:Exception|Error)?: ")
 _STAGE = re.compile(r"^Job aborted due to stage failure: .*?: (?=[\w.$]+(?:Exception|Error)\b)", re.DOTALL)
 _STATE = re.compile(r",? ?SQLSTATE: \w{5}")
-_FRAME = re.compile(r"^\s+at .*$|^\s+\.\.\. \d+ (?:more|elided)$|^Caused by: |^Driver stacktrace:", re.MULTILINE)
+_JAVA_FRAME = re.compile(r"^\s+at .*$|^\s+\.\.\. \d+ (?:more|elided)$|^Caused by: |^Driver stacktrace:", re.MULTILINE)
 _AFTER = re.compile(r"\n=== Streaming Query ===|\n== (?:DataFrame|SQL)\b|\n+JVM stacktrace:|;\n(?=['~+!*(\w]+ )")
 _TRACEBACK = "Traceback (most recent call last):"
 _INDENTED = re.compile(r"(?:[ \t].*)?")
 _BEHIND = re.compile(r"^Caused by: ", re.MULTILINE)
 _CALLED_FROM = re.compile(r"was called from\s+(.+?):(\d+)\s*$", re.MULTILINE)
 _LINE = re.compile(r"\(?line (\d+), pos (\d+)\)?|; line (\d+) pos (\d+)")
-_OFFSETS = re.compile(r"^Current (Committed|Available) Offsets: (.*)$", re.MULTILINE)
 
 
 def said(error: BaseException) -> str:
@@ -48,15 +50,15 @@ def java_causes(error: BaseException) -> list[tuple[str, str]]:
 
 def cause_of(error: BaseException) -> str:
     """The root of a failure in one or a few plain lines."""
-    causes = [plain(message) for _, message in java_causes(error) if message.strip()]
-    return (causes[-1] if causes else plain(str(error))) or type(error).__name__
+    causes = [plain_text(message) for _, message in java_causes(error) if message.strip()]
+    return (causes[-1] if causes else plain_text(str(error))) or type(error).__name__
 
 
-def plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Spark's words without its codes, its plans and Java's stack traces."""
     text = _CALLING.sub("", _STREAM.sub("", text.strip()))
     text = _CALLING.sub("", _root(text)) if _TRACEBACK in text else text
-    for end in (_AFTER, _FRAME):
+    for end in (_AFTER, _JAVA_FRAME):
         found = end.search(text)
         text = text[: found.start()] if found else text
     text = _STAGE.sub("", _CLASS.sub("", text.strip()))
@@ -108,54 +110,53 @@ def _is_library(file: str) -> bool:
     return any(Path(file).is_relative_to(folder) for folder in folders)
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Offsets of one partition that a batch was to read; the first is not known for a query's first batch."""
+_START = "Traceback (most recent call last):"
+_PYTHON_FRAME = re.compile(r'^  File "(.+?)", line (\d+), in (.+)$')
+_SINK = re.compile(r"\bconnectors[/\\]foreach\.py |\bfunc_with(?:out_process|_open_process_close)$")
+"""Our sink for functions, and Spark's own foreach."""
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
 
-    topic: str
-    partition: int
-    first: int | None
-    last: int
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception of Python: its kind, its words, and the last line of the user's that it came through."""
+
+    kind: str
+    words: str
+    place: Place | None
+    function: str | None
+    writes: bool = False
+    """Whether it was called by a sink, to write rows."""
 
     def __str__(self) -> str:
-        offsets = f"up to {self.last}" if self.first is None else f"{self.first}-{self.last}"
-        return f"topic {self.topic} partition {self.partition} offsets {offsets}"
+        return f"{self.kind}: {self.words}" if self.words else self.kind
 
 
-def batch_ranges(text: str) -> list[Range]:
-    """The records of the batch that failed, from what a failed query says about its Kafka sources."""
-    told = dict(_OFFSETS.findall(text))
-    return ranges_between(told.get("Committed", ""), told.get("Available", ""))
+def raised_in(text: str) -> Raised | None:
+    """The innermost exception of Python in a text."""
+    start = text.rfind(_START)
+    if start < 0:
+        return None
+    frames: list[tuple[str, int, str]] = []
+    for line in text[start:].splitlines()[1:]:
+        frame = _PYTHON_FRAME.match(line)
+        if frame:
+            frames.append((frame[1], int(frame[2]), frame[3]))
+        elif found := _RAISED.match(line):
+            words = plain_text(text[start:]) if found[1].endswith("Py4JJavaError") else found[2] or ""
+            return _raised(found[1], words, frames)
+    return None
 
 
-def ranges_between(before: str, after: str) -> list[Range]:
-    """What a batch reads, from the offsets at which it begins and ends as Spark writes them."""
-    committed, available = offsets_in(before), offsets_in(after)
-    found = [Range(*place, committed.get(place), end - 1) for place, end in sorted(available.items())]
-    return [one for one in found if one.last >= (one.first or 0)]
+def raised_by(error: BaseException) -> Raised:
+    """The same of an exception that is at hand."""
+    frames = [(one.filename, one.lineno or 0, one.name) for one in traceback.extract_tb(error.__traceback__)]
+    words = str(error)
+    return _raised(type(error).__name__, plain_text(words) if _START in words else words, frames)
 
 
-def offsets_in(text: str) -> dict[tuple[str, int], int]:
-    """`{KafkaV2[Subscribe[t]]: {"t":{"0":50}}}` by topic and partition."""
-    found: dict[tuple[str, int], int] = {}
-    decoder, at = json.JSONDecoder(), 0
-    while (at := text.find('{"', at)) >= 0:
-        try:
-            told, at = decoder.raw_decode(text, at)
-        except ValueError:
-            at += 1
-            continue
-        found |= _by_partition(told)
-    return found
-
-
-def _by_partition(told: object) -> dict[tuple[str, int], int]:
-    if not isinstance(told, dict):
-        return {}
-    return {
-        (topic, int(partition)): offset
-        for topic, partitions in told.items()
-        if isinstance(partitions, dict)
-        for partition, offset in partitions.items()
-        if partition.isdigit() and isinstance(offset, int)
-    }
+def _raised(kind: str, words: str, frames: list[tuple[str, int, str]]) -> Raised:
+    own = [frame for frame in frames if is_users(frame[0])]
+    file, line, function = own[-1] if own else (None, 0, None)
+    writes = any(_SINK.search(f"{where} {what}") for where, _, what in frames)
+    return Raised(kind.rpartition(".")[2], words.strip(), Place(file, line) if file else None, function, writes)

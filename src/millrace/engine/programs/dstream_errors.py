@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from millrace.engine.spoken import cause_of, said
-from millrace.engine.tracebacks import raised
+from millrace.engine.failures.spark_text import cause_of, raised_by, said
 from millrace.errors import CheckpointUnusable, InvalidStreams, MillraceError, Place
 
 _NO_FOLDER = re.compile(r"The checkpoint directory has not been set")
@@ -26,7 +25,7 @@ def refused(error: BaseException) -> MillraceError | None:
         return None
     for pattern, rule in _RULES:
         if found := pattern.search(text):
-            return rule(found, error, raised(error).place)
+            return rule(found, error, raised_by(error).place)
     return None
 
 

@@ -12,12 +12,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from millrace.engine.failures import explain
-from millrace.engine.spoken import said
-from millrace.engine.stopping import interrupted, shut_down
+from millrace.engine.failures.explain import explain
+from millrace.engine.failures.spark_text import said
+from millrace.engine.supervision.stopping import interrupted, shut_down
 from millrace.errors import MillraceError
-from millrace.telemetry.board import Board, Phase
 from millrace.telemetry.progress import Progress, SourceProgress
+from millrace.telemetry.query_status import Board, Phase
 from millrace.units import so_many
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from millrace.engine.classic import NAME, Batches, stop_context
-from millrace.engine.jvm import Jvm, Voice, environment
-from millrace.engine.scratch import Scratch
-from millrace.engine.session import hush_accumulators, signals_kept, with_connectors
-from millrace.engine.stopping import stop_all
-from millrace.engine.tuning import AUTHENTICATED, LOCAL, in_one_jvm, settled, speed
-from millrace.engine.watch import Watch
+from millrace.engine.programs.dstream_monitor import NAME, Batches, stop_context
+from millrace.engine.session.jvm import Jvm, Voice, environment
+from millrace.engine.session.scratch import Scratch
+from millrace.engine.session.session import hush_accumulators, signals_kept, with_connectors
+from millrace.engine.session.spark_conf import AUTHENTICATED, LOCAL, in_one_jvm, settled_conf, speed_choices
+from millrace.engine.supervision.monitor import Watch
+from millrace.engine.supervision.stopping import stop_all
 from millrace.settings import STATE
-from millrace.telemetry.board import Board
+from millrace.telemetry.query_status import Board
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -101,7 +101,9 @@ class Guest:
         if "spark-sql-kafka" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
             given = with_connectors(given)
         self._opened.enter_context(environment(master, {}))
-        jvm = Jvm(settled(speed(master=master), given), self._log, Scratch(STATE.value() / "exec"), self._voice)
+        jvm = Jvm(
+            settled_conf(speed_choices(master=master), given), self._log, Scratch(STATE.value() / "exec"), self._voice
+        )
         self._jvms.append(jvm)
         return jvm.gateway
 

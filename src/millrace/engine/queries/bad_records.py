@@ -1,24 +1,63 @@
-"""What becomes of records that cannot be decoded: told by who decodes, buried before the task ends."""
+"""What becomes of records that cannot be decoded: told by who decodes, buried before the task ends.
+
+Whether a query takes its records for good until one is not, or looks at each; with care it goes on for ever.
+
+How many bad records a source had; those of a batch that comes again count once.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.clients.letters import Headers, Letter, in_base64, of_base64
-from millrace.connectors.burying import Burial, FolderBurial, Grave, Task
-from millrace.connectors.carried import carry
-from millrace.connectors.cutting import QUERY_ID
-from millrace.connectors.stream import Messages, Site
-from millrace.engine.buried import Buried
-from millrace.engine.checkpoint import finished
+from millrace.connectors.base.api import Messages, Reader, Site, Writer
+from millrace.connectors.base.batch_tasks import QUERY_ID
+from millrace.dead_letters.letter import Headers, Letter, in_base64, of_base64
+from millrace.dead_letters.writer import Burial, FolderBurial, Grave, Task
+from millrace.engine.checkpoints.checkpoint import last_committed_batch
 from millrace.errors import BadRecord
+from millrace.errors.transport import carry
+from millrace.settings import TRUST
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Buried:
+    """A count; that of the newest batch is kept by where its records come from, since a repeated one replaces it."""
+
+    before: int = 0
+    batch: int = -1
+    newest: Mapping[str, int] = field(default_factory=dict)
+
+    def __int__(self) -> int:
+        return self.before + sum(self.newest.values())
+
+    def plus(self, more: Buried) -> Buried:
+        """Together with what another task has found."""
+        if more.batch > self.batch:
+            return replace(more, before=int(self) + more.before)
+        if more.batch < self.batch:
+            return replace(self, before=self.before + int(more))
+        return Buried(self.before + more.before, self.batch, {**self.newest, **more.newest})
+
+
+class Adding:
+    """How Spark's accumulator adds them up."""
+
+    def zero(self, value: Buried) -> Buried:
+        """Nothing yet, in a task."""
+        del value
+        return Buried()
+
+    def addInPlace(self, value: Buried, more: Buried) -> Buried:  # noqa: N802 - Spark's name
+        """Both."""
+        return value.plus(more)
+
 
 _BATCH = "streaming.sql.batchId"
 
@@ -145,7 +184,9 @@ def forget_repeated(burial: Burial | None, checkpoint: Path, *, anew: bool) -> N
     """Remove from folders the letters of batches that a query will run again: it may cut them into other tasks."""
     described = checkpoint / "metadata"
     if isinstance(burial, FolderBurial) and described.exists():
-        burial.forget(json.loads(described.read_text("utf-8"))["id"], 0 if anew else finished(checkpoint) + 1)
+        burial.forget(
+            json.loads(described.read_text("utf-8"))["id"], 0 if anew else last_committed_batch(checkpoint) + 1
+        )
 
 
 def as_told(letter: Letter) -> str:
@@ -214,3 +255,33 @@ def _task(*, static: bool) -> Task:
         return Task("", None, 0)
     query, batch = context.getLocalProperty(QUERY_ID), "0" if static else context.getLocalProperty(_BATCH)
     return Task(query or "", int(batch) if batch else None, context.partitionId(), context.attemptNumber())
+
+
+_FOLDER = "careful"
+
+
+def strict_reason(state: Path, query: str, readers: Collection[Reader], writers: Collection[Writer]) -> str | None:
+    """Why a query looks at each record, in a few words; None where it takes its records for good.
+
+    Then what only a dead letter needs is left out: Python, where Spark itself sees that a record is bad (text), and
+    else the way there of all that tells a record's place. The first bad one ends the query, before its batch counts,
+    and the query begins again with care.
+    """
+    if not TRUST.value():
+        return f"{TRUST.variable} is off"
+    if len(writers) == 1 and not any(writer.repeatable for writer in writers):
+        return "its sink cannot be given a batch twice"
+    if not all(reader.resumes for reader in readers):
+        return "what it reads cannot be read again"
+    return "it has met a bad one" if _note(state, query).exists() else None
+
+
+def switch_to_strict(state: Path, query: str) -> None:
+    """Trust a query's records no more, in later runs neither."""
+    note = _note(state, query)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.touch()
+
+
+def _note(state: Path, query: str) -> Path:
+    return state / _FOLDER / query

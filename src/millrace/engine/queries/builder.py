@@ -1,44 +1,43 @@
-"""A plan becomes running queries: sources are read and decoded, tables built, sinks started."""
+"""A plan becomes running queries: sources are read and decoded, tables built, sinks started.
+
+Sources that read what another pipeline writes, in whichever generation counts when they start.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.connectors.carried import carry
-from millrace.connectors.cutting import pieces, steady
-from millrace.connectors.kafka import KafkaReader
-from millrace.connectors.options import make_reader, make_writer
-from millrace.connectors.stream import Messages, Reader, Site, Writer, require, require_alone, whole
-from millrace.engine import care
-from millrace.engine.bad import bad_of, forget_repeated
-from millrace.engine.buried import Adding, Buried
-from millrace.engine.checkpoint import CHECKPOINTS, PANEL_CHECKPOINTS
-from millrace.engine.decode import read_rows
-from millrace.engine.failures import explain
-from millrace.engine.gone import gone
-from millrace.engine.inhand import position
-from millrace.engine.newest import sites
-from millrace.engine.onthejvm import decoded_on_the_jvm
-from millrace.engine.panels import hung
-from millrace.engine.remade import Identities
-from millrace.engine.resuming import Resuming
-from millrace.engine.state import location
-from millrace.engine.tuning import is_local
+from millrace.clients.kafka.cluster import Cluster
+from millrace.connectors.base.api import Messages, Reader, Site, Writer, require_alone, whole_batch
+from millrace.connectors.base.batch_tasks import pieces, steady
+from millrace.connectors.base.registry import make_reader, reader_of, writer_of
+from millrace.connectors.files import CURRENT, FilesReader
+from millrace.connectors.kafka.generation_alias import aliases, leading
+from millrace.connectors.kafka.source import KafkaReader
+from millrace.engine.checkpoints.checkpoint import CHECKPOINTS, PANEL_CHECKPOINTS, next_offsets
+from millrace.engine.checkpoints.data_loss import Identities, gone
+from millrace.engine.checkpoints.resume import Resuming, sink_sites
+from millrace.engine.checkpoints.state_dir import location
+from millrace.engine.failures.explain import explain
+from millrace.engine.queries.bad_records import Adding, Buried, bad_of, forget_repeated, strict_reason, switch_to_strict
+from millrace.engine.queries.decoding import decoded_on_the_jvm, read_rows
+from millrace.engine.queries.panels import hung
+from millrace.engine.session.spark_conf import is_local
 from millrace.errors import InvalidDefinition, MillraceError, OffsetsGone
-from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark
+from millrace.errors.transport import carry
+from millrace.object_stores import remove_folder
+from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark, freeze
 from millrace.pipeline.plan import WITHOUT_BATCHES, Query, unbatched
-from millrace.stores import remove_folder
-from millrace.telemetry.gallery import Gallery
+from millrace.telemetry.panel_registry import Gallery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
 
 _LETTERS_OF = 100_000
 """Records of which a query that only buries looks for bad ones at once: a run may end before all are looked at."""
@@ -109,7 +108,7 @@ class Workshop:
         self._clear(query, writers, folder)
         self._tell_lost(query, folder)
         self._require_same_topics(query, folder)
-        own = sites(replace(self.ground, require_alone=self.still_alone), query, writers, folder)
+        own = sink_sites(replace(self.ground, require_alone=self.still_alone), query, writers, folder)
         if query.batches and any(writer.exclusive for writer in writers):
             frame = steady(frame)
         if not (folder / "offsets").exists():
@@ -152,7 +151,7 @@ class Workshop:
     def release(self, query: Query) -> None:
         """Let go of what the sinks of a query that has ended hold open; only while the pipeline's name is ours."""
         writers = [writer_of(sink) for sink in query.sinks]
-        for writer, site in zip(writers, sites(self.ground, query, writers, self.checkpoint(query)), strict=True):
+        for writer, site in zip(writers, sink_sites(self.ground, query, writers, self.checkpoint(query)), strict=True):
             writer.release(site)
 
     def resumes(self, query: Query, writers: list[Writer]) -> bool:
@@ -174,7 +173,7 @@ class Workshop:
         """Raise where a topic was made anew: once it is as long as it was, Spark would take it for the old one."""
         readers = self._readers(query)
         named = {name for reader in readers for name in reader.topics()}
-        read = {topic for topic, _ in position(folder)}
+        read = {topic for topic, _ in next_offsets(folder)}
         if not named | read:
             return
         identities = Identities(self.ground.state, query.name, self.ground.cluster())
@@ -199,13 +198,13 @@ class Workshop:
     def trusts(self, query: Query) -> bool:
         """Whether a query takes its records for good, until one is not."""
         writers = [writer_of(sink) for sink in query.sinks]
-        return care.careful(self.ground.state, query.name, self._readers(query), writers) is None
+        return strict_reason(self.ground.state, query.name, self._readers(query), writers) is None
 
     def take_care(self, query: Query) -> bool:
         """Trust no more, in later runs neither; False where a query has not trusted."""
         if not self.trusts(query):
             return False
-        care.take_care(self.ground.state, query.name)
+        switch_to_strict(self.ground.state, query.name)
         return True
 
     def checkpoint(self, query: Query) -> Path:
@@ -222,7 +221,7 @@ class _Fan:
     def __call__(self, frame: DataFrame, batch: int) -> None:
         try:
             self._outlets[0][1].require_alone()
-            kept = whole(frame)
+            kept = whole_batch(frame)
             read = pieces(frame)  # which the kept rows do not know any more
             for writer, site, sink in self._outlets:
                 writer.write(_shaped(writer, kept, sink), batch, replace(site, pieces=read))
@@ -263,7 +262,7 @@ class Tables:
         )
         if workshop.resumes(query, [writer_of(sink) for sink in query.sinks]):
             folder = workshop.checkpoint(query)
-            site = replace(site, checkpoint=folder, read=position(folder))
+            site = replace(site, checkpoint=folder, read=next_offsets(folder))
         else:
             site = replace(site, span=None)  # a table in memory begins where the file says, each time
         try:
@@ -345,24 +344,6 @@ def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:
     return frame.withWatermark(watermark.column, f"{round(watermark.seconds * 1000)} milliseconds")
 
 
-def reader_of(source: Source) -> Reader:
-    """The connector of a source."""
-    reader, mistakes = make_reader(source.connection)
-    require(mistakes, f"source {source.name!r}", place=source.place)
-    if reader is None:
-        raise InvalidDefinition(f"source {source.name!r} cannot be read", place=source.place)
-    return reader
-
-
-def writer_of(sink: Sink) -> Writer:
-    """The connector of a sink."""
-    writer, mistakes = make_writer(sink.connection)
-    require(mistakes, f"the sink of {sink.table!r}", place=sink.place)
-    if writer is None:
-        raise InvalidDefinition(f"the sink of {sink.table!r} cannot be written", place=sink.place)
-    return writer
-
-
 def prepare(pipeline: Pipeline, ground: Site) -> None:
     """Make what must be there before anything runs: topics, folders. No Spark is needed."""
     for source in pipeline.sources:
@@ -393,3 +374,32 @@ def _triggered(writer: DataStreamWriter, trigger: Trigger) -> DataStreamWriter:
     if trigger.kind == "realtime":
         return writer.trigger(realTime=length if trigger.seconds else "5 minutes")
     return writer
+
+
+def follow_generations(pipeline: Pipeline, cluster: Callable[[], Cluster]) -> Pipeline:
+    """The pipeline with what its sources mean: the topics of `current: true`, the folders that links lead to.
+
+    A source whose topic or folder has changed is another one: offsets of the old mean nothing in the new. So a query
+    that has read the old one does not resume, and says why; it is replayed, or begins anew.
+    """
+    readers = {source.name: make_reader(source.connection)[0] for source in pipeline.sources}
+    asked = any(isinstance(one, KafkaReader) and one.current for one in readers.values())
+    now = leading(aliases(cluster()).values()) if asked else {}
+    sources = tuple(_led(source, readers[source.name], now) for source in pipeline.sources)
+    return replace(pipeline, sources=sources)
+
+
+def _led(source: Source, reader: Reader | None, now: Mapping[str, str]) -> Source:
+    if isinstance(reader, KafkaReader) and reader.current:
+        names = tuple(now.get(name, name) for name in reader.topic)
+        return _reading(source, "topic", names[0] if len(names) == 1 else names)
+    if isinstance(reader, FilesReader) and reader.path.endswith(CURRENT) and Path(reader.path).is_symlink():
+        # Spark's log of a folder has the paths of its files as they were written: it finds none through a link.
+        return _reading(source, "path", str(Path(reader.path).resolve()))
+    return source
+
+
+def _reading(source: Source, option: str, value: str | tuple[str, ...]) -> Source:
+    old = source.connection
+    others = {name: one for name, one in old.options if name != option}
+    return replace(source, connection=replace(old, argument=value, options=freeze(others)))

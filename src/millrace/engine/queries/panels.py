@@ -3,6 +3,8 @@
 A panel costs no job, no copy of the batch and no sink: `observe` puts one more operator at the end of the plan, which
 keeps the few rows that matter (`max_by` of so many) and hands all rows on. So nothing that a panel does can fail a
 batch, and a checkpoint is the same with and without it.
+
+A table's columns as a page can show them: numbers, times, windows, and everything else as short text.
 """
 
 from __future__ import annotations
@@ -11,22 +13,133 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from millrace.engine.failures import explain
-from millrace.engine.looks import Look, looks_of
+from millrace.engine.failures.explain import explain
 from millrace.errors import InvalidDefinition, MillraceError
-from millrace.pipeline.facts import Mistake
+from millrace.pipeline.connector_facts import Mistake
 from millrace.pipeline.model import Panel
 from millrace.pipeline.panels import Shown, column_mistakes, parse_order, shown
 from millrace.pipeline.plan import Query
-from millrace.telemetry.gallery import Gallery, Hung
-from millrace.telemetry.lines import Series
-from millrace.telemetry.pictures import Frame, Heat, Number, Picture, Table, Top
+from millrace.telemetry.panel_registry import Gallery, Hung
+from millrace.telemetry.panel_views import Frame, Heat, Number, Picture, Series, Table, Top
 from millrace.telemetry.progress import METRICS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-MOST = 1000
+LONGEST = 500
+"""Characters of a text."""
+_BYTES = 32
+_DAY = 86_400_000
+_DAYS = 100_000_000
+"""Days before and after 1970 that JavaScript's dates can hold; Spark's go some thousand years further."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """One column: its name, its type on the page (`number`, `time`, `window`, `bool`, `text`, `other`), and Spark's."""
+
+    name: str
+    type: str
+    spark: str
+    column: Column
+
+    def shown(self) -> Column:
+        """The column as JSON can carry it: short, and without NaN."""
+        if self.type == "number":
+            return self.sortable()
+        if self.type in ("time", "window"):
+            return self.start()
+        return self.column if self.type == "bool" else _short(self._text())
+
+    @property
+    def drawn(self) -> str:
+        """What the page takes it for: a window is the time at which it begins."""
+        return "time" if self.type == "window" else self.type
+
+    def start(self) -> Column:
+        """A time, or the beginning of a window, in milliseconds."""
+        return self._milliseconds(self.column["start"] if self.type == "window" else self.column)
+
+    def end(self) -> Column:
+        """The end of a window in milliseconds; a time has none."""
+        from pyspark.sql import functions as F
+
+        return self._milliseconds(self.column["end"]) if self.type == "window" else F.lit(None).cast("long")
+
+    def sortable(self) -> Column:
+        """The column as rows are sorted by it; NaN, which Spark takes for the largest number, is nothing."""
+        from pyspark.sql import functions as F
+
+        if self.type != "number":
+            return self.start() if self.type in ("time", "window") else self.column
+        if self.spark in ("float", "double"):
+            double = self.column.cast("double")
+            return F.when(~F.isnan(double) & (F.abs(double) < F.lit(float("inf"))), double)
+        return self.column.cast("double") if self.spark.startswith("decimal") else self.column
+
+    def reversed(self) -> Column:
+        """The same from the smallest up. Text cannot be turned round, so of it any rows are taken."""
+        from pyspark.sql import functions as F
+
+        if self.type in ("number", "time", "window"):
+            return -self.sortable().cast("double")
+        return F.lit(0)
+
+    def _milliseconds(self, column: Column) -> Column:
+        """A moment; nothing where a browser knows none, which is long before Spark can count no further and fails."""
+        from pyspark.sql import functions as F
+
+        if "timestamp" not in self.spark:
+            return F.when(F.abs(F.unix_date(column)) < _DAYS, F.unix_millis(column.cast("timestamp")))
+        if "timestamp_ntz" in self.spark:
+            return F.when(F.abs(F.year(column)) < _DAYS // 366, F.unix_millis(column.cast("timestamp")))
+        moment = F.unix_millis(column)
+        return F.when(F.abs(moment) < _DAYS * _DAY, moment)
+
+    def _text(self) -> Column:
+        from pyspark.sql import functions as F
+
+        if self.spark == "binary":
+            return F.concat(F.lit("0x"), F.lower(F.hex(F.substring(self.column, 1, _BYTES))))
+        if self.spark == "variant":
+            return F.to_json(self.column)
+        return self.column.cast("string")
+
+
+def looks_of(frame: DataFrame) -> dict[str, Look]:
+    """The columns of a table by their names in small letters; of two that differ in capitals only, the first."""
+    from pyspark.sql import functions as F
+
+    found: dict[str, Look] = {}
+    for one in frame.schema.fields:
+        quoted = one.name.replace("`", "``")
+        look = Look(one.name, _type(one.dataType), one.dataType.simpleString(), F.col(f"`{quoted}`"))
+        found.setdefault(one.name.lower(), look)
+    return found
+
+
+def _type(kind: Any) -> str:
+    from pyspark.sql import types
+
+    if isinstance(kind, types.NumericType):
+        return "number"
+    if isinstance(kind, types.TimestampType | types.TimestampNTZType | types.DateType):
+        return "time"
+    if isinstance(kind, types.StructType) and [field.name for field in kind.fields] == ["start", "end"]:
+        return "window" if all(_type(field.dataType) == "time" for field in kind.fields) else "other"
+    if isinstance(kind, types.BooleanType):
+        return "bool"
+    return "text" if isinstance(kind, types.StringType) else "other"
+
+
+def _short(column: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    cut = F.concat(F.substring(column, 1, LONGEST), F.lit("…"))
+    return F.when(F.length(column) > LONGEST, cut).otherwise(column)
+
+
+MOST_ROWS = 1000
 """Rows of a batch that a panel may look at, unless it shows more."""
 _POINTS = 2000
 _INFERRED_COLUMNS = 12
@@ -54,7 +167,7 @@ def hung(frame: DataFrame, query: Query, gallery: Gallery) -> DataFrame:
     """The table of a query with its panels looking at it; one that cannot is told on the panel."""
     from pyspark.sql import functions as F
 
-    panels = query.panels or (inferred(frame, query.table) if query.infers else ())
+    panels = query.panels or (inferred_panel(frame, query.table) if query.infers else ())
     metrics: list[Column] = []
     for one in panels:
         try:
@@ -77,14 +190,14 @@ def hung(frame: DataFrame, query: Query, gallery: Gallery) -> DataFrame:
     return frame.observe(METRICS, *metrics, F.count(F.lit(1)).alias("#"))
 
 
-def mistakes(panel: Panel, frame: DataFrame) -> Iterator[Mistake]:
+def panel_mistakes(panel: Panel, frame: DataFrame) -> Iterator[Mistake]:
     """What is wrong with the columns that a panel names."""
     return column_mistakes(panel, looks_of(frame).values())
 
 
 def sight_of(one: Shown, frame: DataFrame, mode: str = "append") -> Sight:
     """How a panel looks at a table whose rows come in a mode."""
-    for mistake in mistakes(one.panel, frame):
+    for mistake in panel_mistakes(one.panel, frame):
         raise InvalidDefinition(mistake.message, hint=mistake.hint, place=one.panel.place)
     made: dict[str, Callable[[dict[str, Any], dict[str, Look]], Sight]] = {
         "series": _series,
@@ -118,7 +231,9 @@ def _series(given: dict[str, Any], looks: dict[str, Look]) -> Sight:
 def _top(given: dict[str, Any], looks: dict[str, Look]) -> Sight:
     label, value = looks[given["label"].lower()], looks[given["value"].lower()]
     frame = Frame(("label", "value"), (label.drawn, "number"), int(given["limit"]))
-    return Sight((label.shown(), value.shown(), *_window(looks)), value.sortable(), max(MOST, frame.limit), Top(frame))
+    return Sight(
+        (label.shown(), value.shown(), *_window(looks)), value.sortable(), max(MOST_ROWS, frame.limit), Top(frame)
+    )
 
 
 def _number(given: dict[str, Any], looks: dict[str, Look]) -> Sight:
@@ -152,7 +267,7 @@ def _table(given: dict[str, Any], looks: dict[str, Look]) -> Sight:
         places[order.lower()] if order else None,
         falling,
     )
-    most = max(MOST, frame.limit) if key else frame.limit
+    most = max(MOST_ROWS, frame.limit) if key else frame.limit
     return Sight(tuple(look.shown() for look in chosen), _first(looks, order, falling), most, Table(frame))
 
 
@@ -175,7 +290,7 @@ def _window(looks: dict[str, Look]) -> tuple[Column, Column]:
     return (window.start(), window.end()) if window else (F.lit(None).cast("long"), F.lit(None).cast("long"))
 
 
-def inferred(frame: DataFrame, table: str) -> tuple[Shown, ...]:
+def inferred_panel(frame: DataFrame, table: str) -> tuple[Shown, ...]:
     """A panel for a table of which nobody said how to show it: time and number, label and count, or its rows."""
     looks = list(looks_of(frame).values())
     times = [one for one in looks if one.type in ("time", "window")]

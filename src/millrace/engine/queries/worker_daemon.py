@@ -6,8 +6,8 @@ import pandas  # type: ignore[import-untyped] # noqa: F401
 import pyarrow.compute  # noqa: F401
 from pyspark.daemon import manager
 
-import millrace.connectors.undertaking
-import millrace.engine.decode
+import millrace.dead_letters.kafka_writer
+import millrace.engine.queries.decoding
 import millrace.formats.json_decoder  # noqa: F401
 
 if __name__ == "__main__":

@@ -1,23 +1,33 @@
-"""Generations compared: topics by what they hold, folders and tables by Spark."""
+"""Generations compared: topics by what they hold, folders and tables by Spark.
+
+Two topics compared: the newest value of each key, or every record, in a file on disk rather than in memory.
+"""
 
 from __future__ import annotations
 
+import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.clients.comparison import SHOWN, Compared, Difference, compare
+import orjson
+from confluent_kafka import Message
+
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import committed_records
+from millrace.connectors.base.api import Writer
+from millrace.connectors.base.registry import writer_of
 from millrace.connectors.cassandra import CassandraReader, CassandraWriter
 from millrace.connectors.files import FilesWriter
-from millrace.connectors.kafka import KafkaWriter
-from millrace.connectors.stream import Writer
-from millrace.engine.failures import explain
-from millrace.engine.generations import pipeline_of, state_of
-from millrace.engine.remembered import position
-from millrace.engine.replayed import named, sinks_of
+from millrace.connectors.kafka.sink import KafkaWriter
+from millrace.engine.checkpoints.query_history import position
+from millrace.engine.failures.explain import explain
+from millrace.engine.replay.generations import pipeline_of, state_of
+from millrace.engine.replay.selection import sink_target_name, sinks_of
 from millrace.engine.run import Settings
-from millrace.engine.structured import writer_of
 from millrace.errors import InvalidReplay, MillraceError
 from millrace.pipeline.model import Pipeline
 from millrace.pipeline.plan import make_plan
@@ -25,6 +35,153 @@ from millrace.telemetry.progress import offsets_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+SHOWN = 10
+"""Differences that are shown."""
+_KEPT = 200
+"""Bytes of a value that are kept to be shown."""
+_NULL = b"\0"
+_OF_A_RECORD = ("digest", "value", "place", "at")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key that the two do not have alike; None is what one of them does not have."""
+
+    key: str
+    old: str | None
+    new: str | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two generations of one output."""
+
+    name: str
+    how: str
+    """What was held against what."""
+    old: tuple[int, int]
+    """Rows (records), and keys among them."""
+    new: tuple[int, int]
+    only_old: int = 0
+    only_new: int = 0
+    differing: int = 0
+    """Keys that both have, with something else."""
+    sample: tuple[Difference, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.only_old or self.only_new or self.differing)
+
+
+def compare_topics(
+    cluster: Cluster, old: str, new: str, *, newest: bool, json: bool, told: Callable[[int], None] = lambda _: None
+) -> Compared:
+    """Compare what two topics hold now, committed records only.
+
+    `newest`: a key stands for one thing, whose newest value counts, as in a compacted topic; else every record counts,
+    in whatever order. Records without a key are compared whole. `json`: the order of fields does not matter.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        base = sqlite3.connect(Path(folder) / "compared")
+        try:
+            base.execute("PRAGMA journal_mode = OFF")
+            base.execute("PRAGMA synchronous = OFF")
+            rows = [_load(base, cluster, *one, newest=newest, json=json, told=told) for one in (("a", old), ("b", new))]
+            how = "the newest value of each key" if newest else "every record, in whatever order"
+            return _compare_tables(base, old, how, rows)
+        finally:
+            base.close()
+
+
+def _load(
+    base: sqlite3.Connection,
+    cluster: Cluster,
+    table: str,
+    topic: str,
+    *,
+    newest: bool,
+    json: bool,
+    told: Callable[[int], None],
+) -> int:
+    """Put a topic into a table: by key the digest of its newest value, or by key and value how often it is there."""
+    base.execute(
+        f"CREATE TABLE {table} (key BLOB, mark BLOB, digest BLOB, n INT, value BLOB, place INT, at INT, "
+        "PRIMARY KEY (key, mark)) WITHOUT ROWID"
+    )
+    # Partitions come in no order among each other: of two in which a key is, the later time counts.
+    newer = "excluded.place = place OR excluded.at >= at"
+    taken = (f"{one} = CASE WHEN {newer} THEN excluded.{one} ELSE {one} END" for one in _OF_A_RECORD)
+    add = (
+        f"INSERT INTO {table} VALUES (?, ?, ?, 1, ?, ?, ?) ON CONFLICT (key, mark) DO UPDATE SET "  # noqa: S608 - a or b
+        f"n = n + 1, {', '.join(taken)}"
+    )
+    count = 0
+    for batch in committed_records(cluster, [topic]):
+        base.executemany(add, (_row(message, newest=newest, json=json) for message in batch))
+        count += len(batch)
+        told(len(batch))
+    return count
+
+
+def _row(message: Message, *, newest: bool, json: bool) -> tuple[bytes, bytes, bytes, bytes | None, int, int]:
+    key, value = message.key(), message.value()
+    digest = blake2b(_NULL if value is None else _plain(value, json=json), digest_size=16).digest()
+    shown = None if value is None else value[:_KEPT]
+    own = b"" if key is None else b"=" + _bytes(key)  # no key is not an empty key
+    when = (message.partition() or 0, message.timestamp()[1])
+    return (own, b"", digest, shown, *when) if newest and key is not None else (own, digest, b"", shown, *when)
+
+
+def _plain(value: bytes, *, json: bool) -> bytes:
+    if json:
+        try:
+            return orjson.dumps(orjson.loads(value), option=orjson.OPT_SORT_KEYS)
+        except ValueError:
+            return value
+    return value
+
+
+def _compare_tables(base: sqlite3.Connection, name: str, how: str, rows: list[int]) -> Compared:
+    one_sided = "SELECT {0}.key, {0}.value FROM {0} LEFT JOIN {1} USING (key, mark) WHERE {1}.key IS NULL"
+    both = (
+        "SELECT a.key, a.value, b.value, a.n, b.n FROM a JOIN b USING (key, mark) "
+        "WHERE a.digest <> b.digest OR (a.mark <> x'' AND a.n <> b.n)"
+    )
+    only_old, only_new = one_sided.format("a", "b"), one_sided.format("b", "a")
+    sample = [_difference(key, old, new, times) for key, old, new, *times in base.execute(f"{both} LIMIT {SHOWN}")]
+    sample += [Difference(_text(key), _text(value), None) for key, value in base.execute(f"{only_old} LIMIT {SHOWN}")]
+    sample += [Difference(_text(key), None, _text(value)) for key, value in base.execute(f"{only_new} LIMIT {SHOWN}")]
+
+    def count(query: str) -> int:
+        return int(base.execute(f"SELECT count(*) FROM ({query})").fetchone()[0])  # noqa: S608 - our own
+
+    keys = [count(f"SELECT DISTINCT key, CASE WHEN key = x'' THEN mark END FROM {table}") for table in ("a", "b")]  # noqa: S608
+    return Compared(
+        name,
+        how,
+        (rows[0], keys[0]),
+        (rows[1], keys[1]),
+        count(only_old),
+        count(only_new),
+        count(both),
+        tuple(sample[:SHOWN]),
+    )
+
+
+def _difference(key: bytes, old: bytes | None, new: bytes | None, times: list[int]) -> Difference:
+    if old == new and times[0] != times[1]:
+        return Difference(_text(key), f"{times[0]} × {_text(old)}", f"{times[1]} × {_text(new)}")
+    return Difference(_text(key), _text(old), _text(new))
+
+
+def _text(content: bytes | None) -> str:
+    return "null" if content is None else content.removeprefix(b"=").decode("utf-8", "backslashreplace")
+
+
+def _bytes(key: str | bytes) -> bytes:
+    return key.encode() if isinstance(key, str) else key
 
 
 _NOTHING = ("UNABLE_TO_INFER_SCHEMA", "PATH_NOT_FOUND")
@@ -44,7 +201,7 @@ class Reach:
 def unequal(pipeline: Pipeline, base: Path, numbers: tuple[int, int], left_out: tuple[str, ...] = ()) -> list[Reach]:
     """Where two generations have not read equally much; then not all that differs comes from the code."""
     found = []
-    plain = _compared(pipeline, left_out)
+    plain = _with_generations_only(pipeline, left_out)
     # The name of a query without batches has that of its topic in it, so it has another one in each generation.
     old, new = (make_plan(pipeline_of(plain, number)).queries for number in numbers)
     for before, query in zip(old, new, strict=True):
@@ -57,7 +214,7 @@ def unequal(pipeline: Pipeline, base: Path, numbers: tuple[int, int], left_out: 
     return found
 
 
-def _compared(pipeline: Pipeline, left_out: tuple[str, ...]) -> Pipeline:
+def _with_generations_only(pipeline: Pipeline, left_out: tuple[str, ...]) -> Pipeline:
     """The pipeline with the sinks only that can have generations."""
     return replace(pipeline, sinks=tuple(sinks_of(pipeline, left_out)), panels=())
 
@@ -81,14 +238,14 @@ def comparisons(
     told: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Compared]:
     """Every output of two generations, the older one first."""
-    plain = _compared(pipeline, left_out)
+    plain = _with_generations_only(pipeline, left_out)
     one, other = (pipeline_of(plain, number) for number in numbers)
     for sink, before, after in zip(plain.sinks, one.sinks, other.sinks, strict=True):
         old, new = writer_of(before), writer_of(after)
-        name = f"{sink.connection.connector} {named(sink)}"
+        name = f"{sink.connection.connector} {sink_target_name(sink)}"
         if isinstance(old, KafkaWriter) and isinstance(new, KafkaWriter):
             newest = sink.mode != "append" and bool(old.key)
-            found = compare(
+            found = compare_topics(
                 settings.cluster(), old.topic, new.topic, newest=newest, json=new.format == "json", told=told
             )
             yield replace(found, name=name)
@@ -109,10 +266,10 @@ def _by_spark(name: str, old: Writer, new: Writer, settings: Settings, spark: Sp
     if isinstance(old, FilesWriter) and isinstance(new, FilesWriter):
         return _folders(name, _folder(spark, old), _folder(spark, new))
     if isinstance(old, CassandraWriter) and isinstance(new, CassandraWriter):
-        from millrace.connectors.cql.table import require
+        from millrace.connectors.cassandra.table import require_table
 
         door = settings.cassandra()
-        key = require(door, old.table).key
+        key = require_table(door, old.table).key
         before, after = (CassandraReader(table=one.table).rows(spark, door) for one in (old, new))
         return _frames(name, before, after, key)
     raise InvalidReplay(f"{name} cannot be compared")

@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from millrace.connectors.options import in_generation, make_writer
-from millrace.connectors.span import Offsets, Span
-from millrace.drafts import write_whole
+from millrace.atomic_files import write_whole
+from millrace.connectors.base.offset_range import Offsets, Span
+from millrace.connectors.base.registry import in_generation, make_writer
 from millrace.errors import InvalidReplay, StateMismatch
+from millrace.object_stores import StorePath
 from millrace.pipeline.model import Pipeline, Sink
-from millrace.stores import StorePath
 
 FIRST = 1
 _VERSION = 1

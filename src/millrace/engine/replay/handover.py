@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from millrace.connectors.options import CONNECTORS
-from millrace.connectors.systems import system_of
-from millrace.engine.generations import FIRST, is_single, load, pipeline_of, state_of
-from millrace.engine.remembered import position, ran
+from millrace.connectors.base.registry import CONNECTORS, system_of
+from millrace.engine.checkpoints.query_history import position, recorded_start
+from millrace.engine.replay.generations import FIRST, is_single, load, pipeline_of, state_of
+from millrace.pipeline.compatibility.query_snapshot import as_said
 from millrace.pipeline.model import Pipeline, Sink
 from millrace.pipeline.plan import Query, make_plan
-from millrace.pipeline.ran import as_said
 from millrace.telemetry.progress import offsets_in
 
 
@@ -63,7 +62,7 @@ def _query(pipeline: Pipeline, sink: Sink, number: int) -> Query:
 
 def _gave(pipeline: Pipeline, sink: Sink, query: Query, state: Path) -> bool:
     """Whether a query has given anything to a sink."""
-    known = ran(state, query.name)
+    known = recorded_start(state, query.name)
     own = as_said(pipeline, query, CONNECTORS)["sinks"][query.sinks.index(sink)]
     return known is not None and any(
         (one["connector"], one["to"]) == (own["connector"], own["to"]) for one in known.said["sinks"]

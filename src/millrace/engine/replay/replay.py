@@ -9,28 +9,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from millrace.clients.bounds import parse_bound
-from millrace.connectors.kafka import KafkaReader
-from millrace.connectors.options import in_generation
-from millrace.connectors.span import Offsets, Span
-from millrace.connectors.stream import Site
-from millrace.connectors.systems import system_of
-from millrace.engine import generations
-from millrace.engine.closing import is_closed, reopen
-from millrace.engine.covered import covered
-from millrace.engine.distance import Distance, Way
-from millrace.engine.following import follow
-from millrace.engine.generations import Generation, Generations, Output, mark_of, pipeline_of, state_of
-from millrace.engine.remembered import checkpoint_of
-from millrace.engine.replayed import code_of, named, sinks_of, streams_of, written
+from millrace.clients.kafka.offsets import parse_bound
+from millrace.connectors.base.api import Site
+from millrace.connectors.base.offset_range import Offsets, Span
+from millrace.connectors.base.registry import in_generation, reader_of, system_of, writer_of
+from millrace.connectors.kafka.source import KafkaReader
+from millrace.engine.checkpoints.checkpoint import is_closed, reopen_last_batch
+from millrace.engine.checkpoints.query_history import checkpoint_of
+from millrace.engine.checkpoints.state_dir import State
+from millrace.engine.checkpoints.trim import reached, trim
+from millrace.engine.queries.builder import follow_generations
+from millrace.engine.replay import generations
+from millrace.engine.replay.generations import Generation, Generations, Output, mark_of, pipeline_of, state_of
+from millrace.engine.replay.progress import Distance, Way
+from millrace.engine.replay.selection import code_of, covered, replayed_pipeline, sink_target_name, sinks_of, streams_of
 from millrace.engine.run import Settings, run
-from millrace.engine.state import State
-from millrace.engine.structured import reader_of, writer_of
-from millrace.engine.trimming import reached, trim
 from millrace.errors import InvalidReplay, RunError
 from millrace.pipeline.model import Pipeline, Sink, Source
 from millrace.pipeline.plan import Plan, Query, make_plan
-from millrace.telemetry.board import Board
+from millrace.telemetry.query_status import Board
 
 _MOST = 500_000
 """Records in a batch, where the source does not say: a batch is what is repeated, and what progress is told by."""
@@ -52,7 +49,7 @@ def require_possible(pipeline: Pipeline, asked: Asked) -> None:
     """Raise when it is clear without asking Kafka that a replay cannot be."""
     parse_bound(asked.start)
     parse_bound(asked.end)
-    streams_of(written(pipeline, 2, asked.leave_out))
+    streams_of(replayed_pipeline(pipeline, 2, asked.leave_out))
 
 
 def begin(pipeline: Pipeline, base: Path, asked: Asked, settings: Settings) -> Generation:
@@ -69,12 +66,14 @@ def begin(pipeline: Pipeline, base: Path, asked: Asked, settings: Settings) -> G
             )
         return resumed(pipeline, base)
     number = known.last + 1
-    model = follow(written(pipeline, number, asked.leave_out), settings.cluster)
-    first, last = covered(follow(pipeline, settings.cluster), model, (asked.start, asked.end), settings.cluster)
+    model = follow_generations(replayed_pipeline(pipeline, number, asked.leave_out), settings.cluster)
+    first, last = covered(
+        follow_generations(pipeline, settings.cluster), model, (asked.start, asked.end), settings.cluster
+    )
     made = Generation(
         number,
         (asked.start, asked.end),
-        code_of(written(pipeline, number, asked.leave_out)),
+        code_of(replayed_pipeline(pipeline, number, asked.leave_out)),
         first,
         last,
         tuple(_outputs(pipeline, number, asked.leave_out)),
@@ -97,7 +96,7 @@ def resumed(pipeline: Pipeline, base: Path) -> Generation:
     found = generations.load(base).waiting()
     if found is None:
         raise InvalidReplay("no replay waits to go on", hint="--from earliest begins one")
-    if code_of(written(pipeline, found.number, found.left_out)) != found.code:
+    if code_of(replayed_pipeline(pipeline, found.number, found.left_out)) != found.code:
         raise InvalidReplay(
             f"the pipeline has changed since generation {found.number} was begun",
             place=pipeline.place,
@@ -117,7 +116,7 @@ def carry_out(
     shown: Callable[[Distance], None] = lambda _: None,
 ) -> bool:
     """Run a replay until its end is reached or `stop` is set; tells whether it is finished."""
-    model = follow(written(pipeline, made.number, made.left_out), settings.cluster)
+    model = follow_generations(replayed_pipeline(pipeline, made.number, made.left_out), settings.cluster)
     _require_same(streams_of(model), made, settings)
     plan = make_plan(model, once=True)
     folder = state_of(base, made.number)
@@ -170,7 +169,7 @@ def _go_on(model: Pipeline, plan: Plan, base: Path, made: Generation, settings: 
             begin, end = _within(model, query, made, settings)
             at = reached(folder, query.name, begin, end)
             if at and all(offset >= _at(end, place) for place, offset in at.items()):
-                reopen(checkpoint_of(folder, query.name))
+                reopen_last_batch(checkpoint_of(folder, query.name))
 
 
 def _finish(model: Pipeline, plan: Plan, base: Path, made: Generation, settings: Settings, *, ended: bool) -> bool:
@@ -214,14 +213,16 @@ def _outputs(pipeline: Pipeline, number: int, leave_out: Collection[str]) -> Ite
     for sink in sinks_of(pipeline, leave_out):
         moved = in_generation(sink.connection, number)
         if moved is not None:
-            yield Output(sink.connection.connector, named(sink), named(replace(sink, connection=moved)))
+            yield Output(
+                sink.connection.connector, sink_target_name(sink), sink_target_name(replace(sink, connection=moved))
+            )
 
 
 def _require_free(model: Pipeline, settings: Settings) -> None:
     for sink in model.sinks:
         if writer_of(sink).is_there(_site(model, sink, settings)):
             raise InvalidReplay(
-                f"{named(sink)} is there already, and no replay of this state folder has made it",
+                f"{sink_target_name(sink)} is there already, and no replay of this state folder has made it",
                 place=sink.place,
                 hint="delete it, or use the --state that it belongs to",
             )

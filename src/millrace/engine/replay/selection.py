@@ -1,19 +1,26 @@
-"""What of a pipeline a replay runs: sources that can be read again, and sinks that can have generations."""
+"""What of a pipeline a replay runs: sources that can be read again, and sinks that can have generations.
+
+What of Kafka a replay covers: from which offsets to which.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from hashlib import sha256
 
-from millrace.connectors.options import CONNECTORS, in_generation
-from millrace.engine.generations import pipeline_of
-from millrace.engine.structured import reader_of, writer_of
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.offsets import Places, begin_of, end_of, parse_bound
+from millrace.connectors.base.offset_range import Offsets
+from millrace.connectors.base.registry import CONNECTORS, in_generation, reader_of, writer_of
+from millrace.connectors.kafka.source import KafkaReader
+from millrace.engine.replay.generations import pipeline_of
 from millrace.errors import InvalidReplay
+from millrace.pipeline.compatibility.query_snapshot import as_said
 from millrace.pipeline.model import Pipeline, Sink, Source
 from millrace.pipeline.plan import make_plan
-from millrace.pipeline.ran import as_said
 
 
 def sinks_of(pipeline: Pipeline, leave_out: Collection[str]) -> list[Sink]:
@@ -39,7 +46,7 @@ def sinks_of(pipeline: Pipeline, leave_out: Collection[str]) -> list[Sink]:
     return found
 
 
-def written(pipeline: Pipeline, number: int, leave_out: Collection[str]) -> Pipeline:
+def replayed_pipeline(pipeline: Pipeline, number: int, leave_out: Collection[str]) -> Pipeline:
     """The pipeline that a replay runs: only what leads to sinks of the generation."""
     sinks = sinks_of(pipeline, leave_out)
     needed = {name.lower() for sink in sinks for name in pipeline.upstream(sink.table)}
@@ -62,7 +69,7 @@ def _require_no_loop(sources: Collection[Source], sinks: Collection[Sink]) -> No
             )
 
 
-def named(sink: Sink) -> str:
+def sink_target_name(sink: Sink) -> str:
     """The topic, folder or table of a sink that can have generations."""
     writer = writer_of(sink)
     return str(next((getattr(writer, name) for name in writer.in_generation(2) or {}), ""))
@@ -88,3 +95,67 @@ def code_of(model: Pipeline) -> str:
     plan = make_plan(model, once=True)
     said = [as_said(model, query, CONNECTORS) for query in plan.queries]
     return sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+_EVERYTHING = ("earliest", "latest")
+
+
+def covered(
+    pipeline: Pipeline, model: Pipeline, asked: tuple[str, str], cluster: Callable[[], Cluster]
+) -> tuple[Offsets, Offsets]:
+    """Where a replay begins and ends; of topics that the pipeline reads and the replay does not, the end only."""
+    first, last = _bounds(cluster, _places(streams_of(model), cluster), asked)
+    return _by_topic(first), _by_topic(last | _ends(_left(pipeline, model), cluster, last))
+
+
+def _left(pipeline: Pipeline, model: Pipeline) -> list[KafkaReader]:
+    """The readers of streams that lead to no sink of the replay."""
+    read = {source.name for source in model.sources}
+    readers = [reader_of(one) for one in pipeline.sources if one.name not in read and not one.static]
+    return [one for one in readers if isinstance(one, KafkaReader)]
+
+
+def _ends(readers: Collection[KafkaReader], cluster: Callable[[], Cluster], known: Places) -> Places:
+    """Where a run of the generation begins with what the replay does without: not with the whole past."""
+    found = {place for one in readers for place in one.places_now(cluster())} - known.keys()
+    return end_of(cluster(), sorted(found), "latest", dict.fromkeys(found, 0)) if found else {}
+
+
+def _places(sources: Collection[Source], cluster: Callable[[], Cluster]) -> list[tuple[str, int]]:
+    """Every partition of Kafka that is read."""
+    found: dict[tuple[str, int], None] = {}
+    for source in sources:
+        reader = reader_of(source)
+        if isinstance(reader, KafkaReader):
+            for name in reader.topics_now(cluster()):
+                topics.require(cluster().connect(), name)
+            found |= dict.fromkeys(reader.places_now(cluster()))
+    return list(found)
+
+
+def _bounds(
+    cluster: Callable[[], Cluster], places: list[tuple[str, int]], asked: tuple[str, str]
+) -> tuple[Places, Places]:
+    start, end = map(parse_bound, asked)
+    if places:
+        first = begin_of(cluster(), places, start)
+        last = end_of(cluster(), places, end, first)
+        if asked != _EVERYTHING and all(last[place] <= first[place] for place in places):
+            raise InvalidReplay(
+                f"no record lies between {asked[0]} and {asked[1]}",
+                hint="millrace kafka topics describe NAME shows the offsets that there are; times are those of records",
+            )
+        return first, last
+    if asked != _EVERYTHING:
+        raise InvalidReplay(
+            "without a topic among its sources a replay reads the files that are there",
+            hint="--from earliest, without --to",
+        )
+    return {}, {}
+
+
+def _by_topic(found: Places) -> dict[str, dict[str, int]]:
+    made: dict[str, dict[str, int]] = {}
+    for (topic, number), offset in sorted(found.items()):
+        made.setdefault(topic, {})[str(number)] = offset
+    return made

@@ -9,19 +9,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from millrace.clients import alias, groups, topics
-from millrace.clients.alias import Alias
 from millrace.clients.cassandra import Cassandra
-from millrace.clients.cluster import Cluster
-from millrace.clients.letters import dead_topic
-from millrace.connectors.cql import alias as tables
-from millrace.connectors.cql.table import quoted_table
+from millrace.clients.kafka import consumer_groups, topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.connectors.cassandra.table import publish_alias, quoted_table
 from millrace.connectors.files import CURRENT
-from millrace.engine import generations
-from millrace.engine.generations import FIRST, Generations, Output, mark_of, state_of
-from millrace.engine.lease import run_group
+from millrace.connectors.kafka import generation_alias
+from millrace.connectors.kafka.generation_alias import Alias
+from millrace.dead_letters.letter import dead_topic
+from millrace.engine.checkpoints.run_lease import run_group
+from millrace.engine.replay import generations
+from millrace.engine.replay.generations import FIRST, Generations, Output, mark_of, state_of
 from millrace.errors import FileUnusable, InvalidReplay, StateMismatch
-from millrace.services.locks import in_use
+from millrace.locks import in_use
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ def _publish(outputs: list[Output], pipeline: str, number: int, doors: Doors) ->
     for output in outputs:
         by_kind.setdefault(output.kind, {})[output.name] = output.own
     if "kafka" in by_kind:
-        alias.publish(doors.cluster(), Alias(pipeline, number, time.time(), by_kind["kafka"]))
+        generation_alias.publish(doors.cluster(), Alias(pipeline, number, time.time(), by_kind["kafka"]))
     if "cassandra" in by_kind:
-        tables.publish(doors.cassandra(), pipeline, number, by_kind["cassandra"])
+        publish_alias(doors.cassandra(), pipeline, number, by_kind["cassandra"])
     for output in outputs:
         if output.kind == "files":
             _link(output)
@@ -181,9 +181,9 @@ def _forget(name: str, dead: list[str], cluster: Cluster) -> None:
     there = [one for one in dead if one in cluster.connect().topics]
     if there:
         topics.delete(cluster, there)
-    for group in groups.names(cluster):
+    for group in consumer_groups.names(cluster):
         if is_group_of(name, group):
-            groups.delete(cluster, group)
+            consumer_groups.delete(cluster, group)
 
 
 def is_group_of(pipeline: str, group: str) -> bool:

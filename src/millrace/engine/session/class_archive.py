@@ -10,19 +10,19 @@ from collections.abc import Callable
 from importlib import metadata, util
 from pathlib import Path
 
+from millrace.locks import FolderLock
 from millrace.services.java import find_java
-from millrace.services.locks import FolderLock
 from millrace.settings import ARCHIVE, CACHE
 
 _KEPT = 3
 _PATIENCE = 180.0
-_TRAINING = "millrace.engine.training"
+_TRAINING = "millrace.engine.session.class_archive_training"
 _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"  # of an archive that no longer fits
 
 _log = logging.getLogger(__name__)
 
 
-def archive() -> Path:
+def class_archive_path() -> Path:
     """Where the archive for this Java and this Spark is, or would be."""
     java, jars = find_java(), _jars()
     # A JVM refuses an archive of other jars: it goes by their place, size and time, which a new installation changes.
@@ -37,19 +37,19 @@ def _jars() -> list[Path]:
     return sorted(Path(spark.origin).parent.glob("jars/*.jar")) if spark and spark.origin else []
 
 
-def options() -> str:
+def class_archive_options() -> str:
     """What a JVM is started with to use the archive; nothing when there is none."""
     if not ARCHIVE.value():
         return ""
-    found = archive()
+    found = class_archive_path()
     return f'"-XX:SharedArchiveFile={found}" {_SILENT}' if found.exists() and found.stat().st_size else ""
 
 
-def ensure(tell: Callable[[str], None]) -> None:
+def ensure_class_archive(tell: Callable[[str], None]) -> None:
     """Make the archive if it is not there yet; where it cannot be made, an empty file says not to try again."""
     if not ARCHIVE.value():
         return
-    wanted = archive()
+    wanted = class_archive_path()
     if wanted.exists():
         return
     try:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def main(archive: str) -> None:
     """Use what pipelines use, and end."""
-    from millrace.engine.session import close_session, open_session, scratch_folder
+    from millrace.engine.session.session import close_session, open_session, scratch_folder
 
     writes = {"spark.driver.extraJavaOptions": f'"-XX:ArchiveClassesAtExit={archive}"'}
     spark = open_session("training", master="local[2]", settings=writes)

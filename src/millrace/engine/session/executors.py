@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.engine import shipping
-from millrace.engine.spoken import cause_of
-from millrace.engine.tuning import is_local
+from millrace.engine.failures.spark_text import cause_of
+from millrace.engine.session import shipping
+from millrace.engine.session.spark_conf import is_local
 from millrace.errors import ClusterUnfit, InvalidOption
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class _marked:  # noqa: N801 - used as a function
 
 def _asking(mark: str | None) -> Callable[[Iterator[Any]], Iterator[dict[str, Any]]]:
     """The question, as a function that needs nothing of Millrace where it runs: it travels whole."""
-    needed = (*shipping.NEEDED, "millrace.engine.decode")
+    needed = (*shipping.NEEDED, "millrace.engine.queries.decoding")
 
     def ask(_: Iterator[Any]) -> Iterator[dict[str, Any]]:
         import importlib

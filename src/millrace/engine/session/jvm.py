@@ -1,4 +1,7 @@
-"""Spark's JVM as a child process: what it is started with, where its output goes, how it ends."""
+"""Spark's JVM as a child process: what it is started with, where its output goes, how it ends.
+
+Environment variables for a while.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,37 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from millrace.engine import archive
-from millrace.engine.scratch import Scratch
-from millrace.engine.surroundings import variables
-from millrace.engine.tuning import is_local
+from millrace.engine.session.class_archive import class_archive_options
+from millrace.engine.session.scratch import Scratch
+from millrace.engine.session.spark_conf import is_local
 from millrace.errors import FileUnusable, JavaUnusable, SparkFailed
 from millrace.pipeline.secret import shown
 from millrace.services.java import find_java
 from millrace.services.process import quoted
 from millrace.settings import VERBOSE
+
+
+@contextmanager
+def environment_variables(wanted: Mapping[str, str]) -> Iterator[None]:
+    """A time in which these are set; afterwards all is as it was."""
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
 
 Line = Callable[[str], None]
 """Takes a line of text, without its end."""
@@ -219,7 +238,7 @@ def environment(master: str, more: Mapping[str, str]) -> Iterator[None]:
             "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
             "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
         }
-    with variables(wanted):
+    with environment_variables(wanted):
         yield
 
 
@@ -255,7 +274,7 @@ def _with_options(settings: Mapping[str, str], log: Path, scratch: Scratch) -> d
     described.write_text(_LOG4J.format(log=log, said=said), "utf-8")
     key = "spark.driver.extraJavaOptions"
     own = settings.get(key, "")
-    quick = "" if "-XX:ArchiveClassesAtExit" in own or "-XX:SharedArchiveFile" in own else archive.options()
+    quick = "" if "-XX:ArchiveClassesAtExit" in own or "-XX:SharedArchiveFile" in own else class_archive_options()
     ours = [f"-Dlog4j2.configurationFile={described.as_uri()}", scratch.java_options(settings), quick]
     return {**settings, key: " ".join(filter(None, [*ours, own]))}
 

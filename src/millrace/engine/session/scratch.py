@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from millrace.engine.tuning import names_java_option
+from millrace.engine.session.spark_conf import names_java_option
 from millrace.errors import FileUnusable
-from millrace.services.locks import FolderLock
+from millrace.locks import FolderLock
 
 PREFIX = "millrace-scratch-"
 """How the names of scratch folders begin."""

@@ -1,4 +1,7 @@
-"""The one place that makes a SparkSession."""
+"""The one place that makes a SparkSession.
+
+A Spark session that is opened while other things start, and closed at the end, however that comes.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,18 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from millrace.engine import shipping
-from millrace.engine.executors import Travel, equip
-from millrace.engine.jvm import GRACE, Jvm, Voice, environment, hush_py4j
-from millrace.engine.scratch import Scratch
-from millrace.engine.spoken import cause_of, java_causes
-from millrace.engine.tuning import choices, is_local, settled
+from millrace.engine.failures.spark_text import cause_of, java_causes
+from millrace.engine.session import shipping
+from millrace.engine.session.executors import Travel, equip
+from millrace.engine.session.jvm import GRACE, Jvm, Voice, environment, hush_py4j
+from millrace.engine.session.scratch import Scratch
+from millrace.engine.session.spark_conf import is_local, settled_conf, spark_choices
 from millrace.errors import InvalidOption, SparkFailed
 from millrace.services import jars
 
@@ -67,11 +71,11 @@ def open_session(
     open in the JVM, as those of locks on what it writes to; `jar_sets` are needed besides the connectors.
     """
     told = submitted()
-    chosen = choices(
+    chosen = spark_choices(
         master=settings.get("spark.master", master), realtime=realtime, given={**preferred, **told, **settings}
     )
     given = settings if is_submitted() else with_connectors(settings, jar_sets)
-    picked = settled(chosen, {"spark.app.name": name, **preferred, **told, **given})
+    picked = settled_conf(chosen, {"spark.app.name": name, **preferred, **told, **given})
     if travel.packages and not is_submitted():
         picked = with_packages(picked)
     variables = {} if beside is None else {"PYTHONPATH": _prepended(beside)}
@@ -229,3 +233,27 @@ def signals_kept() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def opened_aside(open_session: Callable[[], SparkSession]) -> Iterator[Future[SparkSession]]:
+    """The session to be. Whoever interrupts is not held up: what is cut off now is run again at the next start."""
+    opening: Future[SparkSession] = Future()
+    # A daemon: a JVM that is still starting when we are interrupted ends with this process, which need not wait for it.
+    threading.Thread(target=_settle, args=(opening, open_session), name="session", daemon=True).start()
+    hurried = False
+    try:
+        yield opening
+    except KeyboardInterrupt:
+        hurried = True
+        raise
+    finally:
+        if (opening.done() or not hurried) and opening.exception() is None:
+            close_session(opening.result(), hurried=hurried)
+
+
+def _settle(opening: Future[SparkSession], open_session: Callable[[], SparkSession]) -> None:
+    try:
+        opening.set_result(open_session())
+    except BaseException as error:
+        opening.set_exception(error)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import millrace
-from millrace.drafts import Draft
+from millrace.atomic_files import Draft
 from millrace.settings import CACHE
 
 if TYPE_CHECKING:

@@ -1,18 +1,33 @@
-"""The settings that Millrace chooses for Spark, each with its reason; whoever runs it may choose otherwise."""
+"""The settings that Millrace chooses for Spark, each with its reason; whoever runs it may choose otherwise.
+
+Which of Spark's stores keeps what the queries of a plan remember, and why.
+
+Settings that were given to Spark under a name that it does not have: it takes any, and says nothing.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
+from typing import TYPE_CHECKING
 
 import psutil
 
 from millrace.errors import InvalidOption
+from millrace.pipeline.analysis.operators import UNKNOWN
+from millrace.pipeline.analysis.pipeline import shapes
+from millrace.pipeline.plan import Plan
+from millrace.settings import STATE_KEYS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
 """Where Spark runs unless a master is named: in one JVM, on every core of this machine."""
@@ -119,7 +134,9 @@ ON_A_STORE = Choice(
 )
 _HERE = (
     Choice(
-        "spark.python.daemon.module", "millrace.engine.daemon", "what workers need is loaded once, not by each of them"
+        "spark.python.daemon.module",
+        "millrace.engine.queries.worker_daemon",
+        "what workers need is loaded once, not by each of them",
     ),
     ON_DISK,
 )
@@ -141,11 +158,11 @@ _THERE = (
 """For executors on other machines."""
 
 
-def choices(
+def spark_choices(
     *, master: str | None = None, realtime: bool = False, given: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Choice, ...]:
     """Everything that is chosen for a pipeline of ours; `given` are settings that others may follow from."""
-    made = speed(master=master, realtime=realtime)
+    made = speed_choices(master=master, realtime=realtime)
     chosen = made[0].value
     if not is_local(chosen):
         return (*made, *_MEANING, _partitions_there(chosen, given), *_THERE)
@@ -155,7 +172,7 @@ def choices(
     return (*made, *_MEANING, *_HERE, *secret, *(() if own else (COLLECTOR,)))
 
 
-def speed(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
+def speed_choices(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
     """What makes a program quicker or quieter and cannot change its results: also for programs that are not ours."""
     chosen = master or (REALTIME if realtime else LOCAL)
     if not is_local(chosen) and not _ELSEWHERE.match(chosen):
@@ -188,7 +205,9 @@ def _why(master: str, *, realtime: bool) -> str:
     return "real-time mode needs a slot for every task" if realtime else "every core here"
 
 
-def kept(keys: int | None, master: str | None = None, given: Mapping[str, str] = MappingProxyType({})) -> Choice:
+def state_store_choices(
+    keys: int | None, master: str | None = None, given: Mapping[str, str] = MappingProxyType({})
+) -> Choice:
     """Where state is kept of which somebody says how many keys it will have; None: nobody does."""
     most = int(_heap_there(given.get("spark.master", master), given) / _GB * _KEYS_A_GIGABYTE)
     if keys is None or keys <= most:
@@ -199,7 +218,7 @@ def kept(keys: int | None, master: str | None = None, given: Mapping[str, str] =
     return Choice(ROCKSDB.key, ROCKSDB.value, why)
 
 
-def settled(chosen: Iterable[Choice], given: Mapping[str, str]) -> dict[str, str]:
+def settled_conf(chosen: Iterable[Choice], given: Mapping[str, str]) -> dict[str, str]:
     """The settings that hold: what was given wins over what we choose; options of Java stand beside each other."""
     made = {choice.key: choice.value for choice in chosen}
     java = given.get(COLLECTOR.key, "")
@@ -292,3 +311,75 @@ def _memory() -> int:
     with suppress(OSError, ValueError):
         return min(total, int(_CGROUP_LIMIT.read_text("ascii")))
     return total
+
+
+STATEFUL = ("aggregate", "deduplicate", "within", "join", "state")
+"""Operations that remember something from batch to batch."""
+
+
+def state_store(
+    plan: Plan, master: str | None = None, given: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Choice, ...]:
+    """The store for queries that begin: a checkpoint keeps its own for ever. How RocksDB works is no part of that.
+
+    So Spark is always told, for checkpoints that were begun in RocksDB; the store in memory does not look at it.
+    Real-time mode chooses RocksDB by itself, and takes no other.
+    """
+    if has_arbitrary_state(plan):
+        return ROCKSDB, *IN_ROCKSDB
+    if any(not query.batches for query in plan.queries):
+        return ()
+    return (state_store_choices(STATE_KEYS.value(), master, given), *IN_ROCKSDB) if _remembers(plan) else ()
+
+
+def has_arbitrary_state(plan: Plan) -> bool:
+    """Whether a table keeps arbitrary state, which Spark keeps in RocksDB only."""
+    used = {name for table in plan.pipeline.tables if table.function for name in _names_in(table.function.__code__)}
+    return any(name.startswith("transformWithState") for name in used)
+
+
+def _remembers(plan: Plan) -> bool:
+    """Whether a query keeps state, or may."""
+    found = shapes(plan.pipeline)
+    made = [found.get(query.table.lower(), UNKNOWN) for query in plan.queries]
+    return any(shape.opaque or any(step.kind in STATEFUL for step in shape.steps) for shape in made)
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    """Every name that a function's code uses, and those of functions within it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+
+
+_log = logging.getLogger(__name__)
+LISTED = "spark.sql."
+"""Of these Spark has a list, of nearly all; others are read by name here and there."""
+_NOT_LISTED = ("spark.sql.streaming.stateStore.rocksdb.", "spark.sql.streaming.checkpointFileManagerClass")
+_ALIKE = 0.9
+"""How much a name must be like one of the list: extensions read names of their own, which are none of Spark's."""
+
+
+def conf_doubts(spark: SparkSession, given: Iterable[str]) -> list[str]:
+    """A sentence for each name that is almost one of Spark's; a Spark that is built otherwise may not tell."""
+    try:
+        return _unread(spark, given)
+    except Exception:  # a hint ends nothing
+        _log.debug("the names of settings could not be looked up", exc_info=True)
+        return []
+
+
+def _unread(spark: SparkSession, given: Iterable[str]) -> list[str]:
+    doubtful = [key for key in given if key.startswith(LISTED) and not key.startswith(_NOT_LISTED)]
+    if not doubtful:
+        return []
+    defined = spark._jsparkSession.sessionState().conf().getAllDefinedConfs()
+    known = {defined.apply(number)._1() for number in range(defined.size())}
+    entries = spark.sparkContext._gateway.jvm.org.apache.spark.internal.config.ConfigEntry
+    wrong = [key for key in doubtful if key not in known and entries.findEntry(key) is None]
+    return [
+        f"Spark has no setting {key}, and may never read it; is {meant} meant?"
+        for key in wrong
+        for meant in get_close_matches(key, known, 1, _ALIKE)
+    ]

@@ -16,7 +16,7 @@ _CONSUMERS = "kafka.consumer:type=consumer-fetch-manager-metrics,client-id=*,top
 _LAG = "records-lag"
 
 
-def behind(spark: SparkSession) -> dict[tuple[str, int], int]:
+def consumer_lag(spark: SparkSession) -> dict[tuple[str, int], int]:
     """Records that wait, by topic and partition; of several consumers of one partition the one that is furthest behind.
 
     Nothing on a cluster's master, whose consumers are elsewhere. A topic's name may have `_` for each dot.

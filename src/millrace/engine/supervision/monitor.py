@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from millrace.engine.failures import explain
-from millrace.engine.stopping import interrupted
-from millrace.telemetry.board import Board, Phase
-from millrace.telemetry.gallery import Gallery
+from millrace.engine.failures.explain import explain
+from millrace.engine.supervision.stopping import interrupted
+from millrace.telemetry.panel_registry import Gallery
 from millrace.telemetry.progress import Progress
+from millrace.telemetry.query_status import Board, Phase
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from types import TracebackType
 
 from confluent_kafka import Consumer, TopicPartition
 
-from millrace.clients.cluster import Cluster
+from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import MillraceError
 from millrace.telemetry.progress import Place, Progress
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from millrace.engine.verdicts import Kind, Verdict
+from millrace.engine.failures.classify import Kind, Verdict
 
 FEW = 2
 """Restarts after a failure that nobody understands, as long as no batch is done."""

@@ -14,19 +14,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from millrace.clients.cluster import Cluster
-from millrace.engine.decode import asks_for_care
-from millrace.engine.failures import explain
-from millrace.engine.inhand import InHand, in_hand
-from millrace.engine.spoken import said
-from millrace.engine.stopping import interrupted, stop_all
-from millrace.engine.structured import Workshop
-from millrace.engine.supervision import Course, GivenUp, Policy
-from millrace.engine.verdicts import Kind, Verdict, judge
+from millrace.clients.kafka.cluster import Cluster
+from millrace.engine.checkpoints.checkpoint import InHand, in_hand
+from millrace.engine.failures.classify import Kind, Verdict, judge
+from millrace.engine.failures.explain import explain
+from millrace.engine.failures.spark_text import said
+from millrace.engine.queries.builder import Workshop
+from millrace.engine.queries.decoding import asks_for_care
+from millrace.engine.supervision.restart_policy import Course, GivenUp, Policy
+from millrace.engine.supervision.stopping import interrupted, stop_all
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import Query
 from millrace.settings import PATIENCE
-from millrace.telemetry.board import Board, Restart
+from millrace.telemetry.query_status import Board, Restart
 from millrace.units import so_many
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from millrace.clients.records import Done, Record
-from millrace.drafts import write_whole
+from millrace.atomic_files import write_whole
+from millrace.clients.kafka.record import Done, Record
 from millrace.errors import FeedInUse
+from millrace.locks import FolderLock
 from millrace.plugins import Room
-from millrace.services.locks import FolderLock
 
 
 class Batch(NamedTuple):

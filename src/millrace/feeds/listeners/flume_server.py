@@ -13,11 +13,10 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from queue import SimpleQueue
 
 from millrace.errors import FeedFailed, MillraceError
-from millrace.feeds import inflow
-from millrace.feeds.avro_rpc import Conversation, Garbled, Request
-from millrace.feeds.base import Batch
-from millrace.feeds.holding import Budget, Receipt, Verdict, settle
-from millrace.feeds.inflow import FREE, Held, Inflow
+from millrace.feeds.base.api import Batch
+from millrace.feeds.listeners import flume_protocol
+from millrace.feeds.listeners.backpressure import Budget, Receipt, Verdict, settle
+from millrace.feeds.listeners.flume_protocol import FREE, Conversation, Garbled, Held, Inflow, Request
 
 HELD = 64_000_000
 """Bytes that the longer messages of all agents together may hold, until the sink has them."""
@@ -147,7 +146,7 @@ class Agents:
             finally:
                 held.release()
             writer.write(inflowing.framed(serial, answer))
-            async with asyncio.timeout(inflow.SLOW_SECONDS):
+            async with asyncio.timeout(flume_protocol.SLOW_SECONDS):
                 await writer.drain()
 
     async def _delivered(self, request: Request) -> bool:

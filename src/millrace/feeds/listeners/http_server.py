@@ -16,11 +16,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
 from millrace.errors import FeedFailed, RecordRefused
-from millrace.feeds.base import Batch
-from millrace.feeds.holding import Budget, Receipt, Verdict, settle
-from millrace.feeds.payloads import Malformed, from_json, from_ndjson
+from millrace.feeds.base.api import Batch
+from millrace.feeds.listeners.backpressure import Budget, Receipt, Verdict, settle
+from millrace.feeds.listeners.json_payloads import Malformed, from_json, from_ndjson
 from millrace.units import format_bytes
 
 T = TypeVar("T")

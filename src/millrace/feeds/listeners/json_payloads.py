@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from millrace.clients.records import Record
+from millrace.clients.kafka.record import Record
 
 # Only where an element ends is asked of it, so a number need not be made of its digits.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)

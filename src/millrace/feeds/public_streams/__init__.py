@@ -4,13 +4,20 @@ Everything here is about the way from a stream to batches of records. What an ev
 id and the time are, is each feed's own.
 """
 
-from millrace.feeds.streams.backoff import Backoff, Lapse, Ramp
-from millrace.feeds.streams.events import CONNECTED, Event, Recent, fields, key_of, not_future, time_of
-from millrace.feeds.streams.progress import Progress
-from millrace.feeds.streams.reading import Events, Halt, read
-from millrace.feeds.streams.web import Web, checked_url, user_agent
-from millrace.feeds.streams.websocket import messages
-from millrace.feeds.streams.wire import EventParser, ServerSentEvent, lines
+from millrace.feeds.public_streams.backoff import Backoff, Lapse, Ramp
+from millrace.feeds.public_streams.progress import (
+    CONNECTED,
+    Event,
+    Progress,
+    Recent,
+    event_fields,
+    key_of,
+    not_future,
+    time_of,
+)
+from millrace.feeds.public_streams.reader import Events, Halt, read_events
+from millrace.feeds.public_streams.sse import EventParser, ServerSentEvent, json_lines
+from millrace.feeds.public_streams.transport import Web, checked_url, user_agent, websocket_messages
 
 __all__ = [
     "CONNECTED",
@@ -26,12 +33,12 @@ __all__ = [
     "ServerSentEvent",
     "Web",
     "checked_url",
-    "fields",
+    "event_fields",
+    "json_lines",
     "key_of",
-    "lines",
-    "messages",
     "not_future",
-    "read",
+    "read_events",
     "time_of",
     "user_agent",
+    "websocket_messages",
 ]

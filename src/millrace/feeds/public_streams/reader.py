@@ -10,10 +10,9 @@ from contextlib import closing, suppress
 from queue import Empty, Full, Queue
 from weakref import WeakSet
 
-from millrace.feeds.base import Batch, Run
-from millrace.feeds.streams.backoff import Backoff, Lapse, Retries
-from millrace.feeds.streams.events import Event
-from millrace.feeds.streams.progress import Progress
+from millrace.feeds.base.api import Batch, Run
+from millrace.feeds.public_streams.backoff import Backoff, Lapse, Retries
+from millrace.feeds.public_streams.progress import Event, Progress
 from millrace.units import format_duration
 
 AHEAD = 2000
@@ -63,7 +62,7 @@ Connect = Callable[[Halt], Events]
 """Connects once and yields what comes; ends, or raises a Lapse, when the connection does."""
 
 
-def read(
+def read_events(
     run: Run, connect: Connect, *, name: str, backoff: Backoff, progress: Progress | None = None
 ) -> Iterator[Batch]:
     """An origin's events in batches, for ever; each saves its position once the sink has it."""

@@ -103,7 +103,7 @@ class _StreamLines:
         return whole
 
 
-def lines(chunks: Iterable[bytes], longest: int = LONGEST) -> Iterator[bytes]:
+def json_lines(chunks: Iterable[bytes], longest: int = LONGEST) -> Iterator[bytes]:
     """The lines of newline-delimited JSON, without their ends; empty ones, sent to keep a line open, are left out.
 
     What follows the last newline is no whole line and is dropped: the connection broke in the middle of it.

@@ -1,4 +1,7 @@
-"""HTTP to an origin: answers that stream without end, small ones of JSON, and what their failures mean."""
+"""HTTP to an origin: answers that stream without end, small ones of JSON, and what their failures mean.
+
+WebSocket messages from an origin, and what the failures of the connection mean.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidProxy, InvalidStatus
+from websockets.sync.client import connect
 
 from millrace import __version__
 from millrace.errors import FeedFailed, FileUnusable, InvalidOption
-from millrace.feeds.streams.backoff import Lapse, refusal
-from millrace.feeds.streams.reading import Halt
-from millrace.feeds.streams.wire import EventParser, ServerSentEvent
+from millrace.feeds.public_streams.backoff import Lapse, refusal
+from millrace.feeds.public_streams.reader import Halt
+from millrace.feeds.public_streams.sse import LONGEST, EventParser, ServerSentEvent
 from millrace.units import format_duration
 
 CONNECT_TIMEOUT = 10.0
@@ -189,3 +194,50 @@ def unusable_proxy(error: Exception) -> FeedFailed:
         why=str(error),
         hint="see the variables HTTPS_PROXY, ALL_PROXY and NO_PROXY",
     )
+
+
+_TOO_BIG = 1009
+
+
+def websocket_messages(url: str, halt: Halt, *, name: str, idle: float) -> Iterator[bytes | None]:
+    """Messages as the bytes that came; first of all a None, once the server has accepted the connection.
+
+    The connection is asked for a sign of life twice in `idle` seconds, and given up when there is none.
+    """
+    with (
+        _faults(name),
+        connect(
+            url,
+            user_agent_header=user_agent(),
+            compression=None,
+            open_timeout=CONNECT_TIMEOUT,
+            ping_interval=idle / 2,
+            ping_timeout=idle / 2,
+            close_timeout=1.0,
+            max_size=LONGEST,
+        ) as connection,
+    ):
+        halt.cuts(connection.socket)
+        yield None
+        while True:
+            yield connection.recv(decode=False)
+
+
+@contextmanager
+def _faults(name: str) -> Iterator[None]:
+    try:
+        yield
+    except InvalidStatus as error:
+        answer = error.response
+        headers = {field.lower(): value for field, value in answer.headers.raw_items()}
+        raise refusal(name, answer.status_code, headers, bytes(answer.body or b"")) from error
+    except ConnectionClosed as error:
+        if error.sent and error.sent.code == _TOO_BIG:
+            raise FeedFailed(f"{name} sent a message that is too big", why=str(error)) from error
+        raise Lapse(f"the connection was closed ({error})") from error
+    except (InvalidProxy, ImportError) as error:
+        raise unusable_proxy(error) from error
+    except (InvalidHandshake, OSError) as error:
+        if (wrong := certificate_fault(error)) is not None:
+            raise untrusted(name, wrong) from error
+        raise Lapse(str(error) or type(error).__name__) from error

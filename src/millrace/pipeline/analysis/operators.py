@@ -1,4 +1,7 @@
-"""The shape of a table: is it a stream, what holds its event time, and every operation on the way."""
+"""The shape of a table: is it a stream, what holds its event time, and every operation on the way.
+
+What a join does to streams, and which watermarks end what it keeps.
+"""
 
 from __future__ import annotations
 
@@ -87,3 +90,58 @@ def together(shapes: Iterable[Shape]) -> Shape:
     known = [one.events for one in found if one.events is not None]
     events = frozenset[str]().union(*known) if len(known) == len(found) else None
     return Shape(streaming, events, tuple(steps), any(one.opaque for one in found))
+
+
+JOIN_KINDS = {
+    "semi": "semi",
+    "leftsemi": "semi",
+    "anti": "anti",
+    "leftanti": "anti",
+    "left": "left",
+    "leftouter": "left",
+    "right": "right",
+    "rightouter": "right",
+    "full": "full",
+    "outer": "full",
+    "fullouter": "full",
+    "cross": "cross",
+    "inner": "inner",
+    "": "inner",
+}
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The step that a join is: `join` of two streams, or `outer` when static rows would have to be kept."""
+
+    kind: str
+    what: str
+    bounded: bool | None = None
+
+
+def named_kind(text: str) -> str | None:
+    """The kind of a join as PySpark's `how` names it."""
+    return JOIN_KINDS.get(text.lower().replace("_", "").replace(" ", ""))
+
+
+def joined(kind: str, left: Shape, right: Shape, bounded: bool | None, what: str) -> Joined | None:
+    """The step that joining two shapes is; None when it is nothing special or cannot be told."""
+    if left.streaming is None or right.streaming is None:
+        return None
+    if left.streaming and right.streaming:
+        return Joined("join", what, bounded)
+    keeps_left, keeps_right = kind in ("left", "full", "semi", "anti"), kind in ("right", "full")
+    if (right.streaming and keeps_left) or (left.streaming and keeps_right):
+        return Joined("outer", what)
+    return None
+
+
+def join_ends(kind: str, left: Shape, right: Shape) -> bool:
+    """Whether the watermarks that a kind of join needs are there."""
+    if kind in ("left", "semi"):
+        return bool(right.events)
+    if kind == "right":
+        return bool(left.events)
+    if kind == "full":
+        return bool(left.events or right.events)
+    return bool(left.events and right.events)

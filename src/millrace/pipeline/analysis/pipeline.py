@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from millrace.pipeline.analysis.operators import STATIC, UNKNOWN, Shape
+from millrace.pipeline.analysis.python import python_shape
 from millrace.pipeline.model import Pipeline, Source, Table
-from millrace.pipeline.shapes.python import python_shape
-from millrace.pipeline.shapes.shape import STATIC, UNKNOWN, Shape
 
 
 def shapes(pipeline: Pipeline) -> dict[str, Shape]:
@@ -43,7 +43,7 @@ def _add(pipeline: Pipeline, table: Table, found: dict[str, Shape]) -> None:
 
 def _shape(table: Table, found: dict[str, Shape]) -> Shape:
     if table.sql is not None:
-        from millrace.pipeline.shapes.sql import sql_shape
+        from millrace.pipeline.analysis.sql import sql_shape
 
         shape = sql_shape(table, found)
     else:

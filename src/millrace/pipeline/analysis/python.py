@@ -2,6 +2,8 @@
 
 Only what is certain counts. What a helper function does, what stands in a branch, a column under a name that is
 computed: all of that makes the shape opaque, and `check --deep` finds the rest.
+
+PySpark's methods and functions as far as a stream's shape depends on them.
 """
 
 from __future__ import annotations
@@ -12,11 +14,162 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from millrace.errors import Place
-from millrace.pipeline.literals import function_tree
+from millrace.pipeline.analysis.operators import UNKNOWN, Events, Shape, Step, joined, named_kind, together
 from millrace.pipeline.model import Table
-from millrace.pipeline.shapes import frames
-from millrace.pipeline.shapes.joins import joined, named_kind
-from millrace.pipeline.shapes.shape import UNKNOWN, Events, Shape, Step, together
+from millrace.pipeline.python_source import function_tree
+
+GROUPS = frozenset({"groupBy", "groupby", "rollup", "cube"})
+AGGREGATES = frozenset({"agg", "count", "sum", "avg", "mean", "max", "min"})
+STATES = frozenset({"applyInPandasWithState", "transformWithState", "transformWithStateInPandas"})
+DEDUPLICATES = frozenset({"distinct", "dropDuplicates", "drop_duplicates"})
+ACTIONS = frozenset({"count", "collect", "show", "toPandas", "first", "head", "take", "tail", "foreach", "isEmpty"})
+STEPS = {
+    "orderBy": "sort",
+    "sort": "sort",
+    "sortWithinPartitions": "sort",
+    "limit": "limit",
+    "offset": "offset",
+    "sample": "sample",
+    "sampleBy": "sample",
+    "randomSplit": "sample",
+}
+SETS = {
+    "union": "union",
+    "unionAll": "union",
+    "unionByName": "union",
+    "intersect": "intersect",
+    "intersectAll": "intersect",
+    "subtract": "except",
+    "exceptAll": "except",
+}
+COLUMNS = {
+    "countDistinct": "distinct",
+    "count_distinct": "distinct",
+    "sumDistinct": "distinct",
+    "sum_distinct": "distinct",
+    "over": "over",
+    "monotonically_increasing_id": "number",
+    "explode": "explode",
+    "explode_outer": "explode",
+    "posexplode": "explode",
+    "posexplode_outer": "explode",
+    "inline": "explode",
+    "current_timestamp": "clock",
+    "current_date": "clock",
+    "now": "clock",
+}
+_SAME = frozenset(
+    {"filter", "where", "alias", "hint", "repartition", "coalesce", "cache", "persist", "observe", "fillna", "fill"}
+)
+
+
+def after_method(shape: Shape, name: str, node: ast.Call) -> Shape:
+    """The rows that another method gives: what it does to the columns of event time."""
+    words = [_text(one) for one in node.args]
+    if name == "withWatermark":
+        return shape.watermarked((words[0] if words else None) or "")
+    if name in _SAME:
+        return shape
+    known = name in ("select", "selectExpr", "withColumn", "withColumnRenamed", "drop", "dropna", "toDF", "withColumns")
+    if not shape.events:
+        return shape if known else replace(shape, opaque=True)
+    kept = _kept(shape.events, name, node, words)
+    return replace(shape, events=kept, opaque=shape.opaque or not known)
+
+
+def _kept(events: frozenset[str], name: str, node: ast.Call, words: list[str | None]) -> frozenset[str] | None:
+    named = [word.lower() if word else None for word in words]
+    if name == "withColumn" and named and named[0]:
+        return events if named[0] not in events else None
+    if name == "withColumnRenamed" and len(named) == 2 and named[0] and named[1]:
+        return frozenset(named[1] if one == named[0] else one for one in events)
+    if name == "drop" and None not in named:
+        return events - set(named)
+    if name == "select":
+        columns = [(event_of(one, events), name_of(one)) for one in node.args]
+        if any(word == "*" for word in words):
+            return events
+        if all(found is not None for found, _ in columns):
+            return frozenset(column for found, column in columns if found and column)
+    return None
+
+
+def event_of(node: ast.expr, events: frozenset[str]) -> bool | None:
+    """Whether a column carries the watermark: "at", F.col("at"), posts.at, F.window("at", …); None if unclear."""
+    text = _text(node)
+    if text is not None:
+        return text.lower() in events
+    if isinstance(node, ast.Attribute):
+        return node.attr.lower() in events
+    if isinstance(node, ast.Subscript):
+        return event_of(node.slice, events)
+    if not isinstance(node, ast.Call):
+        return None
+    name = _called(node)
+    if name == "alias" and isinstance(node.func, ast.Attribute):
+        return event_of(node.func.value, events)
+    if name in ("col", "column", "window", "session_window", "window_time") and node.args:
+        return event_of(node.args[0], events)
+    if name in ("expr", "") or not isinstance(node.func, ast.Attribute | ast.Name):
+        return None
+    # Any other function makes a new column, which has no watermark; a helper of the user's may return anything.
+    return False if isinstance(node.func, ast.Attribute) else None
+
+
+def name_of(node: ast.expr) -> str | None:
+    """The name of a column, in small letters, when it can be told."""
+    text = _text(node)
+    if text is not None:
+        return text.lower()
+    if isinstance(node, ast.Attribute):
+        return node.attr.lower()
+    if isinstance(node, ast.Subscript):
+        return name_of(node.slice)
+    if isinstance(node, ast.Call):
+        name = _called(node)
+        if name in ("alias", "col", "column") and node.args:
+            return (_text(node.args[0]) or "").lower() or None
+        return name if name in ("window", "session_window", "window_time") else None
+    return None
+
+
+def ends_duplicates(shape: Shape, node: ast.Call) -> bool | None:
+    """Whether a watermark ends what a deduplication remembers: event time must be among its columns."""
+    if not shape.events:
+        return None if shape.events is None else False
+    given = next((one.value for one in node.keywords if one.arg == "subset"), node.args[0] if node.args else None)
+    if given is None:
+        return True
+    if not isinstance(given, ast.List | ast.Tuple):
+        return None
+    names = [_text(one) for one in given.elts]
+    if any(name and name.lower() in shape.events for name in names):
+        return True
+    return None if None in names else False
+
+
+def ends_join(left: Shape, right: Shape, node: ast.Call) -> bool | None:
+    """Whether watermarks end the state of a join; a condition that is an expression cannot be told."""
+    if left.events is None or right.events is None:
+        return None
+    events = left.events | right.events
+    if not events:
+        return False
+    on = node.args[1] if len(node.args) > 1 else next((one.value for one in node.keywords if one.arg == "on"), None)
+    keys = list(on.elts) if isinstance(on, ast.List | ast.Tuple) else [on] if on is not None else []
+    names = [_text(key) for key in keys if key is not None]
+    if any(name and name.lower() in events for name in names):
+        return True
+    return None if None in names else False
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _text(node: ast.expr) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
 
 _BRANCHES = (ast.If, ast.For, ast.While, ast.Try, ast.With, ast.Match)
 
@@ -123,19 +276,19 @@ class _Reading:
 
     def _method(self, shape: Shape, name: str, node: ast.Call) -> Shape | Grouped | None:
         what = f".{name}()"
-        if name in frames.ACTIONS:
+        if name in ACTIONS:
             self.actions.append(shape.then(self.step("action", node, what)))
             return None
-        if name in frames.STEPS:
-            return shape.then(self.step(frames.STEPS[name], node, what))
-        if name in frames.GROUPS:
+        if name in STEPS:
+            return shape.then(self.step(STEPS[name], node, what))
+        if name in GROUPS:
             return self._group(shape, node, plain=name.lower() == "groupby")
         if name in ("join", "crossJoin"):
             return self._join(shape, name, node, what)
-        if name in frames.SETS:
-            return self._set(shape, frames.SETS[name], node, what)
-        if name in frames.DEDUPLICATES:
-            return shape.then(self.step("deduplicate", node, what, bounded=frames.ends_duplicates(shape, node)))
+        if name in SETS:
+            return self._set(shape, SETS[name], node, what)
+        if name in DEDUPLICATES:
+            return shape.then(self.step("deduplicate", node, what, bounded=ends_duplicates(shape, node)))
         if name == "dropDuplicatesWithinWatermark":
             bounded = None if shape.events is None else bool(shape.events)
             return shape.then(self.step("within", node, what, bounded=bounded))
@@ -143,13 +296,13 @@ class _Reading:
             return shape.then(self.step("aggregate", node, what, bounded=False)).carrying(frozenset())
         if name in ("mapInPandas", "mapInArrow"):
             return shape.then(self.step("python", node, what)).carrying(frozenset())
-        return frames.after(shape, name, node)
+        return after_method(shape, name, node)
 
     def _expressions(self, shape: Shape, node: ast.Call) -> Shape:
         """The same rows after what the columns in a call do."""
         for called, name in _calls(node):
-            if name in frames.COLUMNS:
-                shape = shape.then(self.step(frames.COLUMNS[name], called, f"{name}()"))
+            if name in COLUMNS:
+                shape = shape.then(self.step(COLUMNS[name], called, f"{name}()"))
             elif self._is_udf(called.func):
                 shape = shape.then(self.step("python", called, f"{name}()"))
         return shape
@@ -164,7 +317,7 @@ class _Reading:
         session = any(name == "session_window" for _, name in _calls(node))
         if not shape.events:
             return Grouped(shape, None if shape.events is None else False, shape.events, session)
-        found = [(frames.event_of(key, shape.events), frames.name_of(key)) for key in keys]
+        found = [(event_of(key, shape.events), name_of(key)) for key in keys]
         bounded = True if any(one for one, _ in found) else None if any(one is None for one, _ in found) else False
         sure = plain and all(one is not None for one, _ in found)
         events = frozenset(name for one, name in found if one and name) if sure else None
@@ -174,10 +327,10 @@ class _Reading:
         what = f".{name}()"
         if name == "pivot":
             return replace(on, shape=on.shape.then(self.step("pivot", node, what)), pivoted=True)
-        if name in frames.AGGREGATES:
+        if name in AGGREGATES:
             done = on.shape.then(self.step("aggregate", node, what, bounded=on.bounded, session=on.session))
             return done.carrying(on.events)
-        if name in frames.STATES:
+        if name in STATES:
             bounded = None if on.shape.events is None else bool(on.shape.events)
             stateful = on.shape.then(self.step("state", node, what, bounded=bounded))
             return stateful.then(self.step("python", node, what)).carrying(None)
@@ -192,7 +345,7 @@ class _Reading:
         both = together((shape, right))
         if kind is None:
             return replace(both, opaque=True)
-        added = joined(kind, shape, right, frames.ends_join(shape, right, node), what)
+        added = joined(kind, shape, right, ends_join(shape, right, node), what)
         return both.then(self.step(added.kind, node, what, bounded=added.bounded, join=kind)) if added else both
 
     def _set(self, shape: Shape, kind: str, node: ast.Call, what: str) -> Shape:

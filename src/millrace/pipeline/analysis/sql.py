@@ -1,20 +1,239 @@
-"""The shape of a table that is written in SQL."""
+"""The shape of a table that is written in SQL.
+
+Joins that are written in SQL: their kind, and whether their condition bounds their state.
+
+The parts of a SELECT that make its shape: its own expressions, its aggregates, what it groups by.
+
+What the state of a SELECT is kept by and what it holds, as SQL in one form whatever the spelling.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
 
 from millrace.errors import InvalidSql, Place
+from millrace.pipeline.analysis.operators import (
+    JOIN_KINDS,
+    STATIC,
+    UNKNOWN,
+    Events,
+    Joined,
+    Shape,
+    Step,
+    join_ends,
+    joined,
+    together,
+)
 from millrace.pipeline.model import Table
-from millrace.pipeline.shapes.shape import STATIC, UNKNOWN, Events, Shape, Step, together
-from millrace.pipeline.shapes.sql_joins import Sides, join_kind, join_step
-from millrace.pipeline.shapes.sql_parts import function, inner_queries, is_grouped, keys, own
-from millrace.pipeline.shapes.sql_state import aggregates, condition, grouped_by, selected
 from millrace.pipeline.sql import defined_by, parsed
+
+_RANGES = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What a join joins."""
+
+    left: Shape
+    right: Shape
+    left_names: dict[str, Shape]
+    name: str
+    """The right side's."""
+
+
+def join_kind(join: exp.Join) -> str:
+    """The kind of a join in SQL."""
+    side, kind = (join.side or "").lower(), (join.kind or "").lower()
+    return JOIN_KINDS.get(kind if kind in ("semi", "anti", "cross") else side, "inner")
+
+
+def join_step(kind: str, sides: Sides, join: exp.Join, where: Any) -> Joined | None:
+    """What a join in SQL is, when it matters to a stream."""
+    return joined(kind, sides.left, sides.right, _bounded(kind, sides, join, where), f"{kind.upper()} JOIN")
+
+
+def _bounded(kind: str, sides: Sides, join: exp.Join, where: Any) -> bool | None:
+    """Whether a watermark ends the state: by an equal event time, or by a range between the event times."""
+    if sides.left.events is None or sides.right.events is None:
+        return None
+    conditions = [one for part in (join.args.get("on"), where) if part is not None for one in _conjuncts(part)]
+    for name in join.args.get("using") or ():
+        if name.name.lower() in sides.left.events | sides.right.events:
+            return True
+    if any(isinstance(one, exp.EQ) and (_of_left(one, sides) or _of_right(one, sides)) for one in conditions):
+        return True
+    ranged = any(isinstance(one, _RANGES) and _spans(one, sides) for one in conditions)
+    return ranged and join_ends(kind, sides.left, sides.right)
+
+
+def _conjuncts(node: Any) -> list[Any]:
+    node = node.this if isinstance(node, exp.Where) else node
+    return list(node.flatten()) if isinstance(node, exp.And) else [node]
+
+
+def _spans(node: Any, sides: Sides) -> bool:
+    """Whether a comparison is between an event time and a column of the other side."""
+    columns = list(node.find_all(exp.Column))
+    right = [column for column in columns if column.table.lower() == sides.name]
+    left = [column for column in columns if column.table.lower() in sides.left_names]
+    unnamed = [column for column in columns if not column.table]
+    return bool(left and right) or len(unnamed) > 1 or bool(unnamed and (left or right))
+
+
+def _of_left(node: Any, sides: Sides) -> bool:
+    return any(
+        column.name.lower() in (sides.left_names.get(column.table.lower(), sides.left).events or ())
+        for column in node.find_all(exp.Column)
+        if column.table.lower() != sides.name and isinstance(column.parent, exp.EQ)
+    )
+
+
+def _of_right(node: Any, sides: Sides) -> bool:
+    return any(
+        column.name.lower() in (sides.right.events or ())
+        for column in node.find_all(exp.Column)
+        if column.table.lower() in (sides.name, "") and isinstance(column.parent, exp.EQ)
+    )
+
+
+_AGGREGATES = frozenset(
+    ("count_min_sketch", "every", "histogram_numeric", "product", "some", "std", "try_avg", "try_sum", "hll_sketch_agg")
+)
+"""Those that the parser does not know as aggregates."""
+
+
+def own_expressions(node: exp.Select) -> Iterator[Any]:
+    """The parts of a SELECT's own expressions, without those of the queries inside it."""
+    for clause in _clauses(node):
+        yield from clause.walk(prune=lambda one: isinstance(one, exp.Query))
+
+
+def inner_queries(node: exp.Select) -> Iterator[Any]:
+    """The queries inside a SELECT's own expressions."""
+    for one in own_expressions(node):
+        if isinstance(one, exp.Query):
+            yield one
+
+
+def _clauses(node: exp.Select) -> Iterator[Any]:
+    yield from node.expressions
+    for key in ("where", "having", "qualify", "group", "order"):
+        if node.args.get(key):
+            yield node.args[key]
+    for join in node.args.get("joins") or ():
+        if join.args.get("on"):
+            yield join.args["on"]
+
+
+def is_grouped(node: exp.Select) -> bool:
+    """Whether a SELECT aggregates."""
+    return bool(node.args.get("group") or node.args.get("having")) or any(map(is_aggregate, own_expressions(node)))
+
+
+def is_aggregate(node: Any) -> bool:
+    """Whether a function is an aggregate of its SELECT, not one over a window of rows."""
+    named = isinstance(node, exp.Anonymous) and node.name.lower() in _AGGREGATES
+    if not (named or isinstance(node, exp.AggFunc)):
+        return False
+    parent = node.parent
+    while isinstance(parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
+        parent = parent.parent
+    return not (isinstance(parent, exp.Window) and any(one is node for one in parent.this.walk()))
+
+
+def grouping_keys(node: exp.Select) -> Iterator[Any]:
+    """What a SELECT groups by: expressions, positions in the list, or ALL that is no aggregate."""
+    group = node.args.get("group")
+    if group is None:
+        return
+    if group.args.get("all"):
+        yield from (one for one in node.expressions if not any(map(is_aggregate, one.walk())))
+    nested = [one for key in ("rollup", "cube", "grouping_sets") for one in group.args.get(key) or ()]
+    for one in group.expressions:
+        if isinstance(one, exp.Literal) and not one.is_string and one.name.isdigit():
+            yield from node.expressions[int(one.name) - 1 : int(one.name)]
+        elif isinstance(one, exp.GroupingSets | exp.Rollup | exp.Cube):
+            nested.append(one)
+        else:
+            yield one
+    for one in nested:
+        yield from one.find_all(exp.Column, exp.Anonymous)
+
+
+def unknown_function(node: Any) -> str | None:
+    """The name of a function that the parser does not know, in small letters."""
+    return node.name.lower() if isinstance(node, exp.Anonymous) else None
+
+
+def expression_text(node: Any) -> str:
+    """An expression without its alias, in small letters where capitals do not matter."""
+    bare = node.unalias() if isinstance(node, exp.Alias) else node
+    written: str = bare.transform(_plain).sql(dialect="spark", normalize=True, comments=False, identify=False)
+    return written
+
+
+def grouped_by(node: exp.Select) -> tuple[str, ...] | None:
+    """What a SELECT groups by; None when a name may be a column or another expression's alias."""
+    found = []
+    for key in grouping_keys(node):
+        named = _named(node, key)
+        if named is not None and expression_text(named) != expression_text(key):
+            return None
+        found.append(expression_text(key))
+    return tuple(dict.fromkeys(found))
+
+
+def selected_aggregates(node: exp.Select) -> tuple[str, ...]:
+    """The aggregates of a SELECT in the order in which they are written, which is that of its state."""
+    parts = [*node.expressions, *filter(None, (node.args.get("having"), node.args.get("order")))]
+    found = [
+        expression_text(_whole(one))
+        for part in parts
+        for one in part.find_all(exp.Func, bfs=False)
+        if is_aggregate(one)
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def distinct_columns(node: exp.Select) -> tuple[str, ...] | None:
+    """The columns of a SELECT DISTINCT; None for those of a star."""
+    return None if node.is_star else tuple(expression_text(one) for one in node.expressions)
+
+
+def join_condition(join: exp.Join) -> tuple[str, ...]:
+    """What a join joins by, without regard to order."""
+    on = join.args.get("on")
+    parts = list(on.flatten()) if isinstance(on, exp.And) else [on] if on is not None else []
+    using = [one.name.lower() for one in join.args.get("using") or ()]
+    return tuple(sorted([*(expression_text(part) for part in parts), *using]))
+
+
+def _named(node: exp.Select, key: Any) -> Any:
+    """The expression whose alias a key is written as."""
+    if not isinstance(key, exp.Column) or key.table:
+        return None
+    found = (one for one in node.expressions if isinstance(one, exp.Alias) and one.alias.lower() == key.name.lower())
+    return next(found, None)
+
+
+def _whole(node: Any) -> Any:
+    """An aggregate with its FILTER."""
+    while isinstance(node.parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
+        node = node.parent
+    return node
+
+
+def _plain(node: Any) -> Any:
+    if isinstance(node, exp.Identifier):
+        return exp.to_identifier(node.name.lower())
+    if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
+        return exp.Count(this=exp.Literal.number(1))
+    return node
+
 
 _WINDOWS = ("window", "session_window", "window_time")
 _EXPLODES = ("inline_outer", "posexplode_outer", "stack")
@@ -66,13 +285,13 @@ class _Reading:
         origin = self._from(node)
         shape = self._subqueries(node, origin.shape)
         aggregated = is_grouped(node)
-        for one in own(node):
+        for one in own_expressions(node):
             shape = self._operation(one, shape)
         if aggregated:
             bounded, session = self._grouping(node, origin)
             at = node.args.get("group") or node.expressions[0]
             what = "GROUP BY" if node.args.get("group") else "the aggregation"
-            kept = {"keys": grouped_by(node), "values": aggregates(node)}
+            kept = {"keys": grouped_by(node), "values": selected_aggregates(node)}
             shape = shape.then(self.step("aggregate", what, at, bounded=bounded, session=session, **kept))
         for one in node.find_all(exp.Window):
             if one.find_ancestor(exp.Select) is node:
@@ -80,7 +299,7 @@ class _Reading:
         shape = shape.carrying(self._carried(node, origin))
         if node.args.get("distinct"):
             bounded = None if shape.events is None else bool(shape.events)
-            kept = {"keys": selected(node), "values": ()}
+            kept = {"keys": distinct_columns(node), "values": ()}
             shape = shape.then(self.step("aggregate", "SELECT DISTINCT", node.expressions[0], bounded=bounded, **kept))
         return self._end(node, shape)
 
@@ -88,11 +307,11 @@ class _Reading:
         """Operations that are functions: an aggregate of distinct values, a row's number, the clock."""
         if isinstance(node, exp.Distinct) and isinstance(node.parent, exp.AggFunc):
             return shape.then(self.step("distinct", f"{node.parent.sql_name()}(DISTINCT …)", node.parent))
-        if function(node) == "monotonically_increasing_id":
+        if unknown_function(node) == "monotonically_increasing_id":
             return shape.then(self.step("number", "monotonically_increasing_id()", node))
-        if isinstance(node, exp.Explode | exp.Posexplode | exp.Inline) or function(node) in _EXPLODES:
+        if isinstance(node, exp.Explode | exp.Posexplode | exp.Inline) or unknown_function(node) in _EXPLODES:
             return shape.then(self.step("explode", "explode", node))
-        if isinstance(node, _CLOCKS) or function(node) == "now":
+        if isinstance(node, _CLOCKS) or unknown_function(node) == "now":
             return shape.then(self.step("clock", "the current time", node))
         return shape
 
@@ -132,7 +351,7 @@ class _Reading:
         made = together((found.shape, right))
         added = join_step(kind, sides, join, where)
         if added:
-            step = self.step(added.kind, added.what, join, bounded=added.bounded, join=kind, keys=condition(join))
+            step = self.step(added.kind, added.what, join, bounded=added.bounded, join=kind, keys=join_condition(join))
             made = made.then(step)
         found.shape = made
         found.named[sides.name] = right
@@ -185,9 +404,9 @@ class _Reading:
 
     def _grouping(self, node: exp.Select, origin: _From) -> tuple[bool | None, bool]:
         """Whether the groups end by a watermark, and whether they are sessions."""
-        grouped = list(keys(node))
+        grouped = list(grouping_keys(node))
         found = [self._event(key, origin, node) for key in grouped]
-        session = any(function(one) == "session_window" for key in grouped for one in key.walk())
+        session = any(unknown_function(one) == "session_window" for key in grouped for one in key.walk())
         bounded = True if True in found else None if None in found else False
         return bounded, session
 
@@ -206,7 +425,7 @@ class _Reading:
             if carries is None:
                 return None
             if carries:
-                names.add((one.alias_or_name or function(one) or "").lower())
+                names.add((one.alias_or_name or unknown_function(one) or "").lower())
         return frozenset(names)
 
     def _event(self, node: Any, origin: _From, select: exp.Select | None = None) -> bool | None:
@@ -216,7 +435,7 @@ class _Reading:
             return self._event(node.this, origin, select)
         if isinstance(node, exp.Column):
             return self._event_column(node, origin, select)
-        if function(node) in _WINDOWS and node.expressions:
+        if unknown_function(node) in _WINDOWS and node.expressions:
             return self._event(node.expressions[0], origin, select)
         return False
 

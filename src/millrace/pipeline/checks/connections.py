@@ -1,17 +1,21 @@
-"""Secrets that stand in the file for everyone to read."""
+"""Secrets that stand in the file for everyone to read.
+
+What the connectors find wrong with what they are given.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from millrace.errors import Place, Problem
-from millrace.pipeline.literals import literal_keywords
+from millrace.pipeline.checks.context import Scope
+from millrace.pipeline.connector_facts import Facts
 from millrace.pipeline.model import Connection
-from millrace.pipeline.rules.scope import Scope
+from millrace.pipeline.python_source import literal_keywords
 from millrace.pipeline.secret import Secret, holds_password, is_secret
 
 
-def plain(scope: Scope) -> Iterator[Problem]:
+def plain_secrets(scope: Scope) -> Iterator[Problem]:
     """A password, token or key that is written out; the value itself is never shown."""
     sources = [source.connection for source in scope.pipeline.sources]
     for connection in (*sources, *(sink.connection for sink in scope.pipeline.sinks)):
@@ -40,3 +44,17 @@ def _has_secret(value: object) -> bool:
     if isinstance(value, tuple):
         return any(map(_has_secret, value))
     return isinstance(value, Secret)
+
+
+def connector_mistakes(scope: Scope) -> Iterator[Problem]:
+    """An unknown connector, an unknown or missing option, a value that cannot be, a schema that does not parse."""
+    for source in scope.pipeline.sources:
+        yield from _told(source.connection, scope.source_facts(source), f"source {source.name!r}")
+    for sink in scope.pipeline.sinks:
+        yield from _told(sink.connection, scope.sink_facts(sink), f"the sink of {sink.table!r}")
+
+
+def _told(connection: Connection, facts: Facts, what: str) -> Iterator[Problem]:
+    for one in facts.mistakes:
+        place = connection.option_place(one.option) if one.option else connection.place
+        yield Problem(one.condition, f"{what}: {one.message}", place, one.hint, one.why)

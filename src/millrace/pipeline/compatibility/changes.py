@@ -1,13 +1,52 @@
-"""What is different between a query that ran before and the one that the file describes now, and what that means."""
+"""What is different between a query that ran before and the one that the file describes now, and what that means.
+
+Two versions of a table's SQL side by side.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from millrace.pipeline.ran import Said
-from millrace.pipeline.statements import only_filters_differ, skeleton
+from millrace.errors import InvalidSql
+from millrace.pipeline.compatibility.query_snapshot import Said
+from millrace.pipeline.sql import parsed
+
+_OPERAND = re.compile(r"'(?:[^']|'')*'|`[^`]+`|\b\d[\w.]*|\b[a-z_]\w*(?:\.[a-z_]\w*)*\b")
+
+
+def only_filters_differ(before: str, now: str) -> bool | None:
+    """Whether WHERE is all that differs between two plain SELECTs; None when they say the same."""
+    from sqlglot import exp
+
+    try:
+        old, new = parsed(before), parsed(now)
+    except InvalidSql:
+        return False
+    if _sql_text(old) == _sql_text(new):
+        return None
+    if any(not isinstance(one, exp.Select) or one.find(exp.Subquery, exp.With) for one in (old, new)):
+        return False
+    return _sql_text(_unfiltered(old)) == _sql_text(_unfiltered(new))
+
+
+def skeleton(written: str) -> str:
+    """An expression without its columns and literals: what is left is certain, whatever a column is called."""
+    return _OPERAND.sub("?", written)
+
+
+def _unfiltered(tree: Any) -> Any:
+    copy = tree.copy()
+    copy.set("where", None)
+    return copy
+
+
+def _sql_text(tree: Any) -> str:
+    written: str = tree.sql(dialect="spark", comments=False)
+    return written
+
 
 NEW, ASKS, MIXES, BREAKS = "new", "asks", "mixes", "breaks"
 _OF_COLUMNS = {"avro_schema", "format", "include", "schema"}
@@ -141,23 +180,23 @@ def _sinks(before: Said, now: Said) -> Iterator[Change]:
     new = {(one["connector"], one["to"]): one for one in now["sinks"]}
     lasting = [one for one in old if old[one]["resumes"]]
     if lasting and not any(one in new for one in lasting):
-        was, given = (", ".join(_written(one) for one in found) for found in (old, new))
+        was, given = (", ".join(_sink_text(one) for one in found) for found in (old, new))
         rest = "" if any(one["midway"] for one in now["sinks"]) else ", which cannot begin in the middle"
         effect = MIXES if all(one["midway"] for one in now["sinks"]) else BREAKS
         yield Change(effect, "sink", f"it wrote to {was}; now it writes to {given}{rest}")
         return
     for one in new:
         if one not in old and not new[one]["midway"]:
-            yield Change(BREAKS, "sink", f"{_written(one)} is new, and cannot begin in the middle of a query")
+            yield Change(BREAKS, "sink", f"{_sink_text(one)} is new, and cannot begin in the middle of a query")
         elif one not in old:
-            yield Change(NEW, "sink", f"{_written(one)} is new: it gets what comes from now on")
+            yield Change(NEW, "sink", f"{_sink_text(one)} is new: it gets what comes from now on")
         else:
             for option in _different(old[one]["options"], new[one]["options"]):
                 was, given = (_told(found[one]["options"].get(option)) for found in (old, new))
-                yield Change(NEW, "sink", f"{_written(one)}: {option} was {was}; now {given}")
+                yield Change(NEW, "sink", f"{_sink_text(one)}: {option} was {was}; now {given}")
     for one in old:
         if one not in new:
-            yield Change(NEW, "sink", f"{_written(one)} is not written any more")
+            yield Change(NEW, "sink", f"{_sink_text(one)} is not written any more")
 
 
 def _different(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -174,7 +213,7 @@ def _kept(steps: list[Said], verb: str) -> str:
     return f"{verb} the state of {', '.join(step['what'] for step in steps)}"
 
 
-def _written(sink: tuple[str, str]) -> str:
+def _sink_text(sink: tuple[str, str]) -> str:
     connector, to = sink
     return to if to == connector else f"{to} ({connector})"
 

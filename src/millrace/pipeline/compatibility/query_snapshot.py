@@ -9,13 +9,13 @@ from typing import Any
 
 from millrace.limited_files import read_limited
 from millrace.masking import hidden, without_passwords
-from millrace.pipeline.facts import Connectors
-from millrace.pipeline.literals import function_tree
+from millrace.pipeline.analysis.operators import UNKNOWN, Step
+from millrace.pipeline.analysis.pipeline import shapes
+from millrace.pipeline.connector_facts import Connectors
 from millrace.pipeline.model import Connection, Pipeline, Sink, Source, Table, Watermark
 from millrace.pipeline.plan import Query
+from millrace.pipeline.python_source import function_tree
 from millrace.pipeline.secret import Secret
-from millrace.pipeline.shapes.shape import UNKNOWN, Step
-from millrace.pipeline.shapes.whole import shapes
 
 STATEFUL = ("aggregate", "deduplicate", "within", "join", "state", "limit")
 """The kinds of steps that keep something between batches."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from millrace.pipeline.changes import BREAKS, MIXES, NEW, Change
+from millrace.pipeline.compatibility.changes import BREAKS, MIXES, NEW, Change
 
 Part = tuple[str, str]
 """What something is, and its type."""
@@ -50,7 +50,7 @@ class Fingerprint:
         return cls(tuple(told["sources"]), tuple(operators), _parts(told["columns"]), told["whole"])
 
 
-def differences(before: Fingerprint, now: Fingerprint) -> list[Change]:
+def state_differences(before: Fingerprint, now: Fingerprint) -> list[Change]:
     """Every difference, with its effect."""
     return [*_sources(before, now), *_operators(before, now), *_columns(before, now)]
 

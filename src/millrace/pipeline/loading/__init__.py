@@ -1,17 +1,69 @@
-"""A file becomes a model, whichever way it is written."""
+"""A file becomes a model, whichever way it is written.
+
+Modules that stand beside a pipeline's file are its own: another's of the same name do not take their place.
+"""
 
 from __future__ import annotations
 
 import runpy
+import sys
 from collections.abc import Collection
 from pathlib import Path
+from types import ModuleType
 
 from millrace.errors import FileUnusable, InputError, InvalidDefinition, MillraceError, Place, Problem
 from millrace.limited_files import DEFINITION_BYTES
-from millrace.pipeline.beside import stand_beside
-from millrace.pipeline.mistake import interrupts_noted, mistake, place_in
+from millrace.pipeline.loading.python import collecting
+from millrace.pipeline.loading.user_errors import interrupts_noted, mistake, place_in
 from millrace.pipeline.model import Pipeline
-from millrace.pipeline.python import collecting
+
+_TESTS = ("test_", "tests", "conftest")
+
+
+class _Read:
+    """The folder of the pipeline that was read last, which is on Python's path for it."""
+
+    folder: Path | None = None
+    there: frozenset[str] = frozenset()
+    """The modules that were there before it: somebody else's, wherever they stand."""
+
+
+def stand_beside(file: str) -> None:
+    """What the file imports is looked for beside it first, as `python FILE` does."""
+    folder = Path(file).absolute().parent
+    names = {one.stem for one in (*folder.glob("*.py"), *(file.parent for file in folder.glob("*/*.py")))}
+    homes = {name: _home(module) for name, module in list(sys.modules.items()) if "." not in name}
+    strange = {
+        name
+        for name, home in homes.items()
+        if home and home != folder and (_is_of_last(name, home) or name in names) and _may_go(name, home)
+    }
+    for name in [name for name in sys.modules if name.partition(".")[0] in strange]:
+        del sys.modules[name]
+    if _Read.folder and str(_Read.folder) in sys.path:
+        sys.path.remove(str(_Read.folder))
+    sys.path.insert(0, str(folder))
+    _Read.folder, _Read.there = folder, frozenset(sys.modules)
+
+
+def _is_of_last(name: str, home: Path) -> bool:
+    return home == _Read.folder and name not in _Read.there
+
+
+def _home(module: ModuleType) -> Path | None:
+    """The folder that a module was found in."""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return next((Path(one).parent for one in getattr(module, "__path__", ())), None)
+    return Path(file).parent.parent if hasattr(module, "__path__") else Path(file).parent
+
+
+def _may_go(name: str, home: Path) -> bool:
+    """Whether a module is somebody's own: not Python's, not installed, not a test that runs."""
+    packages = {"site-packages", "dist-packages"} & set(home.parts)
+    installed = name in sys.stdlib_module_names or packages or name == "millrace"
+    return not installed and not name.startswith(_TESTS) and name != "__main__"
+
 
 _YAML = (".yaml", ".yml")
 
@@ -24,7 +76,7 @@ def load(path: str, connectors: Collection[str] = ()) -> Pipeline:
     require_file(path)
     file, _, name = path.partition("::")
     if file.endswith(_YAML):
-        from millrace.pipeline.yaml import load_yaml
+        from millrace.pipeline.loading.yaml import load_yaml
 
         return _chosen(file, [load_yaml(Path(file), connectors)], name)
     return _chosen(file, _load_python(file), name)
@@ -46,10 +98,10 @@ def require_file(path: str) -> None:
         )
 
 
-def read(path: str, connectors: Collection[str] = ()) -> tuple[Pipeline | None, list[Problem]]:
+def read_file(path: str, connectors: Collection[str] = ()) -> tuple[Pipeline | None, list[Problem]]:
     """What can be read of a pipeline's file, and what is wrong with it."""
     if path.endswith(_YAML) and Path(path).is_file():
-        from millrace.pipeline.yaml import read_yaml
+        from millrace.pipeline.loading.yaml import read_yaml
 
         return read_yaml(Path(path), connectors)
     try:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar, overload
 
 from millrace.errors import InputError, InvalidDefinition, Place
 from millrace.pipeline import model
-from millrace.pipeline.literals import called_text, returned_text
+from millrace.pipeline.python_source import called_text, returned_text
 from millrace.pipeline.sql import tables_read, tidy
 from millrace.units import parse_interval
 

@@ -21,11 +21,11 @@ from typing import Any
 from millrace.errors import FileUnusable, InputError, InvalidDefinition, Place, Problem, did_you_mean
 from millrace.limited_files import read_start
 from millrace.pipeline import model
-from millrace.pipeline.document import LARGEST, Fields, Items, Node, Scalar, read_document
+from millrace.pipeline.loading.python import read_by
+from millrace.pipeline.loading.yaml_document import LARGEST, Fields, Items, Node, Scalar, read_document
+from millrace.pipeline.loading.yaml_values import Values
 from millrace.pipeline.panels import KINDS
-from millrace.pipeline.python import read_by
 from millrace.pipeline.sql import blank_lines, tidy
-from millrace.pipeline.values import Values
 from millrace.units import parse_interval
 
 KEYS = ("name", "trigger", "sources", "tables", "sinks", "panels")

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from millrace.errors import Place, Problem
-from millrace.pipeline.document import Fields, Items, Node, Scalar
 from millrace.pipeline.interpolation import Filled, fill
+from millrace.pipeline.loading.yaml_document import Fields, Items, Node, Scalar
 from millrace.pipeline.model import UNREADABLE
 from millrace.pipeline.secret import Secret, holds_password, is_secret
 from millrace.secret_files import exposed

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.delivery import Delivery
-from millrace.clients.letters import Letter, from_line
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
-from millrace.connectors.burying import FolderBurial, KafkaBurial, Task
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.delivery import Delivery
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
+from millrace.dead_letters.letter import Letter, from_line
+from millrace.dead_letters.writer import FolderBurial, KafkaBurial, Task
 
 Run = Callable[..., Any]
 MOMENT = 1_700_000_000_000

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from millrace.clients.cluster import Cluster
-from millrace.clients.consumer import Reading, read
-from millrace.clients.filesource import FileSource
-from millrace.clients.letters import Letter
-from millrace.connectors.burying import FolderBurial, KafkaBurial, Task
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.dead_letters.file_journal import FileSource
+from millrace.dead_letters.letter import Letter
+from millrace.dead_letters.writer import FolderBurial, KafkaBurial, Task
 
 Run = Callable[..., Any]
 
@@ -52,7 +52,7 @@ def folder(offline_run: Run, tmp_path: Path) -> Path:
 def sent(cluster: Cluster, topic: str, count: int) -> list[bytes]:
     """The values of the first records of a topic."""
     found: list[bytes] = []
-    with closing(read(cluster, Reading(topic, "earliest", committed=True))) as batches:
+    with closing(read_records(cluster, Reading(topic, "earliest", committed=True))) as batches:
         while len(found) < count:
             found += [one.value() or b"" for one in next(batches)]
     return sorted(found)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from millrace.cli.targets import Target
-from millrace.clients.dead import Found
-from millrace.clients.letters import Letter
-from millrace.clients.selection import Selection
-from millrace.engine import generations
-from millrace.engine.generations import Generation
+from millrace.cli.commands.dead.selection import Target
+from millrace.dead_letters.letter import Letter
+from millrace.dead_letters.redrive_filter import Selection
+from millrace.dead_letters.store import Found
+from millrace.engine.replay import generations
+from millrace.engine.replay.generations import Generation
 
 
 def test_a_file_means_the_generation_that_counts_and_letters_since_its_replay(tmp_path: Path) -> None:

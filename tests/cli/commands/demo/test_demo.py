@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from conftest import CommandLine
-from millrace.cli import demo as command
-from millrace.cli.awaited import Awaited
-from millrace.cli.check import load_sound
-from millrace.cli.demos import DEMOS, Demo
-from millrace.clients.cluster import Cluster
+from millrace.cli.commands import demo as command
+from millrace.cli.commands.check import load_sound
+from millrace.cli.commands.demo.catalog import DEMOS, Demo
+from millrace.cli.commands.demo.startup_progress import Awaited
+from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import MillraceError
-from millrace.feeds.base import FEEDS
+from millrace.feeds.base.api import FEEDS
 from millrace.services import kafka
-from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels
+from millrace.telemetry.query_status import Board
 
 if TYPE_CHECKING:
-    from millrace.dashboard.watching import Watching
+    from millrace.dashboard.run_page import Watching
 
 
 @pytest.mark.parametrize("demo", DEMOS.values(), ids=lambda demo: demo.name)
@@ -118,7 +118,7 @@ def test_a_second_ctrl_c_leaves_no_broker(offline_millrace: CommandLine) -> None
 
 
 def test_a_demo_begins_anew_and_not_twice_in_one_folder(tmp_path: Path) -> None:
-    from millrace.services.locks import FolderLock
+    from millrace.locks import FolderLock
 
     folder = tmp_path / "town"
     (folder / "checkpoints" / "x").mkdir(parents=True)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from millrace.clients import groups
-from millrace.clients.cluster import Cluster
-from millrace.clients.delivery import Delivery
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import consumer_groups
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.delivery import Delivery
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 
 Run = Callable[..., Any]
 Start = Callable[..., subprocess.Popen[bytes]]
@@ -41,7 +41,7 @@ def filled(lane: str, put: Callable[..., None]) -> str:
 
 def wait_for_member(cluster: Cluster, group: str) -> None:
     while not any(
-        one.name == group and one.members and one.members[0].partitions for one in groups.list_groups(cluster)
+        one.name == group and one.members and one.members[0].partitions for one in consumer_groups.list_groups(cluster)
     ):
         pass
 
@@ -86,7 +86,7 @@ def test_silence_ends_it(run: Run, filled: str) -> None:
 def test_a_group_goes_on_where_it_was(run: Run, cluster: Cluster, filled: str) -> None:
     consume = ("kafka", "consume", filled, "--group", f"g-{filled}", "--from-beginning")
     assert run(*consume, "--max", "3").out == "0\n1\n2\n"
-    assert groups.describe(cluster, f"g-{filled}").lag == 2
+    assert consumer_groups.describe(cluster, f"g-{filled}").lag == 2
     assert run(*consume, "--max", "2").out == "3\n4\n"
 
 
@@ -112,7 +112,7 @@ def test_a_signal_while_it_waits_ends_it_well(
     process.send_signal(number)
     assert process.communicate(timeout=60) == (b"", b"0 records\n")
     assert process.returncode == 0
-    assert not any(one.members for one in groups.list_groups(cluster) if one.name == f"g-{lane}")
+    assert not any(one.members for one in consumer_groups.list_groups(cluster) if one.name == f"g-{lane}")
 
 
 def test_a_reader_that_has_had_enough_is_no_error(start: Start, lane: str, put: Callable[..., None]) -> None:

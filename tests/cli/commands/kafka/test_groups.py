@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from millrace.clients import groups, topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.consumer import Reading, read
-from millrace.clients.delivery import Delivery
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import consumer_groups, topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.clients.kafka.delivery import Delivery
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 
 Run = Callable[..., Any]
 
@@ -34,13 +34,13 @@ def lane(cluster: Cluster) -> str:
 def group(cluster: Cluster, lane: str) -> str:
     """A group that has read two of the five."""
     name = f"group-{uuid.uuid4().hex[:12]}"
-    for _ in read(cluster, Reading(lane, "earliest", group=name, most=2)):
+    for _ in read_records(cluster, Reading(lane, "earliest", group=name, most=2)):
         pass
     return name
 
 
 def offset(cluster: Cluster, group: str) -> int | None:
-    return groups.describe(cluster, group).positions[0].offset
+    return consumer_groups.describe(cluster, group).positions[0].offset
 
 
 def test_groups_are_listed(run: Run, lane: str, group: str) -> None:
@@ -92,7 +92,7 @@ def test_a_group_that_is_in_use_is_left_alone(
     start: Callable[..., object], run: Run, cluster: Cluster, lane: str, group: str
 ) -> None:
     start("kafka", "consume", lane, "--group", group)
-    while not groups.describe(cluster, group).members:
+    while not consumer_groups.describe(cluster, group).members:
         pass
     moved = run("kafka", "groups", "reset", group, "--topic", lane, "--to", "earliest", "--yes", code=2)
     deleted = run("kafka", "groups", "delete", group, "--yes", code=2)

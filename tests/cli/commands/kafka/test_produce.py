@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import Message
 
 from conftest import CommandLine
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.consumer import Reading, read
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import Reading, read_records
 
 Run = Callable[..., Any]
 Start = Callable[..., subprocess.Popen[bytes]]
@@ -32,7 +32,7 @@ def lane(cluster: Cluster) -> str:
 
 def taken(cluster: Cluster, topic: str, most: int, *, committed: bool = True) -> list[Message]:
     wanted = Reading(topic, "earliest", most=most, committed=committed)
-    return [message for batch in read(cluster, wanted) for message in batch]
+    return [message for batch in read_records(cluster, wanted) for message in batch]
 
 
 def values(messages: list[Message]) -> list[bytes | None]:

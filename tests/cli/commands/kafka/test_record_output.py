@@ -10,9 +10,8 @@ import orjson
 import pytest
 from confluent_kafka import Message
 
-from millrace.clients import shown
-from millrace.clients.records import Record
-from millrace.clients.shown import SHOWN
+from millrace.cli.commands.kafka.record_output import SHOWN, record_line
+from millrace.clients.kafka.record import Record
 
 BINARY = b"\xff\x00\xfe"
 ENCODED = b64encode(BINARY).decode()
@@ -48,7 +47,7 @@ class Shown:
 
 
 def as_json(record: Record, **how: Any) -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads(shown.record(Shown(record, **how)))  # type: ignore[arg-type]
+    found: dict[str, Any] = orjson.loads(record_line(Shown(record, **how)))  # type: ignore[arg-type]
     return found
 
 
@@ -127,7 +126,7 @@ def test_null_is_nothing_as_text(form: str, text: bytes) -> None:
 def test_a_real_message_is_shown(lane: str, put: Callable[..., object], drain: Callable[..., list[Message]]) -> None:
     put(lane, Record(b"v", BINARY, 1_700_000_000_000, (("a", b"1"), ("a", BINARY), ("n", None))))
     [message] = drain(lane)
-    assert orjson.loads(shown.record(message)) == {
+    assert orjson.loads(record_line(message)) == {
         "topic": lane,
         "partition": 0,
         "offset": 0,

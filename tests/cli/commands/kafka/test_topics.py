@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import Producer as KafkasProducer
 
 from conftest import CommandLine
-from millrace.clients import topics
-from millrace.clients.cluster import Cluster
-from millrace.clients.producer import Producer
-from millrace.clients.records import Record
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.record import Record
 from millrace.services.kafka import Kafka
 
 Run = Callable[..., Any]

@@ -8,10 +8,10 @@ from pathlib import Path
 import orjson
 
 from cli.conftest import Run
-from millrace.cli.replaying import told
-from millrace.engine import generations
-from millrace.engine.distance import Stage
-from millrace.engine.generations import Generation, Output
+from millrace.cli.commands.replay import stage_text
+from millrace.engine.replay import generations
+from millrace.engine.replay.generations import Generation, Output
+from millrace.engine.replay.progress import Stage
 
 FILE = """
 name: trending
@@ -30,9 +30,9 @@ sinks:
 
 
 def test_how_far_a_replay_is_in_words() -> None:
-    assert told(Stage(250, 1000, 250, 50.0)) == "250 of 1,000 records (25 %), 50/s, 15.0 s left"
-    assert told(Stage(1000, 1000, 1000, 50.0)) == "1,000 of 1,000 records (100 %), 50/s"
-    assert told(Stage(0, 0, 12, None)) == "12 rows"
+    assert stage_text(Stage(250, 1000, 250, 50.0)) == "250 of 1,000 records (25 %), 50/s, 15.0 s left"
+    assert stage_text(Stage(1000, 1000, 1000, 50.0)) == "1,000 of 1,000 records (100 %), 50/s"
+    assert stage_text(Stage(0, 0, 12, None)) == "12 rows"
 
 
 def test_wrong_wishes_are_told_in_one_message(offline_run: Run, tmp_path: Path) -> None:

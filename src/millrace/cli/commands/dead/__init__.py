@@ -11,18 +11,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.letters import line, moment, safe, shown
+from millrace.atomic_files import Draft
+from millrace.cli.commands.dead.redrive import redrive
+from millrace.cli.commands.dead.selection import (
+    Named,
+    OfOffset,
+    OfPartition,
+    StateFolder,
+    Target,
+    letter_line,
+    letter_text,
+    letter_time,
+    safe_text,
+    the_cluster,
+)
 from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig
 from millrace.cli.output import out, reader_may_leave, say, show_json, show_table
-from millrace.cli.redrive import redrive
-from millrace.cli.targets import Named, OfOffset, OfPartition, StateFolder, Target, the_cluster
-from millrace.drafts import Draft
 from millrace.errors import FileUnusable, InvalidOption
 from millrace.settings import STATE
 from millrace.units import so_many
 
 if TYPE_CHECKING:
-    from millrace.clients.reasons import Count
+    from millrace.dead_letters.redrive_filter import Count
 
 app = typer.Typer(help="Dead letters: the records that pipelines could not use.", no_args_is_help=True)
 app.command()(redrive)
@@ -41,17 +51,23 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List where dead letters are, how many are open, and why."""
-    from millrace.clients.dead import dead_folders, dead_topics, in_folder, in_topics, marks_of
-    from millrace.clients.reasons import Count
+    from millrace.dead_letters.redrive_filter import Count
+    from millrace.dead_letters.store import (
+        dead_folders,
+        dead_topics,
+        letters_in_folder,
+        letters_in_topics,
+        marks_in_topics,
+    )
 
     cluster, missing = the_cluster(kafka, kafka_config, data)
     topics = dead_topics(cluster) if cluster else []
     counts = {topic: Count() for topic in topics}
-    for one in in_topics(cluster, topics, marks=marks_of(cluster, topics)) if cluster else ():
+    for one in letters_in_topics(cluster, topics, marks=marks_in_topics(cluster, topics)) if cluster else ():
         counts[one.home].add(one)
     for folder in dead_folders(STATE.value(state)):
         counts[str(folder)] = Count()
-        for one in in_folder(folder):
+        for one in letters_in_folder(folder):
             counts[str(folder)].add(one)
     if not every:
         counts = {home: count for home, count in counts.items() if count.letters or not count.redriven}
@@ -63,7 +79,7 @@ def list_(
         say("there are no dead letters")
     else:
         rows = [
-            (home, sorted(count.pipelines), count.letters, count.redriven, moment(count.newest), _top(count))
+            (home, sorted(count.pipelines), count.letters, count.redriven, letter_time(count.newest), _top(count))
             for home, count in counts.items()
         ]
         show_table(("where", "pipelines", "open", "redriven", "newest", "reasons"), rows)
@@ -95,9 +111,9 @@ def show(
     with reader_may_leave():
         for one in reversed(newest):
             if as_json:
-                sys.stdout.buffer.write(line(one))
+                sys.stdout.buffer.write(letter_line(one))
             else:
-                out().print("\n".join(shown(one)), markup=False, soft_wrap=True)
+                out().print("\n".join(letter_text(one)), markup=False, soft_wrap=True)
         sys.stdout.buffer.flush()
         say(f"{len(newest):,} of {aim.read:,} dead letters" if newest else "no dead letters")
 
@@ -114,7 +130,7 @@ def export(
 ) -> None:
     """Write dead letters as JSON lines, with their bytes in base64."""
     aim = Target.named(target, STATE.value(state), *the_cluster(kafka, kafka_config, data))
-    lines = (line(one) for one in aim.letters(redriven=every))
+    lines = (letter_line(one) for one in aim.letters(redriven=every))
     with closing(lines):
         if to == "-":
             with reader_may_leave():
@@ -135,7 +151,7 @@ def _write(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def _top(count: Count) -> str:
-    told = [f"{number:,} × {safe(reason)[:80]}" for reason, number in count.kinds.most_common(_TOP)]
+    told = [f"{number:,} × {safe_text(reason)[:80]}" for reason, number in count.kinds.most_common(_TOP)]
     more = len(count.kinds) - _TOP
     return "\n".join([*told, f"and {more:,} more"] if more > 0 else told)
 

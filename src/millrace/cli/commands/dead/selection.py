@@ -1,9 +1,13 @@
-"""Whose dead letters are meant: those of a pipeline, by its name or its file, or those of a topic."""
+"""Whose dead letters are meant: those of a pipeline, by its name or its file, or those of a topic.
+
+A dead letter in the terminal: as lines for people, and as one line of JSON for programs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,8 +20,8 @@ from millrace.limited_files import read_start
 from millrace.settings import STATE
 
 if TYPE_CHECKING:
-    from millrace.clients.cluster import Cluster
-    from millrace.clients.dead import Found
+    from millrace.clients.kafka.cluster import Cluster
+    from millrace.dead_letters.store import Found
 
 _FILES = {".py", ".yaml", ".yml"}
 
@@ -46,8 +50,8 @@ def the_cluster(kafka: str | None, config: str | None, data: str | None) -> tupl
 
 def load_name(path: Path) -> str:
     """The name of the pipeline that a file defines."""
-    from millrace.pipeline.document import LARGEST, Fields, Scalar, read_document
-    from millrace.pipeline.load import load
+    from millrace.pipeline.loading import load
+    from millrace.pipeline.loading.yaml_document import LARGEST, Fields, Scalar, read_document
 
     if path.suffix == ".py":
         return load(str(path)).name
@@ -85,8 +89,8 @@ class Target:
     @classmethod
     def named(cls, text: str, state: Path, cluster: Cluster | None, missing: NoCluster | None) -> Target:
         """What a user has named; a topic goes before a pipeline of the same name."""
-        from millrace.clients.dead import dead_folders, dead_topics
-        from millrace.clients.letters import SUFFIX
+        from millrace.dead_letters.letter import SUFFIX
+        from millrace.dead_letters.store import dead_folders, dead_topics
 
         file = Path(text)
         topics = dead_topics(cluster) if cluster else []
@@ -105,7 +109,7 @@ class Target:
 
     def letters(self, *, redriven: bool = False) -> Iterator[Found]:
         """The open letters, or all, counted in `read`; raises at the end when nothing has that name."""
-        from millrace.clients.dead import in_folder, in_topics, marks_of
+        from millrace.dead_letters.store import letters_in_folder, letters_in_topics, marks_in_topics
 
         strange = 0
 
@@ -114,10 +118,10 @@ class Target:
             strange += 1
 
         if self.cluster:
-            marks = marks_of(self.cluster, self.topics)
-            yield from self._counted(in_topics(self.cluster, self.topics, one_more, marks=marks), redriven)
+            marks = marks_in_topics(self.cluster, self.topics)
+            yield from self._counted(letters_in_topics(self.cluster, self.topics, one_more, marks=marks), redriven)
         for folder in self.folders:
-            yield from self._counted(in_folder(folder), redriven)
+            yield from self._counted(letters_in_folder(folder), redriven)
         if strange and self.pipeline is None:
             say(f"{strange:,} records of {self.topics[0]} are left out: they are no dead letters of Millrace")
         if not self.read and not self.known:
@@ -135,7 +139,7 @@ class Target:
 
 def _current(name: str, state: Path) -> str:
     """The name under which a run of the pipeline goes on: that of the generation that counts."""
-    from millrace.engine.generations import load, name_of
+    from millrace.engine.replay.generations import load, name_of
 
     now = name_of(name, load(state / "pipelines" / name).current)
     if now != name:
@@ -145,7 +149,7 @@ def _current(name: str, state: Path) -> str:
 
 def _replayed(name: str, state: Path) -> int | None:
     """When the replay ended that made a generation."""
-    from millrace.engine.generations import load
+    from millrace.engine.replay.generations import load
 
     base, _, number = name.partition("@")
     found = load(state / "pipelines" / base).get(int(number)) if number.isdecimal() else None
@@ -154,3 +158,64 @@ def _replayed(name: str, state: Path) -> int | None:
 
 def _has_topic(cluster: Cluster, name: str) -> bool:
     return name in cluster.connect().topics
+
+
+_LONGEST = 1000
+
+
+def letter_line(one: Found) -> bytes:
+    """A letter as a line of JSON, with where it lies and what became of it."""
+    from millrace.dead_letters.letter import to_line
+
+    home = {"topic": one.home, "partition": one.partition, "offset": one.offset}
+    lies = {"file": one.home, "line": one.offset} if one.partition is None else home
+    more = {"attempts": one.letter.attempts, "redriven": one.redriven}
+    return to_line(one.letter, dead=lies, buried=one.buried, **more)
+
+
+def letter_text(one: Found) -> list[str]:
+    """A letter as lines for people."""
+    letter = one.letter
+    made = "" if letter.timestamp is None else f" of {letter_time(letter.timestamp)}"
+    return [
+        f"{letter.place}{made}",
+        f"  reason:   {safe_text(letter.reason)}",
+        f"  pipeline: {letter.pipeline}, source {letter.source}",
+        f"  letter:   {one.place} of {letter_time(one.buried)}{', sent again' if one.redriven else ''}",
+        *([f"  attempts: {letter.attempts}"] if letter.attempts > 1 else []),
+        *([] if letter.key is None else [f"  key:      {bytes_preview(letter.key)}"]),
+        *(f"  header:   {safe_text(name)}: {bytes_preview(content)}" for name, content in letter.headers),
+        f"  value:    {bytes_preview(letter.value)}",
+    ]
+
+
+def bytes_preview(content: bytes | None) -> str:
+    """Bytes as text when they are text, else as hex; the first of them when there are many."""
+    from millrace.dead_letters.letter import text_or_none
+
+    if content is None:
+        return "(null)"
+    words = text_or_none(content)
+    if words is None:
+        first = content[: _LONGEST // 10]
+        return f"{first.hex(' ')}{' …' * (len(first) < len(content))} ({len(content):,} bytes, not UTF-8)"
+    if len(words) > _LONGEST:
+        return f"{safe_text(words[:_LONGEST])}… ({len(content):,} bytes)"
+    return safe_text(words)
+
+
+def safe_text(words: str) -> str:
+    """Text that cannot steer the terminal it is shown on."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in words)
+
+
+def letter_time(milliseconds: int | None) -> str | None:
+    """A time, unless it is none that a calendar has."""
+    if milliseconds is None:
+        return None
+    try:
+        return (
+            datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        )
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms"

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.demos import DEMOS, FIRST, LIGHT, QUICK, Demo, demo_of
+from millrace.cli.commands.demo.catalog import DEMOS, FIRST, LIGHT, QUICK, Demo, demo_of
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
 from millrace.cli.output import err, fetching, out, say, show_table
-from millrace.cli.page import AllTopics, Port, page_options, served, with_kafka
+from millrace.cli.run_options import AllTopics, Port, page_options, served_page, with_kafka
+from millrace.cli.services import prepare_spark
 from millrace.cli.signals import interruptible, until_stopped
-from millrace.cli.spark import prepare_spark
 from millrace.errors import InvalidOption, NoCluster, StateMismatch
 from millrace.settings import KAFKA_DATA, KAFKA_HEAP, STATE
 from millrace.units import parse_duration, parse_rate
@@ -27,10 +27,10 @@ from millrace.units import parse_duration, parse_rate
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from millrace.cli.awaited import Awaited
-    from millrace.clients.cluster import Cluster
+    from millrace.cli.commands.demo.startup_progress import Awaited
+    from millrace.clients.kafka.cluster import Cluster
+    from millrace.dashboard.run_page import Watching
     from millrace.dashboard.server import Options
-    from millrace.dashboard.watching import Watching
     from millrace.engine.run import Settings
     from millrace.pipeline.plan import Plan
 
@@ -100,18 +100,18 @@ def _play(
     chosen: Demo, seconds: float | None, options: Options, *, open_: bool, named: Cluster | None, data: str | None
 ) -> None:
     """The page comes first, since it shows what is awaited; Spark and Kafka, which take long, start side by side."""
-    from millrace.cli.awaited import Awaited
-    from millrace.cli.pouring import pouring
-    from millrace.dashboard.beside import page_of_pipeline
+    from millrace.cli.commands.demo.feeds import pouring
+    from millrace.cli.commands.demo.startup_progress import Awaited
+    from millrace.dashboard.run_page import page_of_pipeline
     from millrace.engine.run import run
-    from millrace.pipeline.load import load
+    from millrace.pipeline.loading import load
     from millrace.pipeline.plan import make_plan
-    from millrace.telemetry.board import Board
+    from millrace.telemetry.query_status import Board
 
     plan = make_plan(load(str(chosen.file)), panels=True)
     board, state = Board(), emptied(STATE.value() / "demo" / chosen.name)
     page = page_of_pipeline(plan, board, options, state=state, spark=LIGHT)
-    with until_stopped() as stop, served(page, open_=open_ and has_display()):
+    with until_stopped() as stop, served_page(page, open_=open_ and has_display()):
         way = Awaited(board, page.channels, f"watch it at {page.address}; Ctrl-C ends it", quiet=bool(chosen.typed))
         with (
             way.shown(),
@@ -151,8 +151,7 @@ def _settings(page: Watching, state: Path, cluster: Cluster, spark: SparkSession
 @contextmanager
 def _spark(plan: Plan, state: Path, way: Awaited) -> Iterator[Future[SparkSession]]:
     """A session that is opened while Kafka starts."""
-    from millrace.engine.opening import opened_aside
-    from millrace.engine.session import open_session
+    from millrace.engine.session.session import open_session, opened_aside
 
     def opened() -> SparkSession:
         with way.step("Spark is starting", "Spark is up"):
@@ -195,8 +194,8 @@ def emptied(folder: Path) -> Path:
 
     Scratch folders stay: the JVM of a demo that was killed may still be ending, and the start of Spark removes them.
     """
-    from millrace.engine.scratch import is_scratch
-    from millrace.services.locks import FolderLock
+    from millrace.engine.session.scratch import is_scratch
+    from millrace.locks import FolderLock
 
     lock = FolderLock(folder)
     try:

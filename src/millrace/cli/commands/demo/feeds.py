@@ -1,20 +1,73 @@
-"""What a demo pours into Kafka while it runs: feeds, and lines that somebody types."""
+"""What a demo pours into Kafka while it runs: feeds, and lines that somebody types.
+
+Lines that somebody types become records of a topic, and what is made of them is told below.
+"""
 
 from __future__ import annotations
 
+import os
+import select
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from millrace.cli.demos import Demo, Pouring
-from millrace.cli.typed import send_typed, tell_counts
+from millrace.cli.commands.demo.catalog import Demo, Pouring
+from millrace.cli.output import say
+from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import MillraceError, RunError
+from millrace.telemetry.channels import Channels
 
-if TYPE_CHECKING:
-    from millrace.clients.cluster import Cluster
-    from millrace.telemetry.channels import Channels
+_LOOK = 0.1
+_TOLD = 8
+
+
+def send_typed(
+    cluster: Cluster, topic: str, ready: Callable[[], bool], stop: threading.Event, over: threading.Event
+) -> None:
+    """Send each line of standard input until its end or ours (`over`); at a terminal Ctrl-D ends all (`stop`).
+
+    What is typed before the queries are `ready` waits: they read from where the topic ends when they start.
+    """
+    from millrace.clients.kafka.producer import Producer
+    from millrace.clients.kafka.record import Record
+
+    while not ready():
+        if over.wait(_LOOK):
+            return
+    producer = Producer(cluster, topic, stop=over)
+    if sys.stdin.isatty():
+        say("type words; each line is sent when you press Enter, and Ctrl-D ends it")
+    rest = b""
+    try:
+        # Not by readline, which would still wait for the keyboard when everything else has ended.
+        while not over.is_set():
+            if not select.select([sys.stdin.fileno()], [], [], _LOOK)[0]:
+                continue
+            read = os.read(sys.stdin.fileno(), 65_536)
+            *lines, rest = (rest + read).split(b"\n") if read else (rest, b"")
+            producer.send([Record(line) for line in lines if line.strip()])
+            producer.flush()
+            if not read:
+                break
+        if sys.stdin.isatty():
+            stop.set()
+    finally:
+        producer.close()
+
+
+def tell_counts(channels: Channels, panel: str, over: threading.Event) -> None:
+    """Say the words with the highest counts whenever they change."""
+    slot = channels.slot(f"panel:{panel}")
+    told = ""
+    while not over.wait(_LOOK):
+        rows = (slot.value or {}).get("rows") or ()
+        line = ", ".join(f"{label} {value}" for label, value in rows[:_TOLD])
+        if line != told:
+            told = line
+            say(f"  {line}")
+
 
 _PARTITIONS = 2
 _PATIENCE = 10.0
@@ -34,7 +87,7 @@ def pouring(
     demo: Demo, cluster: Cluster, channels: Channels, ready: Callable[[], bool], stop: threading.Event
 ) -> Iterator[Poured]:
     """Pour for the time of a block; what fails ends the demo and is raised at the end."""
-    from millrace.clients import topics
+    from millrace.clients.kafka import topics
 
     for topic in demo.topics:
         topics.ensure(cluster, topic, _PARTITIONS)
@@ -77,9 +130,9 @@ def _typed(
 
 
 def _feed(feed: Pouring, cluster: Cluster, over: threading.Event) -> Callable[[], None]:
-    from millrace.connectors.base import SINKS, Target
-    from millrace.feeds.base import FEEDS, Run
-    from millrace.feeds.pump import pump
+    from millrace.connectors.base.record_sink import SINKS, Target
+    from millrace.feeds.base.api import FEEDS, Run
+    from millrace.feeds.base.pump import pump
 
     def pour() -> None:
         sink = SINKS.load("kafka")(Target(feed.feed, cluster=lambda: cluster))

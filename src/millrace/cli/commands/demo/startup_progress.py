@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from millrace.cli.live import Teller, of_page, picture
+from millrace.cli.live_view import Teller, of_page, picture
 from millrace.cli.output import err, say
-from millrace.telemetry.board import Board
 from millrace.telemetry.channels import Channels
+from millrace.telemetry.query_status import Board
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,23 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli import consume, embedded, groups, produce, topics
-from millrace.cli.embedded import Secure, detach_option
-from millrace.cli.options import (
-    AsJson,
-    DataFolder,
-    KafkaAddress,
-    KafkaConfig,
-    chosen_cluster,
-    pairs,
-    setting_option,
-)
+from millrace.cli import services
+from millrace.cli.commands.kafka import consume, groups, produce, topics
+from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs, setting_option
 from millrace.cli.output import out, say, show_json, show_table
+from millrace.cli.services import Secure, detach_option, start_until_stopped
 from millrace.settings import KAFKA_DATA, KAFKA_HEAP
 from millrace.units import so_many
 
 if TYPE_CHECKING:
-    from millrace.clients.cluster import Cluster
+    from millrace.clients.kafka.cluster import Cluster
 
 app = typer.Typer(help="A real Kafka of your own, and everyday work on any cluster.", no_args_is_help=True)
 app.add_typer(topics.app, name="topics")
@@ -62,7 +55,7 @@ def up(
     from millrace.services.kafka import Kafka, Options
 
     options = Options(brokers, port, secure, KAFKA_HEAP.value(heap), detach, dict(pairs(config, "--config")))
-    embedded.up(Kafka(KAFKA_DATA.value(data), options), detach=detach, data=data)
+    start_until_stopped(Kafka(KAFKA_DATA.value(data), options), detach=detach, data=data)
 
 
 @contextmanager
@@ -71,7 +64,7 @@ def broker(kafka: str | None, config: str | None, data: str | None) -> Iterator[
     from millrace.services.kafka import Kafka
 
     own = Kafka(KAFKA_DATA.value(data))
-    with embedded.found_or_own(lambda: chosen_cluster(kafka, config, data), own) as cluster:
+    with services.found_or_own(lambda: chosen_cluster(kafka, config, data), own) as cluster:
         yield cluster
 
 
@@ -89,7 +82,7 @@ def status(
     kafka: KafkaAddress = None, kafka_config: KafkaConfig = None, data: DataFolder = None, as_json: AsJson = False
 ) -> None:
     """Which brokers are in the cluster, what each leads and holds, and whether every replica is in sync."""
-    from millrace.clients.status import read_status
+    from millrace.clients.kafka.topics import read_status
 
     found = read_status(chosen_cluster(kafka, kafka_config, data))
     if as_json:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from millrace.clients.cluster import Cluster
+    from millrace.clients.kafka.cluster import Cluster
 
 
 def consume(
@@ -62,8 +62,8 @@ def consume(
     data: DataFolder = None,
 ) -> None:
     """Print the records of a topic until Ctrl-C, --max or --timeout."""
-    from millrace.clients.consumer import Reading, read
-    from millrace.clients.shown import SHOWN
+    from millrace.cli.commands.kafka.record_output import SHOWN
+    from millrace.clients.kafka.consumer import Reading, read_records
 
     shown = "record" if as_json else "keys" if keys and format_ == "text" else format_
     if shown not in SHOWN:
@@ -88,7 +88,7 @@ def consume(
             say("waiting for new records (--from-beginning shows older ones); Ctrl-C ends it")
         try:
             with reader_may_leave():
-                for batch in read(cluster, reading):
+                for batch in read_records(cluster, reading):
                     sys.stdout.buffer.write(b"".join(show(message) + b"\n" for message in batch))
                     sys.stdout.buffer.flush()
                     printed += len(batch)
@@ -100,7 +100,7 @@ def consume(
 
 
 def _current(cluster: Cluster, name: str) -> str:
-    from millrace.clients.alias import current_topic
+    from millrace.connectors.kafka.generation_alias import current_topic
 
     found = current_topic(cluster, name)
     say(f"the current generation of {name} is the topic {found}")

@@ -21,9 +21,9 @@ def list_(
     kafka: KafkaAddress = None, kafka_config: KafkaConfig = None, data: DataFolder = None, as_json: AsJson = False
 ) -> None:
     """List consumer groups."""
-    from millrace.clients import groups
+    from millrace.clients.kafka import consumer_groups
 
-    found = groups.list_groups(chosen_cluster(kafka, kafka_config, data))
+    found = consumer_groups.list_groups(chosen_cluster(kafka, kafka_config, data))
     rows = [(one.name, one.state, len(one.members), one.topics, one.lag) for one in found]
     columns = {"name": "group", "state": "state", "members": "members", "topics": "topics", "lag": "lag"}
     show_rows(columns, rows, as_json=as_json)
@@ -38,9 +38,9 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Describe a group: its members, and its offset and lag in each partition."""
-    from millrace.clients import groups
+    from millrace.clients.kafka import consumer_groups
 
-    group = groups.describe(chosen_cluster(kafka, kafka_config, data), name)
+    group = consumer_groups.describe(chosen_cluster(kafka, kafka_config, data), name)
     if as_json:
         positions = [asdict(one) | {"lag": one.lag} for one in group.positions]
         show_json(asdict(group) | {"positions": positions, "lag": group.lag})
@@ -70,10 +70,10 @@ def reset(
     as_json: AsJson = False,
 ) -> None:
     """Move a group to another place, after showing what would change."""
-    from millrace.clients import groups
+    from millrace.clients.kafka import consumer_groups
 
     cluster = chosen_cluster(kafka, kafka_config, data)
-    moves = groups.plan_reset(cluster, name, topic, parse_place(to), partition)
+    moves = consumer_groups.plan_reset(cluster, name, topic, parse_place(to), partition)
     if as_json:
         show_json(moves)
     else:
@@ -84,7 +84,7 @@ def reset(
     if dry_run:
         say("nothing was changed (--dry-run)")
     elif confirm(f"move group {name}?", yes):
-        groups.apply_reset(cluster, name, moves)
+        consumer_groups.apply_reset(cluster, name, moves)
         say(f"moved {name}")
 
 
@@ -93,10 +93,10 @@ def delete(
     name: Name, yes: Yes = False, kafka: KafkaAddress = None, kafka_config: KafkaConfig = None, data: DataFolder = None
 ) -> None:
     """Delete a group and its offsets."""
-    from millrace.clients import groups
+    from millrace.clients.kafka import consumer_groups
 
     cluster = chosen_cluster(kafka, kafka_config, data)
-    groups.require(cluster, name)
+    consumer_groups.require(cluster, name)
     if confirm(f"delete group {name} and its offsets?", yes):
-        groups.delete(cluster, name)
+        consumer_groups.delete(cluster, name)
         say(f"deleted {name}")

@@ -18,8 +18,8 @@ from millrace.errors import MillraceError, NotDelivered
 from millrace.units import parse_duration
 
 if TYPE_CHECKING:
-    from millrace.clients.producer import Producer
-    from millrace.clients.records import Record
+    from millrace.clients.kafka.producer import Producer
+    from millrace.clients.kafka.record import Record
 
 
 def produce(
@@ -66,25 +66,31 @@ def produce(
     data: DataFolder = None,
 ) -> None:
     """Write lines from standard input or a file to a topic."""
-    from millrace.clients import topics
-    from millrace.clients.delivery import Delivery, new_transaction
-    from millrace.clients.inputs import STANDARD_INPUT, chunks, opened
-    from millrace.clients.lines import LineFormat, records, split_lines
-    from millrace.clients.producer import Producer
+    from millrace.clients.kafka import topics
+    from millrace.clients.kafka.delivery import Delivery, new_transaction
+    from millrace.clients.kafka.producer import Producer
+    from millrace.clients.line_input import (
+        STANDARD_INPUT,
+        LineFormat,
+        input_chunks,
+        line_records,
+        open_input,
+        split_lines,
+    )
 
     cluster = chosen_cluster(kafka, kafka_config, data)
     format_ = LineFormat(key, key_separator, pairs(header, "--header"), null, partition, raw)
     id_ = transactional_id or (new_transaction() if transaction or abort else None)
     delivery = Delivery(acks, idempotence, compression, id_, parse_duration(timeout), only_failures=True)
     topics.require(cluster.connect(), topic, partition)
-    with until_stopped() as stop, opened(str(file or STANDARD_INPUT)) as descriptor:
+    with until_stopped() as stop, open_input(str(file or STANDARD_INPUT)) as descriptor:
         producer = Producer(cluster, topic, delivery, stop)
-        lines = split_lines(chunks(descriptor, stop), stop, crlf=not raw)
+        lines = split_lines(input_chunks(descriptor, stop), stop, crlf=not raw)
         if descriptor == 0 and sys.stdin.isatty():
             say("type lines; Ctrl-D ends them")
         started = time.monotonic()
         try:
-            _send(producer, records(lines, format_), abort)
+            _send(producer, line_records(lines, format_), abort)
         finally:
             say(delivered_line(producer.delivered, producer.failed, time.monotonic() - started))
     if producer.failed:

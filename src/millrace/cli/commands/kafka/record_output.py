@@ -10,19 +10,19 @@ import orjson
 from confluent_kafka import Message
 
 
-def value(message: Message) -> bytes:
+def value_bytes(message: Message) -> bytes:
     """The value's bytes, nothing for a null."""
     return bytes(message.value() or b"")
 
 
 def key_and_value(message: Message) -> bytes:
     """Key, tab, value."""
-    return bytes(message.key() or b"") + b"\t" + value(message)
+    return bytes(message.key() or b"") + b"\t" + value_bytes(message)
 
 
 def json_value(message: Message) -> bytes:
     """The value as JSON in one line, its numbers as they are; one that is not JSON becomes a JSON string."""
-    content = b"null" if message.value() is None else value(message)
+    content = b"null" if message.value() is None else value_bytes(message)
     try:
         orjson.loads(content)
     except orjson.JSONDecodeError:
@@ -30,7 +30,7 @@ def json_value(message: Message) -> bytes:
     return content.replace(b"\r", b" ").replace(b"\n", b" ")  # within strings they are always escaped
 
 
-def record(message: Message) -> bytes:
+def record_line(message: Message) -> bytes:
     """Everything: topic, partition, offset, timestamp, key, value, headers.
 
     Bytes that are not UTF-8 stand under `key_base64`, `value_base64` or the header's name with `_base64`, beside a
@@ -68,8 +68,8 @@ def _text(name: str, content: bytes | str | None) -> dict[str, str | None]:
 
 
 SHOWN: dict[str, Callable[[Message], bytes]] = {
-    "text": value,
+    "text": value_bytes,
     "keys": key_and_value,
     "json": json_value,
-    "record": record,
+    "record": record_line,
 }

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.options import (
-    AsJson,
-    DataFolder,
-    KafkaAddress,
-    KafkaConfig,
-    Yes,
-    chosen_cluster,
-    confirm,
-    pairs,
-)
+from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, Yes, chosen_cluster, confirm, pairs
 from millrace.cli.output import out, progress_line, say, show_json, show_rows, show_table
 from millrace.errors import InvalidOption
 from millrace.settings import KAFKA, KAFKA_DATA
@@ -25,8 +16,8 @@ from millrace.units import format_bytes, parse_duration
 if TYPE_CHECKING:
     from collections import Counter
 
-    from millrace.clients.cluster import Cluster
-    from millrace.clients.topics import Topic
+    from millrace.clients.kafka.cluster import Cluster
+    from millrace.clients.kafka.topics import Topic
 
 app = typer.Typer(help="Topics: create, list, describe, alter, delete.", no_args_is_help=True)
 
@@ -60,7 +51,7 @@ def create(
     data: DataFolder = None,
 ) -> None:
     """Create a topic."""
-    from millrace.clients import topics
+    from millrace.clients.kafka import topics
 
     cluster = chosen_cluster(kafka, kafka_config, data)
     topics.create(cluster, name, partitions, replication, _configs(config, retention))
@@ -78,7 +69,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List topics."""
-    from millrace.clients import topics
+    from millrace.clients.kafka import topics
 
     cluster = chosen_cluster(kafka, kafka_config, data)
     found = topics.list_topics(cluster, internal=internal)
@@ -115,7 +106,7 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Describe topics: leader, replicas, in-sync set, offsets and size of each partition; settings."""
-    from millrace.clients import topics
+    from millrace.clients.kafka import topics
 
     cluster = chosen_cluster(kafka, kafka_config, data)
     found = topics.describe(cluster, names)
@@ -161,7 +152,7 @@ def alter(
     data: DataFolder = None,
 ) -> None:
     """Change a topic: more partitions, settings."""
-    from millrace.clients import topics
+    from millrace.clients.kafka import topics
 
     configs = _configs(config, retention)
     if not (partitions or configs or reset):
@@ -179,7 +170,7 @@ def delete(
     data: DataFolder = None,
 ) -> None:
     """Delete topics with all their records."""
-    from millrace.clients import topics
+    from millrace.clients.kafka import topics
 
     cluster = chosen_cluster(kafka, kafka_config, data)
     most = sum(topic.offsets for topic in topics.describe(cluster, names))
@@ -197,16 +188,16 @@ def _configs(config: list[str] | None, retention: str | None) -> dict[str, str]:
 
 
 def _sizes(cluster: Cluster, names: list[str], ours: bool, data: str | None) -> dict[tuple[str, int], int] | None:
-    from millrace.services.sizes import sizes_by_tool, sizes_on_disk
+    from millrace.services.disk_usage import sizes_by_tool, sizes_on_disk
 
     return sizes_on_disk(KAFKA_DATA.value(data), names) if ours else sizes_by_tool(cluster, names)
 
 
 def _counted(cluster: Cluster, found: list[Topic]) -> Counter[tuple[str, int]]:
-    from millrace.clients import committed
+    from millrace.clients.kafka.consumer import count_committed
 
     with progress_line() as renew:
-        return committed.count(cluster, [one.name for one in found], lambda many: renew(f"{many:,} records counted"))
+        return count_committed(cluster, [one.name for one in found], lambda many: renew(f"{many:,} records counted"))
 
 
 def _records(topic: Topic, counted: Counter[tuple[str, int]] | None) -> dict[str, int]:

@@ -1,7 +1,13 @@
-"""`millrace replay`: the retained log once more, through today's code, beside what runs; then compare and switch."""
+"""`millrace replay`: the retained log once more, through today's code, beside what runs; then compare and switch.
+
+How far a replay is, on the terminal: a line that is renewed in place, or one every few seconds elsewhere.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -9,21 +15,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.cassandra import CassandraAddress, CassandraConfig, node
-from millrace.cli.defined import Master, PipelineFile, SparkSettings, State, state_folder
-from millrace.cli.generations import drop as delete
-from millrace.cli.generations import show_comparison, show_list, show_switch
-from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, Yes, spark_settings
-from millrace.cli.output import say
-from millrace.cli.run import cluster_for
+from millrace.cli.commands.cassandra import CassandraAddress, CassandraConfig, node
+from millrace.cli.commands.replay.generations import drop_generation as delete
+from millrace.cli.commands.replay.generations import show_comparison, show_list, show_switch
+from millrace.cli.commands.run import cluster_for
+from millrace.cli.options import (
+    AsJson,
+    DataFolder,
+    KafkaAddress,
+    KafkaConfig,
+    Master,
+    PipelineFile,
+    SparkSettings,
+    State,
+    Yes,
+    spark_settings,
+    state_folder,
+)
+from millrace.cli.output import err, say
+from millrace.cli.run_options import Patience, Restarts, restart_policy
+from millrace.cli.services import prepare_spark
 from millrace.cli.signals import until_stopped
-from millrace.cli.spark import prepare_spark
-from millrace.cli.supervised import Patience, Restarts, policy
 from millrace.errors import InvalidOption, InvalidReplay
 from millrace.settings import PATIENCE
+from millrace.units import format_duration, so_many
 
 if TYPE_CHECKING:
-    from millrace.engine.replay import Asked
+    from millrace.engine.replay.progress import Distance, Stage
+    from millrace.engine.replay.replay import Asked
     from millrace.engine.run import Settings
     from millrace.pipeline.model import Pipeline
 
@@ -99,11 +118,11 @@ def replay(
     cassandra_config: CassandraConfig = None,
 ) -> None:
     """Run today's code over the retained log, into a new generation of the outputs; compare it, and switch to it."""
-    from millrace.cli.check import load_sound
-    from millrace.connectors.systems import uses
-    from millrace.engine.replay import Asked, require_possible
+    from millrace.cli.commands.check import load_sound
+    from millrace.connectors.base.registry import uses_system
+    from millrace.engine.replay.replay import Asked, require_possible
+    from millrace.engine.replay.switch import Doors
     from millrace.engine.run import Settings
-    from millrace.engine.switching import Doors
 
     begins = from_ is not None or resume
     if from_ is None and (to or new or leave_out):
@@ -123,7 +142,7 @@ def replay(
     with (
         until_stopped() as stop,
         cluster_for(pipeline, kafka, kafka_config, data) as cluster,
-        node(uses(pipeline, "cassandra"), cassandra, cassandra_config, lambda _: None) as found,
+        node(uses_system(pipeline, "cassandra"), cassandra, cassandra_config, lambda _: None) as found,
     ):
         doors = Doors(cluster, found)
         if switch or rollback:
@@ -132,7 +151,7 @@ def replay(
             delete(pipeline, base, doors, drop, yes=yes)
         else:
             settings = Settings(base, cluster, master, spark_settings(set_), tell=say, cassandra=found)
-            settings = replace(settings, supervision=policy(restarts), patience=PATIENCE.value(patience))
+            settings = replace(settings, supervision=restart_policy(restarts), patience=PATIENCE.value(patience))
             prepare_spark()
             if begins:
                 _replay(file, pipeline, base, asked, settings, stop)
@@ -152,7 +171,7 @@ def _require_one(given: dict[str, bool]) -> None:
 
 def _meant(base: Path, number: int | None) -> int:
     """The generation that was named, or the newest; never by itself one that is older than what counts."""
-    from millrace.engine.generations import load
+    from millrace.engine.replay.generations import load
 
     known = load(base)
     if number is not None:
@@ -170,19 +189,95 @@ def _meant(base: Path, number: int | None) -> int:
 
 
 def _replay(file: str, pipeline: Pipeline, base: Path, asked: Asked | None, settings: Settings, stop: Event) -> None:
-    from millrace.cli.replaying import shown
-    from millrace.engine import replay as engine
-    from millrace.telemetry.board import Board
+    from millrace.engine.replay import replay as engine
+    from millrace.telemetry.query_status import Board
 
     made = engine.resumed(pipeline, base) if asked is None else engine.begin(pipeline, base, asked, settings)
     for topic, number, first in engine.missing(made):
         say(f"{topic}[{number}] begins at offset {first}: what was before is gone, and will not be in the generation")
     say(f"generation {made.number}: {', '.join(one.own for one in made.outputs)}")
     board = Board()
-    with shown() as know:
+    with showing_progress() as know:
         done = engine.carry_out(pipeline, base, made, settings, board, stop, know)
     say(board.summary())
     if not done:
         say(f"generation {made.number} was stopped before its end; millrace replay {file} --resume goes on with it")
         raise typer.Exit(1)
     say(f"generation {made.number} is finished; --compare shows what differs, --switch lets it count")
+
+
+PRINT_EVERY = 5.0
+"""Seconds between two plain lines."""
+_OFTEN = 0.5
+
+
+class Shown:
+    """What is shown of a replay; nothing before there is a distance."""
+
+    def __init__(self) -> None:
+        self.distance: Distance | None = None
+
+    def line(self) -> str:
+        """How far it is, in one line."""
+        return "Spark is starting" if self.distance is None else stage_text(self.distance.stage())
+
+
+def stage_text(stage: Stage) -> str:
+    """A stage in words."""
+    if not stage.total:
+        return so_many(stage.rows, "row")
+    share = 100 * stage.done / stage.total
+    words = [f"{stage.done:,} of {stage.total:,} records ({share:.0f} %)"]
+    words += [f"{stage.rate:,.0f}/s"] if stage.rate else []
+    words += [f"{format_duration(stage.left)} left"] if stage.left and stage.done < stage.total else []
+    return ", ".join(words)
+
+
+@contextmanager
+def showing_progress() -> Iterator[Callable[[Distance], None]]:
+    """A time in which the way of a replay is shown, once it is known."""
+    console, stop, what = err(), threading.Event(), Shown()
+
+    def know(distance: Distance) -> None:
+        what.distance = distance
+
+    if console.is_terminal:
+        with console.status("") as status:
+            thread = _repeating(stop, _OFTEN, lambda: status.update(what.line()))
+            yield from _until(stop, thread, know)
+    else:
+        tell = _when_new(what)
+        yield from _until(stop, _repeating(stop, PRINT_EVERY, tell), know)
+        tell()  # how far it has come in the end
+
+
+def _until(
+    stop: threading.Event, thread: threading.Thread, know: Callable[[Distance], None]
+) -> Iterator[Callable[[Distance], None]]:
+    try:
+        yield know
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _when_new(what: Shown) -> Callable[[], None]:
+    last = ""
+
+    def tell() -> None:
+        nonlocal last
+        if what.distance is not None and what.line() != last:
+            last = what.line()
+            say(last)
+
+    return tell
+
+
+def _repeating(stop: threading.Event, seconds: float, act: Callable[[], None]) -> threading.Thread:
+    def repeat() -> None:
+        while not stop.wait(seconds):
+            act()
+
+    thread = threading.Thread(target=repeat, name="replaying", daemon=True)
+    thread.start()
+    return thread

@@ -16,22 +16,22 @@ from millrace.errors import InvalidReplay
 from millrace.units import so_many
 
 if TYPE_CHECKING:
-    from millrace.clients.comparison import Compared
-    from millrace.engine.generations import Generations
+    from millrace.engine.replay.compare import Compared
+    from millrace.engine.replay.generations import Generations
+    from millrace.engine.replay.switch import Doors
     from millrace.engine.run import Settings
-    from millrace.engine.switching import Doors
     from millrace.pipeline.model import Pipeline
 
 
 def show_switch(pipeline: Pipeline, base: Path, doors: Doors, number: int | None) -> None:
     """Switch, or go back, and say where the aliases lead."""
-    from millrace.engine import switching
+    from millrace.engine.replay import switch
 
     if number is None:
-        after = switching.rollback(base, pipeline.name, doors)
+        after = switch.rollback(base, pipeline.name, doors)
     else:
-        after = switching.switch(base, pipeline.name, number, doors)
-    for output in switching.leading(after, after.current):
+        after = switch.switch(base, pipeline.name, number, doors)
+    for output in switch.leading(after, after.current):
         out().print(f"{output.kind} {output.name} -> {output.own}", markup=False, soft_wrap=True)
     say(f"generation {after.current} counts from now on; millrace run goes on with it, --rollback takes {after.before}")
     tell_handovers(pipeline, base, after)
@@ -39,7 +39,7 @@ def show_switch(pipeline: Pipeline, base: Path, doors: Doors, number: int | None
 
 def tell_handovers(pipeline: Pipeline, base: Path, known: Generations) -> None:
     """Say what sinks that have one generation only get twice, or never, because another one counts."""
-    from millrace.engine.handover import handovers
+    from millrace.engine.replay.handover import handovers
 
     for one in handovers(pipeline, base, known.before, known.current):
         name = f"the sink {one.sink.connection.connector} of {one.sink.table!r}"
@@ -54,26 +54,26 @@ def tell_handovers(pipeline: Pipeline, base: Path, known: Generations) -> None:
             say(f"{name} gets all once more that {told} has: generation {known.current} reads it from the beginning")
 
 
-def drop(pipeline: Pipeline, base: Path, doors: Doors, number: int, *, yes: bool) -> None:
+def drop_generation(pipeline: Pipeline, base: Path, doors: Doors, number: int, *, yes: bool) -> None:
     """Delete a generation, if the user agrees."""
-    from millrace.engine import switching
-    from millrace.engine.generations import load
+    from millrace.engine.replay import switch
+    from millrace.engine.replay.generations import load
 
     known = load(base)
     known.require(number, whole=False)
-    outputs = switching.removed(known, number)
-    named = ", ".join(one.own for one in outputs if switching.is_ours(one))
+    outputs = switch.removed(known, number)
+    named = ", ".join(one.own for one in outputs if switch.is_ours(one))
     if confirm(f"delete generation {number} for good, with {named or 'its state'}?", yes):
-        switching.drop(base, pipeline.name, number, doors)
+        switch.drop(base, pipeline.name, number, doors)
         say(f"deleted generation {number}: {named or 'its state'}")
         for output in outputs:
-            if not switching.is_ours(output):
+            if not switch.is_ours(output):
                 say(f"{output.own} is not on this machine and stays: delete it with the tools of its store")
 
 
 def show_list(base: Path, *, as_json: bool) -> None:
     """The generations of a pipeline."""
-    from millrace.engine.generations import listed
+    from millrace.engine.replay.generations import listed
 
     found = listed(base)
     if as_json:
@@ -87,8 +87,8 @@ def show_list(base: Path, *, as_json: bool) -> None:
 
 def show_comparison(pipeline: Pipeline, base: Path, number: int, settings: Settings, *, as_json: bool) -> None:
     """What differs between the current generation and another; exit code 1 if anything does."""
-    from millrace.engine.comparing import comparisons, unequal
-    from millrace.engine.generations import load
+    from millrace.engine.replay.compare import comparisons, unequal
+    from millrace.engine.replay.generations import load
 
     known = load(base)
     made = known.require(number)
@@ -139,7 +139,7 @@ def _show(one: Compared, numbers: tuple[int, int]) -> None:
 @contextmanager
 def _spark(pipeline: Pipeline, settings: Settings) -> Iterator[Any]:
     """A session that is started when somebody asks for it."""
-    from millrace.engine.session import close_session, open_session
+    from millrace.engine.session.session import close_session, open_session
 
     opened: list[Any] = []
 

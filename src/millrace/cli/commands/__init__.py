@@ -1,0 +1,1 @@
+"""One entry a command of the command line."""

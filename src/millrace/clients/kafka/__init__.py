@@ -1,0 +1,1 @@
+"""Kafka as a client sees it: clusters and security, topics, consumers and producers, groups, transactions."""

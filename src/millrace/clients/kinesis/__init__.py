@@ -1,0 +1,1 @@
+"""Kinesis as a client sees it: streams, shards and positions, KCL leases, KPL aggregation."""

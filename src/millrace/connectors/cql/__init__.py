@@ -1,1 +1,0 @@
-"""Rows of Spark and tables of Cassandra: types, values, writing, reading."""

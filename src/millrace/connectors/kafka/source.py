@@ -1,0 +1,215 @@
+"""Topics of Kafka as a source on Spark."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from millrace.clients.kafka import topics
+from millrace.clients.kafka.cluster import Cluster
+from millrace.connectors.base.api import Decoding, Site
+from millrace.connectors.base.message_source import Decoded
+from millrace.connectors.kafka.bulk_choice import bulk_rows, in_bulk
+from millrace.connectors.kafka.start_offsets import by_topic, forget_start, noted_start, pinned_ends
+from millrace.connectors.kafka.topic_options import access_in_config, bad_topic_names, ensure_topic
+from millrace.dead_letters.letter import SUFFIX, dead_topic
+from millrace.dead_letters.writer import Burial, KafkaBurial
+from millrace.errors import InvalidOption
+from millrace.pipeline.connector_facts import Mistake
+from millrace.plugins import option
+from millrace.units import parse_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_CARRIED = {
+    "key": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "headers": "array<struct<key: string, value: binary>>",
+}
+_RAW = {"value": "binary", **_CARRIED}
+_EARLIEST = -2
+"""What Spark's source takes for the beginning of a partition."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaReader(Decoded):
+    """Topics of a Kafka cluster."""
+
+    carried: ClassVar[dict[str, str]] = _CARRIED
+    realtime: ClassVar[bool] = True
+    continuous: ClassVar[bool] = True
+
+    topic: tuple[str, ...] = option((), "The topic, or several.", argument=True)
+    pattern: str | None = option(None, "Every topic whose name matches this regular expression.")
+    partitions: Mapping[str, Any] | None = option(None, "Only these partitions, as {posts: [0, 1]}.")
+    start: str | Mapping[str, Any] = option(
+        "earliest", "Where to begin: earliest, latest, a time, 1h ago, or offsets as {posts: {0: 23}}."
+    )
+    max_per_batch: int | None = option(
+        None, "At most so many records in a batch.", least=1, shown_default="all; in bulk, as many as take about 10 s"
+    )
+    isolation: str = option(
+        "read_committed",
+        "Whether records of open and aborted transactions are read.",
+        choices=("read_committed", "read_uncommitted"),
+    )
+    lost: str = option("fail", "When records are gone before they were read.", choices=("fail", "go_on"))
+    min_tasks: int | None = option(None, "Read with at least so many tasks, even from fewer partitions.", least=1)
+    current: bool = option(False, "Read the generation of the topic that counts, where replay has made several.")
+    config: Mapping[str, Any] | None = option(None, "More properties of the Kafka consumer, in Java's names.")
+
+    @property
+    def goes_on(self) -> bool:
+        """As the pipeline says."""
+        return self.lost == "go_on"
+
+    @property
+    def not_replayed(self) -> str | None:
+        """What is retained can be read by everybody."""
+        return None
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """Not exactly one way to name topics, or a start that cannot be read."""
+        yield from super().mistakes()
+        if sum(map(bool, (self.topic, self.pattern, self.partitions))) != 1:
+            yield Mistake("option.missing", "kafka needs exactly one of: a topic, pattern or partitions")
+        if self.current and not self.topic:
+            yield Mistake("option.invalid", "current is for topics that are named", "current")
+        yield from bad_topic_names(self.topic or tuple(self.partitions or ()))
+        yield from access_in_config(self.config)
+        if isinstance(self.start, str) and self.start not in ("earliest", "latest"):
+            try:
+                parse_time(self.start)
+            except InvalidOption:
+                hint = "write earliest, latest, 2026-05-01T12:00:00Z, 1h ago, or offsets as {posts: {0: 23}}"
+                yield Mistake("option.invalid", f"kafka cannot start at {self.start!r}", "start", hint)
+
+    def prepare(self, site: Site) -> None:
+        """Make the topics that are missing, and those of the dead letters."""
+        for name in self.topics():
+            ensure_topic(site, name)
+        if self.keeps_letters:
+            self._prepare_dead(site)
+
+    def _prepare_dead(self, site: Site) -> None:
+        cluster = site.cluster()
+        if site.create_topics:
+            names = self._graves(site, cluster)
+            KafkaBurial(cluster, site.pipeline, site.name, names).prepare(self.topics_now(cluster))
+            return
+        for name in self.topics_now(cluster):
+            topics.require(cluster.connect(), dead_topic(f"{name}{site.mark}"))
+
+    def _graves(self, site: Site, cluster: Cluster) -> dict[str, str]:
+        """The topics of dead letters that have other names than usual."""
+        return {name: dead_topic(f"{name}{site.mark}") for name in self.topics_now(cluster)} if site.mark else {}
+
+    def touches(self) -> tuple[str, ...]:
+        """The topics that are named."""
+        return tuple(f"topic {name}" for name in self.topics())
+
+    def topics(self) -> tuple[str, ...]:
+        """As the pipeline says."""
+        return self.topic or tuple(self.partitions or ())
+
+    def load(self, site: Site) -> DataFrame:
+        """The rows of Spark's Kafka source, or the same in columns."""
+        return self.opened(site, None)[0]
+
+    def opened(self, site: Site, decoding: Decoding | None) -> tuple[DataFrame, bool]:
+        """In bulk, decoded where they are read."""
+        if not in_bulk(self, site):
+            return self._by_sparks_source(site), False
+        if decoding:
+            return bulk_rows(self, site, decoding.needs, decoding.ddl, decoding), True
+        return bulk_rows(self, site, tuple(_RAW), ", ".join(f"{name} {kind}" for name, kind in _RAW.items())), False
+
+    def _by_sparks_source(self, site: Site) -> DataFrame:
+        rows = site.spark.readStream.format("kafka").options(**self._options(site)).load().select(*_RAW)
+        return site.span.part(rows, site.name) if site.span else rows
+
+    def burial(self, site: Site) -> Burial:
+        """Each topic's dead letters go to the topic of its name with `.dead`."""
+        other = () if self.decoder == "arrow" else (self.decoder,)
+        judged = repr((site.state_id, self.format, self.schema, self.included, self.more, *other))
+        lineage = sha256(judged.encode()).hexdigest()[:12]
+        return KafkaBurial(
+            site.cluster(),
+            site.pipeline,
+            site.name,
+            self._graves(site, site.cluster()),
+            lineage=lineage,
+            create=bool(self.pattern and site.create_topics),
+        )
+
+    @property
+    def matching(self) -> str | None:
+        """The pattern without the topics of dead letters: what is read from there would only die again."""
+        return rf"(?!.*{re.escape(SUFFIX)}$)(?:{self.pattern})" if self.pattern else None
+
+    def topics_now(self, cluster: Cluster) -> list[str]:
+        """The topics that are read, as far as they are known."""
+        if self.matching:
+            found = (name for name in cluster.connect().topics if not name.startswith("__"))
+            return sorted(name for name in found if re.fullmatch(self.matching, name))
+        return list(self.topic or (self.partitions or {}))
+
+    def places_now(self, cluster: Cluster) -> list[tuple[str, int]]:
+        """The partitions that are read, as far as they are known."""
+        existing = cluster.connect().topics
+        found = [name for name in self.topics_now(cluster) if name in existing]
+        numbers = {name: sorted(existing[name].partitions) for name in found}
+        if self.partitions:
+            numbers = {name: [one for one in numbers.get(name, ()) if one in self.partitions[name]] for name in found}
+        return [(name, number) for name in found for number in numbers[name]]
+
+    def _options(self, site: Site) -> dict[str, str]:
+        cluster = site.cluster()
+        chosen = {
+            "kafka.bootstrap.servers": cluster.bootstrap,
+            "kafka.isolation.level": self.isolation,
+            "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
+            "includeHeaders": "true",
+            "failOnDataLoss": str(self.lost == "fail").lower(),
+            **{f"kafka.{name}": value for name, value in cluster.java_properties().items()},
+            **{f"kafka.{name}": str(value) for name, value in (self.config or {}).items()},
+            **self._subscription(),
+            **self._beginning(site, cluster),
+        }
+        most = self.max_per_batch or (site.span.most if site.span else None)
+        if most:
+            chosen["maxOffsetsPerTrigger"] = str(most)
+        if self.min_tasks:
+            chosen["minPartitions"] = str(self.min_tasks)
+        return chosen
+
+    def _subscription(self) -> dict[str, str]:
+        if self.matching:
+            return {"subscribePattern": self.matching}
+        if self.partitions:
+            return {"assign": json.dumps({name: list(numbers) for name, numbers in self.partitions.items()})}
+        return {"subscribe": ",".join(self.topic)}
+
+    def _beginning(self, site: Site, cluster: Cluster) -> dict[str, str]:
+        if known := noted_start(site, self.topics_now(cluster)):
+            every = by_topic(dict.fromkeys(self.places_now(cluster), _EARLIEST))
+            return {"startingOffsets": json.dumps({name: each | known.get(name, {}) for name, each in every.items()})}
+        forget_start(site)
+        if site.span and site.span.knows(self.topics_now(cluster)):
+            return {"startingOffsets": json.dumps(site.span.starting(self.places_now(cluster)))}
+        if self.start == "earliest":
+            return {"startingOffsets": "earliest"}
+        if self.start == "latest":
+            return {"startingOffsets": json.dumps(pinned_ends(site, cluster, self.places_now(cluster)))}
+        if isinstance(self.start, str):
+            moment = int(parse_time(self.start).timestamp() * 1000)
+            return {"startingTimestamp": str(moment), "startingOffsetsByTimestampStrategy": "latest"}
+        return {"startingOffsets": json.dumps({topic: dict(offsets) for topic, offsets in self.start.items()})}

@@ -1,0 +1,1 @@
+"""Records that could not be used: their form, where they are kept, and how they are sent again."""

@@ -1,0 +1,1 @@
+"""Programs of the user's own (`millrace exec`) and the DStreams in them."""

@@ -1,0 +1,1 @@
+"""Queries while they run: the supervisor, restarts, stopping, progress, committed offsets."""

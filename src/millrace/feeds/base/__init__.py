@@ -1,0 +1,1 @@
+"""What every feed has: its interface, and the pump that sends its records."""

@@ -1,0 +1,1 @@
+"""What feeds that others connect to share: HTTP and Flume servers, and their back pressure."""

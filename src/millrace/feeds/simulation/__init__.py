@@ -1,0 +1,1 @@
+"""What simulated feeds share: times, sampling, phrases, malformed records."""

@@ -1,0 +1,1 @@
+"""Whether a checkpoint can be used after an edit of its pipeline."""
