@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.kafka.cluster import Cluster
-from millrace.connectors.base.api import Site
+from millrace.connectors.base.api import RunContext
 from millrace.connectors.cassandra import CassandraWriter, read_table
 from millrace.engine.session.session import close_session, open_session
 from millrace.services.cassandra import Options, Service
@@ -38,7 +38,7 @@ def lines(spark: SparkSession) -> DataFrame:
     return made.repartition(spark.sparkContext.defaultParallelism).localCheckpoint(eager=True)
 
 
-def by_sink(writer: CassandraWriter, frame: DataFrame, site: Site) -> Callable[[int], None]:
+def by_sink(writer: CassandraWriter, frame: DataFrame, site: RunContext) -> Callable[[int], None]:
     """The sink, as a query calls it for each batch."""
     return lambda number: writer.write(frame, number, site)
 
@@ -72,7 +72,7 @@ def main() -> None:
     """A round to warm up, then the rounds that count."""
     with tempfile.TemporaryDirectory() as folder, Service(Path(folder) / "ring", Options(heap="512m")) as door:
         spark = open_session("cassandra", master=None, settings={}, log=Path(folder) / "log")
-        site = Site(spark, "bench", "lines", Path(folder), no_kafka, cassandra=lambda: door)
+        site = RunContext(spark, "bench", "lines", Path(folder), no_kafka, cassandra=lambda: door)
         frame = lines(spark)
         writer = CassandraWriter(table="bench.sink", create=True, key=("application",), clustering=("time", "message"))
         loop = CassandraWriter(table="bench.loop", create=True, key=("application",), clustering=("time", "message"))

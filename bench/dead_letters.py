@@ -21,7 +21,7 @@ from millrace.engine.run import Settings, run
 from millrace.engine.session.session import close_session, open_session
 from millrace.feeds.simulation.malformed import WAYS, Good, Shape
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
 SCHEMA = "id string, user string, page string, kind string, ip string, at timestamp NOT NULL"
 SHAPE = Shape.of("id string, user string, page string, kind string, ip string, at timestamp", "at")
@@ -47,7 +47,7 @@ def seconds(spark: SparkSession, cluster: Cluster, topic: str, on_bad: str) -> f
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(Path(folder), lambda: cluster, session=spark)
         started = time.monotonic()
-        run(make_plan(pipeline.model(), once=True), settings, Board(), threading.Event())
+        run(make_plan(pipeline.model(), once=True), settings, RunStatus(), threading.Event())
         return time.monotonic() - started
 
 

@@ -23,7 +23,7 @@ from millrace.clients.kafka.record import Record
 from millrace.engine.run import Settings, run
 from millrace.engine.session.session import close_session, open_session
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 GUARANTEES = ("exactly-once", "at-least-once")
@@ -40,7 +40,7 @@ def copy(topic: str, out: str, guarantee: str, **source: object) -> mr.Pipeline:
 
 def measured(pipeline: mr.Pipeline, settings: Callable[[Path], Settings]) -> list[tuple[int, int]]:
     """Rows and milliseconds of each batch."""
-    board = Board()
+    board = RunStatus()
     with tempfile.TemporaryDirectory() as folder:
         run(make_plan(pipeline.model(), once=True), settings(Path(folder)), board, threading.Event())
     return [(one.input_rows, one.milliseconds) for one in board.history("lines") if one.input_rows]

@@ -37,17 +37,17 @@ from typing import Any
 
 from sample_pipeline import OUTLINE, PANELS, TOPICS, described
 
-from millrace.dashboard.run_interface import Letters, Subject, Work
+from millrace.dashboard.run_interface import Letters, RunInterface, Work
 from millrace.dashboard.server import Dashboard, Options
 from millrace.errors import InputError, KafkaUnreachable, QueryFailed, UnknownName, UnknownTopic
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.measurements import Lag, Sampler, Samples
+from millrace.telemetry.measurements import Lag, Measurements, Sampler
 from millrace.telemetry.metrics import health
-from millrace.telemetry.panel_registry import Gallery
+from millrace.telemetry.panel_registry import PanelRegistry
 from millrace.telemetry.process_usage import ProcessMeter
 from millrace.telemetry.progress import METRICS, Progress, SourceProgress
-from millrace.telemetry.publisher import Telling
-from millrace.telemetry.query_status import Board, Phase, Restart
+from millrace.telemetry.publisher import StatusPublisher
+from millrace.telemetry.query_status import Phase, Restart, RunStatus
 
 RESTARTING = 10.0
 """Seconds that the query `spikes` waits for a restart before it fails for good."""
@@ -62,7 +62,7 @@ class Story:
     """A run that is made up as it goes."""
 
     def __init__(self, rate: float, start: float, fail: float, *, hostile: bool) -> None:
-        self.board, self.samples, self.channels = Board(), Samples(), Channels()
+        self.board, self.samples, self.channels = RunStatus(), Measurements(), Channels()
         self.chance = random.Random(7)
         self.rate, self.fail, self.hostile = rate, fail, hostile
         self.began = time.time()
@@ -73,10 +73,10 @@ class Story:
         self.next: dict[str, float] = {}
         self.dead = 0
         self.last = self.began
-        self.gallery = Gallery(self.channels)
+        self.gallery = PanelRegistry(self.channels)
         for hung in PANELS:
             self.gallery.hang(hung)
-        self.telling = Telling(self.board, self.samples, OUTLINE, self.channels)
+        self.telling = StatusPublisher(self.board, self.samples, OUTLINE, self.channels)
         for one in OUTLINE.queries:
             self.channels.ring(f"lag:{one.name}", 600, ("time", "lag", "seconds"))
 
@@ -129,12 +129,12 @@ class Story:
             )
             return
         if now < self.next[query]:
-            self.board.told(query, Phase.WAITING, "Waiting for next trigger")
+            self.board.update(query, Phase.WAITING, "Waiting for next trigger")
             return
         self._batch(query, now)
 
     def _batch(self, query: str, now: float) -> None:
-        self.board.told(query, Phase.RUNNING, "Processing new data")
+        self.board.update(query, Phase.RUNNING, "Processing new data")
         mine = {place: end for place, end in self.ends.items() if place[0] in OUTLINE.read_by(query)}
         spent = {"latestOffset": 8, "getBatch": 2, "queryPlanning": 30, "walCommit": 25, "commitOffsets": 22}
         spent = {name: max(1, int(ms * self.chance.uniform(0.6, 1.8))) for name, ms in spent.items()}
@@ -142,7 +142,7 @@ class Story:
         whole = sum(spent.values()) + 5
         rows = int(self.pace * max(0.3, whole / 1000))
         quiet = query == "spikes"
-        self.board.progressed(
+        self.board.batch_done(
             Progress(
                 query,
                 "run",
@@ -164,7 +164,7 @@ class Story:
         self.batch[query] += 1
         self.next[query] = now + (1.0 if query == "languages" else 0.05) + (self.chance.random() < 0.02) * 6
         self.dead += self.chance.random() < 0.3
-        self.board.buried("posts", self.dead)
+        self.board.set_dead_letters("posts", self.dead)
         self._panels(query)
 
     def lag(self) -> None:
@@ -378,7 +378,7 @@ def main() -> None:
     parser.add_argument("--hostile", action="store_true")
     given = parser.parse_args()
     story = Story(given.rate, given.start, given.fail, hostile=given.hostile)
-    subject = Subject(
+    subject = RunInterface(
         story.channels,
         lambda: health(story.board, story.samples, OUTLINE),
         described,
@@ -387,7 +387,7 @@ def main() -> None:
         story.records,
         story.letters,
         story.work,
-        lambda: story.telling.diary.note("a page was opened"),
+        lambda: story.telling.diary.add("a page was opened"),
     )
     samplers = [
         Sampler("story", story.look, 0.1),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from millrace.connectors.base.api import READERS, WRITERS
-from millrace.connectors.base.message_source import Decoded
+from millrace.connectors.base.message_source import DecodedSource
 from millrace.errors import UnknownName
 from millrace.plugins import Room
 
@@ -18,7 +18,7 @@ _TABLE = "| option | what it says | default |\n| --- | --- | --- |\n"
 
 def with_tables(page: str) -> str:
     """The page, with what is said of each connector made anew; what is written beside it stays."""
-    page = _replaced(page, r"## Sources of messages\n", rows(dataclasses.fields(Decoded)), "sources of messages")
+    page = _replaced(page, r"## Sources of messages\n", rows(dataclasses.fields(DecodedSource)), "sources of messages")
     for name in sorted({*READERS.names(), *WRITERS.names()}):
         for room, word in ((READERS, "source"), (WRITERS, "sink")):
             kind = _kind(room, name)
@@ -45,12 +45,12 @@ def _with_part(page: str, name: str, word: str, kind: type[Any]) -> str:
 def _about(kind: type[Any]) -> Iterator[str]:
     """What a connector is, in sentences."""
     yield " ".join((kind.__doc__ or "").strip().splitlines()[0].split())
-    if hasattr(kind, "promise"):
+    if hasattr(kind, "delivery_guarantee"):
         yield f"Modes: {', '.join(kind.modes)}."
         yield f"Guarantee: {_promise(kind)}."
     elif not kind.streams:
         yield "It needs `static: true`."
-    elif issubclass(kind, Decoded):
+    elif issubclass(kind, DecodedSource):
         yield "It also takes the options of every source of messages."
     others = [word for word, can in (("realtime", kind.realtime), ("continuous", kind.continuous)) if can]
     if others:
@@ -59,15 +59,15 @@ def _about(kind: type[Any]) -> Iterator[str]:
 
 def _promise(kind: type[Any]) -> str:
     """What a sink guarantees; where that depends on its options, with those that it has unless said."""
-    if isinstance(kind.promise, str):
-        return kind.promise
+    if isinstance(kind.delivery_guarantee, str):
+        return kind.delivery_guarantee
     needed = {one.name: "any" for one in dataclasses.fields(kind) if one.default is dataclasses.MISSING and one.init}
-    return str(kind(**{name: one for name, one in needed.items() if name != "more"}).promise)
+    return str(kind(**{name: one for name, one in needed.items() if name != "more"}).delivery_guarantee)
 
 
 def own(kind: type[Any]) -> list[dataclasses.Field[Any]]:
     """The options of a connector that not every source of messages has: what it is about, its own, others."""
-    common = {one.name: one for one in dataclasses.fields(Decoded)} if issubclass(kind, Decoded) else {}
+    common = {one.name: one for one in dataclasses.fields(DecodedSource)} if issubclass(kind, DecodedSource) else {}
     found = [one for one in dataclasses.fields(kind) if one.name not in common or not _same(one, common[one.name])]
     mine = inspect.get_annotations(kind)
     return sorted(found, key=lambda one: (not one.metadata.get("argument"), one.name not in mine))

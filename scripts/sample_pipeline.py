@@ -7,11 +7,11 @@ from typing import Any
 from millrace import __version__
 from millrace.pipeline.model import Panel
 from millrace.pipeline.panels import Shown
-from millrace.telemetry.panel_registry import Hung
-from millrace.telemetry.panel_views import Frame, Heat, Number, Picture, Series, Table, Top
-from millrace.telemetry.topology import Edge, Expected, Outline
+from millrace.telemetry.panel_registry import RegisteredPanel
+from millrace.telemetry.panel_views import Frame, Heat, Number, PanelView, Series, Table, Top
+from millrace.telemetry.topology import Edge, Expected, Topology
 
-OUTLINE = Outline(
+OUTLINE = Topology(
     (
         Expected("popular-update", "popular", "update", watermarked=True, sources=("posts",)),
         Expected("languages", "languages", "append", watermarked=True, sources=("posts",)),
@@ -38,10 +38,10 @@ _NUMBER = Frame(("value",), ("number",), 1)
 _TABLE = Frame(("at", "author", "text", "score"), ("time", "text", "text", "number"), 100)
 
 
-def _hung(id_: str, table: str, query: str, picture: Picture, width: int, **options: Any) -> Hung:
+def _hung(id_: str, table: str, query: str, picture: PanelView, width: int, **options: Any) -> RegisteredPanel:
     kind = id_.rpartition("-")[2]
     shown = Shown(id_, Panel(table, kind, tuple(options.items())), inferred=id_ == "spikes-table")
-    return Hung(shown, query, "update" if "update" in query else "append", picture, width)
+    return RegisteredPanel(shown, query, "update" if "update" in query else "append", picture, width)
 
 
 PANELS = [

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from millrace.pipeline.loading.python import Pipeline as Written
     from millrace.pipeline.model import Pipeline
     from millrace.telemetry.channels import Channels
-    from millrace.telemetry.query_status import Board
+    from millrace.telemetry.query_status import RunStatus
 
 _PROCESSES = {"broker", "cassandra", "quick_starts", "chromium", "emulator", "standalone", "bucket"}
 MILLRACE = Path(sys.executable).parent / "millrace"
@@ -257,7 +257,7 @@ class RunPipeline:
         channels: Channels | None = None,
         say: Callable[[str], None] = lambda _: None,
         **environment: str,
-    ) -> Board:
+    ) -> RunStatus:
         """Run until everything that is there is done, or (for what never says so) until a condition holds.
 
         The pipeline is a file, or what one defines; `environment` is what the file may ask for. Without `state` each
@@ -266,7 +266,7 @@ class RunPipeline:
         from millrace.connectors.base.registry import CONNECTORS
         from millrace.engine.run import Settings, run
         from millrace.pipeline.plan import make_plan, with_letters
-        from millrace.telemetry.query_status import Board
+        from millrace.telemetry.query_status import RunStatus
 
         self._runs += 1
         self.printed = []
@@ -280,7 +280,7 @@ class RunPipeline:
             session=self._spark,
             cassandra=self._cassandra,
         )
-        board, stop = Board(), threading.Event()
+        board, stop = RunStatus(), threading.Event()
         if until:
             threading.Thread(target=_stop_when, args=(until, stop), daemon=True).start()
         try:

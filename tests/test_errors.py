@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from millrace.errors import InvalidOption, Place, UnknownName, did_you_mean
+from millrace.errors import InvalidOption, SourceLocation, UnknownName, did_you_mean
 
 
 def test_lines() -> None:
-    error = InvalidOption("no", why="because", hint="do this", place=Place("a.yaml", 3))
+    error = InvalidOption("no", why="because", hint="do this", place=SourceLocation("a.yaml", 3))
     assert error.lines() == [
         "error[option.invalid]: no",
         "  at:  a.yaml:3",
@@ -23,4 +23,4 @@ def test_the_nearest_name_is_suggested() -> None:
 
 
 def test_a_place_without_a_line() -> None:
-    assert str(Place("a.yaml")) == "a.yaml"
+    assert str(SourceLocation("a.yaml")) == "a.yaml"

@@ -30,7 +30,7 @@ from millrace.clients.cassandra import PREFIX as CASSANDRA_PREFIX
 from millrace.clients.kafka.cluster import PREFIX as KAFKA_PREFIX
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.security import is_access
-from millrace.connectors.base.api import READERS, WRITERS, Site
+from millrace.connectors.base.api import READERS, WRITERS, RunContext
 from millrace.connectors.base.batch_tasks import _NUMBERS as LANES_PROPERTY
 from millrace.connectors.base.batch_tasks import _TOLD as BATCH_PROPERTY
 from millrace.connectors.base.record_sink import SINKS
@@ -39,8 +39,8 @@ from millrace.connectors.cassandra import CassandraWriter, times_path
 from millrace.connectors.cassandra.sink import Times
 from millrace.connectors.cassandra.table import _TABLE as GENERATIONS_TABLE
 from millrace.connectors.files import CURRENT, FilesReader, FilesWriter
-from millrace.connectors.kafka.commit_ledger import LEDGER, Note, sink_group, sink_transactional_id
-from millrace.connectors.kafka.exactly_once import Batches, Begun, batches_path
+from millrace.connectors.kafka.commit_ledger import LEDGER, BatchCommit, sink_group, sink_transactional_id
+from millrace.connectors.kafka.exactly_once import BatchLog, StartedBatch, batches_path
 from millrace.connectors.kafka.generation_alias import TOPIC as GENERATIONS_TOPIC
 from millrace.connectors.kafka.generation_alias import Alias
 from millrace.connectors.kafka.sink import KafkaWriter
@@ -55,28 +55,28 @@ from millrace.dashboard.kafka.lag import LAG_COLUMNS
 from millrace.dashboard.kafka.tail import RECORD_COLUMNS
 from millrace.dashboard.live import _KNOWN as CHANNELS
 from millrace.dashboard.live import _PREFIXES as CHANNEL_PREFIXES
-from millrace.dashboard.live import Hub
+from millrace.dashboard.live import Broadcaster
 from millrace.dashboard.pipeline_info import pipeline_info, program_info
-from millrace.dashboard.run_interface import Group, Subject
+from millrace.dashboard.run_interface import Group, RunInterface
 from millrace.dead_letters.file_journal import Entry, FileSource, Journal
 from millrace.dead_letters.fixes import FIX_COLUMNS
 from millrace.dead_letters.kafka_writer import dead_letter_transactional_id
-from millrace.dead_letters.letter import REDRIVEN, Letter, dead_topic, redriven_name, to_headers, to_json
-from millrace.dead_letters.offset_ledger import MARK_KEY, Ledger
-from millrace.dead_letters.offset_ledger import Reader as LedgerReader
+from millrace.dead_letters.letter import REDRIVEN, DeadLetter, dead_topic, redriven_name, to_headers, to_json
+from millrace.dead_letters.offset_ledger import MARK_KEY, OffsetLedger
+from millrace.dead_letters.offset_ledger import DecoderId as LedgerReader
 from millrace.dead_letters.offset_ledger import to_record as mark_record
 from millrace.dead_letters.redrive import _provenance as provenance
 from millrace.dead_letters.redrive import redrive_transactional_id
-from millrace.dead_letters.store import Found, dead_folders
-from millrace.dead_letters.writer import FolderBurial, KafkaBurial, Task
-from millrace.dstreams.batch_log import LocalFolder, Notes, require_own
+from millrace.dead_letters.store import StoredDeadLetter, dead_folders
+from millrace.dead_letters.writer import FolderDeadLetterTarget, KafkaDeadLetterTarget, Task
+from millrace.dstreams.batch_log import DStreamBatchLog, LocalFolder, require_own
 from millrace.dstreams.kinesis import LEASES, LOST
 from millrace.engine.checkpoints.checkpoint import CHECKPOINTS, PANEL_CHECKPOINTS
-from millrace.engine.checkpoints.data_loss import Identities
+from millrace.engine.checkpoints.data_loss import TopicIds
 from millrace.engine.checkpoints.fingerprint import _WHOLE as WHOLE_METRIC
-from millrace.engine.checkpoints.object_store_lock import Tenure
-from millrace.engine.checkpoints.query_history import checkpoint_of, remember
-from millrace.engine.checkpoints.run_lease import Holder, run_group
+from millrace.engine.checkpoints.object_store_lock import ObjectStoreLock
+from millrace.engine.checkpoints.query_history import checkpoint_of, record_start
+from millrace.engine.checkpoints.run_lease import LeaseHolder, run_group
 from millrace.engine.checkpoints.state_dir import State, nearby
 from millrace.engine.memory_sql import QUERY_FILE, QUERY_SOCKET
 from millrace.engine.queries.bad_records import switch_to_strict
@@ -91,7 +91,7 @@ from millrace.feeds.base.api import FEEDS, Cursor
 from millrace.feeds.x import VARIABLE as X_VARIABLE
 from millrace.formats.base import FORMATS
 from millrace.object_stores import StorePath, mounted
-from millrace.pipeline.compatibility.query_snapshot import as_said
+from millrace.pipeline.compatibility.query_snapshot import snapshot_query
 from millrace.pipeline.loading.yaml import GENERAL, KEYS, load_yaml
 from millrace.pipeline.model import MODES
 from millrace.pipeline.panels import KINDS
@@ -105,15 +105,15 @@ from millrace.services.lifecycle import client_properties
 from millrace.services.process import Identity
 from millrace.settings import CASSANDRA_DATA, KAFKA_DATA, SETTINGS, STATE
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.measurements import Samples
+from millrace.telemetry.measurements import Measurements
 from millrace.telemetry.metrics import Health
 from millrace.telemetry.metrics import run_state as state_of_run
-from millrace.telemetry.panel_registry import Hung
+from millrace.telemetry.panel_registry import RegisteredPanel
 from millrace.telemetry.progress import METRICS, WITHIN
 from millrace.telemetry.prometheus import text as prometheus_text
 from millrace.telemetry.publisher import EVENT_COLUMNS, HISTORY_COLUMNS
-from millrace.telemetry.query_status import Board, Phase
-from millrace.telemetry.topology import Outline, outline_of
+from millrace.telemetry.query_status import Phase, RunStatus
+from millrace.telemetry.topology import Topology, outline_of
 from millrace.testing.memory_source import _TICK as TICK_COLUMN
 from millrace.testing.spec_file import _CASE as CASE_KEYS
 from millrace.testing.spec_file import _TOP as TEST_KEYS
@@ -136,16 +136,16 @@ sinks:
 panels:
   - {from: popular, series: {time: at, value: n}}
 """
-LETTER = Letter(
+LETTER = DeadLetter(
     value=b"{", topic="posts", partition=3, offset=7, timestamp=5, reason="no", pipeline="trending", source="posts"
 )
 
 Names = Mapping[str, Iterable[str]] | Iterable[str]
 
 
-def site(state: Path, **more: Any) -> Site:
+def site(state: Path, **more: Any) -> RunContext:
     """A place where connectors work; there is no Spark in it."""
-    return Site(None, "trending", "posts", state, lambda: CLUSTER, query="popular", **more)
+    return RunContext(None, "trending", "posts", state, lambda: CLUSTER, query="popular", **more)
 
 
 @cache
@@ -205,10 +205,10 @@ def variables() -> Iterator[str]:
 
 def run_state() -> dict[str, Any]:
     """The state of a run with one query, as the dashboard has it."""
-    board = Board()
+    board = RunStatus()
     board.started("popular")
-    board.buried("posts", 1)
-    return state_of_run(board, Samples(), Outline())
+    board.set_dead_letters("posts", 1)
+    return state_of_run(board, Measurements(), Topology())
 
 
 def metrics() -> set[str]:
@@ -247,7 +247,7 @@ def format_options() -> dict[str, list[str]]:
 
 def routes() -> list[str]:
     """Everything that the server of the dashboard answers."""
-    inner: Any = make_app(Subject(Channels(), lambda: Health(True, True, ()), dict), Rules())
+    inner: Any = make_app(RunInterface(Channels(), lambda: Health(True, True, ()), dict), Rules())
     while not hasattr(inner, "routes"):
         inner = vars(inner)["_app"]
     return [" ".join([*sorted(getattr(one, "methods", None) or ["-"]), one.path]) for one in inner.routes]
@@ -259,8 +259,8 @@ def dashboard_keys(folder: Path) -> dict[str, Iterable[str]]:
     pipeline = pipeline_info(plan, master=None, spark={}, kafka=None)
     assert set(pipeline) == set(program_info("p", "p.py", master=None, spark={}, kafka=None))
     told = run_state()
-    edges = state_of_run(Board(), Samples(), outline_of(plan, {}))["edges"]
-    panel = Hung(plan.queries[0].panels[0])
+    edges = state_of_run(RunStatus(), Measurements(), outline_of(plan, {}))["edges"]
+    panel = RegisteredPanel(plan.queries[0].panels[0])
     return {
         "state": told,
         "state.figures": told["figures"],
@@ -278,7 +278,7 @@ def dashboard_keys(folder: Path) -> dict[str, Iterable[str]]:
         "tail": RECORD_COLUMNS,
         "letter": to_json(LETTER),
         "redrive": [one.name for one in dataclasses.fields(Group)],
-        "hello": orjson.loads(Hub(Channels(), None).hello()),  # type: ignore[arg-type]
+        "hello": orjson.loads(Broadcaster(Channels(), None).hello()),  # type: ignore[arg-type]
     }
 
 
@@ -352,7 +352,7 @@ def test_generations() -> None:
 
 def test_dead_topics_of_a_replay(tmp_path: Path) -> None:
     burial = KafkaReader(topic=("posts",), schema="id string").burial(site(tmp_path, mark=mark_of(2)))
-    assert isinstance(burial, KafkaBurial)
+    assert isinstance(burial, KafkaDeadLetterTarget)
     assert burial.dead_topic("posts") == "posts.g2.dead"
 
 
@@ -364,7 +364,7 @@ def test_consumer_groups(tmp_path: Path) -> None:
         run_group("trending"): "millrace.run/trending",
         sink_group(sink, 49): "millrace.sink/trending/popular/popular",
         sink_group(sink, 50): "millrace.sink/trending/popular/popular#1",
-        KafkaBurial(CLUSTER, "trending", "posts").group: "millrace.dead.trending.posts",
+        KafkaDeadLetterTarget(CLUSTER, "trending", "posts").group: "millrace.dead.trending.posts",
         group_of("trending", "popular"): "millrace.trending.popular",
     }
     assert list(groups) == list(groups.values())
@@ -374,13 +374,13 @@ def test_consumer_groups(tmp_path: Path) -> None:
 
 def test_transactional_ids() -> None:
     assert sink_transactional_id("trending/popular/popular", 3) == "millrace.sink/trending/popular/popular/3"
-    group = KafkaBurial(CLUSTER, "trending", "posts").group
+    group = KafkaDeadLetterTarget(CLUSTER, "trending", "posts").group
     assert dead_letter_transactional_id(group, "posts", 3) == "millrace.dead.trending.posts/posts/3"
     assert redrive_transactional_id("posts.dead") == "millrace.redrive.posts.dead"
 
 
 def test_client_id_of_a_run() -> None:
-    assert Holder(5, "state", "host", "42").client == "millrace/5/state/host/42"
+    assert LeaseHolder(5, "state", "host", "42").client == "millrace/5/state/host/42"
 
 
 def test_headers_of_dead_letters() -> None:
@@ -390,7 +390,7 @@ def test_headers_of_dead_letters() -> None:
 
 def test_header_of_a_record_that_was_sent_again() -> None:
     assert REDRIVEN == "millrace.redriven"
-    made = orjson.loads(provenance(Found(LETTER, "posts.dead", 3, 0, 0), "fix.py", 1))
+    made = orjson.loads(provenance(StoredDeadLetter(LETTER, "posts.dead", 3, 0, 0), "fix.py", 1))
     assert list(made) == [
         *("attempt", "at", "topic", "partition", "offset", "timestamp", "dead", "reason", "pipeline", "source", "fix")
     ]
@@ -404,15 +404,15 @@ def test_marks_in_dead_topics() -> None:
 
 
 def test_what_is_committed_beside_an_offset() -> None:
-    ledger = Ledger().with_span(LedgerReader("query", "lineage", 4), (7, 9))
+    ledger = OffsetLedger().with_span(LedgerReader("query", "lineage", 4), (7, 9))
     assert ledger.text() == '[["4ee9451a3b09bb2ec3ecb3ab",4,[[7,9]]]]'
-    assert Note.of(5, "query/lane/plan") == Note("query", 4, "lane", "plan")
+    assert BatchCommit.of(5, "query/lane/plan") == BatchCommit("query", 4, "lane", "plan")
 
 
 def test_lineage_of_dead_letters(tmp_path: Path) -> None:
     reader = KafkaReader(topic=("posts",), schema="id string")
     burial = reader.burial(site(tmp_path, state_id="state"))
-    assert isinstance(burial, KafkaBurial)
+    assert isinstance(burial, KafkaDeadLetterTarget)
     assert burial.lineage == "1db555900e43"
 
 
@@ -459,10 +459,10 @@ def test_files_of_the_state(tmp_path: Path) -> None:
     query, here = plan.queries[0], site(state)
     with State(state, plan.pipeline) as held:
         held.claim(plan, "cluster")
-    remember(state, query.name, as_said(plan.pipeline, query, CONNECTORS), None)
+    record_start(state, query.name, snapshot_query(plan.pipeline, query, CONNECTORS), None)
     switch_to_strict(state, query.name)
-    Identities(state, query.name, CLUSTER).note([])
-    Batches(batches_path(here, "sink")).begin(Begun.of("id", 0, ("a",)))
+    TopicIds(state, query.name, CLUSTER).note([])
+    BatchLog(batches_path(here, "sink")).begin(StartedBatch.of("id", 0, ("a",)))
     Times(times_path(here, "shop.popular"), "id").of(0)
     kinesis = KinesisReader(stream="posts", region="eu-west-1", start="2026-01-01T00:00:00Z", schema="id string")
     kinesis._since(here)
@@ -509,10 +509,10 @@ def test_files_of_dead_letters(tmp_path: Path) -> None:
     burial = FilesReader(path="/data", schema="id string").burial(site(state))
     others = [SocketReader(address="127.0.0.1:1", schema="id string").burial(site(state))]
     others.append(KinesisReader(stream="posts", region="eu-west-1", schema="id string").burial(site(state)))
-    assert isinstance(burial, FolderBurial)
-    assert {one.folder for one in (burial, *others) if isinstance(one, FolderBurial)} == {folder}
+    assert isinstance(burial, FolderDeadLetterTarget)
+    assert {one.folder for one in (burial, *others) if isinstance(one, FolderDeadLetterTarget)} == {folder}
     grave = burial.open(Task("id", 4, 3))
-    grave.bury([LETTER])
+    grave.write([LETTER])
     grave.close()
     Journal(folder).add([Entry(folder / "draft", folder / "final", ("a",))])
     with Journal(folder).owned():
@@ -527,7 +527,7 @@ def test_files_of_dead_letters(tmp_path: Path) -> None:
 def test_files_of_a_state_on_a_store() -> None:
     kept = Kept()
     with mounted(kept):
-        tenure = Tenure(StorePath("s3a://bucket/state"))
+        tenure = ObjectStoreLock(StorePath("s3a://bucket/state"))
         tenure.acquire()
         held = sorted(kept.files)
         tenure.release()
@@ -544,7 +544,7 @@ def test_files_of_a_feed(tmp_path: Path) -> None:
 def test_files_of_a_dstream_program(tmp_path: Path) -> None:
     folder = LocalFolder(tmp_path)
     require_own(folder, "program.py", ["posts"])
-    notes = Notes(folder, "posts")
+    notes = DStreamBatchLog(folder, "posts")
     for time in (1000, 2000):
         notes.write(time, {})
     notes.forget(2000)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from millrace.cli.isolated_check import Contents, Examined, Step, _line_of, _read, examined_apart
-from millrace.errors import JavaUnusable, Place, Problem
+from millrace.errors import JavaUnusable, Problem, SourceLocation
 
 PROBLEM: dict[str, Any] = {
     "condition": "a.b",
@@ -29,7 +29,9 @@ def apart(examine: Any, limit_s: float = 30.0) -> Examined:
 
 
 def test_what_is_found_comes_back() -> None:
-    found = Examined([Problem("a.b", "no", Place("p.py", 3), "so", "why", "warning")], Contents(1, 2, 3), 0, True)
+    found = Examined(
+        [Problem("a.b", "no", SourceLocation("p.py", 3), "so", "why", "warning")], Contents(1, 2, 3), 0, True
+    )
     assert apart(lambda _: found) == found
 
 
@@ -42,11 +44,14 @@ def test_problems_that_have_no_room_are_counted() -> None:
 
 def test_an_error_of_ours_is_raised_here_too() -> None:
     def examine(step: Step) -> Examined:
-        raise JavaUnusable("there is none", why="so", hint="do", place=Place("p.py", 1))
+        raise JavaUnusable("there is none", why="so", hint="do", place=SourceLocation("p.py", 1))
 
     with pytest.raises(JavaUnusable) as raised:
         apart(examine)
-    assert raised.value.lines() == JavaUnusable("there is none", why="so", hint="do", place=Place("p.py", 1)).lines()
+    assert (
+        raised.value.lines()
+        == JavaUnusable("there is none", why="so", hint="do", place=SourceLocation("p.py", 1)).lines()
+    )
 
 
 def test_steps_have_their_own_time() -> None:

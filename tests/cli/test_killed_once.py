@@ -21,12 +21,12 @@ QUICK = ("--no-dashboard", "--set", "spark.sql.codegen.wholeStage=false")
 PIPELINE = """
 import os, signal, sys, time
 import millrace as mr
-from millrace.clients.kafka.transactions import Lane
+from millrace.clients.kafka.transactions import TransactionalProducer
 from millrace.connectors.kafka import exactly_once
 from millrace.connectors.kafka.sink import KafkaWriter
 from pyspark.cloudpickle import register_pickle_by_value
 
-FAULT, DRIVER, WRITE, INSIST = os.environ.get("FAULT"), os.getpid(), KafkaWriter.write, Lane._insist
+FAULT, DRIVER, WRITE, INSIST = os.environ.get("FAULT"), os.getpid(), KafkaWriter.write, TransactionalProducer._insist
 register_pickle_by_value(sys.modules[__name__])
 
 
@@ -42,10 +42,10 @@ def insist(lane, call):
     return INSIST(lane, call)
 
 
-class Killing(exactly_once.Transacting):
+class Killing(exactly_once.TransactionalWriter):
     def write(self, number, batches, *, anew):
         if FAULT == "between a note and its commit" and number == 1:
-            Lane._insist = insist
+            TransactionalProducer._insist = insist
         return super().write(number, self.fatal(number, batches), anew=anew)
 
     def fatal(self, number, batches):
@@ -64,7 +64,7 @@ def write(self, frame, batch, site):
         kill()
 
 
-exactly_once.Transacting, KafkaWriter.write = Killing, write
+exactly_once.TransactionalWriter, KafkaWriter.write = Killing, write
 
 pipeline = mr.Pipeline("killed")
 pipeline.source("events", mr.kafka("TOPIC", format="text", max_per_batch=600))

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from millrace.cli import output
-from millrace.cli.live_view import Figures, Teller, live, of_board, of_page, picture
+from millrace.cli.live_view import Figures, PlainReporter, live, of_board, of_page, picture
 from millrace.errors import QueryFailed
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.measurements import Lag, Samples
+from millrace.telemetry.measurements import Lag, Measurements
 from millrace.telemetry.progress import Progress, SourceProgress
-from millrace.telemetry.publisher import Telling
-from millrace.telemetry.query_status import Board, Phase, Restart
-from millrace.telemetry.topology import Expected, Outline
+from millrace.telemetry.publisher import StatusPublisher
+from millrace.telemetry.query_status import Phase, Restart, RunStatus
+from millrace.telemetry.topology import Expected, Topology
 from terminal import at_a_terminal
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,7 +57,7 @@ POPULAR = {
 }
 
 
-def shown(board: Board, figures: Figures | None = None) -> str:
+def shown(board: RunStatus, figures: Figures | None = None) -> str:
     from rich.console import Console
 
     console = Console(width=160, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
@@ -67,12 +67,12 @@ def shown(board: Board, figures: Figures | None = None) -> str:
 
 
 def test_the_picture_has_every_figure() -> None:
-    board = Board()
+    board = RunStatus()
     assert shown(board).strip() == ""
     board.started("popular")
-    board.told("popular", Phase.RUNNING)
-    board.progressed(batch(0))
-    board.buried("posts", 3)
+    board.update("popular", Phase.RUNNING)
+    board.batch_done(batch(0))
+    board.set_dead_letters("posts", 3)
     text = shown(board, measured(POPULAR))
     for figure in ("popular", "running", "1,234", "345", "7", "1.2 s", "2026-01-01 00:00:00", "6", "2"):
         assert figure in text
@@ -80,18 +80,18 @@ def test_the_picture_has_every_figure() -> None:
 
 
 def test_without_a_page_the_figures_are_sparks() -> None:
-    board = Board()
+    board = RunStatus()
     board.started("popular")
-    board.progressed(batch(0))
+    board.batch_done(batch(0))
     (told,) = of_board(board)()
     assert (told["lag"], told["lag_seconds"], told["batch_ms"], told["late"]) == (7, None, 345, 2)
     assert " 7 " in shown(board)
 
 
 def test_with_a_page_the_figures_are_the_pages() -> None:
-    board, channels, samples = Board(), Channels(), Samples()
-    outline = Outline((Expected("popular", "popular", batches=False, sources=("posts",)),), (), {"posts": ("posts",)})
-    telling = Telling(board, samples, outline, channels)
+    board, channels, samples = RunStatus(), Channels(), Measurements()
+    outline = Topology((Expected("popular", "popular", batches=False, sources=("posts",)),), (), {"posts": ("posts",)})
+    telling = StatusPublisher(board, samples, outline, channels)
     assert of_page(channels)() == ()
     board.started("popular")  # in real-time mode no batch ends for minutes
     samples.put_lag("popular", Lag(12, 3.5))
@@ -102,16 +102,16 @@ def test_with_a_page_the_figures_are_the_pages() -> None:
 
 
 def test_the_picture_shows_why_a_query_failed() -> None:
-    board = Board()
+    board = RunStatus()
     board.started("popular")
     board.ended("popular", QueryFailed("the sink refused"))
     assert "error[query.failed]: the sink refused" in shown(board)
 
 
 def test_a_kafka_that_does_not_answer_is_said_once_and_that_it_is_back(said: list[str]) -> None:
-    board = Board()
+    board = RunStatus()
     board.started("popular")
-    teller = Teller(board, of_board(board))
+    teller = PlainReporter(board, of_board(board))
     teller.tell(0)
     board.kafka.asked("here:9092", time.monotonic() - 12)
     teller.tell(1)
@@ -126,8 +126,8 @@ def test_a_kafka_that_does_not_answer_is_said_once_and_that_it_is_back(said: lis
 
 
 def test_a_restart_is_one_sentence(said: list[str]) -> None:
-    board = Board()
-    teller = Teller(board, of_board(board))
+    board = RunStatus()
+    teller = PlainReporter(board, of_board(board))
     board.started("popular")
     teller.tell(0)
     due = datetime.now(UTC) + timedelta(seconds=3.5)
@@ -137,7 +137,7 @@ def test_a_restart_is_one_sentence(said: list[str]) -> None:
     teller.tell(2)
     board.started("popular")
     teller.tell(3)
-    board.told("popular", Phase.WAITING)
+    board.update("popular", Phase.WAITING)
     teller.tell(4)
     assert said == [
         "popular: started",
@@ -148,15 +148,15 @@ def test_a_restart_is_one_sentence(said: list[str]) -> None:
 
 
 def test_lines_at_the_start_at_the_end_and_now_and_then(said: list[str]) -> None:
-    board = Board()
-    teller = Teller(board, measured(POPULAR), every=5)
+    board = RunStatus()
+    teller = PlainReporter(board, measured(POPULAR), every=5)
     teller.tell(0)
     assert said == []
     board.started("popular")
     teller.tell(0)
     assert said == ["popular: started"]
-    board.told("popular", Phase.RUNNING)
-    board.progressed(batch(0))
+    board.update("popular", Phase.RUNNING)
+    board.batch_done(batch(0))
     teller.tell(1)
     assert len(said) == 1
     teller.tell(6)
@@ -171,19 +171,19 @@ def test_lines_at_the_start_at_the_end_and_now_and_then(said: list[str]) -> None
 
 
 def test_what_a_query_left_undone_is_told_with_its_end(said: list[str]) -> None:
-    board = Board()
+    board = RunStatus()
     board.started("dstreams")
     board.ended("dstreams", None, "the batches in hand were cut off")
-    Teller(board, of_board(board)).tell(0)
+    PlainReporter(board, of_board(board)).tell(0)
     assert said[-1] == "dstreams: stopped after 0 rows in 0 batches; the batches in hand were cut off"
 
 
 def test_a_query_that_ends_no_batch_has_news_too(said: list[str]) -> None:
-    board = Board()
+    board = RunStatus()
     board.started("popular")
-    board.told("popular", Phase.RUNNING)
+    board.update("popular", Phase.RUNNING)
     lag = {"name": "popular", "lag": 0, "lag_seconds": 0.0}
-    teller = Teller(board, lambda: [lag], every=5)
+    teller = PlainReporter(board, lambda: [lag], every=5)
     for moment in (0, 6, 12):
         teller.tell(moment)
     assert said == ["popular: started"]
@@ -193,7 +193,7 @@ def test_a_query_that_ends_no_batch_has_news_too(said: list[str]) -> None:
 
 
 def test_a_query_that_is_over_before_it_was_seen(said: list[str]) -> None:
-    board = Board()
+    board = RunStatus()
     board.started("popular")
     board.ended("popular", QueryFailed("no"))
     with live(board):
@@ -203,7 +203,7 @@ def test_a_query_that_is_over_before_it_was_seen(said: list[str]) -> None:
 
 def test_without_a_terminal_lines_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     output.err.cache_clear()
-    board = Board()
+    board = RunStatus()
     with live(board):
         board.started("popular")
     written = capsys.readouterr()
@@ -212,8 +212,8 @@ def test_without_a_terminal_lines_go_to_standard_error(capsys: pytest.CaptureFix
 
 PROGRAM = """
 from millrace.cli.live_view import live
-from millrace.telemetry.query_status import Board
-board = Board()
+from millrace.telemetry.query_status import RunStatus
+board = RunStatus()
 with live(board):
     board.started("popular")
     for number in range(3):
@@ -232,16 +232,16 @@ def test_on_a_terminal_rows_stay_whole_and_results_go_where_they_are_sent(piped:
 
 
 def test_delays_are_shown_where_there_are_dstreams(said: list[str]) -> None:
-    board = Board()
+    board = RunStatus()
     board.started("dstreams")
-    board.told("dstreams", Phase.RUNNING)
+    board.update("dstreams", Phase.RUNNING)
     assert "delay" not in shown(board, measured({"name": "dstreams", "batch_ms": 345}))
     delayed = measured({"name": "dstreams", "batch_ms": 345, "delay_ms": 1678})
     assert "delay ms" in shown(board, delayed)
     assert "1,678" in shown(board, delayed)
-    teller = Teller(board, delayed, every=5)
+    teller = PlainReporter(board, delayed, every=5)
     teller.tell(0)
-    board.stumbled("dstreams", QueryFailed("no"))
+    board.batch_failed("dstreams", QueryFailed("no"))
     teller.tell(6)
     teller.tell(7)
     assert said[1:] == [

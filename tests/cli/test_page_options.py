@@ -9,7 +9,7 @@ import pytest
 
 from millrace.cli import run_options
 from millrace.cli.run_options import served_page
-from millrace.dashboard.run_page import Watching
+from millrace.dashboard.run_page import RunPage
 
 TOKEN = "a-token-of-16/or+more"
 
@@ -43,6 +43,6 @@ def test_no_command_line_of_a_browser_has_the_token(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(run_options.webbrowser, "open", asked.append)
-    with served_page(cast("Watching", Page(loopback)), open_=True):
+    with served_page(cast("RunPage", Page(loopback)), open_=True):
         pass
     assert asked == opened

@@ -11,7 +11,7 @@ from millrace.errors import MillraceError, SparkFailed
 from millrace.pipeline.loading import load
 from millrace.pipeline.plan import Plan, make_plan
 from millrace.telemetry.alerts import Alert, Limits
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
 PIPELINE = """
 name: ticks
@@ -36,7 +36,7 @@ def test_an_error_that_ends_a_run_is_told(plan: Plan, error: Exception, why: str
     def send(alert: Alert) -> None:
         told.append(alert)
 
-    with pytest.raises((MillraceError, OSError)), alerting(Alerts(send, Limits()), plan, Board(), None, None):
+    with pytest.raises((MillraceError, OSError)), alerting(Alerts(send, Limits()), plan, RunStatus(), None, None):
         raise error
     assert [(one.pipeline, one.what) for one in told] == [("ticks", "gave-up")]
     assert why in told[0].why

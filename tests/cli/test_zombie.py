@@ -19,7 +19,7 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.dead_letters.store import letters_in_topic
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
 RECORDS = 900
 BAD = range(7, RECORDS, 100)
@@ -27,7 +27,7 @@ PIPELINE = """
 import os, pathlib, sys, time
 import millrace as mr
 from millrace.connectors.kafka import exactly_once
-from millrace.connectors.base.batch_tasks import lane_of, told_to
+from millrace.connectors.base.batch_tasks import task_arguments, task_number
 from pyspark import TaskContext
 from pyspark.cloudpickle import register_pickle_by_value
 
@@ -35,12 +35,12 @@ HALT = os.environ.get("HALT")
 
 
 def through(frame, outlet):
-    write = exactly_once.Transacting(outlet)
+    write = exactly_once.TransactionalWriter(outlet)
 
     def rows(batches):
         yield from batches
         task = TaskContext.get()
-        if told_to(task)["batch"] == 2 and lane_of(task)[0] == 1:  # its rows are in a transaction that is open
+        if task_arguments(task)["batch"] == 2 and task_number(task)[0] == 1:  # its rows are in an open transaction
             pathlib.Path(HALT, "halted").touch()
             while not pathlib.Path(HALT, "go").exists():
                 time.sleep(0.01)
@@ -50,7 +50,7 @@ def through(frame, outlet):
 
 if HALT:
     register_pickle_by_value(sys.modules[__name__])
-    exactly_once.through = through
+    exactly_once.with_transactional_writer = through
 
 pipeline = mr.Pipeline("NAME")
 pipeline.source("events", mr.kafka("TOPIC", schema="id int", max_per_batch=100))
@@ -111,7 +111,7 @@ def test_who_wakes_up_writes_nothing(
     file: Path,
     cluster: Cluster,
     topic: str,
-    run_pipeline: Callable[..., Board],
+    run_pipeline: Callable[..., RunStatus],
     *,
     lives: bool,
 ) -> None:

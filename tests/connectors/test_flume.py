@@ -23,7 +23,7 @@ def test_it_is_a_kafka_source_with_a_feed() -> None:
     reader, mistakes = made(listen="0.0.0.0:5000", allow=["10.0.0.0/8", "192.168.1.7"], key="host", start="latest")
     assert mistakes == []
     assert isinstance(reader, KafkaReader)
-    assert reader.touches() == ("topic logs",)
+    assert reader.resources() == ("topic logs",)
     filling = reader.filling()
     feed = FEEDS.load(filling.feed)(**filling.options)
     assert feed == Flume(host="0.0.0.0", port=5000, key="host", allow="10.0.0.0/8,192.168.1.7")  # noqa: S104

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from millrace.dashboard.run_interface import Subject
+from millrace.dashboard.run_interface import RunInterface
 from millrace.dashboard.server import Dashboard, Options
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.metrics import Health
@@ -25,13 +25,13 @@ def channels() -> Channels:
 
 
 @pytest.fixture
-def subject(channels: Channels) -> Subject:
+def subject(channels: Channels) -> RunInterface:
     """A run of which little is known."""
-    return Subject(channels, lambda: Health(True, True), lambda: {"name": "test"})
+    return RunInterface(channels, lambda: Health(True, True), lambda: {"name": "test"})
 
 
 @pytest.fixture
-def serve(subject: Subject, tmp_path: Path) -> Iterator[Serve]:
+def serve(subject: RunInterface, tmp_path: Path) -> Iterator[Serve]:
     """`serve()` starts a server; what is given changes its subject."""
     with ExitStack() as stack:
 

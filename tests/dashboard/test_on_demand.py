@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 
-from millrace.dashboard.on_demand import MOST_CHANNELS, Demand
+from millrace.dashboard.on_demand import MOST_CHANNELS, OnDemandChannels
 from millrace.telemetry.channels import Channels
 
 
 def test_what_finds_no_room_begins_when_there_is_some() -> None:
     channels = Channels()
-    made = Demand(channels, lambda _: lambda stop: stop.wait(), linger=0.0)
+    made = OnDemandChannels(channels, lambda _: lambda stop: stop.wait(), linger=0.0)
     names = [f"tail:{number}" for number in range(MOST_CHANNELS)]
     try:
         made.want(names)

@@ -15,7 +15,7 @@ from millrace.dashboard.run_page import page_of_pipeline, page_of_program
 from millrace.dashboard.server import Options
 from millrace.errors import QueryFailed
 from millrace.pipeline.plan import Plan, make_plan
-from millrace.telemetry.query_status import Board, Phase
+from millrace.telemetry.query_status import Phase, RunStatus
 
 from .pages import Page
 from .test_pipeline_info import trending
@@ -29,7 +29,7 @@ def plan() -> Plan:
 
 
 def test_from_before_the_start_until_after_the_end(plan: Plan, tmp_path: Path) -> None:
-    board = Board()
+    board = RunStatus()
     with page_of_pipeline(plan, board, FREE, state=tmp_path) as watching, Page(watching.address) as page:
         page.subscribe("state", "events", "history:popular-update")
         page.until(lambda one: one.values.get("state", {}).get("phase") == "starting")
@@ -40,7 +40,7 @@ def test_from_before_the_start_until_after_the_end(plan: Plan, tmp_path: Path) -
         watching.doing("Spark is starting")
         page.until(lambda one: one.values["state"]["reasons"] == ["Spark is starting"])
         board.started("popular-update")
-        board.told("popular-update", Phase.RUNNING)
+        board.update("popular-update", Phase.RUNNING)
         page.until(lambda one: one.values["state"]["phase"] == "running")
         assert httpx.get(f"{watching.address}readyz").status_code == 200
         board.ended("popular-update", QueryFailed("no"))
@@ -51,7 +51,7 @@ def test_from_before_the_start_until_after_the_end(plan: Plan, tmp_path: Path) -
 
 
 def test_a_page_sees_the_end_of_the_run(plan: Plan, tmp_path: Path) -> None:
-    watching = page_of_pipeline(plan, Board(), FREE, state=tmp_path)
+    watching = page_of_pipeline(plan, RunStatus(), FREE, state=tmp_path)
     with watching, Page(watching.address) as page:
         page.subscribe("state")
         page.until(lambda one: "state" in one.values)
@@ -68,7 +68,7 @@ def test_kafka_beside_it(plan: Plan, tmp_path: Path, cluster: Cluster, topic: st
     producer.send([Record(b"<b>", partition=0)])
     producer.close()
     every = Options(port=0, all_topics=True)
-    with page_of_pipeline(plan, Board(), every, state=tmp_path) as watching, watching.kafka(lambda: cluster):
+    with page_of_pipeline(plan, RunStatus(), every, state=tmp_path) as watching, watching.kafka(lambda: cluster):
         names = {one["name"] for one in httpx.get(f"{watching.address}api/topics", timeout=30).json()}
         assert topic in names
         (record,) = httpx.get(f"{watching.address}api/topics/{topic}", timeout=30).json()
@@ -84,11 +84,11 @@ def test_kafka_beside_it(plan: Plan, tmp_path: Path, cluster: Cluster, topic: st
 
 
 def test_a_program_that_is_not_ours(tmp_path: Path) -> None:
-    board = Board()
+    board = RunStatus()
     with page_of_program(tmp_path / "job.py", board, FREE) as watching, Page(watching.address) as page:
         assert httpx.get(f"{watching.address}readyz").status_code == 200
         board.started("query 1")
-        board.told("query 1", Phase.WAITING)
+        board.update("query 1", Phase.WAITING)
         page.subscribe("state")
         page.until(lambda one: bool(one.values.get("state", {}).get("queries")))
         assert page.values["state"]["queries"][0]["name"] == "query 1"

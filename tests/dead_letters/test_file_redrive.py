@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from millrace.dead_letters.file_journal import FileSource, Journal
-from millrace.dead_letters.file_redrive import refile
+from millrace.dead_letters.file_redrive import redrive_files
 from millrace.dead_letters.fixes import Fix
-from millrace.dead_letters.letter import Letter, to_line
+from millrace.dead_letters.letter import DeadLetter, to_line
 from millrace.dead_letters.redrive import Redrive
-from millrace.dead_letters.redrive_filter import Selection
+from millrace.dead_letters.redrive_filter import RedriveFilter
 from millrace.dead_letters.store import letters_in_folder
 from millrace.errors import InvalidOption, NotRedrivable, RedriveBusy
 
@@ -33,7 +33,7 @@ class Place:
     def bury(self, *lines: bytes, file: str = "a.json", name: str = "q-0-0", reason: str = "not JSON") -> None:
         """Letters of one file, in one file of letters."""
         uri = (self.source / file).as_uri()
-        letters = [Letter(value=line, file=uri, reason=reason, pipeline="p", source="logs") for line in lines]
+        letters = [DeadLetter(value=line, file=uri, reason=reason, pipeline="p", source="logs") for line in lines]
         with (self.folder / f"{name}.jsonl").open("ab") as out:
             out.writelines(map(to_line, letters))
 
@@ -63,40 +63,40 @@ def fix(mend: object) -> Fix:
 def test_letters_go_back_once(place: Place) -> None:
     place.bury(b"{a", b"{b")
     place.bury(b"{c", file="b c.json", name="q-1-0")
-    assert refile(place.folder, Redrive()).sent == 3
+    assert redrive_files(place.folder, Redrive()).sent == 3
     first = place.files()
     assert sorted(content for content in first.values()) == [b"{a\n{b\n", b"{c\n"]
     assert all("-redriven-2-" in name and name.endswith(".json") for name in first)
     assert place.open() == []
-    assert refile(place.folder, Redrive()).letters == 0
+    assert redrive_files(place.folder, Redrive()).letters == 0
     assert place.files() == first
 
 
 def test_chosen_letters_go_mended_and_the_rest_stays(place: Place) -> None:
     place.bury(b"{a", b"{b", b"{c", b"{d")
 
-    def mend(letter: Letter) -> bytes | None:
+    def mend(letter: DeadLetter) -> bytes | None:
         if letter.value == b"{b":
             raise ValueError("not b")
         return None if letter.value == b"{c" else (letter.value or b"") + b"}"
 
-    outcome = refile(place.folder, Redrive(fix=fix(mend)))
+    outcome = redrive_files(place.folder, Redrive(fix=fix(mend)))
     assert (outcome.sent, outcome.left, outcome.failed) == (2, 1, 1)
     assert outcome.failures[0].place == f"{place.folder}/q-0-0.jsonl:2"
     assert "not b" in outcome.failures[0].why
     assert place.open() == [b"{b", b"{c"]
     assert place.lines() == [b"{a}", b"{d}"]
-    one = Redrive(Selection(letter=f"{place.folder}/q-0-0.jsonl:3"))
-    assert refile(place.folder, one).sent == 1
+    one = Redrive(RedriveFilter(letter=f"{place.folder}/q-0-0.jsonl:3"))
+    assert redrive_files(place.folder, one).sent == 1
     assert place.open() == [b"{b"]
 
 
 def test_equal_lines_are_as_many_as_they_were(place: Place) -> None:
     place.bury(b"{", b"{")
-    second = Redrive(Selection(letter=f"{place.folder}/q-0-0.jsonl:2"))
-    assert refile(place.folder, second).sent == 1
+    second = Redrive(RedriveFilter(letter=f"{place.folder}/q-0-0.jsonl:2"))
+    assert redrive_files(place.folder, second).sent == 1
     assert place.open() == [b"{"]
-    assert refile(place.folder, Redrive()).sent == 1
+    assert redrive_files(place.folder, Redrive()).sent == 1
     assert place.open() == []
     assert place.lines() == [b"{", b"{"]
     assert len(place.files()) == 2
@@ -104,7 +104,7 @@ def test_equal_lines_are_as_many_as_they_were(place: Place) -> None:
 
 def test_a_batch_that_is_run_again_or_anew_changes_nothing(place: Place) -> None:
     place.bury(b"{a", b"{b")
-    refile(place.folder, Redrive())
+    redrive_files(place.folder, Redrive())
     (place.folder / "q-0-0.jsonl").unlink()
     place.bury(b"{a", name="q-0-1")  # cut into other tasks
     place.bury(b"{b", name="q-0-0")
@@ -115,18 +115,18 @@ def test_a_batch_that_is_run_again_or_anew_changes_nothing(place: Place) -> None
 def test_two_starts_of_a_query_have_one_record(place: Place) -> None:
     place.bury(b"{a", name="one-0-0")
     place.bury(b"{a", name="two-0-0")
-    assert refile(place.folder, Redrive()).sent == 1
+    assert redrive_files(place.folder, Redrive()).sent == 1
     assert place.open() == []
 
 
 def test_what_dies_again_has_its_attempts(place: Place) -> None:
     place.bury(b"{a")
-    refile(place.folder, Redrive())
+    redrive_files(place.folder, Redrive())
     (name,) = place.files()
     place.bury(b"{a", file=name, name="q-1-0")
     (again,) = (one for one in letters_in_folder(place.folder) if not one.redriven)
     assert again.letter.attempts == 2
-    refile(place.folder, Redrive())
+    redrive_files(place.folder, Redrive())
     assert sorted(one.partition("-redriven-")[2][:2] for one in place.files()) == ["2-", "3-"]
     assert all(one.count("redriven") == 1 for one in place.files())
 
@@ -134,7 +134,7 @@ def test_what_dies_again_has_its_attempts(place: Place) -> None:
 def test_a_header_goes_first_and_gzip_stays_gzip(place: Place) -> None:
     FileSource(str(place.source), header="id,name").save(place.folder)
     place.bury(b"1;ann", file="a.csv.gz")
-    refile(place.folder, Redrive())
+    redrive_files(place.folder, Redrive())
     ((name, content),) = place.files().items()
     assert name.endswith(".csv.gz")
     assert gzip.decompress(content) == b"id,name\n1;ann\n"
@@ -144,31 +144,31 @@ def test_what_would_not_be_read_stays(place: Place) -> None:
     place.bury(b"{a", file="log-01.json")
     for path, only in ((str(place.source / "log-??.json"), None), (str(place.source), "log-??.json")):
         FileSource(path, only).save(place.folder)
-        outcome = refile(place.folder, Redrive())
+        outcome = redrive_files(place.folder, Redrive())
         assert (outcome.sent, outcome.failed) == (0, 1)
         assert "would not be read" in outcome.failures[0].why
     for path, only in ((str(place.source / "*.{json,log}"), None), (str(place.source.parent / "*"), "log*.json")):
         FileSource(path, only).save(place.folder)
         (place.folder / "redriven.log").unlink(missing_ok=True)
-        assert refile(place.folder, Redrive()).sent == 1
+        assert redrive_files(place.folder, Redrive()).sent == 1
     two = fix(lambda _: b"{\n}")
     place.bury(b"{b")
-    assert "more than one line" in refile(place.folder, Redrive(fix=two)).failures[0].why
+    assert "more than one line" in redrive_files(place.folder, Redrive(fix=two)).failures[0].why
 
 
 def test_letters_of_a_socket_and_topics_are_refused(place: Place) -> None:
     with pytest.raises(InvalidOption):
-        refile(place.folder, Redrive(to="posts"))
+        redrive_files(place.folder, Redrive(to="posts"))
     (place.folder / "source.json").unlink()
     with pytest.raises(NotRedrivable):
-        refile(place.folder, Redrive())
+        redrive_files(place.folder, Redrive())
 
 
 def test_only_one_at_a_time(place: Place) -> None:
     place.bury(b"{a")
     with Journal(place.folder).owned(), pytest.raises(RedriveBusy):
-        refile(place.folder, Redrive())
-    assert refile(place.folder, Redrive()).sent == 1
+        redrive_files(place.folder, Redrive())
+    assert redrive_files(place.folder, Redrive()).sent == 1
 
 
 def killed_at(step: int, folder: Path) -> bool:
@@ -183,7 +183,7 @@ def killed_at(step: int, folder: Path) -> bool:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         sys.addaudithook(look)
-        refile(folder, Redrive())
+        redrive_files(folder, Redrive())
         os._exit(0)
     return os.waitpid(child, 0)[1] != 0
 
@@ -201,7 +201,7 @@ def test_killed_at_every_step_each_line_goes_once(tmp_path: Path) -> None:
             read += place.lines()
             for name in place.files():  # a pipeline has read and removed what was there
                 (place.source / name).unlink()
-            refile(place.folder, Redrive())
+            redrive_files(place.folder, Redrive())
         assert sorted(read) == lines
         assert place.open() == []
         if not killed:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from millrace.dead_letters.fixes import mended, python_fix, sql_fix
-from millrace.dead_letters.letter import Letter
+from millrace.dead_letters.fixes import apply_fix, python_fix, sql_fix
+from millrace.dead_letters.letter import DeadLetter
 from millrace.errors import FileUnusable, InputError, InvalidOption, InvalidSql
 
-LETTER = Letter(
+LETTER = DeadLetter(
     value=b'{"id": NaN}',
     key=b"ann",
     headers=(("trace", b"x1"), ("raw", b"\xff")),
@@ -56,18 +56,18 @@ def file(tmp_path: Path) -> Path:
     ],
 )
 def test_a_function_gives_bytes_text_a_letter_or_a_record(file: Path, name: str, value: bytes, key: bytes) -> None:
-    fixed = mended(python_fix(f"{file}:{name}"), LETTER)
-    assert isinstance(fixed, Letter)
+    fixed = apply_fix(python_fix(f"{file}:{name}"), LETTER)
+    assert isinstance(fixed, DeadLetter)
     assert (fixed.value, fixed.key, fixed.headers, fixed.offset) == (value, key, LETTER.headers, 7)
 
 
 def test_a_function_may_leave_a_letter_and_may_fail(file: Path) -> None:
-    assert mended(python_fix(f"{file}:leave"), LETTER) is None
-    assert mended(python_fix(f"{file}:broken"), LETTER) == "ValueError: not this one (mend.py:10)"
-    said = str(mended(python_fix(f"{file}:deep"), LETTER))
+    assert apply_fix(python_fix(f"{file}:leave"), LETTER) is None
+    assert apply_fix(python_fix(f"{file}:broken"), LETTER) == "ValueError: not this one (mend.py:10)"
+    said = str(apply_fix(python_fix(f"{file}:deep"), LETTER))
     assert said.startswith("JSONDecodeError: ")
     assert said.endswith("(mend.py:13)"), "not a line of the library"
-    assert mended(python_fix(f"{file}:wrong"), LETTER) == (
+    assert apply_fix(python_fix(f"{file}:wrong"), LETTER) == (
         "TypeError: the fix gave an int, not bytes, text, a letter or None"
     )
 
@@ -104,21 +104,21 @@ def test_what_is_no_function_is_refused(file: Path) -> None:
     ],
 )
 def test_an_expression_gives_the_new_value(expression: str, value: bytes) -> None:
-    fixed = mended(sql_fix(expression), LETTER)
-    assert isinstance(fixed, Letter)
+    fixed = apply_fix(sql_fix(expression), LETTER)
+    assert isinstance(fixed, DeadLetter)
     assert (fixed.value, fixed.key) == (value, b"ann")
 
 
 def test_an_expression_may_leave_a_letter_and_may_fail() -> None:
-    assert mended(sql_fix("CASE WHEN file IS NOT NULL THEN value END"), LETTER) is None
-    failed = mended(sql_fix("json_extract(value, '$.id')"), LETTER)
+    assert apply_fix(sql_fix("CASE WHEN file IS NOT NULL THEN value END"), LETTER) is None
+    failed = apply_fix(sql_fix("json_extract(value, '$.id')"), LETTER)
     assert isinstance(failed, str)
     assert "malformed JSON" in failed
 
 
 def test_an_expression_that_never_ends_is_ended() -> None:
     endless = "(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n)"
-    assert "interrupted" in str(mended(sql_fix(endless), LETTER))
+    assert "interrupted" in str(apply_fix(sql_fix(endless), LETTER))
 
 
 @pytest.mark.parametrize("expression", ["", "valu", "value); ATTACH 'x' AS y; --", "SELECT", "nothing(value)"])
@@ -153,6 +153,6 @@ def test_an_empty_fix(expression: str) -> None:
 
 
 def test_bytes_that_are_no_text_stay_bytes() -> None:
-    raw = Letter(value=b"\xff\x00", file="f", reason="r")
-    assert mended(sql_fix("substr(value, 1, 1)"), raw) == Letter(value=b"\xff", file="f", reason="r")
+    raw = DeadLetter(value=b"\xff\x00", file="f", reason="r")
+    assert apply_fix(sql_fix("substr(value, 1, 1)"), raw) == DeadLetter(value=b"\xff", file="f", reason="r")
     assert issubclass(InvalidSql, InputError)

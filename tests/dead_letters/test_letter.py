@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from millrace.dead_letters.letter import (
     LONGEST_REASON,
-    Letter,
+    DeadLetter,
     dead_topic,
     from_line,
     from_record,
@@ -18,7 +18,7 @@ from millrace.dead_letters.letter import (
     to_line,
 )
 
-LETTER = Letter(
+LETTER = DeadLetter(
     value=b'{"id": 1',
     key=b"k",
     headers=(("trace", b"1"), ("trace", None), ("empty", b"")),
@@ -37,7 +37,7 @@ number = some.integers(0, 2**62)
 marks = some.sampled_from(["millrace.topic", "millrace.reason", "millrace.source", "millrace.timestamp"])
 headers = some.lists(some.tuples(words | marks, content), max_size=8).map(tuple)
 from_kafka = some.builds(
-    Letter,
+    DeadLetter,
     value=content,
     key=content,
     headers=headers,
@@ -50,7 +50,7 @@ from_kafka = some.builds(
     source=words,
 )
 from_file = some.builds(
-    Letter, value=content, key=content, headers=headers, file=words, reason=words, pipeline=words, source=words
+    DeadLetter, value=content, key=content, headers=headers, file=words, reason=words, pipeline=words, source=words
 )
 
 
@@ -70,12 +70,12 @@ def test_the_headers_of_the_original_come_first_and_ours_after_them() -> None:
 
 
 @given(from_kafka)
-def test_headers_give_the_letter_back(letter: Letter) -> None:
+def test_headers_give_the_letter_back(letter: DeadLetter) -> None:
     assert from_record(letter.value, letter.key, to_headers(letter)) == letter
 
 
 def test_a_letter_that_died_twice_has_its_first_death_among_its_headers() -> None:
-    again = Letter(
+    again = DeadLetter(
         value=LETTER.value, headers=tuple(to_headers(LETTER)), topic="retry", partition=0, offset=0, reason="still not"
     )
     read = from_record(again.value, again.key, to_headers(again))
@@ -100,7 +100,7 @@ def test_a_record_without_our_headers_is_no_letter(strange: list[tuple[str, byte
 
 
 @given(from_kafka | from_file)
-def test_a_line_gives_the_letter_back(letter: Letter) -> None:
+def test_a_line_gives_the_letter_back(letter: DeadLetter) -> None:
     line = to_line(letter, buried=1)
     assert line.count(b"\n") == 1
     assert from_line(line) == letter
@@ -108,7 +108,7 @@ def test_a_line_gives_the_letter_back(letter: Letter) -> None:
 
 def test_a_value_that_is_text_can_be_read_in_the_line() -> None:
     assert json.loads(to_line(LETTER))["text"] == '{"id": 1'
-    assert "text" not in json.loads(to_line(Letter(value=b"\xff", file="a.json", reason="")))
+    assert "text" not in json.loads(to_line(DeadLetter(value=b"\xff", file="a.json", reason="")))
 
 
 @pytest.mark.parametrize("line", [b"", b"{}", b"[]", b"null", b"7", b'{"value": 1}', b"\xff", to_line(LETTER)[:-20]])
@@ -118,7 +118,7 @@ def test_a_line_that_is_no_letter_is_a_value_error(line: bytes) -> None:
 
 
 def test_a_reason_that_quotes_broken_text_or_too_much_of_it_is_still_written() -> None:
-    long = Letter(value=b"", topic="t", partition=0, offset=0, reason="\ud800" + "x" * 5000)
+    long = DeadLetter(value=b"", topic="t", partition=0, offset=0, reason="\ud800" + "x" * 5000)
     read = from_record(b"", None, to_headers(long))
     assert read is not None
     assert read.reason.startswith("\\ud800xxx")
@@ -129,4 +129,4 @@ def test_a_reason_that_quotes_broken_text_or_too_much_of_it_is_still_written() -
 def test_names() -> None:
     assert dead_topic("posts") == "posts.dead"
     assert LETTER.place == "posts[2]@1234"
-    assert Letter(value=b"", file="in/a.csv", reason="").place == "in/a.csv"
+    assert DeadLetter(value=b"", file="in/a.csv", reason="").place == "in/a.csv"

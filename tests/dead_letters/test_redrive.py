@@ -21,11 +21,11 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.record import Record
 from millrace.dead_letters import redrive
 from millrace.dead_letters.fixes import Fix
-from millrace.dead_letters.letter import REDRIVEN, Letter, dead_topic, to_headers
-from millrace.dead_letters.redrive import Aim, Redrive, redrive_topic
-from millrace.dead_letters.redrive_filter import Selection
-from millrace.dead_letters.redrive_result import Outcome
-from millrace.dead_letters.store import Found, letters_in_topics, make_dead_letter_topics, marks_in_topics
+from millrace.dead_letters.letter import REDRIVEN, DeadLetter, dead_topic, to_headers
+from millrace.dead_letters.redrive import Redrive, RedriveTarget, redrive_topic
+from millrace.dead_letters.redrive_filter import RedriveFilter
+from millrace.dead_letters.redrive_result import RedriveResult
+from millrace.dead_letters.store import StoredDeadLetter, letters_in_topics, make_dead_letter_topics, marks_in_topics
 from millrace.errors import KafkaFailed, MillraceError, RedriveBusy, UnknownTopic
 
 Drain = Callable[..., list[Message]]
@@ -41,23 +41,27 @@ class Place:
         self._put = put
         make_dead_letter_topics(cluster, {topic: self.dead})
 
-    def letter(self, number: int, **more: Any) -> Letter:
+    def letter(self, number: int, **more: Any) -> DeadLetter:
         common = {"key": b"k%d" % number, "timestamp": MOMENT + number, "reason": "not JSON", "pipeline": "p"}
         place = {"topic": self.topic, "partition": number % 3, "offset": number, "source": "s"}
-        return Letter(**{"value": b"%d" % number, "headers": (("trace", b"x"),), **place, **common, **more})
+        return DeadLetter(**{"value": b"%d" % number, "headers": (("trace", b"x"),), **place, **common, **more})
 
-    def bury(self, *letters: Letter) -> None:
+    def bury(self, *letters: DeadLetter) -> None:
         """Letters as an undertaker writes them."""
         records = [Record(one.value, one.key, None, tuple(to_headers(one)), one.partition) for one in letters]
         self._put(self.dead, *records)
 
-    def redrive(self, fix: Callable[[Letter], object] | None = None, to: str | None = None, **chosen: Any) -> Outcome:
+    def redrive(
+        self, fix: Callable[[DeadLetter], object] | None = None, to: str | None = None, **chosen: Any
+    ) -> RedriveResult:
         wanted = (
-            Redrive(Selection(**chosen), Fix("mend.py:mend", fix), to) if fix else Redrive(Selection(**chosen), to=to)
+            Redrive(RedriveFilter(**chosen), Fix("mend.py:mend", fix), to)
+            if fix
+            else Redrive(RedriveFilter(**chosen), to=to)
         )
         return redrive_topic(self.cluster, self.dead, wanted)
 
-    def found(self) -> list[Found]:
+    def found(self) -> list[StoredDeadLetter]:
         marks = marks_in_topics(self.cluster, [self.dead])
         return list(letters_in_topics(self.cluster, [self.dead], marks=marks))
 
@@ -84,10 +88,10 @@ def provenance(message: Message) -> dict[str, Any]:
 
 def test_records_go_back_as_they_were_and_once(place: Place, drain: Drain) -> None:
     place.bury(*(place.letter(number) for number in range(6)), place.letter(6, value=None, key=None, timestamp=None))
-    assert place.redrive() == Outcome(sent=7)
+    assert place.redrive() == RedriveResult(sent=7)
     assert place.open() == set()
     assert all(one.redriven for one in place.found())
-    assert place.redrive() == Outcome()
+    assert place.redrive() == RedriveResult()
     sent = drain(place.topic)
     by_value = {one.value(): one for one in sent}
     assert len(sent) == 7
@@ -132,7 +136,7 @@ def test_chosen_by_reason_time_source_and_place(place: Place, drain: Drain) -> N
     assert place.open() == {0, 2, 3, 4, 5, 6}
     assert place.redrive(reason="not JSON at N").sent == 2
     assert place.redrive(letter=lies[3].place).sent == 1
-    assert place.redrive(letter=lies[3].place) == Outcome()
+    assert place.redrive(letter=lies[3].place) == RedriveResult()
     assert place.redrive(letter=lies[4].letter.place).sent == 1
     assert place.redrive(containing="MISSING", until=lies[5].buried).sent == 0
     assert place.redrive(since=lies[6].buried + 1).sent == 0
@@ -145,7 +149,7 @@ def test_chosen_by_reason_time_source_and_place(place: Place, drain: Drain) -> N
 def test_a_fix_mends_leaves_and_fails(place: Place, drain: Drain) -> None:
     place.bury(*(place.letter(number) for number in range(4)))
 
-    def mend(letter: Letter) -> object:
+    def mend(letter: DeadLetter) -> object:
         if letter.offset == 1:
             raise ValueError("not one")
         return {0: b"100", 2: None, 3: Record(b"300", b"other")}[letter.offset or 0]
@@ -166,7 +170,7 @@ def test_a_record_with_letters_of_several_pipelines_goes_once(place: Place, drai
     assert place.open() == set()
     place.bury(place.letter(1, pipeline="late"))
     assert place.open() == {1}
-    assert place.redrive() == Outcome(already=1)
+    assert place.redrive() == RedriveResult(already=1)
     assert place.open() == set()
     place.bury(place.letter(1, value=b"2", pipeline="of a topic that was made anew"))
     assert place.redrive().sent == 1
@@ -205,7 +209,7 @@ def test_what_is_too_large_stays_and_the_others_go(place: Place, drain: Drain, m
     outcome = place.redrive()
     assert (outcome.sent, outcome.failed, outcome.failures[0].place) == (2, 1, f"{place.topic}[1]@1")
     place.bury(place.letter(3), place.letter(5))
-    monkeypatch.setattr(Aim, "refusal", lambda *_: None)  # Kafka itself refuses it
+    monkeypatch.setattr(RedriveTarget, "refusal", lambda *_: None)  # Kafka itself refuses it
     outcome = place.redrive()
     assert (outcome.sent, outcome.failed, outcome.failures[0].place) == (2, 1, f"{place.topic}[1]@1")
     assert values(drain(place.topic)) == [0, 2, 3, 5]
@@ -241,7 +245,7 @@ def test_a_mark_behind_an_open_transaction_is_waited_for(place: Place, drain: Dr
 def test_two_at_once(place: Place, drain: Drain, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redrive, "MOST_LETTERS", 5)
     place.bury(*(place.letter(number) for number in range(300)))
-    outcomes: list[Outcome] = []
+    outcomes: list[RedriveResult] = []
     fenced: list[MillraceError] = []
 
     def run() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from millrace.dead_letters.letter import Letter
+from millrace.dead_letters.letter import DeadLetter
 from millrace.dead_letters.redrive_filter import Count, reason_kind
-from millrace.dead_letters.store import Found
+from millrace.dead_letters.store import StoredDeadLetter
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,11 @@ def test_numbers_make_no_kinds(reason: str, expected: str) -> None:
 
 def test_a_count() -> None:
     found = [
-        Found(Letter(value=b"", reason=f"column {number}", pipeline="p"), "t.dead", 0, number, number)
+        StoredDeadLetter(DeadLetter(value=b"", reason=f"column {number}", pipeline="p"), "t.dead", 0, number, number)
         for number in range(5)
     ]
     count = Count()
-    for one in (*found, Found(Letter(value=b"", reason="empty", pipeline="o"), "t.dead", 0, 9, 2)):
+    for one in (*found, StoredDeadLetter(DeadLetter(value=b"", reason="empty", pipeline="o"), "t.dead", 0, 9, 2)):
         count.add(one)
     assert (count.letters, count.newest, count.pipelines) == (6, 4, {"p", "o"})
     assert count.kinds.most_common() == [("column N", 5), ("empty", 1)]

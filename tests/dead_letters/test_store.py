@@ -13,16 +13,16 @@ from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.record import Record
 from millrace.dead_letters import store
-from millrace.dead_letters.letter import Letter, to_headers, to_line
+from millrace.dead_letters.letter import DeadLetter, to_headers, to_line
 from millrace.dead_letters.store import letters_in_folder, letters_in_topics, make_dead_letter_topics
 from millrace.errors import FileUnusable, UnknownTopic
 
 
-def letter(number: int) -> Letter:
-    return Letter(value=b"%d" % number, topic="t", partition=0, offset=number, reason="r", pipeline="p", source="s")
+def letter(number: int) -> DeadLetter:
+    return DeadLetter(value=b"%d" % number, topic="t", partition=0, offset=number, reason="r", pipeline="p", source="s")
 
 
-def as_record(one: Letter, partition: int | None = None) -> Record:
+def as_record(one: DeadLetter, partition: int | None = None) -> Record:
     return Record(one.value, one.key, None, tuple(to_headers(one)), partition)
 
 
@@ -54,7 +54,7 @@ def test_letters_are_read_to_the_end_and_others_are_told(
     found = list(letters_in_topics(cluster, [topic], lambda: strange.append(None)))
     assert sorted(one.letter.offset or 0 for one in found) == list(range(10))
     assert len(strange) == 1
-    assert {(one.home, one.partition) for one in found} == {(topic, 0), (topic, 1)}
+    assert {(one.location, one.partition) for one in found} == {(topic, 0), (topic, 1)}
     assert all(one.buried > 1_700_000_000_000 for one in found)
 
 

@@ -17,17 +17,17 @@ from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer import Reading, read_records
 from millrace.dead_letters import kafka_writer
-from millrace.dead_letters.letter import Letter, from_line, to_headers
+from millrace.dead_letters.letter import DeadLetter, from_line, to_headers
 from millrace.dead_letters.store import letters_in_folder, letters_in_topics
-from millrace.dead_letters.writer import Burial, FolderBurial, KafkaBurial, Task
+from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget, KafkaDeadLetterTarget, Task
 from millrace.errors import AccessDenied, FileUnusable, InvalidOption, RecordRefused, TopicGone
 from millrace.services.kafka import Kafka, Options
 
 DYING = """
 import os, pickle, sys
-from millrace.clients.kafka.transactions import Lane
+from millrace.clients.kafka.transactions import TransactionalProducer
 
-insist = Lane._insist
+insist = TransactionalProducer._insist
 
 def die_before_the_commit(self, call):
     if getattr(call, "__name__", None) == "commit_transaction":
@@ -35,7 +35,7 @@ def die_before_the_commit(self, call):
     insist(self, call)
 
 if sys.argv[1] == "die":
-    Lane._insist = die_before_the_commit
+    TransactionalProducer._insist = die_before_the_commit
 burial, tasks = pickle.load(sys.stdin.buffer)
 for task, letters in tasks:
     grave = burial.open(task)
@@ -43,11 +43,11 @@ for task, letters in tasks:
     grave.close()
 """
 
-Tasks = list[tuple[Task, list[Letter]]]
+Tasks = list[tuple[Task, list[DeadLetter]]]
 
 
-def letter(topic: str, offset: int, partition: int = 0, value: bytes | None = None) -> Letter:
-    return Letter(
+def letter(topic: str, offset: int, partition: int = 0, value: bytes | None = None) -> DeadLetter:
+    return DeadLetter(
         value=b"%d" % offset if value is None else value,
         key=b"k",
         topic=topic,
@@ -60,7 +60,7 @@ def letter(topic: str, offset: int, partition: int = 0, value: bytes | None = No
     )
 
 
-def letters(topic: str, offsets: Iterable[int], partition: int = 0) -> list[Letter]:
+def letters(topic: str, offsets: Iterable[int], partition: int = 0) -> list[DeadLetter]:
     return [letter(topic, offset, partition) for offset in offsets]
 
 
@@ -68,10 +68,10 @@ def task(batch: int | None = 0, partition: int = 0, query: str = "q") -> Task:
     return Task(query, batch, partition)
 
 
-def bury(burial: Burial, where: Task, *chunks: Sequence[Letter]) -> None:
+def bury(burial: DeadLetterTarget, where: Task, *chunks: Sequence[DeadLetter]) -> None:
     grave = burial.open(where)
     for chunk in chunks:
-        grave.bury(chunk)
+        grave.write(chunk)
     grave.close()
 
 
@@ -80,7 +80,7 @@ def offsets(cluster: Cluster, topic: str) -> list[int]:
     return sorted(one.letter.offset or 0 for one in letters_in_topics(cluster, [f"{topic}.dead"]))
 
 
-def elsewhere(burial: Burial, tasks: Tasks, how: str = "live") -> subprocess.Popen[bytes]:
+def elsewhere(burial: DeadLetterTarget, tasks: Tasks, how: str = "live") -> subprocess.Popen[bytes]:
     """Tasks in another process."""
     process = subprocess.Popen(
         [sys.executable, "-c", DYING, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -93,9 +93,9 @@ def elsewhere(burial: Burial, tasks: Tasks, how: str = "live") -> subprocess.Pop
 
 
 @pytest.fixture
-def burial(cluster: Cluster, topic: str) -> KafkaBurial:
+def burial(cluster: Cluster, topic: str) -> KafkaDeadLetterTarget:
     """Letters of a topic that has a dead topic."""
-    made = KafkaBurial(cluster, f"p-{topic}", "s")
+    made = KafkaDeadLetterTarget(cluster, f"p-{topic}", "s")
     made.prepare([topic])
     return made
 
@@ -103,7 +103,7 @@ def burial(cluster: Cluster, topic: str) -> KafkaBurial:
 class TestKafka:
     """Letters into a topic."""
 
-    def test_the_record_is_what_it_was(self, cluster: Cluster, topic: str, burial: KafkaBurial) -> None:
+    def test_the_record_is_what_it_was(self, cluster: Cluster, topic: str, burial: KafkaDeadLetterTarget) -> None:
         twice = (("h", b"1"), ("h", None), ("h", b""), ("millrace.topic", b"other"))
         all_bytes = bytes(range(256))
         written = [
@@ -121,30 +121,36 @@ class TestKafka:
         assert {one.partition() for one in raw} == {1}
 
     def test_who_buries_is_written_on_letters_that_do_not_say(
-        self, cluster: Cluster, topic: str, burial: KafkaBurial
+        self, cluster: Cluster, topic: str, burial: KafkaDeadLetterTarget
     ) -> None:
-        bury(burial, task(), [Letter(value=b"", topic=topic, partition=0, offset=0, reason="r")])
+        bury(burial, task(), [DeadLetter(value=b"", topic=topic, partition=0, offset=0, reason="r")])
         found = next(iter(letters_in_topics(cluster, [f"{topic}.dead"]))).letter
         assert (found.pipeline, found.source) == (f"p-{topic}", "s")
 
-    def test_a_replayed_batch_writes_nothing_twice(self, cluster: Cluster, topic: str, burial: KafkaBurial) -> None:
+    def test_a_replayed_batch_writes_nothing_twice(
+        self, cluster: Cluster, topic: str, burial: KafkaDeadLetterTarget
+    ) -> None:
         for batch, first in ((0, 0), (0, 0), (1, 10), (0, 0), (1, 10), (2, 20)):
             bury(burial, task(batch), letters(topic, range(first, first + 4)), letters(topic, range(6, 9), 2))
         assert offsets(cluster, topic) == sorted([*range(4), *range(10, 14), *range(20, 24), *range(6, 9)])
 
-    def test_an_attempt_that_got_half_way_is_completed(self, cluster: Cluster, topic: str, burial: KafkaBurial) -> None:
+    def test_an_attempt_that_got_half_way_is_completed(
+        self, cluster: Cluster, topic: str, burial: KafkaDeadLetterTarget
+    ) -> None:
         bury(burial, task(), letters(topic, range(5)))
         bury(burial, task(), letters(topic, range(10)))
         assert offsets(cluster, topic) == list(range(10))
 
-    def test_more_than_fits_into_one_transaction(self, cluster: Cluster, topic: str, burial: KafkaBurial) -> None:
+    def test_more_than_fits_into_one_transaction(
+        self, cluster: Cluster, topic: str, burial: KafkaDeadLetterTarget
+    ) -> None:
         many = letters(topic, range(12_000))
         for _ in range(2):
             bury(burial, task(), many[:7000], many[7000:])
         assert offsets(cluster, topic) == list(range(12_000))
 
     def test_two_tasks_may_share_a_partition_and_the_later_part_may_be_first(
-        self, cluster: Cluster, topic: str, burial: KafkaBurial
+        self, cluster: Cluster, topic: str, burial: KafkaDeadLetterTarget
     ) -> None:
         for _ in range(2):
             bury(burial, task(0, 1), letters(topic, range(500, 510)))
@@ -153,7 +159,7 @@ class TestKafka:
         assert offsets(cluster, topic) == [*range(100, 110), *range(500, 510), 900]
 
     def test_another_query_writes_its_own_letters_unless_it_judges_alike(
-        self, cluster: Cluster, topic: str, burial: KafkaBurial
+        self, cluster: Cluster, topic: str, burial: KafkaDeadLetterTarget
     ) -> None:
         bury(burial, task(9, query="one"), letters(topic, [5, 50]))
         bury(burial, task(0, query="with another schema"), letters(topic, [20]))
@@ -162,14 +168,16 @@ class TestKafka:
         bury(alike, task(4, query="four"), letters(topic, [60, 61, 62]))
         assert offsets(cluster, topic) == [5, 20, 50, 60, 61, 62]
 
-    def test_a_topic_that_is_made_again_begins_again(self, cluster: Cluster, topic: str, burial: KafkaBurial) -> None:
+    def test_a_topic_that_is_made_again_begins_again(
+        self, cluster: Cluster, topic: str, burial: KafkaDeadLetterTarget
+    ) -> None:
         bury(burial, task(), letters(topic, range(3)))
         topics.delete(cluster, [topic])
         topics.create(cluster, topic, 3)
         bury(burial, task(1), letters(topic, range(3)))
         assert offsets(cluster, topic) == [0, 0, 1, 1, 2, 2]
 
-    def test_two_threads_at_once(self, cluster: Cluster, topic: str, burial: KafkaBurial) -> None:
+    def test_two_threads_at_once(self, cluster: Cluster, topic: str, burial: KafkaDeadLetterTarget) -> None:
         failed: list[BaseException] = []
 
         def work() -> None:
@@ -187,7 +195,7 @@ class TestKafka:
         assert not failed
         assert offsets(cluster, topic) == list(range(60))
 
-    def test_two_processes_at_once(self, cluster: Cluster, topic: str, burial: KafkaBurial) -> None:
+    def test_two_processes_at_once(self, cluster: Cluster, topic: str, burial: KafkaDeadLetterTarget) -> None:
         tasks = [(task(batch), letters(topic, range(batch * 10, batch * 10 + 10))) for batch in range(6)]
         processes = [elsewhere(burial, tasks) for _ in range(2)]
         for process in processes:
@@ -195,7 +203,7 @@ class TestKafka:
         assert offsets(cluster, topic) == list(range(60))
 
     def test_a_process_that_is_killed_before_it_commits(
-        self, cluster: Cluster, topic: str, burial: KafkaBurial
+        self, cluster: Cluster, topic: str, burial: KafkaDeadLetterTarget
     ) -> None:
         tasks = [(task(), letters(topic, range(10)))]
         dying = elsewhere(burial, tasks, "die")
@@ -207,7 +215,7 @@ class TestKafka:
         assert offsets(cluster, topic) == list(range(10))
 
     def test_a_letter_that_is_too_large_fails_the_task_and_is_named(
-        self, cluster: Cluster, topic: str, burial: KafkaBurial
+        self, cluster: Cluster, topic: str, burial: KafkaDeadLetterTarget
     ) -> None:
         topics.alter(cluster, f"{topic}.dead", configs={"max.message.bytes": "2000"})
         noise = random.Random(1)
@@ -220,7 +228,7 @@ class TestKafka:
         bury(burial, task(1), [letter(topic, 25), large, letter(topic, 35)])
         assert offsets(cluster, topic) == [*range(20), 25, 30, 35]
 
-    def test_a_dead_topic_that_is_gone(self, cluster: Cluster, topic: str, burial: KafkaBurial) -> None:
+    def test_a_dead_topic_that_is_gone(self, cluster: Cluster, topic: str, burial: KafkaDeadLetterTarget) -> None:
         bury(burial, task(), letters(topic, [0]))
         topics.delete(cluster, [f"{topic}.dead"])
         with pytest.raises(TopicGone):
@@ -229,25 +237,27 @@ class TestKafka:
         assert offsets(cluster, topic) == [1]
 
     def test_a_dead_topic_of_another_name(self, cluster: Cluster, topic: str) -> None:
-        burial = KafkaBurial(cluster, f"p-{topic}", "s", {topic: f"{topic}-bad.dead"})
+        burial = KafkaDeadLetterTarget(cluster, f"p-{topic}", "s", {topic: f"{topic}-bad.dead"})
         assert burial.prepare([topic]) == [f"{topic}-bad.dead"]
         bury(burial, task(), letters(topic, [3]))
         assert offsets(cluster, f"{topic}-bad") == [3]
 
-    def test_letters_out_of_order_are_a_mistake_of_ours(self, topic: str, burial: KafkaBurial) -> None:
+    def test_letters_out_of_order_are_a_mistake_of_ours(self, topic: str, burial: KafkaDeadLetterTarget) -> None:
         with pytest.raises(ValueError, match="out of order"):
             bury(burial, task(), letters(topic, [5, 3]))
         with pytest.raises(ValueError, match="not from a topic"):
-            bury(burial, task(), [Letter(value=b"", file="a.csv", reason="")])
+            bury(burial, task(), [DeadLetter(value=b"", file="a.csv", reason="")])
 
-    def test_what_is_abandoned_is_not_written(self, cluster: Cluster, topic: str, burial: KafkaBurial) -> None:
+    def test_what_is_abandoned_is_not_written(
+        self, cluster: Cluster, topic: str, burial: KafkaDeadLetterTarget
+    ) -> None:
         grave = burial.open(task())
-        grave.bury(letters(topic, [0]))
+        grave.write(letters(topic, [0]))
         grave.abandon()
         grave.close()
         assert offsets(cluster, topic) == []
 
-    def test_few_producers_stay_open(self, cluster: Cluster, topic: str, burial: KafkaBurial) -> None:
+    def test_few_producers_stay_open(self, cluster: Cluster, topic: str, burial: KafkaDeadLetterTarget) -> None:
         for number in range(3):
             bury(replace(burial, source=f"s{number}"), task(), letters(topic, [number]))
         assert len(kafka_writer._LANES) <= 16
@@ -256,7 +266,7 @@ class TestKafka:
     def test_a_property_that_does_not_exist(self, cluster: Cluster, topic: str) -> None:
         wrong = replace(cluster, options={"no.such": "x"})
         with pytest.raises(InvalidOption):
-            bury(KafkaBurial(wrong, f"wrong-{topic}", "s"), task(), letters(topic, [0]))
+            bury(KafkaDeadLetterTarget(wrong, f"wrong-{topic}", "s"), task(), letters(topic, [0]))
 
 
 @pytest.fixture(scope="module")
@@ -268,7 +278,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def test_a_wrong_password_fails_the_task_at_once(secured: Cluster) -> None:
     topics.create(secured, "posts", 1)
-    burial = KafkaBurial(secured, "p", "s")
+    burial = KafkaDeadLetterTarget(secured, "p", "s")
     burial.prepare(["posts"])
     refused = replace(secured, options={**secured.options, "sasl.password": "guess"})
     with pytest.raises(AccessDenied):
@@ -284,7 +294,7 @@ def test_a_broker_that_goes_away_and_comes_back(tmp_path: Path) -> None:
     try:
         cluster = broker.cluster()
         topics.create(cluster, "posts", 1)
-        burial = KafkaBurial(cluster, "p", "s")
+        burial = KafkaDeadLetterTarget(cluster, "p", "s")
         burial.prepare(["posts"])
         done, enough, failed = threading.Semaphore(0), threading.Event(), threading.Event()
         batches: list[int] = []
@@ -320,8 +330,8 @@ def test_a_broker_that_goes_away_and_comes_back(tmp_path: Path) -> None:
 class TestFolder:
     """Letters into files."""
 
-    def of_file(self, number: int) -> Letter:
-        return Letter(value=b"%d\xff" % number, file="in/a.csv", reason="r")
+    def of_file(self, number: int) -> DeadLetter:
+        return DeadLetter(value=b"%d\xff" % number, file="in/a.csv", reason="r")
 
     def content(self, folder: Path) -> dict[str, list[bytes | None]]:
         return {
@@ -329,7 +339,7 @@ class TestFolder:
         }
 
     def test_a_file_a_task_and_a_replay_replaces_it(self, tmp_path: Path) -> None:
-        burial = pickle.loads(pickle.dumps(FolderBurial(tmp_path / "dead", "p", "s")))  # noqa: S301 - our own
+        burial = pickle.loads(pickle.dumps(FolderDeadLetterTarget(tmp_path / "dead", "p", "s")))  # noqa: S301 - our own
         for _ in range(2):
             bury(burial, task(3, 1), [self.of_file(0)], [self.of_file(1)])
         bury(burial, task(3, 2), [self.of_file(2)])
@@ -342,8 +352,8 @@ class TestFolder:
         assert {(one.pipeline, one.source, one.file) for one in found} == {("p", "s", "in/a.csv")}
 
     def test_nothing_is_seen_before_it_is_whole(self, tmp_path: Path) -> None:
-        grave = FolderBurial(tmp_path, "p", "s").open(task())
-        grave.bury([self.of_file(0)])
+        grave = FolderDeadLetterTarget(tmp_path, "p", "s").open(task())
+        grave.write([self.of_file(0)])
         assert list(letters_in_folder(tmp_path)) == []
         grave.abandon()
         assert list(tmp_path.iterdir()) == []
@@ -352,11 +362,11 @@ class TestFolder:
 
     def test_without_batches_no_file_is_replaced(self, tmp_path: Path) -> None:
         for number in range(2):
-            bury(FolderBurial(tmp_path, "p", "s"), task(None), [self.of_file(number)])
+            bury(FolderDeadLetterTarget(tmp_path, "p", "s"), task(None), [self.of_file(number)])
         assert sorted(self.content(tmp_path).values()) == [[b"0\xff"], [b"1\xff"]]
 
     def test_batches_that_will_run_again_can_be_forgotten(self, tmp_path: Path) -> None:
-        burial = FolderBurial(tmp_path, "p", "s")
+        burial = FolderDeadLetterTarget(tmp_path, "p", "s")
         for batch in (8, 9, 10, None):
             bury(burial, task(batch, 2), [self.of_file(0)])
         bury(burial, task(9, query="other"), [self.of_file(0)])
@@ -367,8 +377,8 @@ class TestFolder:
     @pytest.mark.parametrize("at", ["bury", "close"])
     def test_a_folder_that_cannot_be_written_fails_the_task(self, tmp_path: Path, at: str) -> None:
         (tmp_path / "file").write_bytes(b"")
-        grave = FolderBurial(tmp_path / ("file" if at == "bury" else "ok"), "p", "s").open(task())
-        act: dict[str, Callable[[], None]] = {"bury": lambda: grave.bury([self.of_file(0)]), "close": grave.close}
+        grave = FolderDeadLetterTarget(tmp_path / ("file" if at == "bury" else "ok"), "p", "s").open(task())
+        act: dict[str, Callable[[], None]] = {"bury": lambda: grave.write([self.of_file(0)]), "close": grave.close}
         if at == "close":
             act["bury"]()
             (tmp_path / "ok" / "q-0-0.jsonl").mkdir()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from millrace.connectors.base.api import READERS, WRITERS
-from millrace.connectors.base.message_source import Decoded
+from millrace.connectors.base.message_source import DecodedSource
 from millrace.formats.base import FORMATS
 from millrace.plugins import Room
 
@@ -25,7 +25,7 @@ def test_every_option_is_documented(room: Room[object], name: str) -> None:
     for option in dataclasses.fields(kind):  # type: ignore[arg-type]
         if option.init and not option.metadata.get("rest"):
             told = f"| `{option.name}`"
-            assert told in section or (issubclass(kind, Decoded) and told in common), f"{name}: {option.name}"
+            assert told in section or (issubclass(kind, DecodedSource) and told in common), f"{name}: {option.name}"
             assert option.metadata["help"]
 
 

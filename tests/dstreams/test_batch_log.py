@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from millrace.dstreams.batch_log import LocalFolder, Notes, folder_at, oldest_checkpoint, require_own
+from millrace.dstreams.batch_log import DStreamBatchLog, LocalFolder, folder_at, oldest_checkpoint, require_own
 from millrace.errors import CheckpointIncompatible, StateMismatch
 
 
 def test_notes_are_there_again_and_what_was_trimmed_is_refused(tmp_path: Path) -> None:
-    notes = Notes(LocalFolder(tmp_path), "s")
+    notes = DStreamBatchLog(LocalFolder(tmp_path), "s")
     for time in (100, 200, 300):
         notes.write(time, {"until": time})
     notes.forget(before=300)
-    again = Notes(LocalFolder(tmp_path), "s")
+    again = DStreamBatchLog(LocalFolder(tmp_path), "s")
     assert again.last() == (300, {"until": 300})
     assert again.before(400) == {"until": 300}
     assert again.at(400) is None
@@ -24,14 +24,14 @@ def test_notes_are_there_again_and_what_was_trimmed_is_refused(tmp_path: Path) -
 
 
 def test_the_newest_note_is_never_trimmed(tmp_path: Path) -> None:
-    notes = Notes(LocalFolder(tmp_path), "s")
+    notes = DStreamBatchLog(LocalFolder(tmp_path), "s")
     notes.write(100, {"until": 1})
     notes.forget(before=1000)
     assert notes.last() == (100, {"until": 1})
 
 
 def test_without_a_checkpoint_notes_are_in_memory() -> None:
-    notes = Notes(None, "s")
+    notes = DStreamBatchLog(None, "s")
     notes.write(100, {"until": 1})
     assert notes.at(100) == {"until": 1}
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from millrace.dstreams.context_tracker import Flow
-from millrace.dstreams.source import Inflow
+from millrace.dstreams.context_tracker import SourceState
+from millrace.dstreams.source import StreamSource
 from millrace.errors import TakenOver
 
 
-class Slow(Inflow):
+class Slow(StreamSource):
     """Where it is told that batches are done, nobody answers until the test says so."""
 
     def __init__(self, failure: Exception | None = None) -> None:
@@ -48,9 +48,9 @@ class Slow(Inflow):
         self.closed = True
 
 
-def flow_of(inflow: Slow) -> Flow:
+def flow_of(inflow: Slow) -> SourceState:
     """With three batches."""
-    flow = Flow(inflow, None, None)
+    flow = SourceState(inflow, None, None)
     for time in (100, 200, 300):
         flow.notes.write(time, {"until": time})
     return flow

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from millrace.dstreams.errors import cut_off, raised_by, shut_down, undecodable, was_cut
-from millrace.errors import Place, RunError
+from millrace.errors import RunError, SourceLocation
 
 _TRACE = 'Traceback (most recent call last):\n  File "/home/me/mine.py", line 3, in output\n    rdd.count()\n'
 _NOTHING = "AttributeError: 'NoneType' object has no attribute 'sc'"
@@ -55,4 +55,4 @@ def test_a_decoder_is_told_by_its_own_line_though_python_itself_raised() -> None
     with pytest.raises(ValueError, match="Expecting value") as raised:
         decode(b"x")
     told = undecodable("value decoder", "offset 3", raised.value)
-    assert str(Place(__file__, decode.__code__.co_firstlineno + 1)) in told.message
+    assert str(SourceLocation(__file__, decode.__code__.co_firstlineno + 1)) in told.message

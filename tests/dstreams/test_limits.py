@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from millrace.dstreams.context_tracker import Pace
+from millrace.dstreams.context_tracker import PidRateEstimator
 from millrace.dstreams.kafka_source import limits_of
 from millrace.dstreams.pyspark_hooks import Told
 from millrace.dstreams.source import Batch
@@ -50,7 +50,7 @@ def test_the_rate_of_a_receiver_is_one_for_all_partitions() -> None:
 
 def test_the_pace_follows_what_batches_reach() -> None:
     settings = Settings(enabled="true", initialRate="5000")
-    pace = Pace.of(settings, interval=1.0)
+    pace = PidRateEstimator.of(settings, interval=1.0)
     assert pace
     assert pace.rate == 5000
     pace.learn(Told(0, True, 2000, worked=2.0, waited=0.0), records=4000)
@@ -62,4 +62,4 @@ def test_the_pace_follows_what_batches_reach() -> None:
 
 
 def test_there_is_no_pace_unless_it_is_asked_for() -> None:
-    assert Pace.of(Settings(), 1.0) is None
+    assert PidRateEstimator.of(Settings(), 1.0) is None

@@ -16,7 +16,7 @@ from millrace.clients.cassandra import Cassandra
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.connectors.base.api import Site
+from millrace.connectors.base.api import RunContext
 from millrace.connectors.cassandra import CassandraReader, CassandraWriter, read_table
 from millrace.connectors.memory import MEMORY
 from millrace.errors import MillraceError
@@ -161,7 +161,7 @@ def test_rows_of_a_batch_by_the_writer_alone(
     spark: SparkSession, cassandra: Cassandra, cluster: Cluster, keyspace: str, tmp_path: Path
 ) -> None:
     writer = CassandraWriter(table=f"{keyspace}.t", create=True, key=("k",), clustering=("n desc",))
-    site = Site(spark, "p", "result", tmp_path, lambda: cluster, cassandra=lambda: cassandra)
+    site = RunContext(spark, "p", "result", tmp_path, lambda: cluster, cassandra=lambda: cassandra)
     frame = spark.range(1000).selectExpr("id % 7 AS k", "id AS n", "map('a', id) AS m").repartition(4)
     for batch in (0, 0, 1):
         writer.write(writer.shape(frame), batch, site)

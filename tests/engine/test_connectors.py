@@ -19,9 +19,9 @@ from millrace.clients.kafka.record import Record
 from millrace.connectors.memory import MEMORY
 from millrace.dead_letters.store import letters_in_folder, letters_in_topic
 from millrace.errors import MillraceError
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
-Run = Callable[..., Board]
+Run = Callable[..., RunStatus]
 
 
 def send(cluster: Cluster, topic: str, *values: bytes | None, headers: tuple[tuple[str, bytes], ...] = ()) -> None:

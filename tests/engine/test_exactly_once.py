@@ -20,20 +20,20 @@ from millrace.clients.kafka import offsets, topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.connectors.base.batch_tasks import pieces, steady
+from millrace.connectors.base.batch_tasks import task_inputs, with_deterministic_tasks
 from millrace.connectors.kafka import exactly_once
 from millrace.connectors.kafka.sink import KafkaWriter
-from millrace.engine.checkpoints.run_lease import Lease
+from millrace.engine.checkpoints.run_lease import RunLease
 from millrace.errors import InvalidOption, MillraceError, StateMismatch
-from millrace.errors.transport import carry
-from millrace.telemetry.query_status import Board
+from millrace.errors.transport import to_transport
+from millrace.telemetry.query_status import RunStatus
 
 pytestmark = pytest.mark.usefixtures("either_source")
 in_bulk_first = pytest.mark.parametrize(
     "either_source", ["bulk", pytest.param("spark", marks=pytest.mark.chaos)], indirect=True
 )
 """In `make chaos` by Spark's own source too: what they look at, the sink and its names, does not ask who has read."""
-Run = Callable[..., Board]
+Run = Callable[..., RunStatus]
 
 
 def send(cluster: Cluster, topic: str, numbers: range) -> None:
@@ -66,7 +66,7 @@ def test_two_runs_go_on_from_each_other(cluster: Cluster, topic: str, run_pipeli
     assert keys == {True}
 
 
-class Failing(exactly_once.Transacting):
+class Failing(exactly_once.TransactionalWriter):
     """Fails in the last task, when the others have written; not in a batch without rows."""
 
     def write(self, number: int, batches: Iterator[Any], *, anew: bool) -> int:
@@ -74,12 +74,12 @@ class Failing(exactly_once.Transacting):
         if number != 2 or first is None:
             return super().write(number, batches if first is None else chain([first], batches), anew=anew)
         waiting = threading.Event()
-        while not all(self.outlet.noted(other).says(self.query, self.batch) for other in (0, 1)):
+        while not all(self.outlet.committed_batch(other).says(self.query, self.batch) for other in (0, 1)):
             waiting.wait(0.01)
         raise ValueError("not this time")
 
 
-class Breaking(exactly_once.Transacting):
+class Breaking(exactly_once.TransactionalWriter):
     """The first task has sent its rows and waits for more when another one fails: Spark kills it as it is."""
 
     def write(self, number: int, batches: Iterator[Any], *, anew: bool) -> int:
@@ -88,7 +88,7 @@ class Breaking(exactly_once.Transacting):
         first = next(batches, None)
         while first is not None and not undecided(self.outlet.cluster, self.outlet.topic or ""):
             threading.Event().wait(0.1)
-        raise carry(StateMismatch("not this time"))  # which no restart would mend
+        raise to_transport(StateMismatch("not this time"))  # which no restart would mend
 
     def _no_end(self) -> Iterator[Any]:
         threading.Event().wait()
@@ -122,7 +122,7 @@ def test_a_task_that_fails_between_the_others(
     producer.send([Record(b"%d" % number, partition=number % 3) for number in range(300)])
     producer.close()
     with monkeypatch.context() as patched:
-        patched.setattr(exactly_once, "Transacting", Failing)
+        patched.setattr(exactly_once, "TransactionalWriter", Failing)
         with pytest.raises(MillraceError):
             run_pipeline(copy(topic), tmp_path)
     assert numbers(cluster, topic).total() > 0
@@ -138,7 +138,7 @@ def test_a_run_that_gives_up_leaves_no_transaction_open(
     producer.send([Record(b"%d" % number, partition=number % 2) for number in range(100)])
     producer.close()
     with monkeypatch.context() as patched:
-        patched.setattr(exactly_once, "Transacting", Breaking)
+        patched.setattr(exactly_once, "TransactionalWriter", Breaking)
         with pytest.raises(StateMismatch, match="not this time"):
             run_pipeline(copy(topic), tmp_path)
     assert not undecided(cluster, f"{topic}-out")
@@ -228,7 +228,7 @@ def test_windows_that_a_watermark_closes_come_out_once(
     happen(cluster, topic, range(61))  # the last of them closes thirty seconds
     with monkeypatch.context() as patched:
         if between == "tasks":
-            patched.setattr(exactly_once, "Transacting", Failing)
+            patched.setattr(exactly_once, "TransactionalWriter", Failing)
         else:
             patched.setattr(KafkaWriter, "write", fail)
         with pytest.raises(MillraceError):
@@ -246,11 +246,11 @@ def test_tasks_tell_what_they_read(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"{number}.txt").write_text("x" * 100)
     files = spark.read.text(str(tmp_path)).repartition(2)
-    assert pieces(files) == ("[part 0]", "[part 1]")
-    assert "0.txt" in "".join(pieces(spark.read.text(str(tmp_path))))
+    assert task_inputs(files) == ("[part 0]", "[part 1]")
+    assert "0.txt" in "".join(task_inputs(spark.read.text(str(tmp_path))))
     both = spark.range(0, 10, 1, 2).union(spark.range(0, 10, 1, 1))
-    assert len(pieces(both.coalesce(1))) == 1
-    assert len(pieces(both)) == 3
+    assert len(task_inputs(both.coalesce(1))) == 1
+    assert len(task_inputs(both)) == 3
 
 
 def test_several_sinks_of_one_table(
@@ -286,10 +286,10 @@ def test_two_sinks_into_one_topic(cluster: Cluster, topic: str, run_pipeline: Ru
 
 def test_rows_that_are_dealt_out_by_turns_are_dealt_out_anew_by_what_is_in_them(spark: SparkSession) -> None:
     rows = spark.range(0, 100, 1, 3).selectExpr("id", "map(id, id) AS more")
-    assert steady(rows) is rows
-    assert steady(rows.repartition(4, "id")).schema == rows.schema
+    assert with_deterministic_tasks(rows) is rows
+    assert with_deterministic_tasks(rows.repartition(4, "id")).schema == rows.schema
     for turned in (rows.repartition(4), rows.coalesce(2), rows.orderBy("id"), rows.repartitionByRange(4, "id")):
-        plan = steady(turned)._jdf.queryExecution().analyzed().toString()
+        plan = with_deterministic_tasks(turned)._jdf.queryExecution().analyzed().toString()
         assert "RepartitionByExpression [id" in plan.splitlines()[0]
 
 
@@ -297,7 +297,7 @@ def test_tasks_that_are_cut_otherwise_each_time_are_refused(spark: SparkSession)
     other = spark.newSession()
     other.conf.set("spark.sql.adaptive.streaming.stateless.enabled", "true")
     with pytest.raises(InvalidOption, match="cannot write each row once"):
-        steady(other.range(3))
+        with_deterministic_tasks(other.range(3))
 
 
 def test_sparks_own_sink_for_who_wants_it(cluster: Cluster, topic: str, run_pipeline: Run) -> None:
@@ -310,7 +310,7 @@ def test_sparks_own_sink_for_who_wants_it(cluster: Cluster, topic: str, run_pipe
 def test_a_second_copy_is_refused(cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path) -> None:
     send(cluster, topic, range(10))
     topics.ensure(cluster, "millrace.ledger", 50)
-    with Lease(cluster, "twice", "another-folder", "millrace.ledger") as first:
+    with RunLease(cluster, "twice", "another-folder", "millrace.ledger") as first:
         first.require()
         with pytest.raises(StateMismatch, match="runs already"):
             run_pipeline(copy(topic, name="twice"), tmp_path)

@@ -10,13 +10,13 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.dead_letters import store
-from millrace.dead_letters.file_redrive import refile
+from millrace.dead_letters.file_redrive import redrive_files
 from millrace.dead_letters.fixes import sql_fix
 from millrace.dead_letters.redrive import Redrive, redrive_topic
 from millrace.dead_letters.store import letters_in_folder, letters_in_topics, marks_in_topics
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
-Run = Callable[..., Board]
+Run = Callable[..., RunStatus]
 
 
 def send(cluster: Cluster, topic: str, *values: bytes) -> None:
@@ -31,7 +31,7 @@ def test_of_a_topic(cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: P
     pipeline.sink("posts", mr.files(str(tmp_path / "out"), format="json"))
     send(cluster, topic, b'{"id": 1}', b'{"id": 2', b'{"id": 3}')
 
-    def run() -> list[store.Found]:
+    def run() -> list[store.StoredDeadLetter]:
         run_pipeline(pipeline, tmp_path / "state")
         marks = marks_in_topics(cluster, [f"{topic}.dead"])
         return [one for one in letters_in_topics(cluster, [f"{topic}.dead"], marks=marks) if not one.redriven]
@@ -55,15 +55,15 @@ def test_of_files_with_a_header(run_pipeline: Run, tmp_path: Path) -> None:
     pipeline.sink("people", mr.files(str(tmp_path / "out"), format="json"))
     letters = state / "dead" / "people"
 
-    def open_() -> list[store.Found]:
+    def open_() -> list[store.StoredDeadLetter]:
         run_pipeline(pipeline, state)
         return [one for one in letters_in_folder(letters) if not one.redriven]
 
     (first,) = open_()
     assert first.letter.value == b"x,bob"
-    assert refile(letters, Redrive()).sent == 1
+    assert redrive_files(letters, Redrive()).sent == 1
     assert [one.letter.attempts for one in open_()] == [2]
-    assert refile(letters, Redrive(fix=sql_fix("replace(value, 'x', '2')"))).sent == 1
+    assert redrive_files(letters, Redrive(fix=sql_fix("replace(value, 'x', '2')"))).sent == 1
     assert open_() == []
     lines = [line for file in (tmp_path / "out").glob("*.json") for line in file.read_text().splitlines()]
     assert sorted(lines) == ['{"id":1,"name":"ann"}', '{"id":2,"name":"bob"}']

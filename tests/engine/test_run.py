@@ -21,9 +21,9 @@ from millrace.engine.checkpoints.state_dir import State
 from millrace.engine.run import Settings, run
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
-Run = Callable[..., Board]
+Run = Callable[..., RunStatus]
 
 
 def send(cluster: Cluster, topic: str, *values: bytes | None) -> None:
@@ -118,7 +118,7 @@ def test_a_missing_topic_with_creation_off(tmp_path: Path, cluster: Cluster, spa
     plan = make_plan(lines_to(mr.memory(), "nobody-made-this").model(), once=True)
     settings = Settings(tmp_path / "state", lambda: cluster, create_topics=False, session=spark)
     with pytest.raises(MillraceError) as raised:
-        run(plan, settings, Board(), threading.Event())
+        run(plan, settings, RunStatus(), threading.Event())
     assert raised.value.condition == "kafka.topic-unknown"
 
 

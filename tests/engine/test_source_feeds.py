@@ -19,7 +19,7 @@ from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.connectors.base.registry import topics_read, uses_system
 from millrace.dashboard.pipeline_info import topics_touched
-from millrace.engine.checkpoints.resume import outlooks
+from millrace.engine.checkpoints.resume import resume_decisions
 from millrace.engine.checkpoints.state_dir import origins
 from millrace.engine.plan_report import query_report
 from millrace.errors import PortInUse
@@ -111,7 +111,7 @@ def test_the_page_and_the_checkpoint_know_it_as_its_topic(tmp_path: Path) -> Non
     assert uses_system(made, "kafka")
     assert topics_touched(made) == ["logs"]
     assert outline_of(plan, topics_read(made)).read_by("kept") == ("logs",)
-    (told,) = query_report(made, outlooks(plan, tmp_path, "id")[0], tmp_path)["sources"]
+    (told,) = query_report(made, resume_decisions(plan, tmp_path, "id")[0], tmp_path)["sources"]
     assert (told["reads"], told["listens"], told["start"]) == ("topic logs", "127.0.0.1:4141", "earliest")
     plain = mr.Pipeline("agents")
     plain.source("events", mr.kafka("logs", schema="n int"))

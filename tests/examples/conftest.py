@@ -20,7 +20,7 @@ from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.pipeline.loading import load
 from millrace.pipeline.model import Connection, Pipeline
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -57,7 +57,7 @@ class Stage:
         self.folder = folder
         self._run = run
 
-    def run(self, name: str, places: Mapping[str, Any], folder: Path | None = None, **more: Any) -> Board:
+    def run(self, name: str, places: Mapping[str, Any], folder: Path | None = None, **more: Any) -> RunStatus:
         """Run an example (or a copy of it) until it has caught up; a second time it goes on where it was."""
         file = (folder or EXAMPLES / name) / f"pipeline.{self.form}"
         pipeline = moved(load(str(file)), places)

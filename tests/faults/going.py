@@ -19,7 +19,7 @@ from millrace.engine.run import Settings, run
 from millrace.engine.supervision.restart_policy import Policy
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
 PATIENT = Policy(restarts=100, first=0.5, longest=1.0)
 
@@ -28,7 +28,7 @@ class Going:
     """A run in a thread; left by a block, it is stopped and has raised nothing."""
 
     def __init__(self, pipeline: mr.Pipeline, state: Path, cluster: Cluster, spark: SparkSession, **more: Any) -> None:
-        self.board = Board()
+        self.board = RunStatus()
         self.plan = make_plan(pipeline.model())
         self._settings = Settings(state, lambda: cluster, session=spark, supervision=PATIENT, **more)
         self._stop = threading.Event()

@@ -15,7 +15,7 @@ from faults.going import Going, numbers_in, send
 from millrace.clients.kafka import topics
 from millrace.connectors.base.registry import topics_read
 from millrace.services.kafka import Kafka, Options
-from millrace.telemetry.measurements import Samples
+from millrace.telemetry.measurements import Measurements
 from millrace.telemetry.metrics import health
 from millrace.telemetry.query_status import Phase
 from millrace.telemetry.topology import outline_of
@@ -55,13 +55,13 @@ def test_the_result_is_exact(tmp_path: Path, own_broker: Kafka, spark: SparkSess
         going.wait_until(lambda: going.rows("copied") == RECORDS // 2, "the first half is read")
         own_broker.kill(1)
         going.wait_until(lambda: board.query("copied").phase is Phase.RESTARTING, "the failure is seen")
-        ill = health(board, Samples(), outline)
+        ill = health(board, Measurements(), outline)
         assert not ill.healthy
         assert "Kafka does not answer" in ill.reasons[0]
         own_broker.restart(1)
         send(cluster, "numbers", range(RECORDS // 2, RECORDS))
         going.wait_until(lambda: going.rows("copied") == RECORDS, "everything is read")
-        assert health(board, Samples(), outline).healthy
+        assert health(board, Measurements(), outline).healthy
     assert board.query("copied").phase is Phase.STOPPED
     is_exact(own_broker, tmp_path, spark, RECORDS, topic=topic)
 

@@ -19,7 +19,7 @@ import millrace as mr
 from faults.going import Going, numbers_in, send
 from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import DiskFull, MillraceError
-from millrace.telemetry.query_status import Board, Phase
+from millrace.telemetry.query_status import Phase, RunStatus
 
 RECORDS = 1_200
 SMALL = 4096
@@ -63,7 +63,7 @@ def test_a_pipe_that_nobody_reads_holds_its_query_and_no_other(
 
 
 def test_a_poisoned_batch_is_written_once_it_is_mended(
-    cluster: Cluster, topic: str, tmp_path: Path, run_pipeline: Callable[..., Board]
+    cluster: Cluster, topic: str, tmp_path: Path, run_pipeline: Callable[..., RunStatus]
 ) -> None:
     def copy(poison: int) -> mr.Pipeline:
         pipeline = mr.Pipeline(f"poisoned-{topic}")

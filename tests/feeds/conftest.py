@@ -12,16 +12,16 @@ from datetime import datetime
 import pytest
 
 from millrace.clients.kafka.record import Done, Record
-from millrace.connectors.base.record_sink import Sink, Tally, Target
+from millrace.connectors.base.record_sink import DeliveryReport, RecordSink, SinkTarget
 from millrace.errors import MillraceError
 
 
-class MemorySink(Sink):
+class MemorySink(RecordSink):
     """A list of records; it can be told to refuse everything from some record on."""
 
-    promise = "as long as the test lasts"
+    delivery_guarantee = "as long as the test lasts"
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SinkTarget) -> None:
         self.writes: list[Sequence[Record]] = []
         self.taken = 0
         self.dones: list[Done | None] = []
@@ -39,11 +39,11 @@ class MemorySink(Sink):
         self.taken += len(records)
         self.dones.append(done)
 
-    def tally(self) -> Tally:
+    def tally(self) -> DeliveryReport:
         good = self.taken if self.refuse_from is None else min(self.taken, self.refuse_from)
-        return Tally(good, self.taken - good, self.reason if self.taken > good else None)
+        return DeliveryReport(good, self.taken - good, self.reason if self.taken > good else None)
 
-    def close(self) -> Tally:
+    def close(self) -> DeliveryReport:
         self.closed += 1
         return self.tally()
 
@@ -65,7 +65,7 @@ class HandClock:
 
 @pytest.fixture
 def sink() -> MemorySink:
-    return MemorySink(Target())
+    return MemorySink(SinkTarget())
 
 
 @pytest.fixture

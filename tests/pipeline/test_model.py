@@ -6,14 +6,14 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from millrace.errors import InvalidOption, Place
+from millrace.errors import InvalidOption, SourceLocation
 from millrace.pipeline.model import (
     UNREADABLE,
     Panel,
     Pipeline,
-    Sink,
-    Source,
-    Table,
+    SinkDef,
+    SourceDef,
+    TableDef,
     Trigger,
     connection,
     freeze,
@@ -47,8 +47,12 @@ def test_what_is_no_trigger(text: str) -> None:
 
 
 def test_places_make_no_difference() -> None:
-    one = Source("a", connection("kafka", "a", {"x": 1}, place=Place("a.py", 1)), place=Place("a.py", 1))
-    other = Source("a", connection("kafka", "a", {"x": 1}, place=Place("b.yaml", 7)), place=Place("b.yaml", 7))
+    one = SourceDef(
+        "a", connection("kafka", "a", {"x": 1}, place=SourceLocation("a.py", 1)), place=SourceLocation("a.py", 1)
+    )
+    other = SourceDef(
+        "a", connection("kafka", "a", {"x": 1}, place=SourceLocation("b.yaml", 7)), place=SourceLocation("b.yaml", 7)
+    )
     assert one == other
 
 
@@ -124,14 +128,14 @@ def test_what_could_not_be_read_is_known() -> None:
 
 CHAIN = Pipeline(
     "p",
-    (Source("Posts", connection("kafka", "p")), Source("other", connection("kafka", "o"))),
+    (SourceDef("Posts", connection("kafka", "p")), SourceDef("other", connection("kafka", "o"))),
     (
-        Table("tags", ("posts",), "SELECT * FROM posts"),
-        Table("counts", ("TAGS", "posts", "nothing"), "SELECT 1"),
-        Table("round", ("about",), "SELECT 1"),
-        Table("about", ("round",), "SELECT 1"),
+        TableDef("tags", ("posts",), "SELECT * FROM posts"),
+        TableDef("counts", ("TAGS", "posts", "nothing"), "SELECT 1"),
+        TableDef("round", ("about",), "SELECT 1"),
+        TableDef("about", ("round",), "SELECT 1"),
     ),
-    (Sink("COUNTS", connection("console")),),
+    (SinkDef("COUNTS", connection("console")),),
     (Panel("Tags", "top"),),
 )
 
@@ -154,7 +158,7 @@ def test_references_are_written_as_what_they_mean() -> None:
 
 def test_a_line_of_sql_is_a_line_of_the_file() -> None:
     sql = "SELECT a\nFROM b"
-    assert Table("t", (), sql, sql_place=Place("p.yaml", 7)).sql_line(2) == Place("p.yaml", 8)
-    assert Table("t", (), sql, place=Place("p.yaml", 3)).sql_line(2) == Place("p.yaml", 3)
-    folded = Table("t", (), "SELECT a FROM b WHERE c", sql_place=Place("p.yaml", 7), sql_marks=(0, 7, 12))
+    assert TableDef("t", (), sql, sql_place=SourceLocation("p.yaml", 7)).sql_line(2) == SourceLocation("p.yaml", 8)
+    assert TableDef("t", (), sql, place=SourceLocation("p.yaml", 3)).sql_line(2) == SourceLocation("p.yaml", 3)
+    folded = TableDef("t", (), "SELECT a FROM b WHERE c", sql_place=SourceLocation("p.yaml", 7), sql_marks=(0, 7, 12))
     assert [folded.sql_line(1, column).line for column in (1, 8, 10, 14, 17, 23)] == [7, 7, 8, 8, 9, 9]

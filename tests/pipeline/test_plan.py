@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from millrace.pipeline.connector_facts import Connectors, Facts
-from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, connection
+from millrace.pipeline.model import Pipeline, SinkDef, SourceDef, TableDef, Trigger, connection
 from millrace.pipeline.plan import make_plan, unbatched, with_letters
 
-SOURCES = (Source("posts", connection("kafka", "posts")), Source("users", connection("kafka", "users")))
+SOURCES = (SourceDef("posts", connection("kafka", "posts")), SourceDef("users", connection("kafka", "users")))
 TABLES = (
-    Table("tags", ("posts",), "SELECT 1 FROM posts"),
-    Table("joined", ("tags", "users"), "SELECT 1 FROM tags, users"),
+    TableDef("tags", ("posts",), "SELECT 1 FROM posts"),
+    TableDef("joined", ("tags", "users"), "SELECT 1 FROM tags, users"),
 )
 
 
-def sink(table: str, connector: str, mode: str = "append", trigger: Trigger | None = None) -> Sink:
-    return Sink(table, connection(connector), mode, trigger)
+def sink(table: str, connector: str, mode: str = "append", trigger: Trigger | None = None) -> SinkDef:
+    return SinkDef(table, connection(connector), mode, trigger)
 
 
 def test_sinks_of_one_table_share_a_query() -> None:
@@ -37,14 +37,14 @@ def test_a_query_keeps_its_name_whatever_else_there_is_and_however_it_runs() -> 
 
 def test_real_time_queries_have_one_sink() -> None:
     realtime = Trigger("realtime")
-    sinks = tuple(Sink("tags", connection("kafka", to), "update", realtime) for to in ("a", "b"))
+    sinks = tuple(SinkDef("tags", connection("kafka", to), "update", realtime) for to in ("a", "b"))
     plan = make_plan(Pipeline("p", SOURCES, TABLES, sinks))
     assert [query.name for query in plan.queries] == ["tags-update-realtime-kafka-a", "tags-update-realtime-kafka-b"]
     assert not any(query.batches for query in plan.queries)
 
 
 def test_a_function_that_rows_go_to_gives_its_query_the_same_name_in_each_run() -> None:
-    shown = Sink("tags", connection("foreach", print), "update", Trigger("realtime"))
+    shown = SinkDef("tags", connection("foreach", print), "update", Trigger("realtime"))
     (query,) = make_plan(Pipeline("p", SOURCES, TABLES, (shown,))).queries
     assert query.name == "tags-update-realtime-foreach-print"
 

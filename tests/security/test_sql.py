@@ -29,7 +29,7 @@ import pyarrow as pa
 import pytest
 
 from millrace.connectors.memory import MEMORY
-from millrace.dashboard.run_interface import Subject
+from millrace.dashboard.run_interface import RunInterface
 from millrace.dashboard.server import Dashboard, Options
 from millrace.engine.memory_sql import MemorySql
 from millrace.errors import InputError
@@ -175,7 +175,7 @@ def memory() -> Iterator[MemorySql]:
 @pytest.fixture
 def address(memory: MemorySql, tmp_path: Path) -> Iterator[str]:
     """The dashboard's server over these tables."""
-    subject = Subject(Channels(), lambda: Health(True, True), lambda: {"name": "test"}, sql=memory.ask)
+    subject = RunInterface(Channels(), lambda: Health(True, True), lambda: {"name": "test"}, sql=memory.ask)
     with Dashboard(subject, Options(port=0), tmp_path / "not built") as server:
         yield server.address
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from millrace.errors import QueryFailed
 from millrace.telemetry.progress import Progress, SourceProgress
-from millrace.telemetry.query_status import Board, Phase, Restart
-from millrace.telemetry.topology import Edge, Expected, Outline
+from millrace.telemetry.query_status import Phase, Restart, RunStatus
+from millrace.telemetry.topology import Edge, Expected, Topology
 
 NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
-OUTLINE = Outline(
+OUTLINE = Topology(
     (Expected("popular", "popular", "append", watermarked=True, sources=("posts",)),),
     (Edge("posts", "hashtags"), Edge("hashtags", "popular"), Edge("popular", "sink:0", "popular", "out")),
     {"posts": ("posts",)},
@@ -33,18 +33,18 @@ def batch(number: int = 0, query: str = "popular", ago: float = 1.0, **more: Any
     return Progress(query, "run", number, at, **(given | more))
 
 
-def restarting(board: Board, number: int = 2, query: str = "popular") -> None:
+def restarting(board: RunStatus, number: int = 2, query: str = "popular") -> None:
     """A query has failed, and is started again in four seconds."""
     due = datetime.now(UTC) + timedelta(seconds=3.5)
     board.restarting(query, QueryFailed("no broker answers"), Restart(number, 5, due, "Kafka does not answer"))
 
 
-def running(*batches: Progress, phase: Phase = Phase.RUNNING, query: str = "popular") -> Board:
+def running(*batches: Progress, phase: Phase = Phase.RUNNING, query: str = "popular") -> RunStatus:
     """A board with one query that has done these batches."""
-    board = Board()
+    board = RunStatus()
     board.started(query)
     for one in batches:
-        board.progressed(one)
+        board.batch_done(one)
     if phase is not Phase.STARTING:
-        board.told(query, phase)
+        board.update(query, phase)
     return board

@@ -8,9 +8,9 @@ import pytest
 
 from millrace.errors import KafkaUnreachable, SparkFailed
 from millrace.telemetry.alerts import CALM, Alarm, Alert, Limits
-from millrace.telemetry.measurements import Lag, Samples
-from millrace.telemetry.query_status import Board, Phase, Restart
-from millrace.telemetry.topology import Expected, Outline
+from millrace.telemetry.measurements import Lag, Measurements
+from millrace.telemetry.query_status import Phase, Restart, RunStatus
+from millrace.telemetry.topology import Expected, Topology
 from millrace.units import parse_behind, parse_rate
 
 from .runs import OUTLINE, batch, running
@@ -21,11 +21,11 @@ def told() -> list[Alert]:
     return []
 
 
-def alarm(board: Board, told: list[Alert], outline: Outline = OUTLINE, **limits: object) -> Alarm:
-    return Alarm("trending", board, Samples(), outline, Limits(**limits), told.append)  # type: ignore[arg-type]
+def alarm(board: RunStatus, told: list[Alert], outline: Topology = OUTLINE, **limits: object) -> Alarm:
+    return Alarm("trending", board, Measurements(), outline, Limits(**limits), told.append)  # type: ignore[arg-type]
 
 
-def restart(board: Board, number: int, query: str = "popular", why: str = "Kafka does not answer") -> None:
+def restart(board: RunStatus, number: int, query: str = "popular", why: str = "Kafka does not answer") -> None:
     due = datetime.now(UTC) + timedelta(seconds=4)
     board.restarting(query, KafkaUnreachable("no broker answers"), Restart(number, 5, due, why))
 
@@ -45,9 +45,9 @@ def test_a_failure_and_its_recovery(told: list[Alert]) -> None:
     assert (failed.pipeline, failed.query, failed.what) == ("trending", "popular", "failed")
     assert "(1 of 5): Kafka does not answer" in failed.why
     board.started("popular")
-    board.told("popular", Phase.RUNNING)
+    board.update("popular", Phase.RUNNING)
     looking.look(4)
-    board.progressed(batch(1))
+    board.batch_done(batch(1))
     looking.look(5)
     looking.look(6)
     assert [one.what for one in told] == ["failed", "recovered"]
@@ -64,19 +64,19 @@ def test_giving_up_is_told_once(told: list[Alert]) -> None:
 
 
 def test_a_run_that_fails_without_a_query(told: list[Alert]) -> None:
-    alarm(Board(), told).ended(SparkFailed("Spark could not be started"))
+    alarm(RunStatus(), told).ended(SparkFailed("Spark could not be started"))
     assert [(one.query, one.what, one.why) for one in told] == [(None, "gave-up", "Spark could not be started")]
 
 
 def test_a_run_that_fails_by_a_mistake_of_ours(told: list[Alert]) -> None:
-    alarm(Board(), told).ended(KeyError("left"))
+    alarm(RunStatus(), told).ended(KeyError("left"))
     assert [(one.query, one.what, one.why) for one in told] == [(None, "gave-up", "KeyError: 'left'")]
 
 
 def test_a_query_that_only_draws_alerts_nobody(told: list[Alert]) -> None:
     board = running(batch(0, query="panels.x"), query="panels.x")
     restart(board, 1, "panels.x")
-    alarm(board, told, Outline((Expected("panels.x", "x", writes=False),))).look(0)
+    alarm(board, told, Topology((Expected("panels.x", "x", writes=False),))).look(0)
     assert told == []
 
 
@@ -105,10 +105,10 @@ def test_lag_over_a_limit(told: list[Alert], limit: str, lag: Lag) -> None:
 def test_dead_letters_over_a_rate(told: list[Alert]) -> None:
     board = running(batch(0))
     looking = alarm(board, told, dead=parse_rate("10/m"))
-    board.buried("posts", 10)
+    board.set_dead_letters("posts", 10)
     looking.look(0)
     assert told == []
-    board.buried("posts", 11)
+    board.set_dead_letters("posts", 11)
     looking.look(1)
     looking.look(2)
     assert [(one.what, "11 in the last minute" in one.why) for one in told] == [("dead-letters", True)]
@@ -119,6 +119,6 @@ def test_dead_letters_over_a_rate(told: list[Alert]) -> None:
 
 def test_secrets_are_masked(told: list[Alert]) -> None:
     said = "https://me:hunter2@host answers 500; sasl.password=hunter2, token: 'hunter2' user=me"
-    alarm(Board(), told).ended(SparkFailed(said))
+    alarm(RunStatus(), told).ended(SparkFailed(said))
     assert "hunter2" not in told[0].sentence
     assert "user=me" in told[0].why

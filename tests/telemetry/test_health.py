@@ -5,29 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millrace.errors import QueryFailed
-from millrace.telemetry.measurements import Samples
+from millrace.telemetry.measurements import Measurements
 from millrace.telemetry.metrics import UNHEALTHY_AFTER, health
-from millrace.telemetry.query_status import Board, Phase
-from millrace.telemetry.topology import UNPLANNED, Expected, Outline
+from millrace.telemetry.query_status import Phase, RunStatus
+from millrace.telemetry.topology import UNPLANNED, Expected, Topology
 
 from .runs import OUTLINE, batch, restarting, running
 
 
 def test_a_run_that_starts_is_well_and_not_ready() -> None:
-    found = health(Board(), Samples(), OUTLINE)
+    found = health(RunStatus(), Measurements(), OUTLINE)
     assert (found.healthy, found.ready, found.reasons) == (True, False, ("query popular has not begun",))
-    assert not health(running(phase=Phase.STARTING), Samples(), OUTLINE).ready
+    assert not health(running(phase=Phase.STARTING), Measurements(), OUTLINE).ready
 
 
 def test_a_run_that_runs() -> None:
-    found = health(running(batch()), Samples(), OUTLINE)
+    found = health(running(batch()), Measurements(), OUTLINE)
     assert (found.healthy, found.ready, found.reasons) == (True, True, ())
 
 
 def test_a_query_that_has_failed() -> None:
     board = running(batch())
     board.ended("popular", QueryFailed("no"))
-    found = health(board, Samples(), OUTLINE)
+    found = health(board, Measurements(), OUTLINE)
     assert (found.healthy, found.ready, found.reasons) == (False, False, ("query popular failed: no",))
 
 
@@ -35,49 +35,49 @@ def test_a_query_that_is_being_restarted() -> None:
     board = running(batch())
     restarting(board)
     sentence = "query popular: restarting in 4 s (2 of 5): Kafka does not answer"
-    assert health(board, Samples(), OUTLINE).reasons == (sentence,)
+    assert health(board, Measurements(), OUTLINE).reasons == (sentence,)
     board.started("popular")
-    board.told("popular", Phase.RUNNING)
-    assert not health(board, Samples(), OUTLINE).healthy, "it has not worked yet"
-    board.progressed(batch(1))
-    assert health(board, Samples(), OUTLINE).healthy
+    board.update("popular", Phase.RUNNING)
+    assert not health(board, Measurements(), OUTLINE).healthy, "it has not worked yet"
+    board.batch_done(batch(1))
+    assert health(board, Measurements(), OUTLINE).healthy
 
 
 def test_one_of_two_queries_that_ended_by_itself() -> None:
-    outline = Outline((Expected("popular", "popular"), Expected("other", "other")))
+    outline = Topology((Expected("popular", "popular"), Expected("other", "other")))
     board = running(batch())
     board.started("other")
-    board.told("other", Phase.RUNNING)
+    board.update("other", Phase.RUNNING)
     board.ended("popular")
-    assert health(board, Samples(), outline).reasons == ("query popular has ended",)
+    assert health(board, Measurements(), outline).reasons == ("query popular has ended",)
     once = replace(outline, queries=(Expected("popular", "popular", lasting=False), outline.queries[1]))
-    assert health(board, Samples(), once).healthy
+    assert health(board, Measurements(), once).healthy
 
 
 def test_spark_that_does_not_answer() -> None:
     board = running(batch())
     board.seen()
     assert board.looked is not None
-    assert health(board, Samples(), OUTLINE, board.looked + 1).healthy
-    assert not health(board, Samples(), OUTLINE, board.looked + UNHEALTHY_AFTER + 1).healthy
+    assert health(board, Measurements(), OUTLINE, board.looked + 1).healthy
+    assert not health(board, Measurements(), OUTLINE, board.looked + UNHEALTHY_AFTER + 1).healthy
 
 
 def test_kafka_that_does_not_answer() -> None:
     board = running(batch())
     board.kafka.asked("here:9092", 100.0)
     board.kafka.asked("here:9092", 108.0)
-    assert health(board, Samples(), OUTLINE, 109.0).healthy, "it may only be slow"
-    assert health(board, Samples(), OUTLINE, 112.0).reasons == ("Kafka at here:9092 has not answered for 12 s",)
+    assert health(board, Measurements(), OUTLINE, 109.0).healthy, "it may only be slow"
+    assert health(board, Measurements(), OUTLINE, 112.0).reasons == ("Kafka at here:9092 has not answered for 12 s",)
     board.kafka.came()
-    assert health(board, Samples(), OUTLINE, 113.0).healthy
+    assert health(board, Measurements(), OUTLINE, 113.0).healthy
     board.kafka.asked("here:9092", 113.0)
     board.ended("popular")
     once = replace(OUTLINE, queries=(replace(OUTLINE.queries[0], lasting=False),))
-    assert health(board, Samples(), once, 130.0).healthy, "nobody waits for it any more"
+    assert health(board, Measurements(), once, 130.0).healthy, "nobody waits for it any more"
 
 
 def test_a_program_that_is_not_ours() -> None:
-    assert health(Board(), Samples(), UNPLANNED).ready, "it has promised no query"
-    failed = Samples()
+    assert health(RunStatus(), Measurements(), UNPLANNED).ready, "it has promised no query"
+    failed = Measurements()
     failed.failure = "it broke"
-    assert health(Board(), failed, UNPLANNED).reasons == ("it broke",)
+    assert health(RunStatus(), failed, UNPLANNED).reasons == ("it broke",)

@@ -7,19 +7,19 @@ from datetime import timedelta
 
 import pytest
 
-from millrace.errors import Place, QueryFailed
-from millrace.telemetry.measurements import Lag, Samples, Usage
+from millrace.errors import QueryFailed, SourceLocation
+from millrace.telemetry.measurements import Lag, Measurements, Usage
 from millrace.telemetry.metrics import run_state
 from millrace.telemetry.progress import SourceProgress
-from millrace.telemetry.query_status import Board, Phase
-from millrace.telemetry.topology import UNPLANNED, Expected, Outline
+from millrace.telemetry.query_status import Phase, RunStatus
+from millrace.telemetry.topology import UNPLANNED, Expected, Topology
 
 from .runs import NOW, OUTLINE, batch, restarting, running
 
 
 def test_figures_of_a_query_are_those_of_sparks_own_progress() -> None:
     last = batch(3, state_rows=7, state_bytes=70, late_rows=2, watermark=NOW - timedelta(seconds=30))
-    told = run_state(running(last), Samples(), OUTLINE, NOW)
+    told = run_state(running(last), Measurements(), OUTLINE, NOW)
     (query,) = told["queries"]
     assert (query["rows"], query["rate"], query["batch_ms"]) == (last.input_rows, last.rate, last.milliseconds)
     assert (query["state_rows"], query["state_bytes"], query["late"]) == (7, 70, 2)
@@ -31,35 +31,35 @@ def test_figures_of_a_query_are_those_of_sparks_own_progress() -> None:
 
 
 def test_before_anything_has_happened() -> None:
-    samples = Samples()
+    samples = Measurements()
     samples.doing = "Spark is starting"
-    told = run_state(Board(), samples, OUTLINE, NOW)
+    told = run_state(RunStatus(), samples, OUTLINE, NOW)
     assert (told["phase"], told["reasons"]) == ("starting", ["Spark is starting"])
     assert told["figures"]["lag"] is None
     assert told["edges"][0] == {"from": "posts", "to": "hashtags", "rate": None}
-    assert run_state(Board(), Samples(), UNPLANNED, NOW)["phase"] == "starting"
+    assert run_state(RunStatus(), Measurements(), UNPLANNED, NOW)["phase"] == "starting"
 
 
 def test_phases_of_the_run() -> None:
     board = running(batch())
-    board.ended("popular", QueryFailed("no", why="because", hint="do", place=Place("p.py", 3)))
-    told = run_state(board, Samples(), OUTLINE, NOW)
+    board.ended("popular", QueryFailed("no", why="because", hint="do", place=SourceLocation("p.py", 3)))
+    told = run_state(board, Measurements(), OUTLINE, NOW)
     assert (told["phase"], told["reasons"]) == ("failed", ["query popular failed: no"])
     assert told["queries"][0]["error"] == {"message": "no", "why": "because", "hint": "do", "where": "p.py:3"}
     assert told["figures"]["errors"] == 1
     board = running(batch())
     board.ended("popular")
-    assert run_state(board, Samples(), OUTLINE, NOW)["phase"] == "stopped"
-    assert run_state(board, Samples(), OUTLINE, NOW)["queries"][0]["in_rate"] == 0
-    failed = Samples()
+    assert run_state(board, Measurements(), OUTLINE, NOW)["phase"] == "stopped"
+    assert run_state(board, Measurements(), OUTLINE, NOW)["queries"][0]["in_rate"] == 0
+    failed = Measurements()
     failed.failure = "the broker is gone"
-    assert run_state(Board(), failed, OUTLINE, NOW)["reasons"] == ["the broker is gone"]
+    assert run_state(RunStatus(), failed, OUTLINE, NOW)["reasons"] == ["the broker is gone"]
 
 
 def test_a_run_one_of_whose_queries_is_restarted() -> None:
     board = running(batch())
     restarting(board)
-    told = run_state(board, Samples(), OUTLINE)
+    told = run_state(board, Measurements(), OUTLINE)
     assert told["phase"] == "restarting"
     assert told["reasons"] == ["query popular: restarting in 4 s (2 of 5): Kafka does not answer"]
     (query,) = told["queries"]
@@ -74,12 +74,13 @@ def test_a_query_that_only_draws_does_not_fail_the_run() -> None:
     board = running(batch())
     board.started("panels.x")
     board.ended("panels.x", QueryFailed("no"))
-    assert run_state(board, Samples(), outline, NOW)["phase"] == "running"
+    assert run_state(board, Measurements(), outline, NOW)["phase"] == "running"
 
 
 def test_edges_have_the_rates_of_what_is_read_and_written() -> None:
     edges = {
-        (one["from"], one["to"]): one["rate"] for one in run_state(running(batch()), Samples(), OUTLINE, NOW)["edges"]
+        (one["from"], one["to"]): one["rate"]
+        for one in run_state(running(batch()), Measurements(), OUTLINE, NOW)["edges"]
     }
     assert edges == {
         ("posts", "hashtags"): pytest.approx(100 / 1.5),
@@ -89,28 +90,28 @@ def test_edges_have_the_rates_of_what_is_read_and_written() -> None:
 
 
 def test_two_sources_of_one_query_are_told_apart_by_their_topics() -> None:
-    outline = Outline(
+    outline = Topology(
         (Expected("popular", "popular", sources=("posts", "likes")),), (), {"posts": ("posts",), "likes": ("likes",)}
     )
     sources = (
         SourceProgress("a", 75, end={"posts": {"0": 1}}),
         SourceProgress("b", 25, end={"likes": {"0": 1}}),
     )
-    told = run_state(running(batch(sources=sources)), Samples(), outline, NOW)
+    told = run_state(running(batch(sources=sources)), Measurements(), outline, NOW)
     assert told["figures"]["in_rate"] == pytest.approx(100 / 1.5)
 
 
 def test_two_queries_that_read_one_source_count_it_once() -> None:
-    outline = Outline((Expected("popular", "p", sources=("posts",)), Expected("other", "o", sources=("posts",))))
+    outline = Topology((Expected("popular", "p", sources=("posts",)), Expected("other", "o", sources=("posts",))))
     board = running(batch())
     board.started("other")
-    board.progressed(batch(query="other", input_rows=120))
-    assert run_state(board, Samples(), outline, NOW)["figures"]["in_rate"] == pytest.approx(120 / 1.5)
+    board.batch_done(batch(query="other", input_rows=120))
+    assert run_state(board, Measurements(), outline, NOW)["figures"]["in_rate"] == pytest.approx(120 / 1.5)
 
 
 def test_where_spark_seldom_tells_kafka_does() -> None:
     outline = replace(OUTLINE, queries=(replace(OUTLINE.queries[0], batches=False),))
-    samples = Samples()
+    samples = Measurements()
     samples.put_rates({"posts": 120.0, "out": 12.0})
     samples.put_lag("popular", Lag(5, 0.5))
     samples.usage = Usage(1.5, 100, 200, 9)
@@ -122,7 +123,7 @@ def test_where_spark_seldom_tells_kafka_does() -> None:
 
 
 def test_a_sink_that_does_not_count_is_counted_in_its_topic() -> None:
-    samples = Samples()
+    samples = Measurements()
     samples.put_rates({"out": 12.0})
     told = run_state(running(batch(sink_rows=None)), samples, OUTLINE, NOW)
     assert told["figures"]["out_rate"] == 12.0
@@ -130,7 +131,7 @@ def test_a_sink_that_does_not_count_is_counted_in_its_topic() -> None:
 
 def test_how_busy_a_query_is() -> None:
     board = running(batch(0, ago=2), batch(1, ago=1), phase=Phase.WAITING)
-    assert run_state(board, Samples(), OUTLINE, NOW)["queries"][0]["busy"] == pytest.approx(0.1)
-    board.told("popular", Phase.RUNNING)  # a batch is at work since the last one ended
+    assert run_state(board, Measurements(), OUTLINE, NOW)["queries"][0]["busy"] == pytest.approx(0.1)
+    board.update("popular", Phase.RUNNING)  # a batch is at work since the last one ended
     later = NOW + timedelta(seconds=60)
-    assert run_state(board, Samples(), OUTLINE, later)["queries"][0]["busy"] <= 1.0
+    assert run_state(board, Measurements(), OUTLINE, later)["queries"][0]["busy"] <= 1.0

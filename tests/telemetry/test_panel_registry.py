@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from millrace.errors import Place, RunError
-from millrace.pipeline.model import Panel, Pipeline, Sink, Source, connection
+from millrace.errors import RunError, SourceLocation
+from millrace.pipeline.model import Panel, Pipeline, SinkDef, SourceDef, connection
 from millrace.pipeline.panels import shown
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.panel_registry import Gallery, Hung
+from millrace.telemetry.panel_registry import PanelRegistry, RegisteredPanel
 from millrace.telemetry.panel_views import Frame, Top
 from millrace.telemetry.progress import METRICS
 
 PANEL = Panel("posts", "top", (("label", "tag"), ("value", "n")))
 PIPELINE = Pipeline(
-    "p", (Source("posts", connection("kafka", "posts")),), (), (Sink("posts", connection("console")),), (PANEL,)
+    "p", (SourceDef("posts", connection("kafka", "posts")),), (), (SinkDef("posts", connection("console")),), (PANEL,)
 )
 
 
-def hung(channels: Channels) -> Gallery:
+def hung(channels: Channels) -> PanelRegistry:
     """A gallery with one panel."""
-    gallery = Gallery(channels)
+    gallery = PanelRegistry(channels)
     gallery.expect(make_plan(PIPELINE, panels=True))
     picture = Top(Frame(("label", "value"), ("text", "number"), 2))
-    gallery.hang(Hung(shown((PANEL,))[0], "posts", "update", picture, 4))
+    gallery.hang(RegisteredPanel(shown((PANEL,))[0], "posts", "update", picture, 4))
     return gallery
 
 
 def test_what_was_declared_is_listed_before_anything_is_seen() -> None:
     channels = Channels()
-    Gallery(channels).expect(make_plan(PIPELINE, panels=True))
+    PanelRegistry(channels).expect(make_plan(PIPELINE, panels=True))
     (listed,) = channels.slot("panels").value
     assert (listed["id"], listed["title"], listed["query"], listed["inferred"]) == (
         "posts-top",
@@ -58,7 +58,7 @@ def test_a_failure_stands_beside_what_was_shown() -> None:
     channels = Channels()
     gallery = hung(channels)
     gallery.observe({METRICS: {"posts-top": [{"c0": "a", "c1": 3}], "#posts-top": 1}})
-    gallery.fail(shown((PANEL,)), RunError("it broke", why="because", place=Place("p.yaml", 7)))
+    gallery.fail(shown((PANEL,)), RunError("it broke", why="because", place=SourceLocation("p.yaml", 7)))
     value = channels.slot("panel:posts-top").value
     assert value["rows"] == [["a", 3]]
     assert value["error"] == {"message": "it broke", "why": "because", "hint": None, "where": "p.yaml:7"}

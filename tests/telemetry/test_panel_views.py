@@ -15,7 +15,7 @@ from millrace.telemetry.panel_views import (
     Frame,
     Heat,
     Number,
-    Picture,
+    PanelView,
     Series,
     Table,
     Top,
@@ -27,7 +27,7 @@ GRID = Frame(("x", "y", "value"), ("time", "text", "number"))
 NOW = 1_000_000_000
 
 
-def rows(picture: Picture, now: int = NOW) -> list[list[Any]]:
+def rows(picture: PanelView, now: int = NOW) -> list[list[Any]]:
     """What is seen."""
     return [list(row) for row in picture.view(now).rows]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from millrace.telemetry.measurements import Lag, Samples
+from millrace.telemetry.measurements import Lag, Measurements
 from millrace.telemetry.metrics import Health, run_state
 from millrace.telemetry.prometheus import text
 
@@ -36,10 +36,10 @@ def parsed(told: str) -> dict[tuple[str, str], float]:
 
 
 def test_figures() -> None:
-    samples = Samples()
+    samples = Measurements()
     samples.put_lag("popular", Lag(12, 1.5))
     board = running(batch(late_rows=2))
-    board.buried('po"sts\\\n', 3)
+    board.set_dead_letters('po"sts\\\n', 3)
     found = parsed(text(run_state(board, samples, OUTLINE, NOW), Health(True, True)))
     label = 'query="popular"'
     assert found["millrace_query_restarts_total", label] == 0
@@ -60,6 +60,6 @@ def test_what_is_not_known_is_left_out() -> None:
 
 
 def test_delays_of_dstreams() -> None:
-    found = parsed(text(run_state(running(batch(waited=250)), Samples(), OUTLINE, NOW), Health(True, True)))
+    found = parsed(text(run_state(running(batch(waited=250)), Measurements(), OUTLINE, NOW), Health(True, True)))
     assert found["millrace_query_scheduling_delay_seconds", 'query="popular"'] == 0.25
     assert found["millrace_query_total_delay_seconds", 'query="popular"'] == 0.75

@@ -7,15 +7,15 @@ import time
 from millrace.errors import QueryFailed
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.measurements import ANSWER_TIMEOUT
-from millrace.telemetry.publisher import Diary
-from millrace.telemetry.query_status import Board, Phase
+from millrace.telemetry.publisher import EventLog
+from millrace.telemetry.query_status import Phase, RunStatus
 
 from .runs import batch, restarting, running
 
 
 def test_a_kafka_that_is_away_and_comes_back_is_told_once_each() -> None:
     channels = Channels()
-    diary, board = Diary(channels), Board()
+    diary, board = EventLog(channels), RunStatus()
     board.kafka.asked("here:9092", time.monotonic() - ANSWER_TIMEOUT - 1)
     diary.look(board)
     diary.look(board)
@@ -31,15 +31,15 @@ def test_a_kafka_that_is_away_and_comes_back_is_told_once_each() -> None:
 
 def test_a_restart_from_failure_to_recovery() -> None:
     channels = Channels()
-    diary, board = Diary(channels), running(batch(0))
+    diary, board = EventLog(channels), running(batch(0))
     diary.look(board)
     restarting(board, 1)
     diary.look(board)
     diary.look(board)
     board.started("popular")
     diary.look(board)
-    board.told("popular", Phase.RUNNING)
-    board.progressed(batch(1))
+    board.update("popular", Phase.RUNNING)
+    board.batch_done(batch(1))
     diary.look(board)
     told = [(row["level"], row["text"]) for row in channels.ring("events", 1, ()).newest()]
     assert told[-4:] == [
@@ -52,8 +52,8 @@ def test_a_restart_from_failure_to_recovery() -> None:
 
 def test_a_batch_that_fails_while_the_others_go_on() -> None:
     channels = Channels()
-    diary, board = Diary(channels), running(batch(0))
-    board.stumbled("popular", QueryFailed("no"))
+    diary, board = EventLog(channels), running(batch(0))
+    board.batch_failed("popular", QueryFailed("no"))
     for _ in range(2):
         diary.look(board)
     told = [(row["level"], row["text"]) for row in channels.ring("events", 1, ()).newest()]

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from millrace.errors import QueryFailed
 from millrace.telemetry.channels import Channels, Ring
-from millrace.telemetry.measurements import Samples
-from millrace.telemetry.publisher import Telling
-from millrace.telemetry.query_status import Board, Phase
+from millrace.telemetry.measurements import Measurements
+from millrace.telemetry.publisher import StatusPublisher
+from millrace.telemetry.query_status import Phase, RunStatus
 
 from .runs import OUTLINE, batch, running
 
@@ -22,11 +22,11 @@ def ring(channels: Channels, name: str) -> Ring:
 
 def test_each_batch_is_one_row_once() -> None:
     board, channels = running(batch(0), batch(1)), Channels()
-    telling = Telling(board, Samples(), OUTLINE, channels)
+    telling = StatusPublisher(board, Measurements(), OUTLINE, channels)
     telling.look()
     telling.look()
-    board.progressed(batch(2, input_rows=0, durations={}))  # nothing was done
-    board.progressed(batch(3))
+    board.batch_done(batch(2, input_rows=0, durations={}))  # nothing was done
+    board.batch_done(batch(3))
     telling.look()
     rows = ring(channels, "history:popular").newest()
     assert [row["batch"] for row in rows] == [0, 1, 3]
@@ -36,7 +36,7 @@ def test_each_batch_is_one_row_once() -> None:
 
 def test_two_who_look_at_once_tell_each_batch_once() -> None:
     board, channels = running(*map(batch, range(300))), Channels()
-    telling = Telling(board, Samples(), OUTLINE, channels)
+    telling = StatusPublisher(board, Measurements(), OUTLINE, channels)
     begin = threading.Barrier(4)
 
     def look() -> None:
@@ -51,11 +51,11 @@ def test_two_who_look_at_once_tell_each_batch_once() -> None:
 
 
 def test_batches_that_the_board_has_forgotten_are_not_told_twice() -> None:
-    board, channels = Board(kept=2), Channels()
+    board, channels = RunStatus(kept=2), Channels()
     board.started("popular")
-    telling = Telling(board, Samples(), OUTLINE, channels)
+    telling = StatusPublisher(board, Measurements(), OUTLINE, channels)
     for number in range(6):
-        board.progressed(batch(number))
+        board.batch_done(batch(number))
         if number % 3 == 2:
             telling.look()
     assert [row["batch"] for row in ring(channels, "history:popular").newest()] == [1, 2, 4, 5]
@@ -63,12 +63,12 @@ def test_batches_that_the_board_has_forgotten_are_not_told_twice() -> None:
 
 def test_events() -> None:
     board, channels = running(phase=Phase.STARTING), Channels()
-    telling = Telling(board, Samples(), OUTLINE, channels)
+    telling = StatusPublisher(board, Measurements(), OUTLINE, channels)
     telling.look()
-    board.progressed(batch(0, late_rows=3))
-    board.buried("posts", 2)
+    board.batch_done(batch(0, late_rows=3))
+    board.set_dead_letters("posts", 2)
     telling.look()
-    board.buried("posts", 9)
+    board.set_dead_letters("posts", 9)
     board.ended("popular", QueryFailed("no", why="a reason"))
     telling.look()
     telling.look()

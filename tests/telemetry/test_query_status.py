@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from millrace.errors import QueryFailed
 from millrace.telemetry.progress import Progress
-from millrace.telemetry.query_status import Board, Phase, Restart
+from millrace.telemetry.query_status import Phase, Restart, RunStatus
 
 
 def batch(number: int, query: str = "popular", rows: int = 10, late: int = 0) -> Progress:
@@ -16,11 +16,11 @@ def batch(number: int, query: str = "popular", rows: int = 10, late: int = 0) ->
 
 
 def test_totals_and_history() -> None:
-    board = Board(kept=2)
+    board = RunStatus(kept=2)
     board.started("popular")
     for number in range(3):
-        board.progressed(batch(number, late=number))
-    board.progressed(batch(3, rows=0))  # nothing to do
+        board.batch_done(batch(number, late=number))
+    board.batch_done(batch(3, rows=0))  # nothing to do
     (standing,) = board.queries()
     assert (standing.batches, standing.rows, standing.late_rows) == (3, 30, 3)
     assert [one.batch for one in board.history("popular")] == [2, 3]
@@ -28,19 +28,19 @@ def test_totals_and_history() -> None:
 
 
 def test_phases() -> None:
-    board = Board()
+    board = RunStatus()
     board.started("popular")
     assert board.queries()[0].phase is Phase.STARTING
-    board.told("popular", Phase.WAITING, "Waiting for data to arrive")
+    board.update("popular", Phase.WAITING, "Waiting for data to arrive")
     assert (board.queries()[0].phase, board.queries()[0].doing) == (Phase.WAITING, "Waiting for data to arrive")
     board.ended("popular")
     assert board.queries()[0].phase.ended
 
 
 def test_a_failed_query_that_starts_again_keeps_its_totals() -> None:
-    board = Board()
+    board = RunStatus()
     board.started("popular")
-    board.progressed(batch(0))
+    board.batch_done(batch(0))
     board.ended("popular", QueryFailed("no"))
     assert board.queries()[0].phase is Phase.FAILED
     board.started("popular")
@@ -48,57 +48,57 @@ def test_a_failed_query_that_starts_again_keeps_its_totals() -> None:
     assert (standing.phase, standing.error, standing.rows) == (Phase.STARTING, None, 10)
 
 
-def restarting(board: Board, number: int = 2) -> None:
+def restarting(board: RunStatus, number: int = 2) -> None:
     due = datetime.now(UTC) + timedelta(seconds=3.5)
     board.restarting("popular", QueryFailed("no"), Restart(number, 5, due, "Kafka does not answer"))
 
 
 def test_a_query_that_is_restarted_is_so_until_it_works() -> None:
-    board = Board()
+    board = RunStatus()
     board.started("popular")
     restarting(board)
-    board.told("popular", Phase.RUNNING)  # old news of the run that has failed
-    board.progressed(batch(0))
+    board.update("popular", Phase.RUNNING)  # old news of the run that has failed
+    board.batch_done(batch(0))
     standing = board.query("popular")
     assert (standing.phase, standing.restarts) == (Phase.RESTARTING, 1)
     assert standing.restart
     now = datetime.now(UTC)
     assert standing.restart.sentence(now) == "restarting in 4 s (2 of 5): Kafka does not answer"
     board.started("popular")
-    board.told("popular", Phase.RUNNING)
+    board.update("popular", Phase.RUNNING)
     assert board.query("popular").restart, "nothing is done yet"
     assert "nothing is done yet (2 of 5)" in standing.restart.sentence(now + timedelta(seconds=9))
-    board.progressed(batch(1))
+    board.batch_done(batch(1))
     standing = board.query("popular")
     assert (standing.restart, standing.restarts, standing.error) == (None, 1, None)
 
 
 def test_one_that_waits_for_records_works() -> None:
-    board = Board()
+    board = RunStatus()
     board.started("popular")
     restarting(board)
     board.started("popular")
-    board.told("popular", Phase.WAITING)
+    board.update("popular", Phase.WAITING)
     assert board.query("popular").restart is None
 
 
 def test_dead_letters_and_the_summary() -> None:
-    board = Board()
+    board = RunStatus()
     board.started("popular")
-    board.progressed(batch(0, late=2))
+    board.batch_done(batch(0, late=2))
     assert board.summary() == "10 rows in 1 batch, 2 late"
-    board.buried("posts", 3)
-    board.buried("posts", 5)
+    board.set_dead_letters("posts", 3)
+    board.set_dead_letters("posts", 5)
     assert board.dead() == {"posts": 5}
     assert board.summary() == "10 rows in 1 batch, 2 late, 5 dead letters"
 
 
 def test_what_figures_leave_out_is_said_once_at_the_end() -> None:
-    board = Board()
+    board = RunStatus()
     for query in ("popular", "quick", "quicker"):
         board.started(query)
-        board.told(query, Phase.RUNNING, "Spark works")
-    board.progressed(batch(0))
+        board.update(query, Phase.RUNNING, "Spark works")
+    board.batch_done(batch(0))
     board.ended("popular")
     board.ended("quick", left="the rest is not counted")
     board.ended("quicker", left="the rest is not counted")
@@ -106,12 +106,12 @@ def test_what_figures_leave_out_is_said_once_at_the_end() -> None:
 
 
 def test_many_threads() -> None:
-    board = Board()
+    board = RunStatus()
     board.started("popular")
 
     def work() -> None:
         for number in range(200):
-            board.progressed(batch(number))
+            board.batch_done(batch(number))
             board.queries()
 
     threads = [threading.Thread(target=work) for _ in range(8)]

@@ -10,7 +10,7 @@ import pytest
 
 from millrace.testing.accept import Accepted, accept
 from millrace.testing.runner import Finding, Result
-from millrace.testing.spec import Sheet
+from millrace.testing.spec import SpecFile
 from millrace.testing.spec_file import read_sheet
 
 Ran = Callable[..., tuple[Accepted, str]]
@@ -34,7 +34,7 @@ def accepted(tmp_path: Path) -> Ran:
     return run
 
 
-def ran(sheet: Sheet, came: Any, only: str) -> list[Result]:
+def ran(sheet: SpecFile, came: Any, only: str) -> list[Result]:
     results = []
     for case in sheet.cases:
         parts = [part for step in (*case.steps, case.whole) for part in (step.rows, step.late, step.dead)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from millrace.dead_letters.letter import Letter
+from millrace.dead_letters.letter import DeadLetter
 from millrace.errors import InvalidTest
 from millrace.testing.compare import dead_difference, difference, expected_rows, plain_rows, whole_table
 
@@ -103,9 +103,9 @@ def test_a_field_that_a_column_does_not_have_is_told() -> None:
 
 
 def test_dead_letters_are_counted_or_told_by_their_parts(tmp_path: Path) -> None:
-    letters = [Letter(value=b"{broken", reason="not JSON: at 1"), Letter(value=b"\xff", reason="not UTF-8")]
+    letters = [DeadLetter(value=b"{broken", reason="not JSON: at 1"), DeadLetter(value=b"\xff", reason="not UTF-8")]
 
-    def told(expected: object, found: list[Letter] = letters) -> str:
+    def told(expected: object, found: list[DeadLetter] = letters) -> str:
         return dead_difference("posts", found, expected, tmp_path) or ""
 
     assert told(2) == told("any") == ""
@@ -113,7 +113,7 @@ def test_dead_letters_are_counted_or_told_by_their_parts(tmp_path: Path) -> None
     assert "2 dead letters, not 1" in told(1)
     assert "1 dead letter, not 2" in told(2, letters[:1])
     assert "1 not expected" in told([{"reason": "JSON"}])
-    alike = [Letter(value=b"a", reason="x"), Letter(value=b"b", reason="x")]
+    alike = [DeadLetter(value=b"a", reason="x"), DeadLetter(value=b"b", reason="x")]
     assert told([{"reason": "x"}, {"value": "a"}], alike) == ""
     assert told([{"value": "a"}, {"value": "a"}], alike)
     with pytest.raises(InvalidTest):

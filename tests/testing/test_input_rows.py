@@ -11,17 +11,17 @@ import pytest
 from millrace.connectors.base.registry import make_reader
 from millrace.errors import FileUnusable, InvalidTest
 from millrace.pipeline.model import connection
-from millrace.testing.input_rows import MOMENT, Shape
+from millrace.testing.input_rows import MOMENT, RowEncoder
 
 
-def shape(connector: str = "kafka", argument: Any = "posts", **options: Any) -> Shape:
+def shape(connector: str = "kafka", argument: Any = "posts", **options: Any) -> RowEncoder:
     reader, mistakes = make_reader(connection(connector, argument, options))
     assert reader is not None
     assert not mistakes
-    return Shape("posts", reader)
+    return RowEncoder("posts", reader)
 
 
-def values(made: Shape, rows: Any, folder: Path = Path()) -> list[Any]:
+def values(made: RowEncoder, rows: Any, folder: Path = Path()) -> list[Any]:
     return [message["value"] for message in made.messages(rows, folder)]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millrace.testing.recording import Disguise, Unmaskable
+from millrace.testing.recording import ColumnMasker, Unmaskable
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -17,34 +17,34 @@ def record(value: object, key: bytes | None = b"k", headers: Headers | None = No
     return {"key": key, "value": told, "headers": headers or []}
 
 
-def masked(disguise: Disguise, value: object) -> Any:
+def masked(disguise: ColumnMasker, value: object) -> Any:
     return json.loads(disguise.record(record(value))["value"])
 
 
 def test_the_same_value_becomes_the_same_and_others_stay() -> None:
-    disguise = Disguise(["author", "user.mail", "n"])
+    disguise = ColumnMasker(["author", "user.mail", "n"])
     first = masked(disguise, {"author": "ada", "text": "hi", "user": {"mail": "ada"}, "n": 7, "x": None})
     second = masked(disguise, {"author": "ada", "n": 8})
     assert first["author"] == first["user"]["mail"] == second["author"] != "ada"
     assert first["text"] == "hi"
     assert isinstance(first["n"], int)
     assert first["n"] != second["n"]
-    assert masked(Disguise(["author"]), {"author": "ada"})["author"] != first["author"]
+    assert masked(ColumnMasker(["author"]), {"author": "ada"})["author"] != first["author"]
     assert disguise.met == {"author", "user.mail", "n"}
 
 
 def test_recordings_of_one_phrase_agree() -> None:
-    assert masked(Disguise(["a"], "p"), {"a": "x"}) == masked(Disguise(["a"], "p"), {"a": "x"})
+    assert masked(ColumnMasker(["a"], "p"), {"a": "x"}) == masked(ColumnMasker(["a"], "p"), {"a": "x"})
 
 
 def test_bytes_in_which_nothing_is_masked_stay_as_they_are() -> None:
     odd = b'{ "text" : "hi", "n": 1e3 }'
-    assert Disguise(["author"]).record(record(odd))["value"] == odd
-    assert Disguise([]).record(record(b"\xff"))["value"] == b"\xff"
+    assert ColumnMasker(["author"]).record(record(odd))["value"] == odd
+    assert ColumnMasker([]).record(record(b"\xff"))["value"] == b"\xff"
 
 
 def test_the_key_can_be_masked_and_lists_are_masked_within() -> None:
-    disguise = Disguise(["key", "tags", "people.name"])
+    disguise = ColumnMasker(["key", "tags", "people.name"])
     told = disguise.record(record({"tags": ["a", "b", "a"], "people": [{"name": "ada"}, {"name": None}]}))
     assert told["key"].startswith(b"masked-")
     value = json.loads(told["value"])
@@ -53,7 +53,7 @@ def test_the_key_can_be_masked_and_lists_are_masked_within() -> None:
 
 
 def test_what_is_masked_cannot_be_read_in_the_key_or_in_a_header() -> None:
-    disguise = Disguise(["author", "n"])
+    disguise = ColumnMasker(["author", "n"])
     keys = [b"ada", b'"ada"', b'{"who":"ada"}', b"\xff ada", b"7", None]
     told = [disguise.record(record({"author": "ada", "n": 7}, key, [("by", b"ada"), ("no", None)])) for key in keys]
     assert not any(b"ada" in content for one in told for content in (one["key"] or b"", one["value"]))
@@ -65,14 +65,14 @@ def test_what_is_masked_cannot_be_read_in_the_key_or_in_a_header() -> None:
 
 
 def test_keys_and_headers_are_kept_where_that_is_asked_for() -> None:
-    told = Disguise(["author"], keep=["key"]).record(record({"author": "ada"}, b"k", [("h", b"x")]))
+    told = ColumnMasker(["author"], keep=["key"]).record(record({"author": "ada"}, b"k", [("h", b"x")]))
     assert (told["key"], told["headers"][0][1] == b"x") == (b"k", False)
-    told = Disguise(["author"], keep=["headers"]).record(record({"author": "ada"}, b"k", [("h", b"x")]))
+    told = ColumnMasker(["author"], keep=["headers"]).record(record({"author": "ada"}, b"k", [("h", b"x")]))
     assert (told["key"] == b"k", told["headers"]) == (False, [("h", b"x")])
 
 
 def test_a_column_named_key_is_masked_with_the_key_and_other_values_stay() -> None:
-    disguise = Disguise(["key"])
+    disguise = ColumnMasker(["key"])
     told = disguise.record(record({"key": "ada"}, b"ada"))
     assert json.loads(told["value"])["key"].encode() == told["key"] != b"ada"
     assert disguise.record(record(b"plain text"))["value"] == b"plain text"
@@ -83,7 +83,7 @@ TEXTS = ["0.5", "0.30000000000000004", "-12.25", "1.5e-300", "1e300", "0.1234567
 
 
 def test_numbers_that_differ_still_do_and_equal_ones_are_equal() -> None:
-    disguise = Disguise(["n"])
+    disguise = ColumnMasker(["n"])
     texts = [*map(str, NUMBERS), *TEXTS]
     found = [disguise.record(record(f'{{"n":{text}}}'.encode()))["value"] for text in texts]
     assert len(set(found)) == len(texts)
@@ -94,7 +94,7 @@ def test_numbers_that_differ_still_do_and_equal_ones_are_equal() -> None:
 
 
 def test_a_number_fits_where_it_did() -> None:
-    disguise = Disguise(["n"])
+    disguise = ColumnMasker(["n"])
     for low, high in ((0, 2**31 - 1), (-(2**31), -1), (2**31, 2**63 - 1)):
         for number in (low, (low + high) // 2, high):
             found = masked(disguise, {"n": number})["n"]
@@ -104,17 +104,17 @@ def test_a_number_fits_where_it_did() -> None:
 
 
 def test_what_is_not_masked_stays_as_it_is_written() -> None:
-    told = Disguise(["a"]).record(record(b'{"a":"x","n":123456789012345678901234567890,"f":1.50,"u":"\\u00e9"}'))
+    told = ColumnMasker(["a"]).record(record(b'{"a":"x","n":123456789012345678901234567890,"f":1.50,"u":"\\u00e9"}'))
     assert told["value"].partition(b",")[2] == '"n":123456789012345678901234567890,"f":1.50,"u":"é"}'.encode()
 
 
 def test_names_of_fields_stay_and_are_told_and_those_of_a_map_are_replaced_as_values_are() -> None:
     value = {"user": {"name": "ada", "at": {"home": 1}}, "scores": {"ada": 1, "17": {"bob": 2}}, "by": "ada", "n": 17}
-    fields = Disguise(["user", "by"])
+    fields = ColumnMasker(["user", "by"])
     told = masked(fields, value)
     assert (told["user"].keys(), told["user"]["at"].keys()) == ({"name", "at"}, {"home"})
     assert fields.names == {"user": {"name", "at", "home"}}
-    mapped = Disguise(["by", "n"], names=["scores"])
+    mapped = ColumnMasker(["by", "n"], names=["scores"])
     told = masked(mapped, value)
     assert told["scores"].keys() == {told["by"], str(told["n"])}
     assert not {"ada", "bob", "17"} & {*told["scores"], *told["scores"][str(told["n"])]}
@@ -124,7 +124,7 @@ def test_names_of_fields_stay_and_are_told_and_those_of_a_map_are_replaced_as_va
 
 def test_a_map_within_an_object_that_is_masked_is_masked_once_and_its_names_do_not_stay() -> None:
     value = {"user": {"name": "ada", "scores": {"ada": 1}}, "by": "ada", "n": 1}
-    disguise = Disguise(["user", "by", "n"], names=["user.scores"])
+    disguise = ColumnMasker(["user", "by", "n"], names=["user.scores"])
     told = masked(disguise, value)
     assert told["user"] == {"name": told["by"], "scores": {told["by"]: told["n"]}}
     assert disguise.names == {"user": {"name", "scores"}}
@@ -133,10 +133,10 @@ def test_a_map_within_an_object_that_is_masked_is_masked_once_and_its_names_do_n
 
 def test_names_within_keys_and_headers_are_told_and_can_be_replaced() -> None:
     odd = record(b"plain text", b'{"ada":1}', [("h", b'{"bob":1}')])
-    told = Disguise(["key"])
+    told = ColumnMasker(["key"])
     assert b"ada" in told.record(odd)["key"]
     assert told.names == {"key": {"ada"}, "headers": {"bob"}}
-    mapped = Disguise([], names=["key", "headers"])
+    mapped = ColumnMasker([], names=["key", "headers"])
     found = mapped.record(odd)
     assert found["value"] == b"plain text"
     assert b"ada" not in found["key"]
@@ -146,7 +146,7 @@ def test_names_within_keys_and_headers_are_told_and_can_be_replaced() -> None:
 
 
 def test_yes_and_no_are_told_by_nobody_and_a_name_with_a_dot_is_a_column() -> None:
-    disguise = Disguise(["ill", "user.name"])
+    disguise = ColumnMasker(["ill", "user.name"])
     assert masked(disguise, {"ill": True})["ill"] is masked(disguise, {"ill": False})["ill"]
     assert masked(disguise, {"user.name": "ada", "user": {"name": "bob"}}).keys() == {"user.name", "user"}
     assert "ada" not in str(masked(disguise, {"user.name": "ada"}))
@@ -157,4 +157,4 @@ def test_yes_and_no_are_told_by_nobody_and_a_name_with_a_dot_is_a_column() -> No
 )
 def test_what_cannot_be_looked_into_cannot_be_masked(value: bytes) -> None:
     with pytest.raises(Unmaskable):
-        Disguise(["author"]).record(record(value))
+        ColumnMasker(["author"]).record(record(value))

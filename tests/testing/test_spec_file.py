@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.errors import FileUnusable, InvalidTest, Place
+from millrace.errors import FileUnusable, InvalidTest, SourceLocation
 from millrace.testing.runner import find
 from millrace.testing.spec import place_of
 from millrace.testing.spec_file import read_sheet
@@ -85,7 +85,7 @@ def test_rows_know_their_lines_and_long_numbers_are_numbers(tmp_path: Path) -> N
     (row,) = case.steps[0].given["posts"]
     assert row == {"n": 1234567890123456789012, "m": 1}
     assert [place_of(row, name) for name in row] == [
-        Place(str(tmp_path / "trending.test.yaml"), line) for line in (5, 6)
+        SourceLocation(str(tmp_path / "trending.test.yaml"), line) for line in (5, 6)
     ]
 
 

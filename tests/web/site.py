@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from millrace.dashboard.run_interface import Group, Letters, Subject
+from millrace.dashboard.run_interface import Group, Letters, RunInterface
 from millrace.dashboard.server import Dashboard, Options
 from millrace.errors import InputError
 from millrace.telemetry.channels import Channels
@@ -49,7 +49,7 @@ class Site:
 
     def start(self, *, read_only: bool = False) -> None:
         """Serve; again, it is at the same address."""
-        subject = Subject(
+        subject = RunInterface(
             self.channels,
             lambda: Health(True, True),
             self._pipeline,
@@ -237,11 +237,11 @@ class Site:
         return {"columns": ["word", "count"], "rows": [["<b>river</b>", 3], [None, 4]]}
 
     def _letters(self, wanted: Letters) -> Iterator[Mapping[str, Any]]:
-        from millrace.dead_letters.letter import Letter, to_json
+        from millrace.dead_letters.letter import DeadLetter, to_json
 
         del wanted
         told = to_json(
-            Letter(
+            DeadLetter(
                 value=self.bytes, topic="posts", partition=0, offset=7, timestamp=now(), reason=BROKEN, source="posts"
             )
         )

@@ -14,7 +14,7 @@ from millrace.dashboard.run_page import page_of_pipeline
 from millrace.dashboard.server import Options
 from millrace.engine.replay import generations
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 from web.conftest import Tabs
 
 
@@ -23,7 +23,9 @@ def test_a_run_says_which_generation_it_writes_and_which_there_are(tabs: Tabs, t
     generations.change(base, lambda now: replace(now.with_one(made(2)).with_one(made(3, None)), current=2, before=1))
     chosen = generations.choose(trending().model(), base)
     plan, number = make_plan(chosen.pipeline), chosen.number
-    with page_of_pipeline(plan, Board(), Options(port=0), state=chosen.state, generation=number, base=base) as watching:
+    with page_of_pipeline(
+        plan, RunStatus(), Options(port=0), state=chosen.state, generation=number, base=base
+    ) as watching:
         told = httpx.get(f"{watching.address}api/pipeline").json()
         assert told["generation"] == 2
         assert [one["number"] for one in told["generations"] if one["current"]] == [2]
@@ -52,7 +54,7 @@ def test_a_run_says_which_generation_it_writes_and_which_there_are(tabs: Tabs, t
 
 def test_of_the_first_generation_there_is_nothing_to_say(tabs: Tabs, tmp_path: Path) -> None:
     plan = make_plan(trending().model())
-    with page_of_pipeline(plan, Board(), Options(port=0), state=tmp_path / "trending") as watching:
+    with page_of_pipeline(plan, RunStatus(), Options(port=0), state=tmp_path / "trending") as watching:
         page = tabs.open(f"{watching.address}#/about")
         expect(page.get_by_role("grid", name="guarantees")).to_contain_text("kafka popular")
         expect(page.get_by_role("grid", name="generations")).to_have_count(0)

@@ -22,7 +22,7 @@ from millrace.dashboard.server import Options
 from millrace.engine.run import Settings, run
 from millrace.engine.supervision.offset_commits import group_of
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 from web.conftest import Tabs
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from millrace.clients.kafka.cluster import Cluster
-    from millrace.dashboard.run_page import Watching
+    from millrace.dashboard.run_page import RunPage
 
 QUERY = "counts-complete"
 FIRST, LATER = 700, 300
@@ -43,13 +43,13 @@ def produce(cluster: Cluster, topic: str, count: int) -> None:
 
 
 @contextmanager
-def running(spark: SparkSession, cluster: Cluster, topic: str, folder: Path) -> Iterator[Watching]:
+def running(spark: SparkSession, cluster: Cluster, topic: str, folder: Path) -> Iterator[RunPage]:
     """A run with one batch, and the next one an hour later."""
     pipeline = mr.Pipeline(f"truth-{topic}", trigger="1h")
     pipeline.source("words", mr.kafka(topic, format="text"))
     pipeline.sql("counts", "SELECT value, count(*) AS count FROM words GROUP BY value")
     pipeline.sink("counts", mr.memory(), mode="complete")
-    plan, board, stop = make_plan(pipeline.model(), panels=True), Board(), threading.Event()
+    plan, board, stop = make_plan(pipeline.model(), panels=True), RunStatus(), threading.Event()
     with page_of_pipeline(plan, board, Options(port=0), state=folder) as watching, watching.kafka(lambda: cluster):
         settings = Settings(folder, lambda: cluster, panels=watching.channels, opened=watching.spark_is, session=spark)
         thread = threading.Thread(target=run, args=(plan, settings, board, stop), daemon=True)

@@ -33,7 +33,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import millrace.errors as errors
-from millrace.errors import MillraceError, Place, Problem, printable
+from millrace.errors import MillraceError, Problem, SourceLocation, printable
 from millrace.pipeline.loading.user_errors import mistake
 from millrace.units import format_duration
 
@@ -226,9 +226,9 @@ def _failure(fields: dict[str, Any]) -> MillraceError:
     )
 
 
-def _place(fields: dict[str, Any]) -> Place | None:
+def _place(fields: dict[str, Any]) -> SourceLocation | None:
     file, line = _text(fields["file"]), fields["line"]
-    return None if file is None else Place(file, int(line) if line is not None else None)
+    return None if file is None else SourceLocation(file, int(line) if line is not None else None)
 
 
 def _text(value: Any) -> str | None:
@@ -246,12 +246,14 @@ def _ended_early(file: str, code: int | None, dump: str, note: tuple[str, int], 
         said = f"the file was not read and checked within {format_duration(limit_s)}"
         less = "let it neither wait nor compute there" if file.endswith(".py") else "make it smaller"
         hint = f"{less}, or give it more time with --timeout"
-        return Problem("pipeline.timeout", said, Place(file, line), hint, innermost and f"it was at {innermost}")
+        return Problem(
+            "pipeline.timeout", said, SourceLocation(file, line), hint, innermost and f"it was at {innermost}"
+        )
     call, noted_line = note
     if call:
         said = f"the file ends the process that reads it: os.{call}"
-        return Problem("pipeline.ended", said, Place(file, noted_line or None), _NO_ENDING)
-    place = Place(file, line)
+        return Problem("pipeline.ended", said, SourceLocation(file, noted_line or None), _NO_ENDING)
+    place = SourceLocation(file, line)
     if code < 0:
         said = f"the process that read the file was ended by the signal {_signal_name(-code)}"
         why = "by the system, for want of memory, or by another process" if code == -signal.SIGKILL else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.cli.output import err, say
 from millrace.telemetry.measurements import Missing, answer_change
-from millrace.telemetry.query_status import Board, Phase, Standing
+from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
 from millrace.units import format_duration, so_many
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ def of_page(channels: Channels) -> Figures:
     return lambda: (channels.slot("state").value or {}).get("queries", ())
 
 
-def of_board(board: Board) -> Figures:
+def of_board(board: RunStatus) -> Figures:
     """The figures of a run without a page: what Spark tells."""
-    from millrace.telemetry.measurements import Samples
+    from millrace.telemetry.measurements import Measurements
     from millrace.telemetry.metrics import run_state
     from millrace.telemetry.topology import UNPLANNED
 
-    nothing = Samples()
+    nothing = Measurements()
 
     def figures() -> Sequence[Mapping[str, Any]]:
         found: list[dict[str, Any]] = run_state(board, nothing, UNPLANNED)["queries"]
@@ -61,7 +61,7 @@ def of_board(board: Board) -> Figures:
 
 
 @contextmanager
-def live(board: Board, figures: Figures | None = None) -> Iterator[None]:
+def live(board: RunStatus, figures: Figures | None = None) -> Iterator[None]:
     """Show a board for the time of a block, on standard error."""
     known = figures or of_board(board)
     with _picture(board, known) if err().is_terminal else _lines(board, known):
@@ -69,7 +69,7 @@ def live(board: Board, figures: Figures | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def _picture(board: Board, figures: Figures) -> Iterator[None]:
+def _picture(board: RunStatus, figures: Figures) -> Iterator[None]:
     from rich.live import Live
 
     # What is printed meanwhile goes above the picture, unless standard output is not this terminal.
@@ -84,7 +84,7 @@ def _picture(board: Board, figures: Figures) -> Iterator[None]:
         yield
 
 
-def picture(board: Board, figures: Figures) -> RenderableType:
+def picture(board: RunStatus, figures: Figures) -> RenderableType:
     """The table, and below it the dead letters and the newest errors."""
     from rich.console import Group
     from rich.text import Text
@@ -102,7 +102,7 @@ def picture(board: Board, figures: Figures) -> RenderableType:
     return Group(_table(queries, _by_name(figures)), *below)
 
 
-def _table(queries: tuple[Standing, ...], figures: Mapping[str, Mapping[str, Any]]) -> Table:
+def _table(queries: tuple[QueryStatus, ...], figures: Mapping[str, Mapping[str, Any]]) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -144,8 +144,8 @@ def _count(number: int | None) -> str:
 
 
 @contextmanager
-def _lines(board: Board, figures: Figures) -> Iterator[None]:
-    teller, stop = Teller(board, figures), threading.Event()
+def _lines(board: RunStatus, figures: Figures) -> Iterator[None]:
+    teller, stop = PlainReporter(board, figures), threading.Event()
 
     def tell() -> None:
         while not stop.wait(_LOOK):
@@ -161,14 +161,14 @@ def _lines(board: Board, figures: Figures) -> Iterator[None]:
         teller.tell(time.monotonic())
 
 
-class Teller:
+class PlainReporter:
     """Plain lines about a board: when a query starts or ends, and every few seconds while it has news."""
 
-    def __init__(self, board: Board, figures: Figures, every: float = EVERY) -> None:
+    def __init__(self, board: RunStatus, figures: Figures, every: float = EVERY) -> None:
         self._board = board
         self._figures = figures
         self._every = every
-        self._known: dict[str, Standing] = {}
+        self._known: dict[str, QueryStatus] = {}
         self._told: dict[str, tuple[float, str]] = {}
         self._missing: Missing | None = None
 
@@ -183,7 +183,7 @@ class Teller:
             say(news)
         self._missing = missing
 
-    def _lines(self, one: Standing, before: Standing | None, now: float) -> Iterator[str]:
+    def _lines(self, one: QueryStatus, before: QueryStatus | None, now: float) -> Iterator[str]:
         anew = before is None or before.since != one.since
         if anew:
             self._told[one.query] = (now, _said(one, {}))
@@ -206,17 +206,17 @@ class Teller:
             yield f"{one.query}: {one.phase}, {said}"
 
 
-def _ending(one: Standing) -> str:
+def _ending(one: QueryStatus) -> str:
     if one.error is None:
         left = f"; {one.doing}" if one.doing else ""
         return f"{one.query}: stopped after {_done(one)}{left}"
     return f"{one.query}: failed after {_done(one)}: {one.error.message}"
 
 
-def _done(one: Standing) -> str:
+def _done(one: QueryStatus) -> str:
     return f"{so_many(one.rows, 'row')} in {so_many(one.batches, 'batch')}"
 
 
-def _said(one: Standing, known: Mapping[str, Any]) -> str:
+def _said(one: QueryStatus, known: Mapping[str, Any]) -> str:
     figures = "".join(f", {name} {value}" for name, value in _texts(known).items() if value not in _NOTHING)
     return f"{_done(one)}{figures}"

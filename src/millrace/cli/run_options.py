@@ -21,12 +21,12 @@ from millrace.settings import ALERT, ALERT_DEAD, ALERT_LAG, PATIENCE, RESTARTS, 
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
-    from millrace.dashboard.run_page import Watching
+    from millrace.dashboard.run_page import RunPage
     from millrace.dashboard.server import Options
     from millrace.engine.supervision.restart_policy import Policy
     from millrace.pipeline.plan import Plan
     from millrace.telemetry.alerts import Limits, Send
-    from millrace.telemetry.query_status import Board
+    from millrace.telemetry.query_status import RunStatus
 
 _FAILURE_PANEL = "When something fails"
 
@@ -73,7 +73,7 @@ def alerts_of(to: str | None, lag: str | None, dead: str | None) -> Alerts | Non
 
 @contextmanager
 def alerting(
-    alerts: Alerts | None, plan: Plan, board: Board, page: Watching | None, cluster: Callable[[], Cluster] | None
+    alerts: Alerts | None, plan: Plan, board: RunStatus, page: RunPage | None, cluster: Callable[[], Cluster] | None
 ) -> Iterator[None]:
     """A time in which alerts are sent; an error that ends it is one of them."""
     if alerts is None:
@@ -81,13 +81,13 @@ def alerting(
         return
     from millrace.connectors.base.registry import topics_read
     from millrace.telemetry.alerts import EVERY, Alarm, Messenger
-    from millrace.telemetry.measurements import Sampler, Samples
+    from millrace.telemetry.measurements import Measurements, Sampler
     from millrace.telemetry.topology import outline_of
 
     with ExitStack() as opened:
         messenger = Messenger(alerts.send, say)
         opened.callback(messenger.close)
-        samples, outline = page.samples if page else Samples(), outline_of(plan, topics_read(plan.pipeline))
+        samples, outline = page.samples if page else Measurements(), outline_of(plan, topics_read(plan.pipeline))
         alarm = Alarm(plan.pipeline.name, board, samples, outline, alerts.limits, messenger.tell)
         if page is None and cluster and alerts.limits.lag:
             opened.callback(_metered(cluster, board, samples, plan))
@@ -104,7 +104,7 @@ def alerting(
             raise
 
 
-def _metered(cluster: Callable[[], Cluster], board: Board, samples: Any, plan: Plan) -> Callable[[], None]:
+def _metered(cluster: Callable[[], Cluster], board: RunStatus, samples: Any, plan: Plan) -> Callable[[], None]:
     """Measure lag where there is no page that does it; gives what ends that."""
     from millrace.connectors.base.registry import topics_read
     from millrace.dashboard.kafka.lag import LAG_EVERY, LagMeter
@@ -174,7 +174,7 @@ def require_page(dashboard: bool, **options: object) -> None:
 
 
 @contextmanager
-def with_kafka(page: Watching | None, cluster: Callable[[], Cluster] | None) -> Iterator[None]:
+def with_kafka(page: RunPage | None, cluster: Callable[[], Cluster] | None) -> Iterator[None]:
     """A time in which a page, if there is one, knows of a Kafka, if there is one."""
     if page is None or cluster is None:
         yield
@@ -184,7 +184,7 @@ def with_kafka(page: Watching | None, cluster: Callable[[], Cluster] | None) -> 
 
 
 @contextmanager
-def served_page(page: Watching | None, *, open_: bool) -> Iterator[Watching | None]:
+def served_page(page: RunPage | None, *, open_: bool) -> Iterator[RunPage | None]:
     """Serve a page for the time of a block, and say where it is."""
     if page is None:
         yield None

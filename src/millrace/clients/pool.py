@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
+class Pool(Generic[T]):
     """Open things by key, each lent to one borrower at a time; the least recently used go when there are too many."""
 
     def __init__(self, most: int) -> None:
@@ -23,7 +23,7 @@ class Kept(Generic[T]):
         self._of_parents: list[object] = []
 
     @contextmanager
-    def lent(self, key: Hashable, make: Callable[[], T], sound: Callable[[T], bool] | None = None) -> Iterator[T]:
+    def borrow(self, key: Hashable, make: Callable[[], T], sound: Callable[[T], bool] | None = None) -> Iterator[T]:
         """The thing of a key, a new one if there is none, or none that is `sound`; not kept when the borrower fails."""
         with self._lock:
             self._leave_parents_behind()

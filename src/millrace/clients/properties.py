@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from millrace.errors import FileUnusable, InvalidOption, Place
+from millrace.errors import FileUnusable, InvalidOption, SourceLocation
 from millrace.limited_files import read_limited_text
 from millrace.pipeline.interpolation import fill
 from millrace.pipeline.secret import Secret, holds_password, is_secret
@@ -47,7 +47,7 @@ def read_properties(path: Path, tell: Tell = lambda _: None) -> dict[str, str]:
         if not text or text.startswith("#"):
             continue
         key, equals, value = (part.strip() for part in text.partition("="))
-        place = Place(str(path), number)
+        place = SourceLocation(str(path), number)
         if not equals:
             raise InvalidOption("a line of client properties has no '='", place=place, hint="write key=value")
         if key in _JAVA_NAMES:
@@ -108,7 +108,7 @@ def _escaped(value: str) -> str:
     return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)
 
 
-def _value(key: str, text: str, place: Place) -> tuple[str, tuple[str, ...]]:
+def _value(key: str, text: str, place: SourceLocation) -> tuple[str, tuple[str, ...]]:
     """What a line's value stands for, and the files that were read for it."""
     filled = fill(text, os.environ)
     for name in filled.missing:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from millrace.clients.kafka.record import Done, Record
-from millrace.connectors.base.api import Site, Writer, whole_batch
-from millrace.connectors.base.record_sink import Sink, Tally, Target
+from millrace.connectors.base.api import RunContext, Sink, whole_batch
+from millrace.connectors.base.record_sink import DeliveryReport, RecordSink, SinkTarget
 from millrace.plugins import option
 
 if TYPE_CHECKING:
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-class ConsoleSink(Sink):
+class ConsoleSink(RecordSink):
     """Standard output, one value a line."""
 
-    promise = "none: what reads the output may be gone"
+    delivery_guarantee = "none: what reads the output may be gone"
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SinkTarget) -> None:
         del target
         self._written = 0
 
@@ -34,33 +34,33 @@ class ConsoleSink(Sink):
         if done:
             done(None)
 
-    def tally(self) -> Tally:
+    def tally(self) -> DeliveryReport:
         """Lines printed so far."""
-        return Tally(self._written)
+        return DeliveryReport(self._written)
 
-    def close(self) -> Tally:
+    def close(self) -> DeliveryReport:
         """Nothing is open."""
         return self.tally()
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConsoleWriter(Writer):
+class ConsoleWriter(Sink):
     """Standard output, a small table for each batch."""
 
-    promise: ClassVar[str] = "none: what reads the output may be gone"
-    passing: ClassVar[bool] = True
+    delivery_guarantee: ClassVar[str] = "none: what reads the output may be gone"
+    transient: ClassVar[bool] = True
     realtime: ClassVar[bool] = True
     continuous: ClassVar[bool] = True
 
     rows: int = option(20, "Show at most so many rows of a batch.", least=1)
     truncate: int = option(0, "Shorten longer values to so many characters.", shown_default="whole")
 
-    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
         """Print a batch."""
         shown = whole_batch(frame)._show_string(self.rows, self.truncate or False)
         site.print(f"{site.name}, batch {batch}\n{shown.rstrip()}")
 
-    def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
+    def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
         """Batch by batch through us; in the modes that have no batches Spark prints by itself."""
         if site.batches:
             return super().stream(rows, site)

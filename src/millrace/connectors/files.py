@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.clients.kafka.record import Done, Record
-from millrace.connectors.base.api import Site, Writer
-from millrace.connectors.base.message_source import Decoded
-from millrace.connectors.base.record_sink import Sink, Tally, Target
+from millrace.connectors.base.api import RunContext, Sink
+from millrace.connectors.base.message_source import DecodedSource
+from millrace.connectors.base.record_sink import DeliveryReport, RecordSink, SinkTarget
 from millrace.dead_letters.file_journal import FileSource
-from millrace.dead_letters.writer import Burial, FolderBurial
+from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget
 from millrace.errors import FileUnusable, InputError, InvalidDefinition, InvalidOption, StateMismatch, did_you_mean
 from millrace.object_stores import is_mounted, is_url, path_of, says_whose
 from millrace.pipeline.connector_facts import Mistake
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 
-class FileSink(Sink):
+class FileSink(RecordSink):
     """A file, one value a line, appended to."""
 
-    promise = "at least once: a batch counts as written when the system has it on disk"
+    delivery_guarantee = "at least once: a batch counts as written when the system has it on disk"
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SinkTarget) -> None:
         if not target.path:
             raise InvalidOption("a file needs a path", hint="add --out FILE")
         try:
@@ -54,11 +54,11 @@ class FileSink(Sink):
         if done:
             done(None)
 
-    def tally(self) -> Tally:
+    def tally(self) -> DeliveryReport:
         """Lines written so far."""
-        return Tally(self._written)
+        return DeliveryReport(self._written)
 
-    def close(self) -> Tally:
+    def close(self) -> DeliveryReport:
         """Everything on disk, then closed."""
         try:
             self._sync()
@@ -89,7 +89,7 @@ _CLASSES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilesReader(Decoded):
+class FilesReader(DecodedSource):
     """Files of a folder, each read once when it appears; static: true reads those that are there."""
 
     carried: ClassVar[dict[str, str]] = {"file": "string", "modified": "timestamp"}
@@ -148,12 +148,12 @@ class FilesReader(Decoded):
         carried = tuple(parse_schema(f"{name} {self.carried[name]}").fields[0] for name in self.include)
         return Schema((*own, *carried))
 
-    def prepare(self, site: Site) -> None:
+    def prepare(self, site: RunContext) -> None:
         """A folder that is followed is made if it is missing."""
         if not site.static and not any(mark in self.path for mark in "*?[{:"):
             Path(self.path).mkdir(parents=True, exist_ok=True)
 
-    def resolved(self, site: Site) -> FilesReader:
+    def resolved(self, site: RunContext) -> FilesReader:
         """With the schema of the files that are there, if none was given."""
         if self.schema is not None or self.format == "text":
             return self
@@ -167,11 +167,11 @@ class FilesReader(Decoded):
             ) from None
         return replace(self, schema=found._jdf.schema().toDDL())
 
-    def touches(self) -> tuple[str, ...]:
+    def resources(self) -> tuple[str, ...]:
         """The folder."""
         return (_folder(self.path),)
 
-    def load(self, site: Site) -> DataFrame:
+    def load(self, site: RunContext) -> DataFrame:
         """Lines with the file they come from; csv, parquet and orc as Spark reads them."""
         from pyspark.sql import functions as F
 
@@ -204,16 +204,16 @@ class FilesReader(Decoded):
         )
         return raw.withColumn("_bytes", line.cast("binary")), reason
 
-    def burial(self, site: Site) -> Burial:
+    def burial(self, site: RunContext) -> DeadLetterTarget:
         """A folder of the run."""
         names = parse_schema(self.schema).names if self.format == "csv" and self.header and self.schema else None
         files = FileSource(self.path, self.only, self.separator.join(names) if names else None)
-        return FolderBurial(site.state / "dead" / site.name, site.pipeline, site.name, files)
+        return FolderDeadLetterTarget(site.state / "dead" / site.name, site.pipeline, site.name, files)
 
-    def _batch(self, site: Site) -> DataFrameReader:
+    def _batch(self, site: RunContext) -> DataFrameReader:
         return site.spark.read.format(self.format).options(**self._options())
 
-    def _stream(self, site: Site) -> DataStreamReader:
+    def _stream(self, site: RunContext) -> DataStreamReader:
         chosen: dict[str, Any] = {"cleanSource": {"keep": "off"}.get(self.after, self.after)}
         if self.archive:
             chosen["sourceArchiveDir"] = self.archive
@@ -231,13 +231,15 @@ class FilesReader(Decoded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilesWriter(Writer):
+class FilesWriter(Sink):
     """Files in a folder, a few for each batch; what Spark reads of it is exactly what was committed."""
 
-    repeatable: ClassVar[bool] = True
-    promise: ClassVar[str] = "exactly once, for readers that follow the folder's log of commits as Spark does"
+    idempotent: ClassVar[bool] = True
+    delivery_guarantee: ClassVar[str] = (
+        "exactly once, for readers that follow the folder's log of commits as Spark does"
+    )
     modes: ClassVar[tuple[str, ...]] = ("append",)
-    alone: ClassVar[bool] = True
+    exclusive_target: ClassVar[bool] = True
     midway: ClassVar[bool] = False  # Spark makes the folder's log smaller every tenth batch, and wants those before
 
     path: str = option(help="The folder.", argument=True, parse=os.path.expanduser)
@@ -246,7 +248,7 @@ class FilesWriter(Writer):
     header: bool = option(False, "For csv: names of the columns in the first line.")
     options: Mapping[str, Any] | None = option(None, "More options of Spark's writer, as {compression: zstd}.")
 
-    def touches(self, table: str) -> tuple[str, ...]:
+    def resources(self, table: str) -> tuple[str, ...]:
         """The folder."""
         del table
         return (_folder(self.path),)
@@ -270,7 +272,7 @@ class FilesWriter(Writer):
                 hint="write to another folder, remove that one, or run with the --state that belongs to it",
             )
 
-    def require_newest(self, site: Site) -> None:
+    def require_newest(self, site: RunContext) -> None:
         """Raise when batches are committed that the query does not know: Spark would skip its own of those numbers."""
         written = self._committed()
         if written is not None and written > site.newest:
@@ -293,13 +295,13 @@ class FilesWriter(Writer):
         """A folder beside it."""
         return {"path": f"{self.path.rstrip('/')}.g{number}"}
 
-    def is_there(self, site: Site) -> bool:
+    def is_there(self, site: RunContext) -> bool:
         """Whether the folder has something in it."""
         del site
         folder = Path(self.path.removeprefix("file://"))
         return folder.is_dir() and any(folder.iterdir())
 
-    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
         """Commit a batch to the folder's log, as Spark's streaming sink does; one that is there already is left."""
         jvm: Any = site.spark._jvm
         execution, python = jvm.org.apache.spark.sql.execution, jvm.org.apache.spark.api.python.PythonUtils
@@ -310,9 +312,9 @@ class FilesWriter(Writer):
         sink = execution.streaming.sinks.FileStreamSink(session, folder, file_format, columns, options)
         sink.addBatch(batch, frame._jdf)
 
-    def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
+    def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
         """Spark's own streaming sink, or the same for each batch."""
-        if site.asks:
+        if site.checks_ownership_per_batch:
             return super().stream(rows, site)
         written = rows.format(self.format).options(**self._options()).option("path", self.path)
         return written.partitionBy(*self.partition_by) if self.partition_by else written

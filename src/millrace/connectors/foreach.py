@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from millrace.connectors.base.api import Site, Writer, whole_batch
+from millrace.connectors.base.api import RunContext, Sink, whole_batch
 from millrace.errors import InputError
 from millrace.pipeline.connector_facts import Mistake
 from millrace.plugins import module_of, option
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForeachWriter(Writer):
+class ForeachWriter(Sink):
     """A function of a row, an object with open, process and close, or with `batch: true` a function of a DataFrame."""
 
-    promise: ClassVar[str] = "at least once: a batch that failed is given again, with the same batch id"
+    delivery_guarantee: ClassVar[str] = "at least once: a batch that failed is given again, with the same batch id"
 
     call: Any = option(  # noqa: RUF009 - ruff takes it for a call that shares a value
         help="A function or object; in YAML where it is, as ./handlers.py:shout.", argument=True
@@ -45,7 +45,7 @@ class ForeachWriter(Writer):
         if not callable(found) and not callable(getattr(found, "process", None)):
             yield Mistake("option.invalid", "foreach needs a function, or an object that has process(row)")
 
-    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
         """Give a batch to the function; rows one by one where Spark keeps them."""
         del site
         found = _portable(self._found())
@@ -54,9 +54,13 @@ class ForeachWriter(Writer):
         else:
             frame.foreachPartition(_Partition(found, batch))
 
-    def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
+    def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
         """Spark's own foreach, which real-time mode knows."""
-        return super().stream(rows, site) if self.batch or site.asks else rows.foreach(_portable(self._found()))
+        return (
+            super().stream(rows, site)
+            if self.batch or site.checks_ownership_per_batch
+            else rows.foreach(_portable(self._found()))
+        )
 
     def _found(self) -> Any:
         return _named(self.call) if isinstance(self.call, str) else self.call

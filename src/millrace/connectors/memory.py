@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from millrace.connectors.base.api import Site, Writer
+from millrace.connectors.base.api import RunContext, Sink
 from millrace.plugins import option
 
 if TYPE_CHECKING:
@@ -111,24 +111,24 @@ MEMORY = Memory()
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryWriter(Writer):
+class MemoryWriter(Sink):
     """A table in memory; `millrace query` reads it while the pipeline runs."""
 
-    repeatable: ClassVar[bool] = True
-    promise: ClassVar[str] = "none beyond the run: each run starts with an empty table"
+    idempotent: ClassVar[bool] = True
+    delivery_guarantee: ClassVar[str] = "none beyond the run: each run starts with an empty table"
     resumes: ClassVar[bool] = False
-    alone: ClassVar[bool] = True
-    passing: ClassVar[bool] = True
+    exclusive_target: ClassVar[bool] = True
+    transient: ClassVar[bool] = True
 
     name: str | None = option(None, "The table's name.", argument=True, shown_default="the pipeline's table's")
     key: tuple[str, ...] = option((), "In update mode: columns whose newest row replaces the one before.")
     rows: int = option(1_000_000, "Keep about so many rows, the newest.", least=1)
 
-    def touches(self, table: str) -> tuple[str, ...]:
+    def resources(self, table: str) -> tuple[str, ...]:
         """A table in memory."""
         return (f"the memory table {(self.name or table).lower()}",)  # to SQL, capitals make no difference
 
-    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
         """Bring a batch to the driver."""
         rows: Any = frame.toArrow()
         MEMORY.put(self.name or site.name, rows, batch, mode=site.mode, key=self.key, limit=self.rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from millrace.connectors.base.api import Reader, Site
+from millrace.connectors.base.api import RunContext, Source
 from millrace.pipeline.schema import Schema, parse_schema
 from millrace.plugins import option
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RateReader(Reader):
+class RateReader(Source):
     """Rows of timestamp and value, so many a second."""
 
     continuous: ClassVar[bool] = True
@@ -27,7 +27,7 @@ class RateReader(Reader):
         """Always the same two."""
         return parse_schema("timestamp timestamp, value bigint")
 
-    def load(self, site: Site) -> DataFrame:
+    def load(self, site: RunContext) -> DataFrame:
         """The rows of Spark's source."""
         kind, counted = ("rate-micro-batch", "rowsPerBatch") if self.per_batch else ("rate", "rowsPerSecond")
         reader = site.spark.readStream.format(kind).option(counted, self.rows)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from millrace.connectors.base.api import Site
-from millrace.connectors.base.message_source import Decoded
-from millrace.dead_letters.writer import Burial, FolderBurial
+from millrace.connectors.base.api import RunContext
+from millrace.connectors.base.message_source import DecodedSource
+from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget
 from millrace.errors import InvalidOption
 from millrace.pipeline.connector_facts import Mistake
 from millrace.plugins import option
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SocketReader(Decoded):
+class SocketReader(DecodedSource):
     """Lines that a TCP server sends. Spark keeps none of them: a restart begins at what comes then."""
 
     carried: ClassVar[dict[str, str]] = {"timestamp": "timestamp"}
@@ -36,15 +36,15 @@ class SocketReader(Decoded):
         except InvalidOption as error:
             yield Mistake("option.invalid", error.message, hint=error.hint)
 
-    def load(self, site: Site) -> DataFrame:
+    def load(self, site: RunContext) -> DataFrame:
         """The lines as bytes, with the time of their arrival."""
         host, port = self._host_and_port()
         reader = site.spark.readStream.format("socket").option("host", host).option("port", port)
         return reader.option("includeTimestamp", True).load().selectExpr("cast(value as binary) value", "timestamp")
 
-    def burial(self, site: Site) -> Burial:
+    def burial(self, site: RunContext) -> DeadLetterTarget:
         """A folder of the run."""
-        return FolderBurial(site.state / "dead" / site.name, pipeline=site.pipeline, source=site.name)
+        return FolderDeadLetterTarget(site.state / "dead" / site.name, pipeline=site.pipeline, source=site.name)
 
     def _host_and_port(self) -> tuple[str, int]:
         host, _, port = self.address.rpartition(":")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from millrace.connectors.base.api import Reader, Site, Writer
+from millrace.connectors.base.api import RunContext, Sink, Source
 from millrace.pipeline.secret import Secret
 from millrace.plugins import option
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparkReader(Reader):
+class SparkReader(Source):
     """A format of Spark's or of a jar that was added; static: true reads it whole, as jdbc."""
 
     reads_whole: ClassVar[bool] = True
@@ -25,11 +25,11 @@ class SparkReader(Reader):
     schema: str | None = option(None, "The columns, in Spark's DDL.")
     more: Mapping[str, Any] = option(help="The format's own options.", rest=True)
 
-    def touches(self) -> tuple[str, ...]:
+    def resources(self) -> tuple[str, ...]:
         """Where the format's options say that it is."""
         return _place(self.format, self.more)
 
-    def load(self, site: Site) -> DataFrame:
+    def load(self, site: RunContext) -> DataFrame:
         """Its rows."""
         reader = (site.spark.read if site.static else site.spark.readStream).format(self.format)
         if self.schema:
@@ -38,31 +38,31 @@ class SparkReader(Reader):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparkWriter(Writer):
+class SparkWriter(Sink):
     """A format of Spark's or of a jar that was added."""
 
-    promise: ClassVar[str] = "that of the format"
+    delivery_guarantee: ClassVar[str] = "that of the format"
     midway: ClassVar[bool] = False  # some can, and nobody tells which
 
     format: str = option(help="The format's name, as delta or noop.", argument=True)
     more: Mapping[str, Any] = option(help="The format's own options.", rest=True)
 
     @property
-    def repeatable(self) -> bool:  # type: ignore[override]
+    def idempotent(self) -> bool:  # type: ignore[override]
         """Where rows go nowhere; of the others nobody tells."""
         return self.format == "noop"
 
-    def touches(self, table: str) -> tuple[str, ...]:
+    def resources(self, table: str) -> tuple[str, ...]:
         """Where the format's options say that it is."""
         del table
         return _place(self.format, self.more)
 
-    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
         """Append a batch."""
         del batch, site
         frame.write.format(self.format).options(**self.more).mode("append").save()
 
-    def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
+    def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
         """Spark's own way for the format."""
         del site
         return rows.format(self.format).options(**self.more)

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from millrace.dashboard.run_interface import Group, Letters, Subject
+from millrace.dashboard.run_interface import Group, Letters, RunInterface
 from millrace.errors import InputError, InvalidOption, MillraceError, NotReady, RedriveBusy, UnknownName
 from millrace.masking import hidden_bytes
 from millrace.telemetry import prometheus
@@ -31,7 +31,7 @@ _MISSING = ("name.unknown", "kafka.none", "kafka.topic-unknown")
 class Api:
     """Answers for one run."""
 
-    def __init__(self, subject: Subject, *, read_only: bool = False) -> None:
+    def __init__(self, subject: RunInterface, *, read_only: bool = False) -> None:
         self._subject = subject
         self._read_only = read_only
 

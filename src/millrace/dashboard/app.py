@@ -21,10 +21,10 @@ from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket
 
 from millrace.dashboard.api import Api, asked, known, problem, told, unanswered
-from millrace.dashboard.auth import App, Guard, Receive, Rules, Scope, Send
-from millrace.dashboard.live import BEAT, Hub, converse, encoded_message, now_milliseconds
-from millrace.dashboard.on_demand import Demand
-from millrace.dashboard.run_interface import Subject
+from millrace.dashboard.auth import AccessControl, App, Receive, Rules, Scope, Send
+from millrace.dashboard.live import BEAT, Broadcaster, converse, encoded_message, now_milliseconds
+from millrace.dashboard.on_demand import OnDemandChannels
+from millrace.dashboard.run_interface import RunInterface
 
 STATIC = Path(__file__).parent / "static"
 _MISSING = """<!doctype html>
@@ -69,14 +69,14 @@ async def other(request: Request) -> Response:
 USUAL = ["state", "events"]
 
 
-def event_stream(hub: Hub, names: list[str]) -> StreamingResponse:
+def event_stream(hub: Broadcaster, names: list[str]) -> StreamingResponse:
     """Frames of these channels until whoever listens leaves."""
     return StreamingResponse(
         _events(hub, names or USUAL), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
     )
 
 
-async def _events(hub: Hub, names: list[str]) -> AsyncIterator[str]:
+async def _events(hub: Broadcaster, names: list[str]) -> AsyncIterator[str]:
     with hub.reading(acknowledges=False) as reader:
         hub.subscribe(reader, names, {}, None)
         yield _event(hub.hello())
@@ -98,10 +98,10 @@ _MAX_QUESTIONS = 16
 _IN_MEMORY = ("/api/state", "/api/events")
 
 
-def make_app(subject: Subject, rules: Rules, *, read_only: bool = False, static: Path = STATIC) -> App:
+def make_app(subject: RunInterface, rules: Rules, *, read_only: bool = False, static: Path = STATIC) -> App:
     """Everything that is served."""
     api = Api(subject, read_only=read_only)
-    hub = Hub(subject.channels, Demand(subject.channels, subject.work))
+    hub = Broadcaster(subject.channels, OnDemandChannels(subject.channels, subject.work))
 
     async def index(_: Request) -> Response:
         return page_route(static)
@@ -146,7 +146,7 @@ def make_app(subject: Subject, rules: Rules, *, read_only: bool = False, static:
         exception_handlers={HTTPException: unanswered},
     )
     app.state.static = static
-    return Guard(_LimitedQuestions(app), rules)
+    return AccessControl(_LimitedQuestions(app), rules)
 
 
 class _LimitedQuestions:

@@ -61,7 +61,7 @@ def rules_for(host: str, *, loopback: bool, token: str | None = None) -> Rules:
     return Rules(frozenset(), token or secrets.token_urlsafe(24))
 
 
-class Guard:
+class AccessControl:
     """Stands before the application."""
 
     def __init__(self, app: App, rules: Rules) -> None:

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from millrace.dashboard.on_demand import Demand
+from millrace.dashboard.on_demand import OnDemandChannels
 from millrace.masking import hidden, hidden_bytes
 from millrace.telemetry.channels import Channels
 
 
-class Piece(NamedTuple):
+class EncodedUpdate(NamedTuple):
     """What one channel has to say to those who have a certain version of it."""
 
     text: bytes
@@ -39,16 +39,16 @@ class Pieces:
 
     def __init__(self, channels: Channels) -> None:
         self._channels = channels
-        self._made: dict[tuple[str, int | None], Piece | None] = {}
+        self._made: dict[tuple[str, int | None], EncodedUpdate | None] = {}
 
-    def get(self, name: str, version: int | None) -> Piece | None:
+    def get(self, name: str, version: int | None) -> EncodedUpdate | None:
         """What a reader of that version misses; None when it misses nothing."""
         key = (name, version)
         if key not in self._made:
             self._made[key] = self._encoded(name, version)
         return self._made[key]
 
-    def _encoded(self, name: str, version: int | None) -> Piece | None:
+    def _encoded(self, name: str, version: int | None) -> EncodedUpdate | None:
         channel = self._channels.get(name)
         delta = channel.since(version) if channel else None
         if delta is None:
@@ -58,7 +58,7 @@ class Pieces:
             kept = max((len(values) for values in delta.data["columns"].values()), default=0)
             forgotten = max(0, delta.version - version - kept)
         text = orjson.dumps({"kind": delta.kind, "version": delta.version, "data": delta.data})
-        return Piece(hidden_bytes(text), delta.version, forgotten)
+        return EncodedUpdate(hidden_bytes(text), delta.version, forgotten)
 
 
 def encoded_frame(seq: int, pieces: dict[str, bytes], coalesced: int, dropped: int) -> str:
@@ -81,7 +81,7 @@ def now_milliseconds() -> int:
 MAX_NOTES = 50
 
 
-class Reader:
+class Client:
     """Lives in the server's event loop. Nothing is queued for it: a frame is made when the last one has arrived."""
 
     def __init__(self, *, acknowledges: bool = True) -> None:
@@ -167,13 +167,13 @@ _KNOWN = ("state", "events", "panels", "topics", "dead", "redrive")
 _PREFIXES = ("history:", "lag:", "panel:", "tail:")
 
 
-class Hub:
+class Broadcaster:
     """Lives in the server's event loop. Each tick makes each reader's frame, out of pieces that are shared."""
 
-    def __init__(self, channels: Channels, demand: Demand) -> None:
+    def __init__(self, channels: Channels, demand: OnDemandChannels) -> None:
         self.channels = channels
         self._demand = demand
-        self._readers: set[Reader] = set()
+        self._readers: set[Client] = set()
         self._ticking: asyncio.Task[None] | None = None
         self._changed = False
         """Whether other channels are wanted than at the last tick."""
@@ -196,9 +196,9 @@ class Hub:
         await asyncio.to_thread(self._demand.close)
 
     @contextmanager
-    def reading(self, *, acknowledges: bool = True) -> Iterator[Reader]:
+    def reading(self, *, acknowledges: bool = True) -> Iterator[Client]:
         """One more reader, for as long as it is there."""
-        reader = Reader(acknowledges=acknowledges)
+        reader = Client(acknowledges=acknowledges)
         self._readers.add(reader)
         try:
             yield reader
@@ -206,7 +206,7 @@ class Hub:
             self._readers.discard(reader)
             self._changed = True
 
-    def subscribe(self, reader: Reader, names: list[str], have: Mapping[str, int], epoch: str | None) -> None:
+    def subscribe(self, reader: Client, names: list[str], have: Mapping[str, int], epoch: str | None) -> None:
         """What a reader wants; names that cannot be are told to it."""
         known = [name for name in dict.fromkeys(names) if name in _KNOWN or name.startswith(_PREFIXES)]
         for name in [name for name in names if name not in _KNOWN and not name.startswith(_PREFIXES)][:MAX_NOTES]:
@@ -243,7 +243,7 @@ _MESSAGE_INTERVAL_S = 0.02
 """At least so long from one message of a client to the next that is listened to: one that floods us waits."""
 
 
-async def converse(socket: WebSocket, hub: Hub) -> None:
+async def converse(socket: WebSocket, hub: Broadcaster) -> None:
     """Serve one page until it leaves."""
     await socket.accept()
     with hub.reading() as reader:
@@ -255,7 +255,7 @@ async def converse(socket: WebSocket, hub: Hub) -> None:
             await asyncio.gather(writing, return_exceptions=True)
 
 
-async def _write(socket: WebSocket, hub: Hub, reader: Reader) -> None:
+async def _write(socket: WebSocket, hub: Broadcaster, reader: Client) -> None:
     await socket.send_text(hub.hello())
     while True:
         try:
@@ -265,7 +265,7 @@ async def _write(socket: WebSocket, hub: Hub, reader: Reader) -> None:
         await socket.send_text(told)
 
 
-async def _listen(socket: WebSocket, hub: Hub, reader: Reader) -> None:
+async def _listen(socket: WebSocket, hub: Broadcaster, reader: Client) -> None:
     while True:
         try:
             text = await socket.receive_text()
@@ -278,7 +278,7 @@ async def _listen(socket: WebSocket, hub: Hub, reader: Reader) -> None:
         await asyncio.sleep(_MESSAGE_INTERVAL_S)
 
 
-def _take(said: Any, hub: Hub, reader: Reader) -> None:
+def _take(said: Any, hub: Broadcaster, reader: Client) -> None:
     if not isinstance(said, dict):
         raise TypeError("a message is an object")
     if said.get("type") == "ack":

@@ -26,7 +26,7 @@ class _Filling:
     unwanted: float | None = field(default=None)
 
 
-class Demand:
+class OnDemandChannels:
     """Starts and ends the work for channels; lives in the server's event loop."""
 
     def __init__(self, channels: Channels, work: Callable[[str], Work | None], linger: float = LINGER) -> None:

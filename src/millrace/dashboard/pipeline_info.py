@@ -13,8 +13,8 @@ from millrace import __version__
 from millrace.connectors.base.registry import make_writer, topics_read
 from millrace.engine.replay.generations import FIRST
 from millrace.engine.session.spark_conf import spark_choices, state_store
-from millrace.errors import Place
-from millrace.pipeline.model import Connection, Pipeline, Sink, Source, Table, Watermark
+from millrace.errors import SourceLocation
+from millrace.pipeline.model import Connection, Pipeline, SinkDef, SourceDef, TableDef, Watermark
 from millrace.pipeline.panels import Shown
 from millrace.pipeline.plan import Plan, Query
 from millrace.pipeline.secret import Secret, holds_password, is_secret
@@ -102,7 +102,7 @@ def _masked_sequence(name: str, value: Iterable[Any]) -> Any:
     return [masked(name, one) for one in every]
 
 
-def _source(one: Source) -> dict[str, Any]:
+def _source(one: SourceDef) -> dict[str, Any]:
     return {
         "name": one.name,
         **_connected(one.connection),
@@ -111,7 +111,7 @@ def _source(one: Source) -> dict[str, Any]:
     } | ({"static": one.static})
 
 
-def _table(one: Table) -> dict[str, Any]:
+def _table(one: TableDef) -> dict[str, Any]:
     return {
         "name": one.name,
         "reads": list(one.reads),
@@ -122,15 +122,15 @@ def _table(one: Table) -> dict[str, Any]:
     }
 
 
-def _sink(one: Sink, plan: Plan) -> dict[str, Any]:
+def _sink(one: SinkDef, plan: Plan) -> dict[str, Any]:
     writer, _ = make_writer(one.connection)
     query = next((query.name for query in plan.queries if one in query.sinks), None)
     return {
         "table": one.table,
         **_connected(one.connection),
-        "to": masked("to", ", ".join(writer.touches(one.table)) or None) if writer else None,
+        "to": masked("to", ", ".join(writer.resources(one.table)) or None) if writer else None,
         "mode": one.mode,
-        "guarantee": writer.promise if writer else None,
+        "guarantee": writer.delivery_guarantee if writer else None,
         "query": query,
         **_place(one.place),
     }
@@ -160,11 +160,11 @@ def _connected(connection: Connection) -> dict[str, Any]:
     return {"connector": connection.connector, "detail": detail, "options": options}
 
 
-def _memory_name(sink: Sink) -> str:
+def _memory_name(sink: SinkDef) -> str:
     return str(sink.connection.argument or dict(sink.connection.options).get("name") or sink.table)
 
 
-def _code(table: Table) -> str | None:
+def _code(table: TableDef) -> str | None:
     """The Python that makes a table, if it can still be read."""
     try:
         return textwrap.dedent(inspect.getsource(table.function)) if table.function else None
@@ -176,7 +176,7 @@ def _watermark(watermark: Watermark | None) -> str | None:
     return f"{watermark.column}, {format_duration(watermark.seconds)}" if watermark else None
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _place(place: SourceLocation) -> dict[str, Any]:
     return {"file": place.file, "line": place.line}
 
 

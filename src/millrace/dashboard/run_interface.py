@@ -48,7 +48,7 @@ def _no_kafka(*_: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Subject:
+class RunInterface:
     """Everything that the server needs of a run; each question raises a MillraceError when it has no answer."""
 
     channels: Channels

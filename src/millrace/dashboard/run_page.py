@@ -24,7 +24,7 @@ from millrace.dashboard.kafka.tail import RECORD_COLUMNS, some_records
 from millrace.dashboard.kafka.topics import TOPICS_EVERY, Topics, Visible
 from millrace.dashboard.live import TICK
 from millrace.dashboard.pipeline_info import masked, pipeline_info, program_info
-from millrace.dashboard.run_interface import Group, Letters, Subject, Work
+from millrace.dashboard.run_interface import Group, Letters, RunInterface, Work
 from millrace.dashboard.server import Dashboard, Options
 from millrace.dead_letters.store import dead_folders
 from millrace.engine.memory_sql import MemorySql
@@ -34,12 +34,12 @@ from millrace.errors import MillraceError, NoCluster, NotReady, StateMismatch
 from millrace.pipeline.plan import Plan
 from millrace.telemetry import publisher
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.measurements import Sampler, Samples
+from millrace.telemetry.measurements import Measurements, Sampler
 from millrace.telemetry.metrics import health
 from millrace.telemetry.process_usage import PROCESS_EVERY, ProcessMeter
 from millrace.telemetry.publisher import PUBLISH_EVERY
-from millrace.telemetry.query_status import Board
-from millrace.telemetry.topology import UNPLANNED, Outline, outline_of
+from millrace.telemetry.query_status import RunStatus
+from millrace.telemetry.topology import UNPLANNED, Topology, outline_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,12 +48,12 @@ FindCluster = Callable[[], Cluster]
 
 
 @dataclass(frozen=True)
-class About:
+class RunInfo:
     """What is known of a run before it begins."""
 
     describe: Callable[[], Mapping[str, Any]]
     """The pipeline, as `/api/pipeline` tells it."""
-    outline: Outline = UNPLANNED
+    outline: Topology = UNPLANNED
     pipeline: str | None = None
     """Its name, if it is a pipeline."""
     state: Path | None = None
@@ -65,15 +65,15 @@ class About:
     """What the names of topics match that its sources do not name."""
 
 
-class Watching:
+class RunPage:
     """A run's page, from before Spark starts until the run has ended."""
 
-    def __init__(self, board: Board, about: About, options: Options) -> None:
+    def __init__(self, board: RunStatus, about: RunInfo, options: Options) -> None:
         self.channels = Channels()
         self._board = board
         self._about = about
-        self._samples = Samples()
-        self._telling = publisher.Telling(board, self._samples, about.outline, self.channels)
+        self._samples = Measurements()
+        self._telling = publisher.StatusPublisher(board, self._samples, about.outline, self.channels)
         self._spark: SparkSession | None = None
         self.memory_sql = MemorySql()
         self._cluster: FindCluster | None = None
@@ -83,7 +83,7 @@ class Watching:
         self._server = Dashboard(self._subject(), options)
         self._page_seen = False
 
-    def __enter__(self) -> Watching:
+    def __enter__(self) -> RunPage:
         self._open.enter_context(self._server)
         self._sample("board", self._telling.look, PUBLISH_EVERY)
         self._sample("process", ProcessMeter(self._samples).look, PROCESS_EVERY)
@@ -94,7 +94,7 @@ class Watching:
     ) -> None:
         if isinstance(error, MillraceError):
             self._samples.failure = error.message
-            self._telling.diary.note(error.message, "error")
+            self._telling.diary.add(error.message, "error")
         self._samples.over = True
         self._telling.look()
         if self._page_seen:
@@ -102,7 +102,7 @@ class Watching:
         self._open.close()
 
     @property
-    def samples(self) -> Samples:
+    def samples(self) -> Measurements:
         """What is measured beside Spark's own words."""
         return self._samples
 
@@ -119,7 +119,7 @@ class Watching:
     def doing(self, text: str) -> None:
         """What the run does now, in words, while it has no queries yet."""
         self._samples.doing = text
-        self._telling.diary.note(text)
+        self._telling.diary.add(text)
 
     @contextmanager
     def kafka(self, cluster: FindCluster) -> Iterator[None]:
@@ -149,8 +149,8 @@ class Watching:
     def _sample(self, name: str, look: Callable[[], None], every: float) -> None:
         self._open.callback(Sampler(name, look, every).start().close)
 
-    def _subject(self) -> Subject:
-        return Subject(
+    def _subject(self) -> RunInterface:
+        return RunInterface(
             self.channels,
             lambda: health(self._board, self._samples, self._about.outline),
             self._described,
@@ -170,7 +170,7 @@ class Watching:
 
     def _opened(self) -> None:
         self._page_seen = True
-        self._telling.diary.note("a page was opened")
+        self._telling.diary.add("a page was opened")
 
     def _ask(self, sql: str, most: int) -> Mapping[str, Any]:
         if self._about.pipeline is None:
@@ -201,7 +201,7 @@ class Watching:
 
     def _redrive(self, group: Group) -> Mapping[str, Any]:
         told = self._redriving.run(self._where(), group)
-        self._telling.diary.note(f"{told['sent']:,} dead letters of {group.source} were sent again")
+        self._telling.diary.add(f"{told['sent']:,} dead letters of {group.source} were sent again")
         return told
 
     def _work(self, name: str) -> Work | None:
@@ -228,7 +228,7 @@ class Watching:
 
 def page_of_pipeline(
     plan: Plan,
-    board: Board,
+    board: RunStatus,
     options: Options,
     *,
     state: Path,
@@ -237,7 +237,7 @@ def page_of_pipeline(
     master: str | None = None,
     spark: Mapping[str, str] | None = None,
     kafka: str | None = None,
-) -> Watching:
+) -> RunPage:
     """The page of a pipeline that is about to run; `base` is the state folder of its first generation."""
 
     @cache
@@ -252,7 +252,7 @@ def page_of_pipeline(
             found = []
         return {**lasting(), "generations": masked("generations", found)}
 
-    about = About(
+    about = RunInfo(
         describe,
         outline_of(plan, topics_read(plan.pipeline)),
         plan.pipeline.name,
@@ -261,22 +261,22 @@ def page_of_pipeline(
         uses_system(plan.pipeline, "kafka"),
         patterns_read(plan.pipeline),
     )
-    return Watching(board, about, options)
+    return RunPage(board, about, options)
 
 
 def page_of_program(
     script: Path,
-    board: Board,
+    board: RunStatus,
     options: Options,
     *,
     master: str | None = None,
     spark: Mapping[str, str] | None = None,
     kafka: str | None = None,
-) -> Watching:
+) -> RunPage:
     """The page of a PySpark program: its queries appear when it starts them."""
 
     @cache
     def describe() -> Mapping[str, Any]:
         return program_info(script.name, str(script), master=master, spark=spark or {}, kafka=kafka)
 
-    return Watching(board, About(describe, uses_kafka=kafka is not None), options)
+    return RunPage(board, RunInfo(describe, uses_kafka=kafka is not None), options)

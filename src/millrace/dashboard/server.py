@@ -19,7 +19,7 @@ import uvicorn
 from millrace.dashboard.app import STATIC, make_app
 from millrace.dashboard.auth import rules_for
 from millrace.dashboard.connections import IDLE_S, MAX_HEAD_BYTES, Connection, Socket, backlog, close_overdue
-from millrace.dashboard.run_interface import Subject
+from millrace.dashboard.run_interface import RunInterface
 from millrace.errors import PortInUse, ServiceFailed
 from millrace.sockets import address_of, is_loopback, listening_socket
 
@@ -85,7 +85,7 @@ class _Server(uvicorn.Server):
 class Dashboard:
     """Serves the page of a subject."""
 
-    def __init__(self, subject: Subject, options: Options = Options(), static: Path = STATIC) -> None:  # noqa: B008
+    def __init__(self, subject: RunInterface, options: Options = Options(), static: Path = STATIC) -> None:  # noqa: B008
         self._subject = subject
         self._options = options
         self._static = static

@@ -24,14 +24,14 @@ from urllib.parse import unquote, urlsplit
 import orjson
 
 from millrace.atomic_files import sync_folder, write_whole
-from millrace.dead_letters.letter import Letter
+from millrace.dead_letters.letter import DeadLetter
 from millrace.errors import RedriveBusy
 
 JOURNAL_FILE = "redriven.log"
 _LOCK = "redrive.lock"
 
 
-def letter_identity(letter: Letter) -> str:
+def letter_identity(letter: DeadLetter) -> str:
     """What makes a letter of a file the same one when its batch is run again: the file it was in, and its bytes."""
     made = blake2b((letter.file or "").encode("utf-8", "surrogatepass"), digest_size=12)
     made.update(b"\0" if letter.value is None else b"\1" + letter.value)
@@ -60,7 +60,7 @@ class Tally:
     sent: Counter[str] = field(default_factory=Counter)
     _met: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def is_done(self, file: Path, letter: Letter) -> bool:
+    def is_done(self, file: Path, letter: DeadLetter) -> bool:
         """Whether the next letter that is met was sent already; to be asked once for each letter, file by file.
 
         A query that began anew buries the same letters again, in files of its own: they are counted by query.

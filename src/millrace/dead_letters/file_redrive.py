@@ -11,21 +11,21 @@ from pathlib import Path
 
 from millrace.atomic_files import sync_folder
 from millrace.dead_letters.file_journal import Entry, FileSource, Journal, letter_identity, local_path
-from millrace.dead_letters.fixes import mended
+from millrace.dead_letters.fixes import apply_fix
 from millrace.dead_letters.letter import redriven_name
 from millrace.dead_letters.redrive import Redrive
-from millrace.dead_letters.redrive_result import Outcome, TellProgress
-from millrace.dead_letters.store import Found, letters_in_folder
+from millrace.dead_letters.redrive_result import RedriveResult, TellProgress
+from millrace.dead_letters.store import StoredDeadLetter, letters_in_folder
 from millrace.errors import FileUnusable, InvalidOption, NotRedrivable
 
 _MOST_FILES = 100
 """Files that are named together, after one line of the journal for each is on disk."""
 
-Lines = list[tuple[str, Found, bytes]]
+Lines = list[tuple[str, StoredDeadLetter, bytes]]
 """What to write for letters, each with a name that no other ever has."""
 
 
-def refile(folder: Path, wanted: Redrive, tell: TellProgress = lambda _: None) -> Outcome:
+def redrive_files(folder: Path, wanted: Redrive, tell: TellProgress = lambda _: None) -> RedriveResult:
     """Put letters of a folder back, a new file for each that they came from; what cannot be stays, and is told."""
     if wanted.to:
         raise InvalidOption("--to names a topic, and these are letters of files", hint="leave --to out")
@@ -52,9 +52,9 @@ class _Refiling:
         self._source = source
         self._wanted = wanted
         self._tell = tell
-        self._outcome = Outcome()
+        self._outcome = RedriveResult()
 
-    def run(self) -> Outcome:
+    def run(self) -> RedriveResult:
         before = list(self._journal.entries())
         for one in before:
             if not one.is_done():
@@ -78,9 +78,9 @@ class _Refiling:
                     tally.sent[name] += 1  # the same letter of a query that began anew has been dealt with, too
         return files
 
-    def _line(self, one: Found) -> bytes | None:
+    def _line(self, one: StoredDeadLetter) -> bytes | None:
         """The line to be written; None when the letter stays."""
-        fixed = mended(self._wanted.fix, one.letter)
+        fixed = apply_fix(self._wanted.fix, one.letter)
         if fixed is None:
             self._outcome.left += 1
             return None
@@ -90,7 +90,7 @@ class _Refiling:
             return None
         return fixed.value
 
-    def _refusal(self, one: Found, line: bytes | None) -> str | None:
+    def _refusal(self, one: StoredDeadLetter, line: bytes | None) -> str | None:
         file = local_path(one.letter.file)
         if file is None:
             return f"its file is not on this machine: {one.letter.file}"

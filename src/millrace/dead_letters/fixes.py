@@ -15,8 +15,8 @@ from typing import Any
 import orjson
 
 from millrace.clients.kafka.record import Record
-from millrace.dead_letters.letter import Letter, text_or_none
-from millrace.errors import FileUnusable, InvalidOption, InvalidSql, Place
+from millrace.dead_letters.letter import DeadLetter, text_or_none
+from millrace.errors import FileUnusable, InvalidOption, InvalidSql, SourceLocation
 
 _MOST_STEPS = 10_000_000
 """Steps of SQLite for one letter: a second or so."""
@@ -34,17 +34,17 @@ class Fix:
     """A way to mend letters; its name is written down with each that was sent."""
 
     name: str | None
-    _mend: Callable[[Letter], object]
+    _mend: Callable[[DeadLetter], object]
     file: str | None = None
     """The user's file that it is in."""
 
-    def __call__(self, letter: Letter) -> Letter | None:
+    def __call__(self, letter: DeadLetter) -> DeadLetter | None:
         """The letter as it is to be sent; None leaves it where it is. Raises what the fix raises."""
         made = self._mend(letter)
         match made:
             case None:
                 return None
-            case Letter():
+            case DeadLetter():
                 return made
             case Record():
                 return replace(letter, value=made.value, key=made.key, headers=made.headers or letter.headers)
@@ -72,7 +72,7 @@ def python_fix(spec: str) -> Fix:
     try:
         found = runpy.run_path(file, run_name="millrace_fix").get(name)
     except (Exception, SystemExit) as error:
-        raise FileUnusable(f"{file} raised {fix_failure(error, file)}", place=Place(file)) from error
+        raise FileUnusable(f"{file} raised {fix_failure(error, file)}", place=SourceLocation(file)) from error
     if not callable(found):
         raise InvalidOption(f"{file} has no function {name!r}", hint="--fix takes FILE.py:function")
     return Fix(spec, found, file)
@@ -97,7 +97,7 @@ def sql_fix(expression: str) -> Fix:
         hint = f"it may use the columns {', '.join(FIX_COLUMNS)}, and the functions of SQLite and regexp_replace"
         raise InvalidSql(f"the fix {expression!r} {_problem(expression, str(error))}", hint=hint) from None
 
-    def mend(letter: Letter) -> object:
+    def mend(letter: DeadLetter) -> object:
         steps = iter(range(_MOST_STEPS // 10_000))
         database.set_progress_handler(lambda: next(steps, None) is None, 10_000)
         made = database.execute(query, _values(letter)).fetchone()[0]
@@ -127,7 +127,7 @@ def fix_failure(error: BaseException, file: str | None = None) -> str:
     return f"{type(error).__name__}: {error}{where}" if str(error) else f"{type(error).__name__}{where}"
 
 
-def _values(letter: Letter) -> list[Any]:
+def _values(letter: DeadLetter) -> list[Any]:
     headers = orjson.dumps({name: text_or_none(content) for name, content in letter.headers}).decode()
     bytes_ = [_readable(getattr(letter, name)) for name in _BYTES]
     return [*bytes_, headers, *(getattr(letter, name) for name in _PLAIN)]
@@ -154,7 +154,7 @@ def _may(action: int, *_: object) -> int:
     return sqlite3.SQLITE_OK if action in computes else sqlite3.SQLITE_DENY
 
 
-def mended(fix: Fix, letter: Letter) -> Letter | str | None:
+def apply_fix(fix: Fix, letter: DeadLetter) -> DeadLetter | str | None:
     """The letter as it is to be sent, None where it stays, or in words why the fix failed."""
     try:
         return fix(letter)

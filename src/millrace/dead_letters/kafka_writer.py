@@ -19,10 +19,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from millrace.clients.kafka.cluster import REFUSED, Cluster
 from millrace.clients.kafka.record import Record
-from millrace.clients.kafka.transactions import Lane, Progress, Undelivered
-from millrace.clients.pool import Kept
-from millrace.dead_letters.letter import Letter, to_headers
-from millrace.dead_letters.offset_ledger import Ledger, Reader, Span
+from millrace.clients.kafka.transactions import CommittedOffsets, DeliveryFailed, TransactionalProducer
+from millrace.clients.pool import Pool
+from millrace.dead_letters.letter import DeadLetter, to_headers
+from millrace.dead_letters.offset_ledger import DecoderId, OffsetLedger, Span
 from millrace.dead_letters.store import make_dead_letter_topics
 from millrace.errors import InputError, MillraceError, RecordRefused, TopicGone
 
@@ -33,8 +33,8 @@ _NEW_TOPIC = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0
 _GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
 
-_LANES: Kept[Lane] = Kept(16)
-_PROGRESS: Kept[Progress] = Kept(4)
+_LANES: Pool[TransactionalProducer] = Pool(16)
+_PROGRESS: Pool[CommittedOffsets] = Pool(4)
 
 
 def dead_letter_transactional_id(group: str, topic: str, partition: int) -> str:
@@ -42,17 +42,17 @@ def dead_letter_transactional_id(group: str, topic: str, partition: int) -> str:
     return f"{group}/{topic}/{partition}"
 
 
-class Undertaker:
+class KafkaDeadLetterWriter:
     """Writes the letters of one task."""
 
-    def __init__(self, cluster: Cluster, group: str, reader: Reader, *, create: bool) -> None:
+    def __init__(self, cluster: Cluster, group: str, reader: DecoderId, *, create: bool) -> None:
         self._cluster = cluster
         self._group = group
         self._reader = reader
         self._create = create
         self._seen: dict[tuple[str, int], Span] = {}
 
-    def write(self, dead: str, topic: str, partition: int, letters: Sequence[Letter]) -> None:
+    def write(self, dead: str, topic: str, partition: int, letters: Sequence[DeadLetter]) -> None:
         """Write letters of one partition, in the order of their offsets, unless they are written already."""
         place = (topic, partition)
         offsets = [letter.offset or 0 for letter in letters]
@@ -63,7 +63,7 @@ class Undertaker:
         self._seen[place] = (first, offsets[-1] + 1)
         self._insist(dead, place, letters)
 
-    def _insist(self, dead: str, place: tuple[str, int], letters: Sequence[Letter]) -> None:
+    def _insist(self, dead: str, place: tuple[str, int], letters: Sequence[DeadLetter]) -> None:
         started, pause = time.monotonic(), _FIRST_PAUSE
         while True:
             try:
@@ -84,20 +84,22 @@ class Undertaker:
         self._insist(dead, place, letters[:half])
         self._insist(dead, place, letters[half:])
 
-    def _attempt(self, dead: str, place: tuple[str, int], letters: Sequence[Letter]) -> None:
+    def _attempt(self, dead: str, place: tuple[str, int], letters: Sequence[DeadLetter]) -> None:
         """One transaction for what is not written yet."""
         topic, partition = place
         address = self._cluster.key
         identity = dead_letter_transactional_id(self._group, topic, partition)
-        asking = partial(_PROGRESS.lent, (address, self._group), partial(Progress, self._cluster, self._group))
+        asking = partial(
+            _PROGRESS.borrow, (address, self._group), partial(CommittedOffsets, self._cluster, self._group)
+        )
         with asking():
             pass  # a new one finds its broker while the lane does the same
-        with _LANES.lent((address, identity), partial(Lane, self._cluster, identity)) as lane:
+        with _LANES.borrow((address, identity), partial(TransactionalProducer, self._cluster, identity)) as lane:
             # Asked while we own the id: whoever writes after this answer has to take it over, and then we fail.
             with asking() as progress:
                 offset, text = progress.told(topic, partition)
                 group = progress.group
-            ledger = Ledger.parse(text)
+            ledger = OffsetLedger.parse(text)
             missing = set(ledger.missing(self._reader, (letter.offset or 0 for letter in letters)))
             left = [letter for letter in letters if letter.offset in missing]
             if not left:
@@ -109,9 +111,9 @@ class Undertaker:
             after = ledger.with_span(self._reader, (self._seen[place][0], end))
             lane.write(dead, records, TopicPartition(topic, partition, max(offset, end), after.text()), group)
 
-    def _problem(self, error: KafkaException, dead: str, letters: Sequence[Letter]) -> MillraceError:
+    def _problem(self, error: KafkaException, dead: str, letters: Sequence[DeadLetter]) -> MillraceError:
         problem: KafkaError = error.args[0]
-        if problem.code() in REFUSED and isinstance(error, Undelivered):
+        if problem.code() in REFUSED and isinstance(error, DeliveryFailed):
             return _refused(problem, dead, letters[0])
         if problem.code() in _GONE:
             return TopicGone(
@@ -122,7 +124,7 @@ class Undertaker:
         return self._cluster.error(problem, f"write dead letters to topic {dead!r}")
 
 
-def _refused(problem: KafkaError, dead: str, letter: Letter) -> RecordRefused:
+def _refused(problem: KafkaError, dead: str, letter: DeadLetter) -> RecordRefused:
     return RecordRefused(
         f"topic {dead!r} does not take the dead letter of {letter.place} ({len(letter.value or b''):,} bytes)",
         why=problem.str(),

@@ -28,7 +28,7 @@ _REDRIVEN_FILE = re.compile(r"-redriven-(\d{1,9})-[0-9a-f]{16}(?=\.|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class DeadLetter:
     """A record as it came, where it came from, and why it could not be used.
 
     One from Kafka has `topic`, `partition` and `offset`; one from a file has `file`.
@@ -79,7 +79,7 @@ def dead_topic(topic: str) -> str:
     return topic + SUFFIX
 
 
-def to_headers(letter: Letter) -> list[tuple[str, bytes | None]]:
+def to_headers(letter: DeadLetter) -> list[tuple[str, bytes | None]]:
     """The headers of the record in the dead topic: those of the original, then ours, always in the same order."""
     ours = [(mark, getattr(letter, name)) for name, mark in _MARKS]
     return [*letter.headers, *[(mark, _encoded(value)) for mark, value in ours if value is not None]]
@@ -87,7 +87,7 @@ def to_headers(letter: Letter) -> list[tuple[str, bytes | None]]:
 
 def from_record(
     value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None
-) -> Letter | None:
+) -> DeadLetter | None:
     """The letter in a record of a dead topic; None when the record is not one of ours.
 
     Ours are the last headers. Any before them belong to the original, even those that look like ours: a letter that
@@ -102,10 +102,10 @@ def from_record(
             return None
     if None in found.values():
         return None
-    return Letter(value=value, key=key, headers=tuple(rest), **found)
+    return DeadLetter(value=value, key=key, headers=tuple(rest), **found)
 
 
-def to_json(letter: Letter) -> dict[str, Any]:
+def to_json(letter: DeadLetter) -> dict[str, Any]:
     """The letter as an object: bytes in base64, and as `text` beside it when the value is UTF-8."""
     place = {name: getattr(letter, name) for name in ("file", "topic", "partition", "offset", "timestamp")}
     readable = text_or_none(letter.value)
@@ -121,16 +121,16 @@ def to_json(letter: Letter) -> dict[str, Any]:
     }
 
 
-def to_line(letter: Letter, **more: Any) -> bytes:
+def to_line(letter: DeadLetter, **more: Any) -> bytes:
     """The same as one line, with what else is to be said about it."""
     return orjson.dumps(to_json(letter) | more, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def from_line(line: bytes) -> Letter:
+def from_line(line: bytes) -> DeadLetter:
     """The letter in a line; raises ValueError when the line is not one."""
     try:
         found = orjson.loads(line)
-        return Letter(
+        return DeadLetter(
             value=of_base64(found["value"]),
             key=of_base64(found["key"]),
             headers=tuple((name, of_base64(content)) for name, content in found["headers"]),

@@ -30,7 +30,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Reader:
+class DecoderId:
     """Who deals with records: a query in one of its batches, and how it judges them."""
 
     query: str
@@ -45,14 +45,14 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """What one query has dealt with."""
 
     mark: str
     batch: int | None
     spans: tuple[Span, ...]
 
-    def with_span(self, batch: int | None, span: Span) -> Entry:
+    def with_span(self, batch: int | None, span: Span) -> LedgerEntry:
         """The entry after another span. A query goes on where it was, so its earlier batches leave no gap."""
         newer = batch is not None and self.batch is not None and batch > self.batch
         before = _hull(self.spans) if newer else self.spans
@@ -60,17 +60,17 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class OffsetLedger:
     """The entries of one partition, the one that changed last at the end."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LedgerEntry, ...] = ()
 
     @classmethod
-    def parse(cls, text: str | None) -> Ledger:
+    def parse(cls, text: str | None) -> OffsetLedger:
         """What was committed. Text that is none of ours (a group moved by hand) means that nothing is known."""
         try:
             found = orjson.loads(text or "[]")
-            return cls(tuple(Entry(mark, batch, tuple((a, b) for a, b in spans)) for mark, batch, spans in found))
+            return cls(tuple(LedgerEntry(mark, batch, tuple((a, b) for a, b in spans)) for mark, batch, spans in found))
         except (ValueError, TypeError):
             return cls()
 
@@ -82,17 +82,17 @@ class Ledger:
             kept = kept[1:] if len(kept) > 1 else (replace(last, spans=last.spans[len(last.spans) // 2 :]),)
         return text.decode("ascii")
 
-    def missing(self, reader: Reader, offsets: Iterable[int]) -> list[int]:
+    def missing(self, reader: DecoderId, offsets: Iterable[int]) -> list[int]:
         """The offsets that nobody has dealt with who judges as the reader does."""
         alike = _short(reader.lineage)
         spans = [span for one in self.entries if one.mark.endswith(alike) for span in one.spans]
         return [offset for offset in offsets if not any(first <= offset < end for first, end in spans)]
 
-    def with_span(self, reader: Reader, span: Span) -> Ledger:
+    def with_span(self, reader: DecoderId, span: Span) -> OffsetLedger:
         """The ledger after the reader has dealt with a span."""
-        own = next((one for one in self.entries if one.mark == reader.mark), Entry(reader.mark, reader.batch, ()))
+        own = next((one for one in self.entries if one.mark == reader.mark), LedgerEntry(reader.mark, reader.batch, ()))
         others = tuple(one for one in self.entries if one.mark != reader.mark)
-        return Ledger((*others, own.with_span(reader.batch, span)))
+        return OffsetLedger((*others, own.with_span(reader.batch, span)))
 
 
 def _hull(spans: tuple[Span, ...]) -> tuple[Span, ...]:

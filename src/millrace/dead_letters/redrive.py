@@ -22,19 +22,19 @@ from confluent_kafka import KafkaError, KafkaException
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import FENCED, REFUSED, Cluster
 from millrace.clients.kafka.record import Record
-from millrace.clients.kafka.transactions import Lane, Undelivered
+from millrace.clients.kafka.transactions import DeliveryFailed, TransactionalProducer
 from millrace.dead_letters import store
-from millrace.dead_letters.fixes import NO_FIX, Fix, mended
-from millrace.dead_letters.letter import REDRIVEN, Headers, Letter
+from millrace.dead_letters.fixes import NO_FIX, Fix, apply_fix
+from millrace.dead_letters.letter import REDRIVEN, DeadLetter, Headers
 from millrace.dead_letters.offset_ledger import Marks, to_record
-from millrace.dead_letters.redrive_filter import Selection
-from millrace.dead_letters.redrive_result import Outcome, TellProgress
-from millrace.dead_letters.store import Found, dead_topic_settings, letters_within, topic_extent
+from millrace.dead_letters.redrive_filter import RedriveFilter
+from millrace.dead_letters.redrive_result import RedriveResult, TellProgress
+from millrace.dead_letters.store import StoredDeadLetter, dead_topic_settings, letters_within, topic_extent
 from millrace.errors import MillraceError, RedriveBusy, UnknownTopic
 
 
 @dataclass
-class Known:
+class RedriveIndex:
     """What a dead topic holds: marks, and which letters are of the same record.
 
     A record that several pipelines could not use has a letter of each. It is sent again once, for all of them.
@@ -48,7 +48,7 @@ class Known:
     _others: dict[int, list[int]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, cluster: Cluster, topic: str, where: store.Extent) -> Known:
+    def read(cls, cluster: Cluster, topic: str, where: store.Extent) -> RedriveIndex:
         """Everything up to the end: not one mark may be missed."""
         known = cls(topic)
         for one in letters_within(cluster, where, marked=known.marks.add, whole=True):
@@ -57,15 +57,15 @@ class Known:
                 known._others.setdefault(record, []).append(place)
         return known
 
-    def is_marked(self, one: Found) -> bool:
+    def is_marked(self, one: StoredDeadLetter) -> bool:
         """Whether the letter itself is dealt with."""
         return self._has(one.partition or 0, one.offset)
 
-    def is_sent(self, one: Found) -> bool:
+    def is_sent(self, one: StoredDeadLetter) -> bool:
         """Whether its record was sent again, for this letter or for another."""
         return any(self._has(*place) for place in self.places(one))
 
-    def places(self, one: Found) -> tuple[tuple[int, int], ...]:
+    def places(self, one: StoredDeadLetter) -> tuple[tuple[int, int], ...]:
         """Where every letter of the same record lies."""
         record = _record(one.letter)
         return tuple(map(_unpacked, (self._first[record], *self._others.get(record, ()))))
@@ -78,7 +78,7 @@ class Known:
         return _packed(partition, offset) in self._ours or self.marks.has(self.topic, partition, offset)
 
 
-def _record(letter: Letter) -> int:
+def _record(letter: DeadLetter) -> int:
     """A number for the record of a letter; a topic that was made anew has others at the same offsets."""
     place = repr((letter.topic, letter.partition, letter.offset, letter.timestamp, letter.key)).encode()
     return int.from_bytes(blake2b(place + (letter.value or b""), digest_size=16).digest(), "big")
@@ -98,7 +98,7 @@ _LONGEST_REASON = 500
 
 
 @dataclass(frozen=True)
-class Aim:
+class RedriveTarget:
     """A topic that records are sent to."""
 
     partitions: int
@@ -106,7 +106,7 @@ class Aim:
     retention: int
     """Milliseconds that it keeps records; negative is for ever."""
 
-    def record(self, one: Found, fixed: Letter, fix: str | None, *, elsewhere: bool) -> Record:
+    def record(self, one: StoredDeadLetter, fixed: DeadLetter, fix: str | None, *, elsewhere: bool) -> Record:
         """The record as it is sent: as it was, where it was, with a header that says what happened to it."""
         now = round(time.time() * 1000)
         same_place = not elsewhere and fixed.key == one.letter.key and one.letter.partition is not None
@@ -127,7 +127,7 @@ def _without_ours(headers: Headers) -> Headers:
     return tuple(one for one in headers if one[0] != REDRIVEN)
 
 
-def _provenance(one: Found, fix: str | None, now: int) -> bytes:
+def _provenance(one: StoredDeadLetter, fix: str | None, now: int) -> bytes:
     letter = one.letter
     told = {
         "attempt": letter.attempts + 1,
@@ -154,7 +154,7 @@ _MOST_BYTES = 4_000_000
 class Redrive:
     """What is to be sent again, how it is mended, and where it goes."""
 
-    selection: Selection = field(default_factory=Selection)
+    selection: RedriveFilter = field(default_factory=RedriveFilter)
     fix: Fix = NO_FIX
     to: str | None = None
     """Another topic than that of the record."""
@@ -171,17 +171,19 @@ class _Sending:
     shown: str = ""
 
 
-def redrive_topic(cluster: Cluster, dead_topic: str, wanted: Redrive, tell: TellProgress = lambda _: None) -> Outcome:
+def redrive_topic(
+    cluster: Cluster, dead_topic: str, wanted: Redrive, tell: TellProgress = lambda _: None
+) -> RedriveResult:
     """Send letters of a dead topic again; those that cannot be sent stay, and are told."""
     refused: dict[str, str] = {}
-    outcome = Outcome()
+    outcome = RedriveResult()
     while True:
         attempt = _Attempt(cluster, dead_topic, wanted, refused, tell, outcome)
         try:
             return attempt.run()
         except _Refused as one:  # the topic will never take it: the others go without it
             refused[one.place] = one.why
-            outcome = Outcome(attempt.outcome.sent, attempt.outcome.already)
+            outcome = RedriveResult(attempt.outcome.sent, attempt.outcome.already)
 
 
 def redrive_transactional_id(dead_topic: str) -> str:
@@ -205,7 +207,7 @@ class _Attempt:
         wanted: Redrive,
         refused: dict[str, str],
         tell: TellProgress,
-        outcome: Outcome,
+        outcome: RedriveResult,
     ) -> None:
         self._cluster = cluster
         self._dead = dead_topic
@@ -213,15 +215,15 @@ class _Attempt:
         self._refused = refused
         self._tell = tell
         self.outcome = outcome
-        self._aims: dict[str, Aim] = {}
+        self._aims: dict[str, RedriveTarget] = {}
 
-    def run(self) -> Outcome:
+    def run(self) -> RedriveResult:
         topics.require(self._cluster.connect(), self._dead)
         try:
-            lane = Lane(self._cluster, redrive_transactional_id(self._dead))
+            lane = TransactionalProducer(self._cluster, redrive_transactional_id(self._dead))
             # Asked while we own the id: whoever sends after this answer has to take it over, and then we fail.
             where = topic_extent(self._cluster, [self._dead])
-            known = Known.read(self._cluster, self._dead, where)
+            known = RedriveIndex.read(self._cluster, self._dead, where)
             open_ = (one for one in letters_within(self._cluster, where) if self._wanted.selection.fits(one))
             for batch in _batches(self._sendings(open_, known)):
                 self._send(lane, batch)
@@ -229,7 +231,7 @@ class _Attempt:
             raise self._problem(error.args[0]) from error
         return self.outcome
 
-    def _sendings(self, found: Iterable[Found], known: Known) -> Iterator[_Sending]:
+    def _sendings(self, found: Iterable[StoredDeadLetter], known: RedriveIndex) -> Iterator[_Sending]:
         for one in found:
             if known.is_marked(one):
                 continue
@@ -243,9 +245,9 @@ class _Attempt:
                 known.mark(places)
                 yield _Sending(places, made[0], made[1], one.letter.place)
 
-    def _made(self, one: Found) -> tuple[str, Record] | None:
+    def _made(self, one: StoredDeadLetter) -> tuple[str, Record] | None:
         """The record to be sent, and where to; None when the letter stays."""
-        fixed = mended(self._wanted.fix, one.letter)
+        fixed = apply_fix(self._wanted.fix, one.letter)
         if fixed is None:
             self.outcome.left += 1
             return None
@@ -265,14 +267,16 @@ class _Attempt:
             return None
         return topic, record
 
-    def _aim(self, topic: str) -> Aim:
+    def _aim(self, topic: str) -> RedriveTarget:
         if topic not in self._aims:
             settings = dead_topic_settings(self._cluster, [topic])[topic]
             partitions = len(self._cluster.connect().topics[topic].partitions)
-            self._aims[topic] = Aim(partitions, int(settings["max.message.bytes"]), int(settings["retention.ms"]))
+            self._aims[topic] = RedriveTarget(
+                partitions, int(settings["max.message.bytes"]), int(settings["retention.ms"])
+            )
         return self._aims[topic]
 
-    def _send(self, lane: Lane, batch: list[_Sending]) -> None:
+    def _send(self, lane: TransactionalProducer, batch: list[_Sending]) -> None:
         now = round(time.time() * 1000)
         marked: dict[int, list[int]] = {}
         for one in batch:
@@ -283,7 +287,7 @@ class _Attempt:
         sent = [one for one in batch if one.record]
         try:
             lane.write_all([*((one.topic, one.record) for one in sent if one.record), *marks])
-        except Undelivered as error:
+        except DeliveryFailed as error:
             problem: KafkaError = error.args[0]
             if problem.code() in REFUSED and error.number < len(sent):
                 raise _Refused(sent[error.number].shown, problem.str()) from None

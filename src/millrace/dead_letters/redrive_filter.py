@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from millrace.dead_letters.store import Found
+from millrace.dead_letters.store import StoredDeadLetter
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.,:]\d+)*")
 
@@ -31,7 +31,7 @@ class Count:
     pipelines: set[str] = field(default_factory=set)
     kinds: Counter[str] = field(default_factory=Counter)
 
-    def add(self, one: Found) -> None:
+    def add(self, one: StoredDeadLetter) -> None:
         """Count a letter."""
         if one.redriven:
             self.redriven += 1
@@ -47,7 +47,7 @@ LONGEST_KIND = 500
 
 
 @dataclass(frozen=True)
-class Selection:
+class RedriveFilter:
     """What a letter must be; None is anything."""
 
     pipeline: str | None = None
@@ -69,13 +69,13 @@ class Selection:
     replayed: bool = True
     """Whether those that a replay has buried are meant: their records were bad before, and may have been dealt with."""
 
-    def fits(self, one: Found) -> bool:
+    def fits(self, one: StoredDeadLetter) -> bool:
         """Whether a letter is meant."""
         letter = one.letter
         return (
             self.pipeline in (None, letter.pipeline)
             and self.source in (None, letter.source)
-            and self.home in (None, one.home)
+            and self.home in (None, one.location)
             and self.partition in (None, letter.partition)
             and self.offset in (None, letter.offset)
             and self.letter in (None, one.place, letter.place)

@@ -17,7 +17,7 @@ class Failure:
 
 
 @dataclass
-class Outcome:
+class RedriveResult:
     """Letters counted."""
 
     sent: int = 0
@@ -40,7 +40,7 @@ class Outcome:
         if len(self.failures) < MOST_TOLD:
             self.failures.append(Failure(place, why))
 
-    def add(self, other: Outcome) -> None:
+    def add(self, other: RedriveResult) -> None:
         """Count what became of others as well."""
         self.sent += other.sent
         self.already += other.already
@@ -49,5 +49,5 @@ class Outcome:
         self.failures = [*self.failures, *other.failures][:MOST_TOLD]
 
 
-TellProgress = Callable[[Outcome], None]
+TellProgress = Callable[[RedriveResult], None]
 """Told now and then how far a redrive has come."""

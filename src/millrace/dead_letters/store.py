@@ -15,10 +15,10 @@ from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 from millrace.clients.kafka import offsets, topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.dead_letters.file_journal import Journal, Tally
-from millrace.dead_letters.letter import SUFFIX, Letter, dead_topic, from_line, from_record
+from millrace.dead_letters.letter import SUFFIX, DeadLetter, dead_topic, from_line, from_record
 from millrace.dead_letters.offset_ledger import Marks, Span
 from millrace.dead_letters.offset_ledger import marked_spans as spans_of
-from millrace.errors import FileUnusable, InvalidTopic, KafkaFailed, KafkaUnreachable, Place
+from millrace.errors import FileUnusable, InvalidTopic, KafkaFailed, KafkaUnreachable, SourceLocation
 
 _ROOM = 1 << 20
 """Bytes that a dead topic takes beyond the largest record of the source: for what is written beside the record."""
@@ -35,11 +35,11 @@ Marked = Callable[[str, int, list[Span]], None]
 
 
 @dataclass(frozen=True)
-class Found:
+class StoredDeadLetter:
     """A letter, and where it lies."""
 
-    letter: Letter
-    home: str
+    letter: DeadLetter
+    location: str
     """The dead topic, or the file."""
     partition: int | None
     offset: int
@@ -52,14 +52,14 @@ class Found:
     @property
     def of_replay(self) -> bool:
         """Whether a replay has buried it: apart from the letters of the topic that the record came from."""
-        return None not in (self.partition, self.letter.topic) and self.home != dead_topic(self.letter.topic or "")
+        return None not in (self.partition, self.letter.topic) and self.location != dead_topic(self.letter.topic or "")
 
     @property
     def place(self) -> str:
         """Where the letter lies, for people."""
         if self.partition is None:
-            return f"{self.home}:{self.offset}"
-        return f"{self.home}[{self.partition}]@{self.offset}"
+            return f"{self.location}:{self.offset}"
+        return f"{self.location}[{self.partition}]@{self.offset}"
 
 
 def make_dead_letter_topics(cluster: Cluster, wanted: Mapping[str, str]) -> list[str]:
@@ -112,7 +112,7 @@ def dead_folders(state: Path, pipeline: str | None = None) -> list[Path]:
     return sorted(path for path in (*found, *(state / "dead").glob("*")) if path.is_dir())
 
 
-def letters_in_topic(cluster: Cluster, topic: str) -> Iterator[Found]:
+def letters_in_topic(cluster: Cluster, topic: str) -> Iterator[StoredDeadLetter]:
     """The committed letters that a topic has now."""
     return letters_in_topics(cluster, [topic])
 
@@ -123,7 +123,7 @@ def letters_in_topics(
     strange: Callable[[], None] = lambda: None,
     marked: Marked = lambda *_: None,
     marks: Marks | None = None,
-) -> Iterator[Found]:
+) -> Iterator[StoredDeadLetter]:
     """The committed letters that topics have now, by partition in order; `strange` is called for each other record.
 
     A mark comes after its letters: `marked` hears of it then. With the `marks` of a first look each letter says itself
@@ -140,11 +140,11 @@ def letters_within(
     marks: Marks | None = None,
     *,
     whole: bool = False,
-) -> Iterator[Found]:
+) -> Iterator[StoredDeadLetter]:
     """The same, of a part of topics. Whoever must not miss a mark wants the `whole` of it, however long it takes."""
     for message in _messages(cluster, where, whole=whole):
         found = letter_in_record(message, marks)
-        if isinstance(found, Found):
+        if isinstance(found, StoredDeadLetter):
             yield found
         elif found is None:
             strange()
@@ -152,7 +152,7 @@ def letters_within(
             marked(message.topic() or "", message.partition() or 0, found)
 
 
-def letter_in_record(message: Message, marks: Marks | None = None) -> Found | list[Span] | None:
+def letter_in_record(message: Message, marks: Marks | None = None) -> StoredDeadLetter | list[Span] | None:
     """What a record of a dead topic is: a letter, a mark, or neither."""
     headers: list[tuple[str, bytes | None]] | None = message.headers()  # type: ignore[assignment]  # declared wider
     key, value = message.key(), message.value()
@@ -161,7 +161,7 @@ def letter_in_record(message: Message, marks: Marks | None = None) -> Found | li
     if letter is None:
         return spans_of(key, value)
     redriven = marks is not None and marks.has(topic, partition, offset)
-    return Found(letter, topic, partition, offset, message.timestamp()[1], redriven)
+    return StoredDeadLetter(letter, topic, partition, offset, message.timestamp()[1], redriven)
 
 
 def marks_in_topics(cluster: Cluster, names: Sequence[str]) -> Marks:
@@ -174,7 +174,7 @@ def marks_in_topics(cluster: Cluster, names: Sequence[str]) -> Marks:
     return marks
 
 
-def letters_in_folder(folder: Path, tally: Tally | None = None) -> Iterator[Found]:
+def letters_in_folder(folder: Path, tally: Tally | None = None) -> Iterator[StoredDeadLetter]:
     """The letters of a folder, the oldest file first; raises when a line is not one."""
     ages = {}
     for file in folder.glob("*.jsonl"):
@@ -186,14 +186,16 @@ def letters_in_folder(folder: Path, tally: Tally | None = None) -> Iterator[Foun
             for number, line in enumerate(lines, 1):
                 letter = _letter(file, number, line)
                 redriven = tally.is_done(file, letter)
-                yield Found(letter, str(file), None, number, ages[file] // 1_000_000, redriven)
+                yield StoredDeadLetter(letter, str(file), None, number, ages[file] // 1_000_000, redriven)
 
 
-def _letter(file: Path, number: int, line: bytes) -> Letter:
+def _letter(file: Path, number: int, line: bytes) -> DeadLetter:
     try:
         return from_line(line)
     except ValueError as error:
-        raise FileUnusable("a line is no dead letter", why=str(error), place=Place(str(file), number)) from None
+        raise FileUnusable(
+            "a line is no dead letter", why=str(error), place=SourceLocation(str(file), number)
+        ) from None
 
 
 def topic_extent(cluster: Cluster, names: Sequence[str]) -> Extent:

@@ -1,8 +1,8 @@
 """Dead letters on their way out of a Spark task: to a topic beside the source's, or to a folder.
 
-A `Burial` is made on the driver and travels to the workers. There each task opens a `Grave`, gives it letters, and
-closes it before the task ends. When `close` has returned the letters are safe; when it raises, the task must fail, and
-the next attempt gives the same letters again: each is still there once.
+A `DeadLetterTarget` is made on the driver and travels to the workers. There each task opens a `DeadLetterWriter`,
+gives it letters, and closes it before the task ends. When `close` has returned the letters are safe; when it raises,
+the task must fail, and the next attempt gives the same letters again: each is still there once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from millrace.atomic_files import Draft
 from millrace.clients.kafka.cluster import Cluster
 from millrace.dead_letters import letter as forms
 from millrace.dead_letters.file_journal import FileSource
-from millrace.dead_letters.kafka_writer import Undertaker
-from millrace.dead_letters.letter import Letter
-from millrace.dead_letters.offset_ledger import Reader
+from millrace.dead_letters.kafka_writer import KafkaDeadLetterWriter
+from millrace.dead_letters.letter import DeadLetter
+from millrace.dead_letters.offset_ledger import DecoderId
 from millrace.dead_letters.store import make_dead_letter_topics
-from millrace.errors import FileUnusable, InvalidDefinition, Place
+from millrace.errors import FileUnusable, InvalidDefinition, SourceLocation
 from millrace.object_stores import StorePath
 
 _MOST_LETTERS = 5_000
@@ -40,11 +40,11 @@ class Task:
     attempt: int = 0
 
 
-class Grave(ABC):
+class DeadLetterWriter(ABC):
     """Where one task puts its letters."""
 
     @abstractmethod
-    def bury(self, letters: Sequence[Letter]) -> None:
+    def write(self, letters: Sequence[DeadLetter]) -> None:
         """Take letters; those of one partition of a topic in the order of their offsets."""
 
     @abstractmethod
@@ -56,16 +56,16 @@ class Grave(ABC):
         """Let go after a failure: what is not safe yet comes again with the next attempt."""
 
 
-class Burial(ABC):
+class DeadLetterTarget(ABC):
     """Where the letters of a source go; can be pickled."""
 
     @abstractmethod
-    def open(self, task: Task) -> Grave:
+    def open(self, task: Task) -> DeadLetterWriter:
         """Begin, in the worker."""
 
 
 @dataclass(frozen=True)
-class KafkaBurial(Burial):
+class KafkaDeadLetterTarget(DeadLetterTarget):
     """Letters into `<topic>.dead`, each exactly once."""
 
     cluster: Cluster = field(repr=False)
@@ -96,22 +96,22 @@ class KafkaBurial(Burial):
         """Make the dead topics of topics that have none, on the driver; their names."""
         return make_dead_letter_topics(replace(self.cluster), {topic: self.dead_topic(topic) for topic in topics})
 
-    def open(self, task: Task) -> Grave:
+    def open(self, task: Task) -> DeadLetterWriter:
         """Begin; nothing is opened before there is a letter."""
-        reader = Reader(task.query, self.lineage or task.query, task.batch_id)
-        return _KafkaGrave(self, Undertaker(self.cluster, self.group, reader, create=self.create))
+        reader = DecoderId(task.query, self.lineage or task.query, task.batch_id)
+        return _KafkaDeadLetterWriter(self, KafkaDeadLetterWriter(self.cluster, self.group, reader, create=self.create))
 
 
-class _KafkaGrave(Grave):
+class _KafkaDeadLetterWriter(DeadLetterWriter):
     """Letters are gathered and written by the partition, a transaction at a time."""
 
-    def __init__(self, burial: KafkaBurial, undertaker: Undertaker) -> None:
+    def __init__(self, burial: KafkaDeadLetterTarget, undertaker: KafkaDeadLetterWriter) -> None:
         self._burial = burial
         self._undertaker = undertaker
-        self._waiting: dict[tuple[str, int], list[Letter]] = {}
+        self._waiting: dict[tuple[str, int], list[DeadLetter]] = {}
         self._count = self._bytes = 0
 
-    def bury(self, letters: Sequence[Letter]) -> None:
+    def write(self, letters: Sequence[DeadLetter]) -> None:
         for letter in letters:
             if letter.topic is None or letter.partition is None or letter.offset is None:
                 raise ValueError(f"a letter that is not from a topic: {letter.place}")
@@ -133,7 +133,7 @@ class _KafkaGrave(Grave):
 
 
 @dataclass(frozen=True)
-class FolderBurial(Burial):
+class FolderDeadLetterTarget(DeadLetterTarget):
     """Letters into a folder that every worker can reach, as JSON lines, each batch and partition in a file of its own.
 
     A batch that is run again replaces its files by the same ones.
@@ -149,10 +149,10 @@ class FolderBurial(Burial):
         if isinstance(self.folder, StorePath):
             raise on_a_store(self.source)
 
-    def open(self, task: Task) -> Grave:
+    def open(self, task: Task) -> DeadLetterWriter:
         """Begin; nothing is written before there is a letter."""
         batch = uuid.uuid4().hex if task.batch_id is None else str(task.batch_id)
-        return _FolderGrave(self, f"{task.query}-{batch}-{task.partition_id}.jsonl")
+        return _FolderDeadLetterWriter(self, f"{task.query}-{batch}-{task.partition_id}.jsonl")
 
     def forget(self, query: str, batch: int) -> None:
         """Remove the letters of a query's batches from this one on: they will be run again, perhaps cut otherwise."""
@@ -162,15 +162,15 @@ class FolderBurial(Burial):
                 file.unlink(missing_ok=True)
 
 
-class _FolderGrave(Grave):
+class _FolderDeadLetterWriter(DeadLetterWriter):
     """A file under another name until all letters are in it and on disk."""
 
-    def __init__(self, burial: FolderBurial, name: str) -> None:
+    def __init__(self, burial: FolderDeadLetterTarget, name: str) -> None:
         self._burial = burial
         self._final = burial.folder / name
         self._draft: Draft | None = None
 
-    def bury(self, letters: Sequence[Letter]) -> None:
+    def write(self, letters: Sequence[DeadLetter]) -> None:
         pipeline, source = self._burial.pipeline, self._burial.source
         owned = (letter if letter.pipeline else _owned(letter, pipeline, source) for letter in letters)
         lines = b"".join(map(forms.to_line, owned))
@@ -208,11 +208,11 @@ class _FolderGrave(Grave):
         )
 
 
-def _owned(letter: Letter, pipeline: str, source: str) -> Letter:
+def _owned(letter: DeadLetter, pipeline: str, source: str) -> DeadLetter:
     return replace(letter, pipeline=pipeline, source=source)
 
 
-def on_a_store(source: str, place: Place | None = None) -> InvalidDefinition:
+def on_a_store(source: str, place: SourceLocation | None = None) -> InvalidDefinition:
     """Why letters cannot be files where the state is on a store."""
     return InvalidDefinition(
         f"the dead letters of {source!r} have no place beside a state on a store",

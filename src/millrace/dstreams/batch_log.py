@@ -144,7 +144,7 @@ _ENDING = ".json"
 _FORGOTTEN = "forgotten"
 
 
-class Notes:
+class DStreamBatchLog:
     """The notes of one stream by batch time (in milliseconds); without a checkpoint they are in memory only."""
 
     def __init__(self, checkpoint: Folder | None, stream: str) -> None:

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-from millrace.dstreams.batch_log import Folder, Note, Notes, folder_at, forget_others, oldest_checkpoint, require_own
+from millrace.dstreams.batch_log import (
+    DStreamBatchLog,
+    Folder,
+    Note,
+    folder_at,
+    forget_others,
+    oldest_checkpoint,
+    require_own,
+)
 from millrace.dstreams.errors import was_cut
 from millrace.dstreams.jvm_internals import (
     await_failure,
@@ -27,21 +35,21 @@ from millrace.dstreams.jvm_internals import (
     report_input,
     stop_streams,
 )
-from millrace.dstreams.pyspark_hooks import Told, attend_to, listener_of
+from millrace.dstreams.pyspark_hooks import Told, install_hooks, listener_of
 from millrace.errors import MillraceError, RunError
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
     from pyspark.streaming import StreamingContext
 
-    from millrace.dstreams.source import Inflow
+    from millrace.dstreams.source import StreamSource
 
 _ENABLED = "spark.streaming.backpressure.enabled"
 _FIRST = "spark.streaming.backpressure.initialRate"
 _PID = "spark.streaming.backpressure.pid."
 
 
-class Pace:
+class PidRateEstimator:
     """A controller with a proportional, an integral and a derived term, as Spark's own receivers have it."""
 
     def __init__(self, interval: float, first: float | None, terms: tuple[float, float, float], least: float) -> None:
@@ -53,7 +61,7 @@ class Pace:
         """When the last batch ended, its rate and its error."""
 
     @classmethod
-    def of(cls, conf: Any, interval: float) -> Pace | None:
+    def of(cls, conf: Any, interval: float) -> PidRateEstimator | None:
         """The one that Spark's settings ask for, if they do; `interval` is the batch's, in seconds."""
         if str(conf.get(_ENABLED, "false")).lower() != "true":
             return None
@@ -84,16 +92,16 @@ class Pace:
         self._last = (told.ended, self.rate, error)
 
 
-class Flow:
+class SourceState:
     """One inflow in this process.
 
     That batches are done is told in a thread of its own: whoever makes the next one does not wait for an answer.
     """
 
-    def __init__(self, inflow: Inflow, checkpoint: Folder | None, pace: Pace | None) -> None:
+    def __init__(self, inflow: StreamSource, checkpoint: Folder | None, pace: PidRateEstimator | None) -> None:
         self.inflow = inflow
         self.pace = pace
-        self.notes = Notes(checkpoint, inflow.stream)
+        self.notes = DStreamBatchLog(checkpoint, inflow.stream)
         self.opened = inflow.open()
         self._settled = -1
         self._telling: threading.Thread | None = None
@@ -141,10 +149,10 @@ _MARGIN = 2
 """Batches for which notes are kept beyond what Spark says that it remembers."""
 
 
-class Course:
+class ContextTracker:
     """From a context's start to its end; PySpark has at most one that runs."""
 
-    def __init__(self, ssc: StreamingContext, inflows: list[Inflow]) -> None:
+    def __init__(self, ssc: StreamingContext, inflows: list[StreamSource]) -> None:
         self.failure: MillraceError | None = None
         self.asked = False
         """Whether the context was asked to stop."""
@@ -158,7 +166,7 @@ class Course:
         if self._checkpoint:
             require_own(self._checkpoint, _program(), [one.described() for one in inflows])
         self._inflows = inflows
-        self._flows: dict[str, Flow] = {}
+        self._flows: dict[str, SourceState] = {}
         self._lows: dict[int, int] = {}
         """For each batch made here the oldest that was not done when it was made."""
         self._done: set[int] = set()
@@ -180,7 +188,7 @@ class Course:
         """
         self._remembered = remember_milliseconds(self._java)
 
-    def rdd(self, inflow: Inflow, time: int, context: SparkContext) -> RDD[Any]:
+    def rdd(self, inflow: StreamSource, time: int, context: SparkContext) -> RDD[Any]:
         """The records of a batch; the batch is decided if it was not before."""
         with self._lock:
             if failure := self.look():
@@ -191,7 +199,7 @@ class Course:
                 self.fail(error)
                 raise
 
-    def note(self, inflow: Inflow, time: int) -> Note | None:
+    def note(self, inflow: StreamSource, time: int) -> Note | None:
         """What a batch reads, if that is decided. Without the lock: an output must not wait for a broker."""
         flow = self._flows.get(inflow.stream)
         return flow.notes.at(time) if flow else None
@@ -252,13 +260,13 @@ class Course:
                     closing.callback(flow.close, self._line)
                 self._flows.clear()
 
-    def _flow(self, inflow: Inflow) -> Flow:
+    def _flow(self, inflow: StreamSource) -> SourceState:
         if inflow.stream not in self._flows:
-            pace = Pace.of(self._conf, self._interval / 1000)
-            self._flows[inflow.stream] = Flow(inflow, self._checkpoint, pace)
+            pace = PidRateEstimator.of(self._conf, self._interval / 1000)
+            self._flows[inflow.stream] = SourceState(inflow, self._checkpoint, pace)
         return self._flows[inflow.stream]
 
-    def _made(self, flow: Flow, time: int, context: SparkContext) -> RDD[Any]:
+    def _made(self, flow: SourceState, time: int, context: SparkContext) -> RDD[Any]:
         from millrace.dstreams.source import Batch
 
         self._settle()
@@ -271,7 +279,7 @@ class Course:
         self._report(flow, time, note)
         return flow.inflow.read(note, batch, flow.opened)
 
-    def _decided(self, flow: Flow, batch: Any) -> Note:
+    def _decided(self, flow: SourceState, batch: Any) -> Note:
         last = flow.notes.last()
         if last and last[0] > batch.time:
             # Spark passed this one by when it could not be made, and a later one has its records.
@@ -307,7 +315,7 @@ class Course:
             self._swept = True
             forget_others(self._checkpoint, [one.stream for one in self._inflows])
 
-    def _report(self, flow: Flow, time: int, note: Note) -> None:
+    def _report(self, flow: SourceState, time: int, note: Note) -> None:
         """Tell Spark how many records the batch has: its own pages, listeners and ours show it."""
         if (flow.inflow.stream, time) in self._reported:
             return
@@ -327,31 +335,31 @@ class Course:
             self.end()
 
 
-_arrived: list[tuple[Inflow, StreamingContext | None]] = []
-_courses: list[Course] = []
+_arrived: list[tuple[StreamSource, StreamingContext | None]] = []
+_courses: list[ContextTracker] = []
 
 
-def arrived(inflow: Inflow, ssc: StreamingContext | None) -> None:
+def arrived(inflow: StreamSource, ssc: StreamingContext | None) -> None:
     """An inflow of a context that is not started yet; of a recovered one nobody knows which."""
     _arrived.append((inflow, ssc))
 
 
 def attend() -> None:
     """From now on, know of every StreamingContext that starts."""
-    attend_to(sys.modules[__name__])
+    install_hooks(sys.modules[__name__])
 
 
-def started(ssc: StreamingContext) -> Course | None:
+def started(ssc: StreamingContext) -> ContextTracker | None:
     """A context is about to start."""
     _courses.clear()
     inflows = {one.stream: one for one, its in _arrived if its is None or its is ssc}
     _arrived[:] = [one for one in _arrived if one[0].stream not in inflows]
     if inflows:
-        _courses.append(Course(ssc, list(inflows.values())))
+        _courses.append(ContextTracker(ssc, list(inflows.values())))
     return current()
 
 
-def current() -> Course | None:
+def current() -> ContextTracker | None:
     """The course of the context that runs, or ran last."""
     return _courses[0] if _courses else None
 
@@ -361,12 +369,12 @@ def failure() -> MillraceError | None:
     return _courses[0].look() if _courses else None
 
 
-def rdd_of(inflow: Inflow, time: datetime, context: SparkContext) -> RDD[Any]:
+def rdd_of(inflow: StreamSource, time: datetime, context: SparkContext) -> RDD[Any]:
     """The records of the batch of a time."""
     return _courses[0].rdd(inflow, milliseconds(time), context)
 
 
-def note_of(inflow: Inflow, time: datetime) -> Note | None:
+def note_of(inflow: StreamSource, time: datetime) -> Note | None:
     """What the batch of a time reads."""
     return _courses[0].note(inflow, milliseconds(time))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import millrace.errors as errors
-from millrace.errors import BadRecord, FunctionFailed, MillraceError, OffsetsGone, Place, RunError
+from millrace.errors import BadRecord, FunctionFailed, MillraceError, OffsetsGone, RunError, SourceLocation
 
 E = TypeVar("E", bound=MillraceError)
 
@@ -47,7 +47,7 @@ def undecodable(decoder: str, record: str, error: Exception) -> BadRecord:
         f"the {decoder} raised for {record}",
         why=f"{type(error).__name__}: {error}",
         hint="mend the decoder (it may give None) and start again: the batch is repeated",
-        place=Place(frames[-1].filename, frames[-1].lineno) if frames else None,
+        place=SourceLocation(frames[-1].filename, frames[-1].lineno) if frames else None,
     )
     return carried(told)
 
@@ -104,7 +104,7 @@ def _carried(text: str) -> MillraceError | None:
     rest, _, hint = (before if placed else said).partition(_TRY)
     message, _, why = rest.partition(_WHY)
     made: MillraceError = kind(
-        message, why=why or None, hint=hint or None, place=Place(file, int(line)) if placed else None
+        message, why=why or None, hint=hint or None, place=SourceLocation(file, int(line)) if placed else None
     )
     return made
 
@@ -121,7 +121,7 @@ def _function(text: str) -> MillraceError | None:
     if "Traceback (most recent call last)" not in text:
         return None
     own = [frame for frame in _FRAME.findall(text) if not _is_library(frame[0])]
-    place = Place(own[-1][0], int(own[-1][1])) if own else None
+    place = SourceLocation(own[-1][0], int(own[-1][1])) if own else None
     named = f"the function {own[-1][2]} raised" if own else "a function raised"
     return FunctionFailed(named, why=_last(text), place=place, hint="mend it and start again: the batch is repeated")
 

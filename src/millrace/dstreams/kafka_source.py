@@ -17,7 +17,7 @@ from millrace.dstreams.batch_log import Note
 from millrace.dstreams.kafka_params import Parameters
 from millrace.dstreams.kafka_rdd import Decoding, read_ranges
 from millrace.dstreams.kafka_types import OffsetRange, Place
-from millrace.dstreams.source import Batch, Inflow
+from millrace.dstreams.source import Batch, StreamSource
 from millrace.errors import GroupInUse, KafkaFailed, KafkaUnreachable, OffsetsGone, RunError, TopicGone
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Door:
         return self._silent_since.setdefault(about, time.monotonic())
 
 
-class KafkaInflow(Inflow):
+class KafkaInflow(StreamSource):
     """Topics of a cluster. With a group, the offsets of batches that are done are committed to it."""
 
     def __init__(

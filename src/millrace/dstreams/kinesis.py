@@ -20,12 +20,12 @@ from pyspark.storagelevel import StorageLevel
 from millrace.clients.kinesis.client import Kinesis
 from millrace.clients.kinesis.kcl_leases import FileLeases, Leases, TableLeases
 from millrace.clients.kinesis.kpl_aggregation import unpacked
-from millrace.clients.kinesis.shard_positions import Reach, Span, records_between
+from millrace.clients.kinesis.shard_positions import Reach, SequenceRange, records_between
 from millrace.clients.kinesis.shard_reader import Record, Tail, read_again
 from millrace.dstreams.batch_log import Note
 from millrace.dstreams.errors import undecodable
 from millrace.dstreams.kafka_types import Decoder, utf8_decoder
-from millrace.dstreams.source import Batch, Inflow, stream_of
+from millrace.dstreams.source import Batch, StreamSource, stream_of
 from millrace.errors import InvalidOption, KinesisFailed, KinesisUnreachable, UnknownStream
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class _Part:
 
     door: Kinesis
     stream: str
-    span: Span
+    span: SequenceRange
     held: _Held | None
     go_on: bool
 
@@ -94,7 +94,7 @@ def _held(records: Iterable[Record]) -> _Held:
     return [(one["SequenceNumber"], one["Data"]) for one in records]
 
 
-class KinesisInflow(Inflow):
+class KinesisInflow(StreamSource):
     """A stream of Kinesis, read by an application of a name."""
 
     def __init__(
@@ -210,7 +210,7 @@ class KinesisInflow(Inflow):
         return max(1, round(rate * batch.seconds)) if rate else None
 
     @staticmethod
-    def _at_hand(opened: _Open, span: Span) -> _Held | None:
+    def _at_hand(opened: _Open, span: SequenceRange) -> _Held | None:
         records = opened.tail.taken(span) if opened.tail else None
         return _held(records) if records else None
 

@@ -15,7 +15,7 @@ from millrace.errors import MillraceError
 if TYPE_CHECKING:
     from pyspark.streaming import StreamingContext
 
-    from millrace.dstreams.context_tracker import Course
+    from millrace.dstreams.context_tracker import ContextTracker
 
 _MARK = "_millrace_attends"
 _OUTPUT = "streaming-job-executor"
@@ -36,7 +36,7 @@ class Told:
     """Seconds before that."""
 
 
-def listener_of(course: Course) -> Any:
+def listener_of(course: ContextTracker) -> Any:
     """A StreamingListener that tells a course of batches that have ended."""
     from pyspark.streaming import StreamingListener
 
@@ -47,7 +47,7 @@ def listener_of(course: Course) -> Any:
     return Listener()
 
 
-def attend_to(course: ModuleType) -> None:
+def install_hooks(course: ModuleType) -> None:
     """Wrap the few methods of PySpark's that must be known of; once in a process.
 
     Spark tells no listener of a batch that it could not make, and a recovered program comes by none of our functions
@@ -134,7 +134,7 @@ def _runs_output(function: Any) -> bool:
         return True
 
 
-def _in_our_words(running: Course | None, call: Any, ssc: Any, *arguments: Any, **named: Any) -> Any:
+def _in_our_words(running: ContextTracker | None, call: Any, ssc: Any, *arguments: Any, **named: Any) -> Any:
     from py4j.protocol import Py4JJavaError
 
     from millrace.dstreams.errors import in_our_words, shut_down, was_cut

@@ -53,7 +53,7 @@ class Batch:
         return str(self.context._conf.get(name, otherwise))  # `getConf` copies all of them, for each batch
 
 
-class Inflow(ABC):
+class StreamSource(ABC):
     """A stream from outside. It is pickled into the checkpoint: connections go into what `open` gives, not in here."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Inflow(ABC):
         context_tracker.arrived(self, None)
 
 
-def stream_of(ssc: StreamingContext, inflow: Inflow) -> DStream[Any]:
+def stream_of(ssc: StreamingContext, inflow: StreamSource) -> DStream[Any]:
     """The DStream of an inflow."""
     from pyspark.serializers import NoOpSerializer
     from pyspark.streaming import DStream

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.connectors.base.api import Site
+from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.registry import reader_of, writer_of
 from millrace.engine.checkpoints.resume import Resuming
 from millrace.engine.failures.explain import explain
-from millrace.engine.queries.builder import Tables, Workshop, with_watermark
+from millrace.engine.queries.builder import QueryBuilder, QueryTables, with_watermark
 from millrace.engine.queries.panels import panel_mistakes
 from millrace.engine.session.session import scratch_folder
-from millrace.errors import InvalidDefinition, MillraceError, NoCluster, Place, Problem
+from millrace.errors import InvalidDefinition, MillraceError, NoCluster, Problem, SourceLocation
 from millrace.pipeline.checks.triggers import realtime_refusal
-from millrace.pipeline.compatibility.state_schema import Fingerprint
-from millrace.pipeline.model import Pipeline, Source
+from millrace.pipeline.compatibility.state_schema import StateSchema
+from millrace.pipeline.model import Pipeline, SourceDef
 from millrace.pipeline.plan import Plan, Query, make_plan
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def deep_problems(
     `before_each` is called before the functions of a query's tables are.
     """
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
-        workshop = Workshop(pipeline, Site(spark, pipeline.name, "", Path(folder), _no_cluster))
+        workshop = QueryBuilder(pipeline, RunContext(spark, pipeline.name, "", Path(folder), _no_cluster))
         found: list[Problem] = []
         for query in make_plan(pipeline).queries:
             before_each()
@@ -43,14 +43,14 @@ def deep_problems(
     return list(dict.fromkeys(found))
 
 
-def query_fingerprints(plan: Plan, spark: SparkSession, state: Path) -> dict[str, Fingerprint]:
+def query_fingerprints(plan: Plan, spark: SparkSession, state: Path) -> dict[str, StateSchema]:
     """What Spark makes of each query that writes, to be compared with what made the checkpoints of a state folder."""
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
-        workshop = Workshop(plan.pipeline, Site(spark, plan.pipeline.name, "", Path(folder), _no_cluster))
+        workshop = QueryBuilder(plan.pipeline, RunContext(spark, plan.pipeline.name, "", Path(folder), _no_cluster))
         return {query.name: _fingerprint(workshop, query, state) for query in plan.queries if query.sinks}
 
 
-def _fingerprint(workshop: Workshop, query: Query, state: Path) -> Fingerprint:
+def _fingerprint(workshop: QueryBuilder, query: Query, state: Path) -> StateSchema:
     try:
         tables = _EmptyTables(workshop, query)
         table = tables.frame(query.table)
@@ -66,7 +66,7 @@ def _fingerprint(workshop: Workshop, query: Query, state: Path) -> Fingerprint:
         raise explain(error, place=query.place) from error
 
 
-def _of_query(workshop: Workshop, query: Query) -> list[Problem]:
+def _of_query(workshop: QueryBuilder, query: Query) -> list[Problem]:
     place, tables = query.place, _EmptyTables(workshop, query)
     try:
         frame = tables.frame(query.table)
@@ -81,7 +81,7 @@ def _of_query(workshop: Workshop, query: Query) -> list[Problem]:
     return list(_python(workshop, tables, query)) if query.trigger.kind == "realtime" else []
 
 
-def _python(workshop: Workshop, tables: Tables, query: Query) -> Iterator[Problem]:
+def _python(workshop: QueryBuilder, tables: QueryTables, query: Query) -> Iterator[Problem]:
     """Functions of Python's in a plan of real-time mode, which the file alone does not show; only the first table.
 
     In expressions, also where nobody uses their column. Table functions are found when the query starts.
@@ -96,7 +96,7 @@ def _python(workshop: Workshop, tables: Tables, query: Query) -> Iterator[Proble
             return
 
 
-def _panels(workshop: Workshop, before_each: Callable[[], None]) -> Iterator[Problem]:
+def _panels(workshop: QueryBuilder, before_each: Callable[[], None]) -> Iterator[Problem]:
     """What panels name: the columns must be there, and be numbers or times where the page needs them to be."""
     for panel in workshop.pipeline.panels:
         before_each()
@@ -109,10 +109,10 @@ def _panels(workshop: Workshop, before_each: Callable[[], None]) -> Iterator[Pro
             yield Problem(mistake.condition, mistake.message, panel.option_place(mistake.option or ""), mistake.hint)
 
 
-class _EmptyTables(Tables):
+class _EmptyTables(QueryTables):
     """The tables of a query over streams that never have a row."""
 
-    def _read(self, source: Source) -> DataFrame:
+    def _read(self, source: SourceDef) -> DataFrame:
         site = self._workshop.site(source.name, static=source.static)
         reader = reader_of(source).resolved(site)
         columns = reader.columns()
@@ -127,7 +127,7 @@ class _EmptyTables(Tables):
         return with_watermark(spark.readStream.schema(ddl).parquet(str(folder)), source.watermark)
 
 
-def _loaded(reader: Any, site: Site) -> DataFrame:
+def _loaded(reader: Any, site: RunContext) -> DataFrame:
     frame: DataFrame = reader.load(site)
     return frame
 
@@ -142,7 +142,7 @@ def _require_supported(spark: SparkSession, frame: DataFrame, mode: str) -> None
     checker.checkForStreaming(plan, getattr(modes, mode.capitalize())())
 
 
-def _problem(error: MillraceError, place: Place) -> Problem:
+def _problem(error: MillraceError, place: SourceLocation) -> Problem:
     return Problem(error.condition, error.message, error.place or place, error.hint, error.why)
 
 

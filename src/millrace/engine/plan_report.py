@@ -8,22 +8,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from millrace.connectors.base.api import Messages, Reader
-from millrace.connectors.base.offset_range import Span
+from millrace.connectors.base.api import MessageSource, Source
+from millrace.connectors.base.offset_range import OffsetRange
 from millrace.connectors.base.registry import CONNECTORS, make_reader, make_writer, system_of
 from millrace.connectors.kafka.bulk_choice import WORTHWHILE_RECORDS, left_to_spark
 from millrace.connectors.kafka.source import KafkaReader
 from millrace.dead_letters.letter import dead_topic
 from millrace.engine.checkpoints.query_history import Position, checkpoint_of
-from millrace.engine.checkpoints.resume import ANEW, Outlook, choices
+from millrace.engine.checkpoints.resume import ANEW, ResumeDecision, choices
 from millrace.engine.queries.bad_records import strict_reason
 from millrace.engine.session.spark_conf import IN_ROCKSDB, ROCKSDB, STATEFUL, Choice, state_store
 from millrace.engine.session.spark_conf import spark_choices as chosen
-from millrace.pipeline.analysis.operators import UNKNOWN, Step
-from millrace.pipeline.analysis.pipeline import shapes
+from millrace.pipeline.analysis.operators import UNKNOWN, Operator
+from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.checks.triggers import realtime_obstacles
 from millrace.pipeline.compatibility.query_snapshot import plain
-from millrace.pipeline.model import Pipeline, Sink, Source
+from millrace.pipeline.model import Pipeline, SinkDef, SourceDef
 from millrace.pipeline.plan import Plan, Query, unbatched
 from millrace.pipeline.secret import shown
 from millrace.settings import BULK
@@ -32,7 +32,7 @@ Told = dict[str, Any]
 _TOPIC = "topic "
 
 
-def query_report(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span | None = None) -> Told:
+def query_report(pipeline: Pipeline, outlook: ResumeDecision, state: Path, span: OffsetRange | None = None) -> Told:
     """One query: what becomes of it and why, what it reads (from a span on, where it is new) and writes."""
     one, at = outlook.query, outlook.position
     names = pipeline.upstream(one.table)
@@ -57,7 +57,7 @@ def query_report(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span |
         "realtime": _realtime(pipeline, one),
         "state": [
             _kept(step, one.mode)
-            for step in shapes(pipeline).get(one.table.lower(), UNKNOWN).steps
+            for step in analyse(pipeline).get(one.table.lower(), UNKNOWN).steps
             if step.kind in STATEFUL
         ],
         "state_bytes": _bytes(checkpoint_of(state, one.name) / "state"),
@@ -68,21 +68,21 @@ def query_report(pipeline: Pipeline, outlook: Outlook, state: Path, span: Span |
     return told
 
 
-def _kept(step: Step, mode: str) -> Told:
+def _kept(step: Operator, mode: str) -> Told:
     """What an operation remembers, by what, and whether it is forgotten one day (None: that cannot be told)."""
     forgotten = False if mode == "complete" else step.bounded
     keys = list(step.keys) if step.keys is not None else None
     return {"operation": step.what, "table": step.table, "keys": keys, "forgotten": forgotten}
 
 
-def _careful(pipeline: Pipeline, query: Query, sources: Collection[Source], state: Path) -> Told | None:
+def _careful(pipeline: Pipeline, query: Query, sources: Collection[SourceDef], state: Path) -> Told | None:
     """Whether each record is looked at, and why; None where the query buries none."""
     made = {one.name: make_reader(one.connection)[0] for one in sources if not one.static}
     readers = {name: reader for name, reader in made.items() if reader}
     messages = [
         reader.by_spark() if name in unbatched(pipeline) else reader
         for name, reader in readers.items()
-        if isinstance(reader, Messages) and (name in query.buries or not reader.letters_beside)
+        if isinstance(reader, MessageSource) and (name in query.buries or not reader.letters_beside)
     ]
     if not query.batches or not any(reader.keeps_letters for reader in messages):
         return None
@@ -109,7 +109,9 @@ def _realtime(pipeline: Pipeline, one: Query) -> Told:
     return {"chosen": one.trigger.kind == "realtime", "possible": not found, "against": against}
 
 
-def _source(source: Source, at: Position | None, among: list[Source], span: Span | None, *, anew: bool) -> Told:
+def _source(
+    source: SourceDef, at: Position | None, among: list[SourceDef], span: OffsetRange | None, *, anew: bool
+) -> Told:
     kind = source.connection.connector
     reads = ", ".join(CONNECTORS.source(source.connection, source.static).touches) or kind
     told: Told = {"name": source.name, "connector": kind, "reads": reads, "static": source.static}
@@ -129,10 +131,10 @@ def _source(source: Source, at: Position | None, among: list[Source], span: Span
     return told | {"start": "where it was", "offsets": offsets if system_of(source) == "kafka" else None}
 
 
-def _way(source: Source, query: Query, *, part: bool) -> Told:
+def _way(source: SourceDef, query: Query, *, part: bool) -> Told:
     """How records come in, and what decodes them."""
     reader, _ = make_reader(source.connection)
-    if not isinstance(reader, Messages):
+    if not isinstance(reader, MessageSource):
         return {}
     decoding = reader.decoding if query.batches else "spark"
     decoded = _DECODED[decoding]
@@ -155,7 +157,7 @@ _DECODED = {
 }
 
 
-def _ended(reader: Reader | None, span: Span | None) -> dict[str, Mapping[str, int]]:
+def _ended(reader: Source | None, span: OffsetRange | None) -> dict[str, Mapping[str, int]]:
     """Where a source begins in a run of a generation, which begins where its replay ended."""
     if span is None or not isinstance(reader, KafkaReader):
         return {}
@@ -167,7 +169,7 @@ def _ended(reader: Reader | None, span: Span | None) -> dict[str, Mapping[str, i
     }
 
 
-def _sink(sink: Sink) -> Told:
+def _sink(sink: SinkDef) -> Told:
     facts = CONNECTORS.sink(sink.connection, sink.table)
     kind = sink.connection.connector
     return {"connector": kind, "to": ", ".join(facts.touches) or kind, "guarantee": facts.guarantee}
@@ -181,7 +183,7 @@ def topics_report(pipeline: Pipeline) -> list[str]:
 def _read(pipeline: Pipeline) -> Iterator[str]:
     for source in pipeline.sources:
         reader, _ = make_reader(source.connection)
-        named = _topics(reader.touches()) if reader else []
+        named = _topics(reader.resources()) if reader else []
         yield from named
         if reader and reader.keeps_letters:
             yield from map(dead_topic, named)
@@ -196,7 +198,9 @@ def _topics(touches: Collection[str]) -> list[str]:
     return [one.removeprefix(_TOPIC) for one in touches if one.startswith(_TOPIC)]
 
 
-def settings_report(plan: Plan, master: str | None, given: Mapping[str, str], found: Collection[Outlook]) -> list[Told]:
+def settings_report(
+    plan: Plan, master: str | None, given: Mapping[str, str], found: Collection[ResumeDecision]
+) -> list[Told]:
     """Spark's settings that are chosen, each with its reason; what was given wins, and what a checkpoint keeps wins."""
     realtime = any(not one.batches for one in plan.queries)
     made = list(chosen(master=given.get("spark.master", master), realtime=realtime, given=given))
@@ -212,12 +216,12 @@ def settings_report(plan: Plan, master: str | None, given: Mapping[str, str], fo
     return list(told.values())
 
 
-def _in_rocksdb(made: Collection[Choice], given: Mapping[str, str], found: Collection[Outlook]) -> bool:
+def _in_rocksdb(made: Collection[Choice], given: Mapping[str, str], found: Collection[ResumeDecision]) -> bool:
     """Whether a state is kept in RocksDB: by a query that begins, or by one that goes on with its checkpoint."""
     chosen_store = given.get(ROCKSDB.key) or next((one.value for one in made if one.key == ROCKSDB.key), None)
     return ROCKSDB.value in (chosen_store, *(_going_on(one).get(ROCKSDB.key) for one in found))
 
 
-def _going_on(one: Outlook) -> Mapping[str, str]:
+def _going_on(one: ResumeDecision) -> Mapping[str, str]:
     """The settings that a checkpoint keeps, of a query that goes on with it."""
     return one.position.settings if one.position and one.starts and one.verdict != ANEW else {}

@@ -16,34 +16,34 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.kafka.cluster import Cluster
-from millrace.connectors.base.api import Messages, Site, no_cassandra
-from millrace.connectors.base.offset_range import Span
+from millrace.connectors.base.api import MessageSource, RunContext, no_cassandra
+from millrace.connectors.base.offset_range import OffsetRange
 from millrace.connectors.base.registry import reader_of, system_of, uses_system, writer_of
 from millrace.connectors.kafka.commit_ledger import LEDGER
 from millrace.connectors.memory import MEMORY
-from millrace.engine.checkpoints.resume import check_sinks, outlooks, require_resumable
-from millrace.engine.checkpoints.run_lease import Lease
+from millrace.engine.checkpoints.resume import check_sinks, require_resumable, resume_decisions
+from millrace.engine.checkpoints.run_lease import RunLease
 from millrace.engine.checkpoints.state_dir import State, nearby, require_fit
 from millrace.engine.failures.explain import explain
 from millrace.engine.memory_sql import MemorySql, QueryServer
-from millrace.engine.queries.builder import Workshop, follow_generations, prepare
+from millrace.engine.queries.builder import QueryBuilder, follow_generations, prepare
 from millrace.engine.session.executors import Stopped, Travel, require_reachable
 from millrace.engine.session.hadoop_store import Hadoop
 from millrace.engine.session.spark_conf import ON_A_STORE, ON_DISK, conf_doubts, is_local, state_store
 from millrace.engine.source_feeds import filled
-from millrace.engine.supervision.monitor import Watch
-from millrace.engine.supervision.offset_commits import Positions
+from millrace.engine.supervision.monitor import QueryMonitor
+from millrace.engine.supervision.offset_commits import OffsetCommitter
 from millrace.engine.supervision.restart_policy import Policy
-from millrace.engine.supervision.supervisor import Running
+from millrace.engine.supervision.supervisor import Supervisor
 from millrace.errors import MillraceError
 from millrace.object_stores import StorePath, mounted
 from millrace.pipeline.model import Pipeline
 from millrace.pipeline.plan import Plan
 from millrace.settings import PATIENCE
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.panel_registry import Gallery
+from millrace.telemetry.panel_registry import PanelRegistry
 from millrace.telemetry.progress import Progress
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 from millrace.units import format_duration, so_many
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def wake_workers(spark: SparkSession, pipeline: Pipeline) -> None:
     """Begin to start what decodes the pipeline's messages; what fails here fails again where it counts."""
     readers = [reader_of(source) for source in pipeline.sources]
     # What is only sifted in Python goes another way, whose parent of workers is another one.
-    decoded = any(isinstance(reader, Messages) and reader.decoding == "arrow" for reader in readers)
+    decoded = any(isinstance(reader, MessageSource) and reader.decoding == "arrow" for reader in readers)
     if decoded and is_local(str(spark.sparkContext.master)):
         threading.Thread(target=_wake, args=(spark,), name="waking", daemon=True).start()
 
@@ -101,7 +101,7 @@ class Settings:
     accept: Collection[str] = ()
     """Queries that go on with a state that was computed otherwise."""
     cassandra: Callable[[], Cassandra] = no_cassandra
-    span: Span | None = None
+    span: OffsetRange | None = None
     """The part of Kafka's topics to read, where the pipeline's file does not decide it."""
     mark: str = ""
     """What a replay adds to the names of topics for dead letters."""
@@ -119,7 +119,7 @@ class Settings:
     """Called when the state folder is ours, before anything is begun; raises when nothing shall be."""
 
 
-def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
+def run(plan: Plan, settings: Settings, board: RunStatus, stop: threading.Event) -> None:
     """Run until every query has ended, the time is over or `stop` is set; one that is given up ends all and raises."""
     require_fit(plan, settings.state)
     plan = replace(plan, pipeline=follow_generations(plan.pipeline, settings.cluster))
@@ -134,13 +134,13 @@ def run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> 
             _run(plan, settings, board, stop)
 
 
-def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
+def _run(plan: Plan, settings: Settings, board: RunStatus, stop: threading.Event) -> None:
     at_rest = partial(_at_rest, settings.session)
     with State(settings.state, plan.pipeline, tell=settings.tell, at_rest=at_rest) as state:
         settings.holding()
         cluster_id = settings.cluster().connect().cluster_id if uses_system(plan.pipeline, "kafka") else None
         ground = _ground(plan, settings, state)
-        found = [check_sinks(one, ground) for one in outlooks(plan, state.folder, cluster_id, settings.accept)]
+        found = [check_sinks(one, ground) for one in resume_decisions(plan, state.folder, cluster_id, settings.accept)]
         # What only Spark can tell is asked when a query starts; nobody waits for it to hear of the rest.
         require_resumable(found, state.folder, settings.tell)
         state.claim(plan, cluster_id)
@@ -150,11 +150,11 @@ def _run(plan: Plan, settings: Settings, board: Board, stop: threading.Event) ->
         with _session(plan, settings, stop, holds=(state.held,)) as opening:
             ground = replace(ground, state_id=state.id)
             prepare(plan.pipeline, ground)  # while the JVM starts
-            gallery = None if settings.panels is None else Gallery(settings.panels)
+            gallery = None if settings.panels is None else PanelRegistry(settings.panels)
             if gallery:
                 gallery.expect(plan)
             with _lease(plan, settings, state) as lease, _filled(plan, settings, stop):
-                workshop = Workshop(
+                workshop = QueryBuilder(
                     plan.pipeline,
                     replace(ground, spark=opening.result()),
                     gallery=gallery,
@@ -188,13 +188,13 @@ def _at_rest(spark: SparkSession | None) -> bool:
         return False
 
 
-def _require_alone(state: State, lease: Lease | None) -> None:
+def _require_alone(state: State, lease: RunLease | None) -> None:
     state.require_held()
     if lease:
         lease.require_held()
 
 
-def _holds_name(state: State, lease: Lease | None) -> bool:
+def _holds_name(state: State, lease: RunLease | None) -> bool:
     try:
         state.require_not_lost()
     except MillraceError:
@@ -202,9 +202,9 @@ def _holds_name(state: State, lease: Lease | None) -> bool:
     return lease is not None and lease.holds()
 
 
-def _ground(plan: Plan, settings: Settings, state: State) -> Site:
+def _ground(plan: Plan, settings: Settings, state: State) -> RunContext:
     """What connectors may know before Spark is there."""
-    return Site(
+    return RunContext(
         None,
         plan.pipeline.name,
         "",
@@ -213,26 +213,26 @@ def _ground(plan: Plan, settings: Settings, state: State) -> Site:
         create_topics=settings.create_topics,
         print=settings.print,
         cassandra=settings.cassandra,
-        span=settings.span,
-        mark=settings.mark,
-        asks=isinstance(state.folder, StorePath),
+        offset_range=settings.span,
+        topic_suffix=settings.mark,
+        checks_ownership_per_batch=isinstance(state.folder, StorePath),
     )
 
 
-def _work(workshop: Workshop, plan: Plan, settings: Settings, board: Board, stop: threading.Event) -> None:
+def _work(workshop: QueryBuilder, plan: Plan, settings: Settings, board: RunStatus, stop: threading.Event) -> None:
     try:
         with (
             QueryServer(settings.memory_sql, nearby(settings.state, plan.pipeline.name), settings.tell),
             _positions(plan, settings) as told,
-            Watch(
+            QueryMonitor(
                 workshop.spark, board, dead=workshop.dead, gallery=workshop.gallery, told=told, supervised=True
             ) as watch,
         ):
             settings.tell(f"starting {so_many(len(plan.queries), 'query')}")
-            queries = Running(
+            queries = Supervisor(
                 workshop,
                 board,
-                watch.follow,
+                watch.track,
                 settings.supervision,
                 enough=settings.enough,
                 patience=settings.patience,
@@ -254,7 +254,7 @@ def _positions(plan: Plan, settings: Settings) -> Iterator[Callable[[Progress], 
         yield lambda _: None
         return
     writing = [query.name for query in plan.queries if query.sinks]
-    with Positions(settings.cluster, plan.pipeline.name, writing) as positions:
+    with OffsetCommitter(settings.cluster, plan.pipeline.name, writing) as positions:
         yield positions.take
 
 
@@ -266,30 +266,30 @@ def _filled(plan: Plan, settings: Settings, stop: threading.Event) -> Iterator[N
 
 
 @contextmanager
-def _lease(plan: Plan, settings: Settings, state: State) -> Iterator[Lease | None]:
+def _lease(plan: Plan, settings: Settings, state: State) -> Iterator[RunLease | None]:
     """A hold on the pipeline's name in Kafka, where two runs of it would write twice."""
     writers = [writer_of(sink) for query in plan.queries if query.batches for sink in query.sinks]
-    if not any(writer.exclusive for writer in writers):
+    if not any(writer.needs_single_writer for writer in writers):
         yield None
         return
-    with Lease(settings.cluster(), plan.pipeline.name, state.identity, LEDGER) as lease:
+    with RunLease(settings.cluster(), plan.pipeline.name, state.identity, LEDGER) as lease:
         yield lease
 
 
-def _queries(queries: Running, plan: Plan, settings: Settings, watch: Watch, stop: threading.Event) -> None:
+def _queries(queries: Supervisor, plan: Plan, settings: Settings, watch: QueryMonitor, stop: threading.Event) -> None:
     try:
         first = next((query for query in plan.queries if query.sinks), plan.queries[0])
         for query in plan.queries:
             running = queries.start(query)
             if running is not None and query is first:
                 watch.await_batch(running, settings.head_start, stop)
-        queries.stay(settings.seconds, stop)
+        queries.wait(settings.seconds, stop)
     finally:
         _stop(queries, settings.patience if all(query.batches for query in plan.queries) else 0.0, settings.tell)
     queries.require_sound()  # a batch may have failed while its end was waited for
 
 
-def _stop(queries: Running, patience: float, tell: Callable[[str], None]) -> None:
+def _stop(queries: Supervisor, patience: float, tell: Callable[[str], None]) -> None:
     """Stop all; nobody waits for long without being told for what."""
     bound = f" when the batch in hand has ended (at most {format_duration(patience)}; a second Ctrl-C does not wait)"
     late = threading.Timer(_SILENCE, tell, [f"stopping{bound if patience else ''}"])

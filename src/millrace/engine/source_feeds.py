@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import Filling
-from millrace.connectors.base.record_sink import Target
+from millrace.connectors.base.record_sink import SinkTarget
 from millrace.connectors.base.registry import reader_of
 from millrace.connectors.kafka.sink import KafkaSink
 from millrace.errors import FeedFailed, MillraceError
 from millrace.feeds.base.api import FEEDS, Run
 from millrace.feeds.base.pump import pump
-from millrace.pipeline.model import Source
+from millrace.pipeline.model import SourceDef
 from millrace.pipeline.plan import Plan
 
 
@@ -43,14 +43,14 @@ def filled(
             raise one.error
 
 
-def _wanted(plan: Plan) -> Iterator[tuple[Source, Filling]]:
+def _wanted(plan: Plan) -> Iterator[tuple[SourceDef, Filling]]:
     for source in plan.pipeline.sources:
         filling = reader_of(source).filling()
         if filling:
             yield source, filling
 
 
-def _goes_on(plan: Plan, source: Source) -> bool:
+def _goes_on(plan: Plan, source: SourceDef) -> bool:
     """Whether a query follows a source without end."""
     names = (plan.pipeline.upstream(query.table) for query in plan.queries if query.trigger.kind != "once")
     return any(source.name in found for found in names)
@@ -61,7 +61,7 @@ class Filler:
 
     def __init__(
         self,
-        source: Source,
+        source: SourceDef,
         filling: Filling,
         cluster: Callable[[], Cluster],
         tell: Callable[[str], None],
@@ -98,8 +98,8 @@ class Filler:
         finally:
             self._settled.set()
 
-    def _target(self, patience: float | None) -> Target:
-        return Target(self._filling.topic, cluster=self._cluster, stop=self._run.stop, patience=patience)
+    def _target(self, patience: float | None) -> SinkTarget:
+        return SinkTarget(self._filling.topic, cluster=self._cluster, stop=self._run.stop, patience=patience)
 
     def _fail(self, error: MillraceError) -> None:
         error.place = error.place or self._source.place

@@ -72,7 +72,16 @@
 A message says what is wrong; `why` gives the cause, `hint` what to do, `place` where (`file:line`).
 """
 
-from millrace.errors.base import InputError, MillraceError, Place, Problem, RunError, described, did_you_mean, printable
+from millrace.errors.base import (
+    InputError,
+    MillraceError,
+    Problem,
+    RunError,
+    SourceLocation,
+    described,
+    did_you_mean,
+    printable,
+)
 from millrace.errors.cassandra import (
     CassandraDenied,
     CassandraFailed,
@@ -196,7 +205,6 @@ __all__ = [
     "NotRedrivable",
     "NotUtf8",
     "OffsetsGone",
-    "Place",
     "PortInUse",
     "Problem",
     "QueryFailed",
@@ -209,6 +217,7 @@ __all__ = [
     "RunError",
     "ServiceFailed",
     "SinkFailed",
+    "SourceLocation",
     "SparkFailed",
     "StateMismatch",
     "TakenOver",

@@ -15,7 +15,7 @@ _LONGEST_TEXT = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLocation:
     """Where something stands in the user's files."""
 
     file: str
@@ -31,7 +31,7 @@ class Problem:
 
     condition: str
     message: str
-    place: Place | None = None
+    place: SourceLocation | None = None
     hint: str | None = None
     why: str | None = None
     severity: str = "error"
@@ -57,7 +57,7 @@ class MillraceError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(
-        self, message: str, *, hint: str | None = None, why: str | None = None, place: Place | None = None
+        self, message: str, *, hint: str | None = None, why: str | None = None, place: SourceLocation | None = None
     ) -> None:
         message = without_passwords(message)
         super().__init__(message)

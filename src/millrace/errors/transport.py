@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 
 import millrace.errors as errors
-from millrace.errors import MillraceError, Place
+from millrace.errors import MillraceError, SourceLocation
 
 _MARK = "millrace-error:"
 
 
-class Carried(Exception):
+class TransportedError(Exception):
     """One of our errors, written as a line that `restored` reads."""
 
 
-def carry(error: BaseException) -> BaseException:
+def to_transport(error: BaseException) -> BaseException:
     """The error in a form that survives the way to the driver; any other error as it is."""
     if not isinstance(error, MillraceError):
         return error
@@ -26,10 +26,10 @@ def carry(error: BaseException) -> BaseException:
         "file": error.place.file if error.place else None,
         "line": error.place.line if error.place else None,
     }
-    return Carried(_MARK + json.dumps(told))
+    return TransportedError(_MARK + json.dumps(told))
 
 
-def restored_error(text: str) -> MillraceError | None:
+def from_transport(text: str) -> MillraceError | None:
     """The error that a worker's text carries, if it does."""
     start = text.find(_MARK + "{")
     if start < 0:
@@ -39,6 +39,6 @@ def restored_error(text: str) -> MillraceError | None:
     except ValueError:
         return None
     kind = getattr(errors, told["type"], errors.RunError)
-    place = Place(told["file"], told["line"]) if told["file"] else None
+    place = SourceLocation(told["file"], told["line"]) if told["file"] else None
     made: MillraceError = kind(told["message"], why=told["why"], hint=told["hint"], place=place)
     return made

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from millrace.errors import InvalidOption, Place
+from millrace.errors import InvalidOption, SourceLocation
 from millrace.pipeline.secret import guarded
 from millrace.units import format_duration, parse_interval
 
 MODES = ("append", "update", "complete")
 PANELS = ("series", "top", "table", "heat", "number")
 
-_NOWHERE = Place("<memory>")
+_NOWHERE = SourceLocation("<memory>")
 
 
 class _Unreadable:
@@ -79,10 +79,10 @@ class Connection:
     connector: str
     argument: Any = None
     options: tuple[tuple[str, Any], ...] = ()
-    place: Place = field(default=_NOWHERE, compare=False, repr=False)
-    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    place: SourceLocation = field(default=_NOWHERE, compare=False, repr=False)
+    places: Mapping[str, SourceLocation] = field(default_factory=dict, compare=False, repr=False)
     """Where each option stands, when that is known."""
-    bare: tuple[tuple[str, Place], ...] = field(default=(), compare=False, repr=False)
+    bare: tuple[tuple[str, SourceLocation], ...] = field(default=(), compare=False, repr=False)
     """Secrets that are written in the file itself: their options' names, and where."""
 
     @property
@@ -90,7 +90,7 @@ class Connection:
         """Whether all of it could be read."""
         return bool(self.connector) and UNREADABLE not in (self.argument, *(value for _, value in self.options))
 
-    def option_place(self, name: str) -> Place:
+    def option_place(self, name: str) -> SourceLocation:
         """Where an option stands, or else the connection."""
         return self.places.get(name, self.place)
 
@@ -111,18 +111,18 @@ def freeze(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceDef:
     """What is read, under the name that tables use. A static one is read whole, for joins, and never waited for."""
 
     name: str
     connection: Connection
     watermark: Watermark | None = None
     static: bool = False
-    place: Place = field(default=_NOWHERE, compare=False, repr=False)
+    place: SourceLocation = field(default=_NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Table:
+class TableDef:
     """Rows made from other rows: by SQL, or by a function of DataFrames whose parameters are named as what it reads."""
 
     name: str
@@ -130,36 +130,36 @@ class Table:
     sql: str | None = None
     function: Callable[..., Any] | None = None
     watermark: Watermark | None = None
-    place: Place = field(default=_NOWHERE, compare=False, repr=False)
-    sql_place: Place | None = field(default=None, compare=False, repr=False)
+    place: SourceLocation = field(default=_NOWHERE, compare=False, repr=False)
+    sql_place: SourceLocation | None = field(default=None, compare=False, repr=False)
     """Where the first line of the SQL stands."""
     sql_marks: tuple[int, ...] | None = field(default=None, compare=False, repr=False)
     """When the SQL's lines are not those of the file: how many visible characters stand before each of the file's."""
     parameters: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
     """The parameters of the Python function that gave the SQL."""
 
-    def sql_line(self, line: int, column: int = 1) -> Place:
+    def sql_line(self, line: int, column: int = 1) -> SourceLocation:
         """Where a line of the SQL (and a column of it, both from 1) stands in the user's file."""
         first = self.sql_place or self.place
         if first.line is None or self.sql is None or self.sql_place is None:
             return first
         if self.sql_marks is None:
-            return Place(first.file, first.line + line - 1)
+            return SourceLocation(first.file, first.line + line - 1)
         lines = self.sql.split("\n")
         before = "".join(lines[: line - 1]) + "".join(lines[line - 1 : line])[: max(column - 1, 0)]
         visible = len("".join(before.split()))
-        return Place(first.file, first.line + max(bisect_right(self.sql_marks, visible) - 1, 0))
+        return SourceLocation(first.file, first.line + max(bisect_right(self.sql_marks, visible) - 1, 0))
 
 
 @dataclass(frozen=True)
-class Sink:
+class SinkDef:
     """Where a table's rows go, and how: append, update or complete."""
 
     table: str
     connection: Connection
     mode: str = "append"
     trigger: Trigger | None = None
-    place: Place = field(default=_NOWHERE, compare=False, repr=False)
+    place: SourceLocation = field(default=_NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -169,8 +169,8 @@ class Panel:
     table: str
     kind: str
     options: tuple[tuple[str, Any], ...] = ()
-    place: Place = field(default=_NOWHERE, compare=False, repr=False)
-    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    place: SourceLocation = field(default=_NOWHERE, compare=False, repr=False)
+    places: Mapping[str, SourceLocation] = field(default_factory=dict, compare=False, repr=False)
     """Where each option stands, when that is known."""
 
     @property
@@ -178,7 +178,7 @@ class Panel:
         """Whether all of it could be read."""
         return not any(value is UNREADABLE for _, value in self.options)
 
-    def option_place(self, name: str) -> Place:
+    def option_place(self, name: str) -> SourceLocation:
         """Where an option stands, or else the panel."""
         return self.places.get(name, self.place)
 
@@ -188,26 +188,26 @@ class Pipeline:
     """Sources, tables and sinks under one name. Names may still clash or lead nowhere: `check` tells."""
 
     name: str
-    sources: tuple[Source, ...] = ()
-    tables: tuple[Table, ...] = ()
-    sinks: tuple[Sink, ...] = ()
+    sources: tuple[SourceDef, ...] = ()
+    tables: tuple[TableDef, ...] = ()
+    sinks: tuple[SinkDef, ...] = ()
     panels: tuple[Panel, ...] = ()
     trigger: Trigger = FASTEST
-    place: Place = field(default=_NOWHERE, compare=False, repr=False)
+    place: SourceLocation = field(default=_NOWHERE, compare=False, repr=False)
 
     @cached_property
-    def _sources(self) -> dict[str, Source]:
+    def _sources(self) -> dict[str, SourceDef]:
         return {one.name.lower(): one for one in reversed(self.sources)}  # of two, the first
 
     @cached_property
-    def _tables(self) -> dict[str, Table]:
+    def _tables(self) -> dict[str, TableDef]:
         return {one.name.lower(): one for one in reversed(self.tables)}
 
-    def source(self, name: str) -> Source | None:
+    def source(self, name: str) -> SourceDef | None:
         """The source of a name; as in SQL, capitals do not matter."""
         return self._sources.get(name.lower())
 
-    def table(self, name: str) -> Table | None:
+    def table(self, name: str) -> TableDef | None:
         """The table of a name; as in SQL, capitals do not matter."""
         return self._tables.get(name.lower())
 
@@ -226,7 +226,7 @@ class Pipeline:
                 continue
             seen.add(element.name.lower())
             waiting.append((one, True))
-            waiting.extend((read, False) for read in reversed(element.reads if isinstance(element, Table) else ()))
+            waiting.extend((read, False) for read in reversed(element.reads if isinstance(element, TableDef) else ()))
         return list(found)
 
     def linked(self) -> Pipeline:

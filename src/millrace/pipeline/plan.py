@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from millrace.errors import Place
+from millrace.errors import SourceLocation
 from millrace.pipeline.connector_facts import Connectors
-from millrace.pipeline.model import Pipeline, Sink, Source, Trigger
+from millrace.pipeline.model import Pipeline, SinkDef, SourceDef, Trigger
 from millrace.pipeline.panels import Shown, shown
 
 WITHOUT_BATCHES = ("realtime", "continuous")
@@ -21,7 +21,7 @@ class Query:
 
     name: str
     table: str
-    sinks: tuple[Sink, ...]
+    sinks: tuple[SinkDef, ...]
     mode: str
     trigger: Trigger
     buries: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Query:
     """The panels that look at its rows on their way."""
     infers: bool = False
     """Whether a panel is made up for its table: nobody declared one, and the page is served."""
-    undertakes: Source | None = None
+    undertakes: SourceDef | None = None
     """The source whose dead letters are all that this query is for: those that read it have no batches."""
 
     @property
@@ -44,7 +44,7 @@ class Query:
         return bool(self.sinks) or self.undertakes is not None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SourceLocation:
         """Where the user asked for it: its first sink, or its source or first panel where it has no sink."""
         if self.undertakes:
             return self.undertakes.place
@@ -64,7 +64,7 @@ def make_plan(pipeline: Pipeline, *, once: bool = False, panels: bool = False) -
 
     `panels` is for a run whose page is served; else nobody would see them, and nothing is computed for them.
     """
-    groups: dict[str, list[Sink]] = {}
+    groups: dict[str, list[SinkDef]] = {}
     for sink in pipeline.sinks:
         groups.setdefault(_name(sink, pipeline), []).append(sink)
     owned: set[str] = set()
@@ -141,9 +141,9 @@ def _own(pipeline: Pipeline, table: str, panels: list[Shown], owned: set[str]) -
 def _mode(pipeline: Pipeline, table: str) -> str:
     """The mode that shows the most: changes as they come where Spark can give them, else what is final."""
     from millrace.pipeline.analysis.operators import UNKNOWN
-    from millrace.pipeline.analysis.pipeline import shapes
+    from millrace.pipeline.analysis.pipeline import analyse
 
-    steps = shapes(pipeline).get(table.lower(), UNKNOWN).steps
+    steps = analyse(pipeline).get(table.lower(), UNKNOWN).steps
     final = any(
         step.session or step.join in ("left", "right", "full") or (step.after_aggregate and step.kind == "aggregate")
         for step in steps
@@ -165,7 +165,7 @@ def _called(argument: object) -> str:
     return str(getattr(argument, "__qualname__", type(argument).__qualname__))
 
 
-def _name(sink: Sink, pipeline: Pipeline) -> str:
+def _name(sink: SinkDef, pipeline: Pipeline) -> str:
     """The name of a sink's query, and of its checkpoint: sinks of one name share it.
 
     It depends on the sink alone, as it is written: another sink that comes or goes, or another way to run, must not

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from millrace.errors import Place
+from millrace.errors import SourceLocation
 from millrace.limited_files import read_limited
 from millrace.pipeline.sql import blank_lines
 
@@ -26,39 +26,39 @@ def function_tree(function: Callable[..., Any]) -> Function | None:
     return None
 
 
-def returned_text(function: Callable[..., Any], text: str) -> tuple[Place | None, Marks]:
+def returned_text(function: Callable[..., Any], text: str) -> tuple[SourceLocation | None, Marks]:
     """Where the text that a function returns begins, as `Table` keeps it."""
     tree = function_tree(function)
     returns = [node for node in ast.walk(tree) if isinstance(node, ast.Return)] if tree else []
     return _place_of(function.__code__.co_filename, returns, text)
 
 
-def called_text(at: Place, text: str) -> tuple[Place | None, Marks]:
+def called_text(at: SourceLocation, text: str) -> tuple[SourceLocation | None, Marks]:
     """Where a text stands that a call on some line was given."""
     return _place_of(at.file, _calls(at), text)
 
 
-def literal_keywords(at: Place) -> Iterator[tuple[str, str, Place]]:
+def literal_keywords(at: SourceLocation) -> Iterator[tuple[str, str, SourceLocation]]:
     """The plain texts that a call on some line was given by name, those in dictionaries included: name, text, place."""
     for node in (below for call in _calls(at) for below in ast.walk(call)):
         if isinstance(node, ast.keyword) and node.arg and (text := _text(node.value)):
-            yield node.arg, text, Place(at.file, node.lineno)
+            yield node.arg, text, SourceLocation(at.file, node.lineno)
         for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
             if isinstance(key, ast.Constant) and (text := _text(value)):
-                yield str(key.value), text, Place(at.file, key.lineno)
+                yield str(key.value), text, SourceLocation(at.file, key.lineno)
 
 
-def _place_of(file: str, within: list[Any], text: str) -> tuple[Place | None, Marks]:
+def _place_of(file: str, within: list[Any], text: str) -> tuple[SourceLocation | None, Marks]:
     for node in (below for one in within for below in ast.walk(one)):
         if isinstance(node, ast.Constant | ast.JoinedStr) and getattr(node, "value", text) == text:
             # Only between triple quotes is a line of the text a line of the file.
             as_written = (node.end_lineno or node.lineno) - node.lineno == text.count("\n")
             line = node.lineno + (blank_lines(text) if as_written else 0)
-            return Place(file, line), None if as_written else (0,)
+            return SourceLocation(file, line), None if as_written else (0,)
     return None, None
 
 
-def _calls(at: Place) -> list[ast.Call]:
+def _calls(at: SourceLocation) -> list[ast.Call]:
     tree = _tree(at.file)
     line = at.line or 0
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []

@@ -134,8 +134,6 @@ def _optional_type(kind: Type) -> Type:
 
 def parse_schema(text: str) -> Schema:
     """The schema that a DDL text describes: `id string NOT NULL, at timestamp, tags array<string>`."""
-    from millrace.pipeline.schema_ddl import (
-        parse_ddl,  # sqlglot is for whoever reads a pipeline, not for Spark's workers
-    )
+    from millrace.pipeline.schema_ddl import parse_ddl
 
     return parse_ddl(text)

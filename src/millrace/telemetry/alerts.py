@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 
 from millrace.errors import InvalidOption, MillraceError
 from millrace.masking import masked
-from millrace.telemetry.measurements import Lag, Samples
-from millrace.telemetry.query_status import Board, Phase, Standing
-from millrace.telemetry.topology import Outline
+from millrace.telemetry.measurements import Lag, Measurements
+from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
+from millrace.telemetry.topology import Topology
 from millrace.units import Behind, so_many
 
 EVERY = 0.5
@@ -88,9 +88,9 @@ class Alarm:
     """Looks at a run and tells what is worth an alert, each thing once."""
 
     pipeline: str
-    board: Board
-    samples: Samples
-    outline: Outline
+    board: RunStatus
+    samples: Measurements
+    outline: Topology
     limits: Limits
     tell: Callable[[Alert], None]
     _restarts: dict[str, int] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Alarm:
         if not self._dead:
             self._tell(None, "gave-up", _said(error))
 
-    def _look_at(self, one: Standing) -> None:
+    def _look_at(self, one: QueryStatus) -> None:
         if one.restarts > self._restarts.get(one.query, 0) and one.query not in self._open:
             self._open.add(one.query)
             self._tell(one.query, "failed", one.restart.sentence(datetime.now(UTC)) if one.restart else "restarted")
@@ -128,7 +128,7 @@ class Alarm:
             self._open.discard(one.query)
             self._tell(one.query, "recovered", f"it works again, after {so_many(one.restarts, 'restart')} in all")
 
-    def _look_at_lag(self, one: Standing, now: float) -> None:
+    def _look_at_lag(self, one: QueryStatus, now: float) -> None:
         limit = self.limits.lag
         if limit is None:
             return

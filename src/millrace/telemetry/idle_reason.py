@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from millrace.telemetry.progress import Progress, batch_end
-from millrace.telemetry.query_status import Phase, Standing
+from millrace.telemetry.query_status import Phase, QueryStatus
 from millrace.telemetry.topology import Expected
 from millrace.units import format_duration, so_many
 
@@ -19,7 +19,7 @@ QUIET = 10.0
 class Case:
     """What the sentence is made from."""
 
-    standing: Standing
+    standing: QueryStatus
     expected: Expected
     batch: Progress | None
     """The newest batch that did something."""
@@ -33,7 +33,7 @@ class Case:
         return format_duration(max(1, round((self.now - moment).total_seconds())))
 
 
-def silence(case: Case) -> str | None:
+def idle_reason(case: Case) -> str | None:
     """The sentence; None when there is output, or none is due."""
     for rule in _RULES:
         told = rule(case)

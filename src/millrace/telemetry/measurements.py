@@ -36,7 +36,7 @@ class Usage:
     threads: int | None = None
 
 
-class Samples:
+class Measurements:
     """The newest of each; thread-safe, since each is replaced as a whole."""
 
     def __init__(self) -> None:

@@ -17,11 +17,11 @@ from typing import Any
 
 from millrace.errors import MillraceError
 from millrace.telemetry.channels import error_fields, milliseconds
-from millrace.telemetry.idle_reason import Case, silence
-from millrace.telemetry.measurements import Lag, Samples
+from millrace.telemetry.idle_reason import Case, idle_reason
+from millrace.telemetry.measurements import Lag, Measurements
 from millrace.telemetry.progress import RATE_WINDOW, Progress, SourceProgress, batch_end, rates
-from millrace.telemetry.query_status import Board, Phase, Standing
-from millrace.telemetry.topology import Edge, Outline
+from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
+from millrace.telemetry.topology import Edge, Topology
 
 UNHEALTHY_AFTER = 30.0
 """Seconds without an answer from Spark after which the run counts as ill."""
@@ -36,7 +36,7 @@ class Health:
     reasons: tuple[str, ...] = ()
 
 
-def health(board: Board, samples: Samples, outline: Outline, now: float | None = None) -> Health:
+def health(board: RunStatus, samples: Measurements, outline: Topology, now: float | None = None) -> Health:
     """Healthy: every query works, none is dead or restarted, Spark and Kafka answer. Ready: every query has begun."""
     standings = {one.query: one for one in board.queries() if outline.query(one.query).writes}
     ill = [
@@ -84,7 +84,7 @@ def most_known(values: Iterable[float | None]) -> float | None:
 class Flow:
     """The rates of one moment, out of what is told of the queries."""
 
-    outline: Outline
+    outline: Topology
     queries: list[dict[str, Any]]
     last: Mapping[str, Progress | None]
 
@@ -140,7 +140,9 @@ _CLASSIC = {
 """What is not known of DStreams, and why."""
 
 
-def run_state(board: Board, samples: Samples, outline: Outline, now: datetime | None = None) -> dict[str, Any]:
+def run_state(
+    board: RunStatus, samples: Measurements, outline: Topology, now: datetime | None = None
+) -> dict[str, Any]:
     """Everything about now."""
     at = now or datetime.now(UTC)
     standings = board.queries()
@@ -161,7 +163,7 @@ def run_state(board: Board, samples: Samples, outline: Outline, now: datetime | 
 
 
 def run_phase(
-    standings: Iterable[Standing], samples: Samples, outline: Outline, now: datetime
+    standings: Iterable[QueryStatus], samples: Measurements, outline: Topology, now: datetime
 ) -> tuple[str, list[str]]:
     """`starting`, `running`, `restarting`, `failed` or `stopped`, and why it is not running."""
     known = {one.query: one for one in standings if outline.query(one.query).writes}
@@ -190,7 +192,7 @@ def batches_of(history: Iterable[Progress]) -> list[Progress]:
 
 
 def _query(
-    one: Standing, board: Board, samples: Samples, outline: Outline, dead: Mapping[str, int], now: datetime
+    one: QueryStatus, board: RunStatus, samples: Measurements, outline: Topology, dead: Mapping[str, int], now: datetime
 ) -> dict[str, Any]:
     expected, last = outline.query(one.query), one.last
     done = batches_of(board.history(one.query))
@@ -219,7 +221,7 @@ def _query(
         "state_bytes": last.state_bytes if last else None,
         "sink_rows": batch.sink_rows if batch else None,
         "since": milliseconds(one.since),
-        "silence": silence(Case(one, expected, batch, lag.records, burials, now)),
+        "silence": idle_reason(Case(one, expected, batch, lag.records, burials, now)),
         "error": error_fields(one.error),
         "restart": one.restart.sentence(now) if one.restart else None,
         "restarts": one.restarts,
@@ -228,7 +230,7 @@ def _query(
 
 
 def _rates(
-    one: Standing, done: list[Progress], samples: Samples, outline: Outline, *, at: datetime
+    one: QueryStatus, done: list[Progress], samples: Measurements, outline: Topology, *, at: datetime
 ) -> dict[str, float | None]:
     """Rows a second: in, worked on, out. Where Spark seldom tells, Kafka's topics do."""
     expected = outline.query(one.query)
@@ -251,7 +253,7 @@ def _rates(
     }
 
 
-def _busy(one: Standing, done: list[Progress], now: datetime) -> float:
+def _busy(one: QueryStatus, done: list[Progress], now: datetime) -> float:
     """The share of the last seconds in which batches were at work, the one that is at work now included."""
     start = now - timedelta(seconds=RATE_WINDOW)
     spent = 0.0

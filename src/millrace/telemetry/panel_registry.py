@@ -12,20 +12,20 @@ from millrace.errors import MillraceError, RunError
 from millrace.pipeline.panels import Shown
 from millrace.pipeline.plan import Plan
 from millrace.telemetry.channels import Channels, error_fields
-from millrace.telemetry.panel_views import Picture, Series, View
+from millrace.telemetry.panel_views import PanelView, Series, View
 from millrace.telemetry.progress import METRICS
 
 _EMPTY = View([])
 
 
 @dataclass(frozen=True)
-class Hung:
+class RegisteredPanel:
     """A panel in its place."""
 
     shown: Shown
     query: str | None = None
     mode: str = "append"
-    picture: Picture | None = None
+    picture: PanelView | None = None
     width: int = 0
     """Columns of the rows that the picture takes, which Spark calls c0, c1, …"""
     error: MillraceError | None = None
@@ -61,20 +61,20 @@ class Hung:
 
 
 @dataclass
-class Gallery:
+class PanelRegistry:
     """Every panel of a run; thread-safe."""
 
     channels: Channels
-    _hung: dict[str, Hung] = field(default_factory=dict)
+    _hung: dict[str, RegisteredPanel] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def expect(self, plan: Plan) -> None:
         """List the panels that were declared, before any of them has a picture."""
         for query in plan.queries:
             for one in query.panels:
-                self._put(Hung(one, query.name, query.mode))
+                self._put(RegisteredPanel(one, query.name, query.mode))
 
-    def hang(self, hung: Hung) -> None:
+    def hang(self, hung: RegisteredPanel) -> None:
         """A panel has its picture, or the reason why it has none; of a query that was started again, the old one."""
         known = self._hung.get(hung.shown.id)
         kept = known.picture if known and hung.picture else None
@@ -83,7 +83,7 @@ class Gallery:
     def fail(self, panels: Iterable[Shown], error: MillraceError) -> None:
         """The query of panels has ended with an error; what they showed stays, beside the error."""
         for one in panels:
-            known = self._hung.get(one.id, Hung(one))
+            known = self._hung.get(one.id, RegisteredPanel(one))
             self._put(replace(known, error=error))
 
     def observe(self, metrics: Mapping[str, Any]) -> None:
@@ -101,7 +101,7 @@ class Gallery:
             if isinstance(hung.picture, Series) and hung.picture.due(now):
                 self._show(hung)
 
-    def _take(self, hung: Hung, rows: Sequence[Mapping[str, Any]], total: int) -> None:
+    def _take(self, hung: RegisteredPanel, rows: Sequence[Mapping[str, Any]], total: int) -> None:
         try:
             given = [tuple(row.get(f"c{place}") for place in range(hung.width)) for row in rows]
             with self._lock:
@@ -112,13 +112,13 @@ class Gallery:
         except (TypeError, ValueError) as error:  # told where it is missed; the others go on
             self._put(replace(hung, picture=None, error=RunError("the panel cannot be drawn", why=str(error))))
 
-    def _put(self, hung: Hung) -> None:
+    def _put(self, hung: RegisteredPanel) -> None:
         with self._lock:
             self._hung[hung.shown.id] = hung
             listed = [one.listed() for one in self._hung.values()]
             self.channels.slot("panels").set(listed)
         self._show(hung)
 
-    def _show(self, hung: Hung) -> None:
+    def _show(self, hung: RegisteredPanel) -> None:
         with self._lock:
             self.channels.slot(f"panel:{hung.shown.id}").set(hung.seen(round(time.time() * 1000)))

@@ -54,7 +54,7 @@ class View:
     note: str | None = None
 
 
-class Picture(ABC):
+class PanelView(ABC):
     """Rows that are taken in, and what is seen of them."""
 
     def __init__(self, frame: Frame) -> None:
@@ -129,7 +129,7 @@ def number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else float("-inf")
 
 
-class Top(Picture):
+class Top(PanelView):
     """The largest values by label."""
 
     def __init__(self, frame: Frame) -> None:
@@ -150,7 +150,7 @@ class Top(Picture):
         return View(rows, len(ranked) - len(rows), self._windows.shown)
 
 
-class Number(Picture):
+class Number(PanelView):
     """One value."""
 
     def __init__(self, frame: Frame) -> None:
@@ -168,7 +168,7 @@ class Number(Picture):
         return View([[value] for value in self._windows.current().values()], 0, self._windows.shown)
 
 
-class Table(Picture):
+class Table(PanelView):
     """Rows, the newest first or in their order."""
 
     def __init__(self, frame: Frame) -> None:
@@ -215,7 +215,7 @@ def _sortable(value: Any) -> tuple[int, float, str]:
     return (2, 0.0, str(value))
 
 
-class Heat(Picture):
+class Heat(PanelView):
     """A grid of values."""
 
     def __init__(self, frame: Frame) -> None:
@@ -274,7 +274,7 @@ Point = tuple[float, int]
 """A value, and when the window that it belongs to is over; 0 when it belongs to none."""
 
 
-class Series(Picture):
+class Series(PanelView):
     """Lines over time.
 
     A short window that has only begun holds less than it will, so a line would always fall at its end. Its point is

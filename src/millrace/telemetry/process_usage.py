@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import psutil
 
-from millrace.telemetry.measurements import Samples, Usage
+from millrace.telemetry.measurements import Measurements, Usage
 
 PROCESS_EVERY = 1.0
 _SPARK = "org.apache.spark.deploy.SparkSubmit"
@@ -15,7 +15,7 @@ _SPARK = "org.apache.spark.deploy.SparkSubmit"
 class ProcessMeter:
     """Measures; keeps what it found, since use of the processor is told between two looks."""
 
-    def __init__(self, samples: Samples) -> None:
+    def __init__(self, samples: Measurements) -> None:
         self._samples = samples
         self._own = psutil.Process()
         self._own.cpu_percent()

@@ -14,47 +14,47 @@ from datetime import UTC, datetime
 from typing import Any
 
 from millrace.telemetry.channels import Channels, milliseconds
-from millrace.telemetry.measurements import Missing, Samples, answer_change
+from millrace.telemetry.measurements import Measurements, Missing, answer_change
 from millrace.telemetry.metrics import batches_of, run_state
 from millrace.telemetry.progress import Progress
-from millrace.telemetry.query_status import Board, Phase, Standing
-from millrace.telemetry.topology import Outline
+from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
+from millrace.telemetry.topology import Topology
 from millrace.units import so_many
 
 EVENTS_KEPT = 500
 EVENT_COLUMNS = ("time", "level", "query", "text")
 
 
-class Diary:
+class EventLog:
     """Writes into the channel `events`; `look` finds by itself what is new on a board."""
 
     def __init__(self, channels: Channels) -> None:
         self._ring = channels.ring("events", EVENTS_KEPT, EVENT_COLUMNS)
-        self._known: dict[str, Standing] = {}
+        self._known: dict[str, QueryStatus] = {}
         self._dead: dict[str, int] = {}
         self._missing: Missing | None = None
 
-    def note(self, text: str, level: str = "info", query: str | None = None) -> None:
+    def add(self, text: str, level: str = "info", query: str | None = None) -> None:
         """One line."""
         self._ring.append({"time": round(time.time() * 1000), "level": level, "query": query, "text": text})
 
-    def look(self, board: Board) -> None:
+    def look(self, board: RunStatus) -> None:
         """Note what has happened since the last look."""
         for one in board.queries():
             for level, text in _news(one, self._known.get(one.query)):
-                self.note(text, level, one.query)
+                self.add(text, level, one.query)
             self._known[one.query] = one
         for source, count in board.dead().items():
             if count and not self._dead.get(source):
-                self.note(f"source {source}: the first dead letters ({count:,})", "warning")
+                self.add(f"source {source}: the first dead letters ({count:,})", "warning")
             self._dead[source] = count
         missing = board.kafka.missing()
         if line := answer_change(self._missing, missing):
-            self.note(line, "warning" if missing else "info")
+            self.add(line, "warning" if missing else "info")
         self._missing = missing
 
 
-def _news(one: Standing, before: Standing | None) -> Iterator[tuple[str, str]]:
+def _news(one: QueryStatus, before: QueryStatus | None) -> Iterator[tuple[str, str]]:
     anew = before is None or before.since != one.since
     if one.restart and (before is None or before.restarts != one.restarts):
         yield "warning", f"failed: {one.error.message if one.error else one.restart.why}"
@@ -73,7 +73,7 @@ def _news(one: Standing, before: Standing | None) -> Iterator[tuple[str, str]]:
         yield _ending(one)
 
 
-def _ending(one: Standing) -> tuple[str, str]:
+def _ending(one: QueryStatus) -> tuple[str, str]:
     if one.phase is Phase.STOPPED:
         return "info", f"stopped after {so_many(one.rows, 'row')} in {so_many(one.batches, 'batch')}"
     told = ["failed"] if one.error is None else [f"failed: {one.error.message}", one.error.why or ""]
@@ -134,17 +134,17 @@ def newer_progress(history: Iterable[Progress], than: Progress | None) -> list[P
 PUBLISH_EVERY = 0.2
 
 
-class Telling:
+class StatusPublisher:
     """Fills channels from a board; `look` is called by a sampler."""
 
-    def __init__(self, board: Board, samples: Samples, outline: Outline, channels: Channels) -> None:
+    def __init__(self, board: RunStatus, samples: Measurements, outline: Topology, channels: Channels) -> None:
         self._board = board
         self._samples = samples
         self._outline = outline
         self._channels = channels
         self._last: dict[str, Progress | None] = {}
         self._looking = threading.Lock()
-        self.diary = Diary(channels)
+        self.diary = EventLog(channels)
 
     def look(self) -> None:
         """Bring every channel up to date; of two who look at once, one waits, or both would tell the same rows."""

@@ -61,7 +61,7 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueryStatus:
     """A query at one moment."""
 
     query: str
@@ -83,13 +83,13 @@ class Standing:
     """All that there were."""
 
 
-class Board:
+class RunStatus:
     """Thread-safe: engines write, everybody reads; what is read does not change afterwards."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._lock = threading.Lock()
-        self._standings: dict[str, Standing] = {}
+        self._standings: dict[str, QueryStatus] = {}
         self._history: dict[str, deque[Progress]] = {}
         self._dead: dict[str, int] = {}
         self.kafka = Answers()
@@ -102,12 +102,12 @@ class Board:
         with self._lock:
             now = datetime.now(UTC)
             known = self._standings.get(query)
-            fresh = Standing(query, Phase.STARTING, now)
+            fresh = QueryStatus(query, Phase.STARTING, now)
             again = known and replace(known, phase=Phase.STARTING, since=now, doing="", error=None)
             self._standings[query] = again or fresh
             self._history.setdefault(query, deque(maxlen=self._kept))
 
-    def told(self, query: str, phase: Phase, doing: str = "") -> None:
+    def update(self, query: str, phase: Phase, doing: str = "") -> None:
         """What a query does now. Of one that has ended since, or failed, it is old news."""
         with self._lock:
             known = self._standings[query]
@@ -117,7 +117,7 @@ class Board:
             restart = None if phase is Phase.WAITING else known.restart
             self._standings[query] = replace(known, phase=phase, doing=doing, restart=restart)
 
-    def progressed(self, progress: Progress) -> None:
+    def batch_done(self, progress: Progress) -> None:
         """A batch has ended."""
         with self._lock:
             known = self._standings[progress.query]
@@ -145,7 +145,7 @@ class Board:
         with self._lock:
             self._standings[query] = replace(self._standings[query], restart=None)
 
-    def stumbled(self, query: str, error: MillraceError) -> None:
+    def batch_failed(self, query: str, error: MillraceError) -> None:
         """A batch has failed, and the next ones are run all the same, as DStreams do."""
         with self._lock:
             self._standings[query] = replace(self._standings[query], error=error)
@@ -161,17 +161,17 @@ class Board:
         """The queries were looked at, and Spark answered."""
         self.looked = time.monotonic()
 
-    def buried(self, source: str, total: int) -> None:
+    def set_dead_letters(self, source: str, total: int) -> None:
         """So many records of a source have become dead letters since the run began."""
         with self._lock:
             self._dead[source] = total
 
-    def queries(self) -> tuple[Standing, ...]:
+    def queries(self) -> tuple[QueryStatus, ...]:
         """Every query, in the order in which they were started."""
         with self._lock:
             return tuple(self._standings.values())
 
-    def query(self, name: str) -> Standing:
+    def query(self, name: str) -> QueryStatus:
         """One query."""
         with self._lock:
             return self._standings[name]

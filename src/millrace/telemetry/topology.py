@@ -42,7 +42,7 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Outline:
+class Topology:
     """A run as it was planned. A program that is not ours has none: its queries are known when they start."""
 
     queries: tuple[Expected, ...] = ()
@@ -60,13 +60,13 @@ class Outline:
         return tuple(topic for source in self.query(query).sources for topic in self.topics.get(source, ()))
 
 
-UNPLANNED = Outline(planned=False)
+UNPLANNED = Topology(planned=False)
 
 
-def outline_of(plan: Plan, topics: Mapping[str, tuple[str, ...]]) -> Outline:
+def outline_of(plan: Plan, topics: Mapping[str, tuple[str, ...]]) -> Topology:
     """The outline of a plan; which topics its sources name, their connectors tell."""
     pipeline = plan.pipeline
-    return Outline(
+    return Topology(
         tuple(_expected(query, pipeline) for query in plan.queries),
         tuple(_edges(plan)),
         topics,

@@ -16,13 +16,13 @@ import orjson
 import yaml
 
 from millrace.atomic_files import write_whole
-from millrace.errors import Place, Problem
+from millrace.errors import Problem, SourceLocation
 from millrace.pipeline.loading.yaml_document import Scalar, read_document
 from millrace.testing import row_files
 from millrace.testing.compare import BITS, expected_rows, row_key
 from millrace.testing.input_rows import FORMS
 from millrace.testing.runner import Finding, Result
-from millrace.testing.spec import Expected, Sheet
+from millrace.testing.spec import Expected, SpecFile
 from millrace.testing.spec_file import placed
 
 _Path = tuple[str | int, ...]
@@ -159,7 +159,7 @@ class _Row(yaml.SafeDumper):
 
 
 def _text(dumper: _Row, text: str) -> Any:
-    is_text = isinstance(placed(Scalar(text, Place(""), plain=True)), str)
+    is_text = isinstance(placed(Scalar(text, SourceLocation(""), plain=True)), str)
     style = '"' if not text.isprintable() else None if is_text else "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -221,7 +221,7 @@ class Accepted:
     changed: list[Path] = field(default_factory=list)
     refused: list[Problem] = field(default_factory=list)
 
-    def refuse(self, place: Place, why: str, hint: str) -> None:
+    def refuse(self, place: SourceLocation, why: str, hint: str) -> None:
         """Leave an expectation as it is."""
         self.refused.append(Problem("test.invalid", f"this cannot be accepted: {why}", place, hint))
 
@@ -230,7 +230,7 @@ class Accepted:
 class _Seen:
     """All that came of one expectation: of each pipeline that its test was run on."""
 
-    sheet: Sheet
+    sheet: SpecFile
     expected: Expected
     findings: list[Finding]
 
@@ -244,7 +244,7 @@ class _Seen:
         return [_columns(self.sheet, one) for one in self.findings]
 
 
-def accept(results: Iterable[Result], sheets: Sequence[Sheet]) -> Accepted:
+def accept(results: Iterable[Result], sheets: Sequence[SpecFile]) -> Accepted:
     """Write what came in the place of what was expected and did not; `sheets` are all tests that were read."""
     accepted = Accepted()
     seen = _by_expectation(results)
@@ -267,7 +267,7 @@ def _by_expectation(results: Iterable[Result]) -> list[_Seen]:
     return list(found.values())
 
 
-def _is(one: Sheet, other: Sheet) -> bool:
+def _is(one: SpecFile, other: SpecFile) -> bool:
     """Whether two tests stand in the same file, perhaps by another name."""
     return one.file.resolve() == other.file.resolve()
 
@@ -280,7 +280,7 @@ def _agreed(seen: _Seen, accepted: Accepted) -> bool:
     return False
 
 
-def _accept_written(sheet: Sheet, seen: Sequence[_Seen], accepted: Accepted) -> None:
+def _accept_written(sheet: SpecFile, seen: Sequence[_Seen], accepted: Accepted) -> None:
     """Expectations that stand in the file of tests itself."""
     before = text = sheet.file.read_bytes().decode("utf-8-sig") if seen else ""
     for one in seen:
@@ -293,7 +293,7 @@ def _accept_written(sheet: Sheet, seen: Sequence[_Seen], accepted: Accepted) -> 
         accepted.changed.append(sheet.file)
 
 
-def _accept_file(file: Path, seen: Sequence[_Seen], sheets: Sequence[Sheet], accepted: Accepted) -> None:
+def _accept_file(file: Path, seen: Sequence[_Seen], sheets: Sequence[SpecFile], accepted: Accepted) -> None:
     """Expectations that stand in a file of rows."""
     own = [one for one in seen if _file(one.sheet, one.expected) == file]
     place = next(one.expected.place for one in own if one.failed)
@@ -317,7 +317,7 @@ def _write(file: Path, content: str | bytes) -> None:
     own.chmod(mode)
 
 
-def _also_used(file: Path, sheets: Sequence[Sheet], run: set[tuple[Path, tuple[str | int, ...]]]) -> Iterator[str]:
+def _also_used(file: Path, sheets: Sequence[SpecFile], run: set[tuple[Path, tuple[str | int, ...]]]) -> Iterator[str]:
     """For what else a file of rows is there: to change it for one would change it for the other."""
     for sheet in sheets:
         for case in sheet.cases:
@@ -340,13 +340,13 @@ def _named(rows: Any) -> str:
     return only if only in FORMS else ""
 
 
-def _file(sheet: Sheet, expected: Expected) -> Path | None:
+def _file(sheet: SpecFile, expected: Expected) -> Path | None:
     """The file that an expectation stands in, if it is not the tests' own."""
     form = _named(expected.value)
     return (sheet.file.parent / str(expected.value[form])).resolve() if form else None
 
 
-def _columns(sheet: Sheet, finding: Finding) -> Any:
+def _columns(sheet: SpecFile, finding: Finding) -> Any:
     """What came, of the columns that were named; of all when none was."""
     expected = finding.expected.value if finding.expected else None
     if not isinstance(finding.came, list):

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from millrace.dead_letters.letter import Letter, text_or_none
-from millrace.errors import InvalidTest, Place, did_you_mean
+from millrace.dead_letters.letter import DeadLetter, text_or_none
+from millrace.errors import InvalidTest, SourceLocation, did_you_mean
 from millrace.testing import row_files
 from millrace.testing.input_rows import test_moment
 from millrace.units import so_many
@@ -129,7 +129,7 @@ Row = Mapping[str, Any]
 class Different(AssertionError):
     """What came is not what was expected."""
 
-    def __init__(self, told: str, place: Place | None = None) -> None:
+    def __init__(self, told: str, place: SourceLocation | None = None) -> None:
         super().__init__(f"{place}: {told}" if place else told)
         self.told, self.place = told, place
 
@@ -253,7 +253,7 @@ ANY_LETTERS = "any"
 _PARTS = ("value", "key", "reason", "topic", "partition", "offset", "file")
 
 
-def dead_difference(source: str, found: Sequence[Letter], expected: Any, folder: Path) -> str | None:
+def dead_difference(source: str, found: Sequence[DeadLetter], expected: Any, folder: Path) -> str | None:
     """What is not as expected: their number, or a row each, of which every part that is named must be in it."""
     if expected == ANY_LETTERS:
         return None
@@ -266,7 +266,7 @@ def dead_difference(source: str, found: Sequence[Letter], expected: Any, folder:
     return _unmatched(source, rows, [_letter(one) for one in found])
 
 
-def unexpected_letters(source: str, letters: Sequence[Letter]) -> str:
+def unexpected_letters(source: str, letters: Sequence[DeadLetter]) -> str:
     """Dead letters that a test says nothing about, in words."""
     said = f"{source}: {so_many(len(letters), 'dead letter')}, and the test expects none"
     return f"{said}; it may say dead: {{{source}: {len(letters)}}}, or {ANY_LETTERS}{listed_letters(letters)}"
@@ -277,13 +277,13 @@ def is_count(expected: Any) -> bool:
     return isinstance(expected, int) and not isinstance(expected, bool)
 
 
-def listed_letters(letters: Sequence[Letter]) -> str:
+def listed_letters(letters: Sequence[DeadLetter]) -> str:
     """Letters, one a line."""
     told = [_letter(one) for one in letters]
     return "".join(f"\n  {one['value']}: {one['reason']}" for one in told)
 
 
-def plain_letters(letters: Sequence[Letter], like: Any, folder: Path) -> Any:
+def plain_letters(letters: Sequence[DeadLetter], like: Any, folder: Path) -> Any:
     """Dead letters as a test would expect them: counted, or told by the same parts, as those before were."""
     if is_count(like) or like == ANY_LETTERS:
         return len(letters)
@@ -315,7 +315,7 @@ def _seated(at: int, rows: Sequence[Row], found: list[dict[str, Any]], takers: d
     return False
 
 
-def _letter(letter: Letter) -> dict[str, Any]:
+def _letter(letter: DeadLetter) -> dict[str, Any]:
     return {name: _text_of_bytes(getattr(letter, name)) for name in _PARTS}
 
 

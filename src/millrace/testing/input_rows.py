@@ -16,9 +16,9 @@ from typing import Any
 
 import orjson
 
-from millrace.connectors.base.api import Messages, Reader
+from millrace.connectors.base.api import MessageSource, Source
 from millrace.connectors.files import FilesReader
-from millrace.errors import InvalidOption, InvalidTest, Place, did_you_mean
+from millrace.errors import InvalidOption, InvalidTest, SourceLocation, did_you_mean
 from millrace.pipeline.schema import Array, Map, Schema, Simple, Struct, Type
 from millrace.testing import row_files
 from millrace.testing.recording import read_recording
@@ -28,13 +28,15 @@ from millrace.units import parse_time
 _AS_IT_IS = "a message that has more is given as a text, or {text: FILE}"
 
 
-def stray_column(source: str, name: str, known: Iterable[str], place: Place | None) -> InvalidTest:
+def stray_column(source: str, name: str, known: Iterable[str], place: SourceLocation | None) -> InvalidTest:
     """The error for a column, or a field of one, that a source does not have."""
     hint = f"{did_you_mean(name, known)} ({_AS_IT_IS})"
     return InvalidTest(f"{source!r} has no column {name!r}", place=place, hint=hint)
 
 
-def stray_columns(source: str, value: Any, kind: Type, place: Place | None, path: str = "") -> Iterator[InvalidTest]:
+def stray_columns(
+    source: str, value: Any, kind: Type, place: SourceLocation | None, path: str = ""
+) -> Iterator[InvalidTest]:
     """The errors for all that is in a value and not in its type."""
     if isinstance(kind, Struct) and isinstance(value, Mapping):
         fields = {f"{path}{one.name}": one.type for one in kind.fields}
@@ -62,18 +64,18 @@ MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 Message = dict[str, Any]
 
 
-def has_typed_rows(reader: Reader) -> bool:
+def has_typed_rows(reader: Source) -> bool:
     """Whether Spark itself gives such a source's rows with their types: tests hand them over as JSON."""
-    return not isinstance(reader, Messages) or getattr(reader, "format", "") in ("parquet", "orc")
+    return not isinstance(reader, MessageSource) or getattr(reader, "format", "") in ("parquet", "orc")
 
 
-class Shape:
+class RowEncoder:
     """How rows for one source are written, and what their messages carry besides."""
 
-    def __init__(self, name: str, reader: Reader) -> None:
+    def __init__(self, name: str, reader: Source) -> None:
         self.name, self.reader = name, reader
         self.kind = "json" if has_typed_rows(reader) else str(getattr(reader, "format", "json"))
-        self.carried = dict(reader.carried) if isinstance(reader, Messages) else {}
+        self.carried = dict(reader.carried) if isinstance(reader, MessageSource) else {}
         self._columns = _columns(reader)
         self._count = 0
 
@@ -117,7 +119,7 @@ class Shape:
         for number, line in enumerate(data.splitlines(), 1):
             with suppress(orjson.JSONDecodeError):
                 if isinstance(row := orjson.loads(line), dict):
-                    self._require_known(row, Place(str(path), number))
+                    self._require_known(row, SourceLocation(str(path), number))
             if line.strip():
                 yield {"value": line}
 
@@ -125,7 +127,7 @@ class Shape:
         names = next(csv.reader([line.decode("utf-8", "replace")], delimiter=self._separator()))
         return [name.strip().lower() for name in names] == [name.lower() for name in self._names()]
 
-    def _of_cells(self, row: Mapping[str, str], place: Place) -> dict[str, Any]:
+    def _of_cells(self, row: Mapping[str, str], place: SourceLocation) -> dict[str, Any]:
         """A row of CSV with the types that the source declares."""
         simple = {one.name: one.type.name for one in self._columns.fields if isinstance(one.type, Simple)}
 
@@ -139,7 +141,7 @@ class Shape:
 
         return {name: meant(name, text) for name, text in row.items()}
 
-    def _message(self, row: Any, place: Place | None = None) -> Message:
+    def _message(self, row: Any, place: SourceLocation | None = None) -> Message:
         if isinstance(row, str | bytes):
             return {"value": row.encode() if isinstance(row, str) else row}
         if not isinstance(row, Mapping):
@@ -153,7 +155,7 @@ class Shape:
         self._require_known(own, place)
         return {**beside, "value": self._encoded(own)}
 
-    def _require_known(self, row: Mapping[str, Any], place: Place | None) -> None:
+    def _require_known(self, row: Mapping[str, Any], place: SourceLocation | None) -> None:
         """What the source does not have would be left out, and the test be about something else."""
         if self._names() and self.kind in ("json", "csv"):
             for mistake in stray_columns(self.name, row, Struct(self._columns.fields), place):
@@ -211,8 +213,8 @@ def test_moment(value: Any) -> datetime:
         raise InvalidTest(f"{text!r} is not a point in time", hint=hint) from None
 
 
-def _columns(reader: Reader) -> Schema:
-    declared = reader.declared if isinstance(reader, Messages) else reader.columns()
+def _columns(reader: Source) -> Schema:
+    declared = reader.declared if isinstance(reader, MessageSource) else reader.columns()
     return declared or Schema(())
 
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from millrace.connectors.base.api import Messages, Reader
+from millrace.connectors.base.api import MessageSource, Source
 from millrace.connectors.base.registry import reader_of
 from millrace.connectors.files import FilesReader
-from millrace.dead_letters.writer import FolderBurial
+from millrace.dead_letters.writer import FolderDeadLetterTarget
 from millrace.engine.failures.explain import explain
-from millrace.engine.queries.bad_records import Bad
-from millrace.engine.queries.builder import Tables, Workshop, with_watermark
+from millrace.engine.queries.bad_records import BadRecordPolicy
+from millrace.engine.queries.builder import QueryBuilder, QueryTables, with_watermark
 from millrace.engine.queries.decoding import good_rows
 from millrace.errors import InvalidTest, MillraceError
-from millrace.pipeline.model import Source, Table, Watermark
+from millrace.pipeline.model import SourceDef, TableDef, Watermark
 from millrace.pipeline.plan import Query
 from millrace.testing.input_rows import Message, has_typed_rows
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _TICK = "_millrace_tick"
 
 
-class Mould:
+class MemorySource:
     """The one form in which all messages of a test travel into Spark: every source's, so that a step is one batch."""
 
     def __init__(self, spark: SparkSession, carried: Mapping[str, str]) -> None:
@@ -62,14 +62,16 @@ class Mould:
         return jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(session, encoder)
 
 
-class FedTables(Tables):
+class FedTables(QueryTables):
     """The tables of one query, whose sources give what the test gives."""
 
-    def __init__(self, workshop: Workshop, query: Query, stream: Any, static: Mapping[str, DataFrame], ticking: bool):
+    def __init__(
+        self, workshop: QueryBuilder, query: Query, stream: Any, static: Mapping[str, DataFrame], ticking: bool
+    ):
         super().__init__(workshop, query)
         self._stream, self._static, self._ticking = stream, static, ticking
 
-    def _read(self, source: Source) -> DataFrame:
+    def _read(self, source: SourceDef) -> DataFrame:
         try:
             reader = reader_of(source)
             if source.static and source.name not in self._static:
@@ -82,23 +84,25 @@ class FedTables(Tables):
         except Exception as error:
             raise explain(error, place=source.place) from error
 
-    def _as_it_is(self, source: Source, reader: Reader) -> DataFrame:
+    def _as_it_is(self, source: SourceDef, reader: Source) -> DataFrame:
         if isinstance(reader, FilesReader):
             return super()._read(source)
         raise InvalidTest(f"the static source {source.name!r} has no rows", hint="give them in the first step")
 
-    def _good(self, source: Source, reader: Reader, raw: DataFrame) -> DataFrame:
+    def _good(self, source: SourceDef, reader: Source, raw: DataFrame) -> DataFrame:
         site = self._workshop.site(source.name, static=source.static)
         reader = reader.resolved(site)
         shaped = _undecoded(reader, raw)
-        if not isinstance(reader, Messages):
+        if not isinstance(reader, MessageSource):
             return shaped
-        burial = FolderBurial(site.state / "dead" / source.name, site.pipeline, source.name)
+        burial = FolderDeadLetterTarget(site.state / "dead" / source.name, site.pipeline, source.name)
         when = reader.when_bad
-        bad = Bad(when, burial if when == "dead" else None, site.pipeline, source.name, static=source.static)
+        bad = BadRecordPolicy(
+            when, burial if when == "dead" else None, site.pipeline, source.name, static=source.static
+        )
         return good_rows(reader, shaped, bad)
 
-    def _made(self, table: Table) -> DataFrame:
+    def _made(self, table: TableDef) -> DataFrame:
         return self._marked(super()._made(replace(table, watermark=None)), table.name, table.watermark)
 
     def _of(self, name: str) -> DataFrame:
@@ -131,11 +135,11 @@ def tick_of(name: str) -> str:
     return f"watermark {name}"
 
 
-def _undecoded(reader: Reader, raw: DataFrame) -> DataFrame:
+def _undecoded(reader: Source, raw: DataFrame) -> DataFrame:
     """What a source loads, made from messages."""
     from pyspark.sql import functions as F
 
-    carried = [name for name in (reader.carried if isinstance(reader, Messages) else {}) if name in raw.columns]
+    carried = [name for name in (reader.carried if isinstance(reader, MessageSource) else {}) if name in raw.columns]
     if has_typed_rows(reader):
         columns = reader.columns()
         if columns is None:

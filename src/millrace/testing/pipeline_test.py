@@ -13,22 +13,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from millrace.connectors.base.api import Site
+from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.registry import reader_of, writer_of
-from millrace.dead_letters.letter import Letter, from_line
+from millrace.dead_letters.letter import DeadLetter, from_line
 from millrace.engine.failures.explain import explain
-from millrace.engine.queries.builder import Workshop
+from millrace.engine.queries.builder import QueryBuilder
 from millrace.engine.session.session import scratch_folder
 from millrace.engine.session.spark_conf import ROCKSDB, has_arbitrary_state
 from millrace.errors import InputError, InvalidTest, MillraceError, did_you_mean
 from millrace.pipeline.loading.python import Pipeline as Written
 from millrace.pipeline.loading.python import calling_place
-from millrace.pipeline.model import Panel, Pipeline, Sink, Source, Table, Watermark
+from millrace.pipeline.model import Panel, Pipeline, SinkDef, SourceDef, TableDef, Watermark
 from millrace.pipeline.plan import Query, make_plan
 from millrace.testing import compare
 from millrace.testing.compare import difference, plain_rows, unexpected_letters, whole_table
-from millrace.testing.input_rows import Message, Shape, test_moment
-from millrace.testing.memory_source import FedTables, Mould, tick_of
+from millrace.testing.input_rows import Message, RowEncoder, test_moment
+from millrace.testing.memory_source import FedTables, MemorySource, tick_of
 from millrace.testing.spark import own_modules, warm_session
 from millrace.testing.spec import place_of
 from millrace.testing.spec_file import sound_pipeline
@@ -48,15 +48,15 @@ class Played:
 
     rows: pa.Table
     late: int
-    dead: dict[str, list[Letter]] = field(default_factory=dict)
+    dead: dict[str, list[DeadLetter]] = field(default_factory=dict)
 
 
-class Play:
+class QueryUnderTest:
     """A query on a stream in memory. Its rows are taken batch by batch, under the number of their batch."""
 
     def __init__(
         self,
-        workshop: Workshop,
+        workshop: QueryBuilder,
         query: Query,
         stream: Any,
         static: Mapping[str, DataFrame],
@@ -143,8 +143,8 @@ class Play:
             self._counted[batch] = max(told, self._counted.get(batch, 0))
         return new
 
-    def _dead(self) -> dict[str, list[Letter]]:
-        found: dict[str, list[Letter]] = {}
+    def _dead(self) -> dict[str, list[DeadLetter]]:
+        found: dict[str, list[DeadLetter]] = {}
         for file in sorted(self._folder.glob("dead/*/*.jsonl")):
             if file not in self._letters:
                 self._letters.add(file)
@@ -152,7 +152,7 @@ class Play:
         return found
 
 
-def _require_shape(frame: DataFrame, sink: Sink) -> None:
+def _require_shape(frame: DataFrame, sink: SinkDef) -> None:
     """A sink's key that is no column is found in a test, not in production."""
     try:
         writer_of(sink).shape(frame)
@@ -186,9 +186,9 @@ class Trial:
         self.pipeline = pipeline
         self.folder, self._chaos, self._ticks = folder, chaos, ticks
         self._spark = spark or warm_session()
-        self._shapes = {source.name: Shape(source.name, reader_of(source)) for source in pipeline.sources}
+        self._shapes = {source.name: RowEncoder(source.name, reader_of(source)) for source in pipeline.sources}
         carried = {name: kind for shape in self._shapes.values() for name, kind in shape.carried.items()}
-        self._mould = Mould(self._spark, carried)
+        self._mould = MemorySource(self._spark, carried)
         self._state = Path(tempfile.mkdtemp(prefix="millrace-trial-", dir=scratch_folder()))
         self._place = calling_place()
         self._asked = False
@@ -196,7 +196,7 @@ class Trial:
         """Sources and steps whose dead letters somebody has asked for."""
         self._steps: list[Any] = []
         self._static: dict[str, DataFrame] = {}
-        self._plays: dict[str, Play] = {}
+        self._plays: dict[str, QueryUnderTest] = {}
         self._restore = [_choose_state_store(self._spark, pipeline)]
 
     def give(self, rows: Mapping[str, Rows] | None = None, /, **more: Rows) -> None:
@@ -237,7 +237,7 @@ class Trial:
         steps = self._played(self._query(table)).steps
         return sum(one.late for one in (steps if step is None else [steps[_number(steps, step)]]))
 
-    def dead(self, source: str, *, step: int | None = -1) -> list[Letter]:
+    def dead(self, source: str, *, step: int | None = -1) -> list[DeadLetter]:
         """The dead letters of a source, of a step or of all; those that nobody asks for fail a test."""
         self._asked = True
         name = self._source(source).name
@@ -314,7 +314,7 @@ class Trial:
         finally:
             self.close()
 
-    def _elements(self) -> list[Source | Table]:
+    def _elements(self) -> list[SourceDef | TableDef]:
         return [*self.pipeline.sources, *self.pipeline.tables]
 
     def _plan(self) -> tuple[Query, ...]:
@@ -333,28 +333,30 @@ class Trial:
         looked = replace(self.pipeline, panels=(Panel(element.name, "table"),))
         return make_plan(looked, panels=True).queries[-1]
 
-    def _played(self, query: Query) -> Play:
+    def _played(self, query: Query) -> QueryUnderTest:
         """A query that has had every step."""
         play = self._plays.get(query.name)
         if play is None:
             state = self._state / f"{len(list(self._state.iterdir()))}"
-            ground = Site(self._spark, self.pipeline.name, "", state, _no_cluster)
+            ground = RunContext(self._spark, self.pipeline.name, "", state, _no_cluster)
             stream = self._mould.stream()
             with own_modules(self._spark, self.pipeline):
-                play = Play(Workshop(self.pipeline, ground), query, stream, self._static, self._ticks, self._chaos)
+                play = QueryUnderTest(
+                    QueryBuilder(self.pipeline, ground), query, stream, self._static, self._ticks, self._chaos
+                )
             self._plays[query.name] = play
         for rows in self._steps[len(play.steps) :]:
             play.step(rows)
         return play
 
-    def _source(self, name: str) -> Source:
+    def _source(self, name: str) -> SourceDef:
         found = self.pipeline.source(name)
         if found is None:
             known = [one.name for one in self.pipeline.sources]
             raise InvalidTest(f"there is no source {name!r}", hint=did_you_mean(name, known))
         return found
 
-    def _give_static(self, source: Source, messages: list[Message]) -> None:
+    def _give_static(self, source: SourceDef, messages: list[Message]) -> None:
         if self._steps:
             raise InvalidTest(f"{source.name!r} is static", hint="its rows belong to the first step")
         self._static[source.name] = self._mould.frame(messages)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from millrace.testing.pipeline_test import Trial
-    from millrace.testing.spec import Case, Sheet
+    from millrace.testing.spec import Case, SpecFile
 
 _ENDINGS = (".test.yaml", ".test.yml")
 _TRIALS = pytest.StashKey["list[Trial]"]()
@@ -86,7 +86,7 @@ class SheetFile(pytest.File):
 class SheetItem(pytest.Item):
     """One test of such a file, on one pipeline."""
 
-    def __init__(self, *, sheet: Sheet, file: str, case: Case, **more: Any) -> None:
+    def __init__(self, *, sheet: SpecFile, file: str, case: Case, **more: Any) -> None:
         super().__init__(**more)
         self._sheet, self._file, self._case = sheet, file, case
 

@@ -142,7 +142,7 @@ class Unmaskable(Exception):
     """A record whose columns cannot be told apart: it may hold anything anywhere."""
 
 
-class Disguise:
+class ColumnMasker:
     """What is put in the place of values, for columns that are named (within others as `user.name`).
 
     A record's key and the contents of its headers may repeat a column, so they are replaced too, unless `keep` names

@@ -9,12 +9,12 @@ from typing import Any
 
 import orjson
 
-from millrace.errors import FileUnusable, Place
+from millrace.errors import FileUnusable, SourceLocation
 from millrace.limited_files import read_limited
 
 _LARGEST_BYTES = 100_000_000
 
-Lined = list[tuple[Place, Any]]
+Lined = list[tuple[SourceLocation, Any]]
 """Rows, and where each begins."""
 
 
@@ -34,13 +34,13 @@ def is_array(data: bytes) -> bool:
 
 def json_rows(data: bytes, path: Path) -> Lined:
     """What is in a file of JSON: an array, or a value a line."""
-    place = Place(str(path), 1)
+    place = SourceLocation(str(path), 1)
     try:
         if is_array(data):
-            return [(Place(str(path)), row) for row in orjson.loads(data)]
+            return [(SourceLocation(str(path)), row) for row in orjson.loads(data)]
         found = []
         for number, line in enumerate(data.splitlines(), 1):
-            place = Place(str(path), number)
+            place = SourceLocation(str(path), number)
             if line.strip():
                 found.append((place, orjson.loads(line)))
     except orjson.JSONDecodeError as error:
@@ -54,7 +54,7 @@ def csv_rows(data: bytes, path: Path) -> Lined:
         table = csv.DictReader(io.StringIO(data.decode("utf-8-sig")), strict=True)
         found = []
         for row in table:
-            place = Place(str(path), table.line_num)
+            place = SourceLocation(str(path), table.line_num)
             if None in row or None in row.values():
                 hint = "a cell with a comma in it is put in double quotes"
                 raise FileUnusable("a row has not as many cells as the first line", place=place, hint=hint)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millrace.engine.session.jvm import environment_variables
-from millrace.errors import FileUnusable, InputError, InvalidTest, MillraceError, Place
+from millrace.errors import FileUnusable, InputError, InvalidTest, MillraceError, SourceLocation
 from millrace.testing import compare
-from millrace.testing.spec import Case, Expected, Sheet, Step
+from millrace.testing.spec import Case, Expected, SpecFile, Step
 from millrace.testing.spec_file import ENDINGS
 from millrace.units import so_many
 
@@ -29,7 +29,7 @@ class Finding:
     """What came of one thing that is expected; in words, if it is another, or if nobody expected it."""
 
     told: str | None
-    place: Place | None
+    place: SourceLocation | None
     expected: Expected | None = None
     came: Any = None
 
@@ -41,7 +41,7 @@ class Finding:
 class Result:
     """What came of one test on one pipeline."""
 
-    sheet: Sheet
+    sheet: SpecFile
     pipeline: str
     case: Case
     seconds: float
@@ -92,7 +92,7 @@ def _of(path: Path) -> Path:
     return tests
 
 
-def run(sheet: Sheet, wanted: str = "", *, chaos: bool = False) -> Iterator[Result]:
+def run(sheet: SpecFile, wanted: str = "", *, chaos: bool = False) -> Iterator[Result]:
     """Run the tests of a file whose names have these words in them, each on every pipeline that the file is about."""
     from millrace.testing.spec_file import sound_pipeline
 
@@ -104,7 +104,7 @@ def run(sheet: Sheet, wanted: str = "", *, chaos: bool = False) -> Iterator[Resu
                     yield run_case(sheet, file, pipeline, case, chaos=chaos)
 
 
-def run_one(sheet: Sheet, file: str, case: Case, *, chaos: bool = False) -> Result:
+def run_one(sheet: SpecFile, file: str, case: Case, *, chaos: bool = False) -> Result:
     """One test, and the pipeline's file read for it."""
     from millrace.testing.spec_file import sound_pipeline
 
@@ -112,7 +112,7 @@ def run_one(sheet: Sheet, file: str, case: Case, *, chaos: bool = False) -> Resu
         return run_case(sheet, file, sound_pipeline(file), case, chaos=chaos)
 
 
-def run_case(sheet: Sheet, file: str, pipeline: Pipeline, case: Case, *, chaos: bool = False) -> Result:
+def run_case(sheet: SpecFile, file: str, pipeline: Pipeline, case: Case, *, chaos: bool = False) -> Result:
     """One test on one pipeline."""
     from millrace.testing.spark import warm_session
 
@@ -130,7 +130,7 @@ def run_case(sheet: Sheet, file: str, pipeline: Pipeline, case: Case, *, chaos: 
 
 
 @contextmanager
-def _begun(sheet: Sheet, pipeline: Pipeline, case: Case, chaos: bool) -> Iterator[Trial]:
+def _begun(sheet: SpecFile, pipeline: Pipeline, case: Case, chaos: bool) -> Iterator[Trial]:
     """A trial that has been given every step."""
     from millrace.testing.pipeline_test import Trial
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from millrace.errors import Place
+from millrace.errors import SourceLocation
 
 
 class Placed(dict[str, Any]):
     """A row, or a part of one, that knows in which lines its columns stand."""
 
-    def __init__(self, pairs: Iterable[tuple[str, Any, Place]]) -> None:
+    def __init__(self, pairs: Iterable[tuple[str, Any, SourceLocation]]) -> None:
         listed = list(pairs)
         super().__init__((name, value) for name, value, _ in listed)
         self.places = {name: place for name, _, place in listed}
@@ -23,7 +23,7 @@ class Placed(dict[str, Any]):
         return Placed((name, value, self.places[name]) for name, value in self.items() if name not in names)
 
 
-def place_of(row: Mapping[str, Any], name: str) -> Place | None:
+def place_of(row: Mapping[str, Any], name: str) -> SourceLocation | None:
     """Where a column of a row stands, if that is known."""
     return row.places.get(name) if isinstance(row, Placed) else None
 
@@ -33,7 +33,7 @@ class Expected:
     """What is expected of one table or source, and where it stands."""
 
     value: Any
-    place: Place
+    place: SourceLocation
     path: tuple[str | int, ...]
     """The keys that lead to it in the file, for those who write it anew."""
 
@@ -47,7 +47,7 @@ class Step:
     rows: Mapping[str, Expected] = field(default_factory=dict)
     late: Mapping[str, Expected] = field(default_factory=dict)
     dead: Mapping[str, Expected] = field(default_factory=dict)
-    place: Place | None = None
+    place: SourceLocation | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Case:
     """What is expected of all steps together."""
     key: Mapping[str, tuple[str, ...]]
     """Of tables whose rows replace each other: by which columns."""
-    place: Place
+    place: SourceLocation
 
     @property
     def moves_watermarks(self) -> bool:
@@ -69,7 +69,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Sheet:
+class SpecFile:
     """A file of tests, and the pipelines that it is about."""
 
     file: Path

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from millrace.connectors.base.registry import CONNECTORS, connector_names
-from millrace.errors import FileUnusable, InvalidDefinition, InvalidTest, Place, Problem, did_you_mean
+from millrace.errors import FileUnusable, InvalidDefinition, InvalidTest, Problem, SourceLocation, did_you_mean
 from millrace.limited_files import read_start
 from millrace.pipeline.checks import check
 from millrace.pipeline.loading import read_file
@@ -26,7 +26,7 @@ from millrace.pipeline.loading.yaml_document import LARGEST, Fields, Items, Node
 from millrace.pipeline.loading.yaml_values import plain
 from millrace.pipeline.model import Pipeline
 from millrace.testing.compare import ANY_LETTERS, is_count
-from millrace.testing.spec import Case, Expected, Placed, Sheet, Step
+from millrace.testing.spec import Case, Expected, Placed, SpecFile, Step
 
 ENDINGS = (".test.yaml", ".test.yml")
 _TOP = ("pipeline", "environment", "tests")
@@ -40,7 +40,7 @@ _Pairs = dict[str, tuple[Scalar, Node]]
 _Path = tuple[str | int, ...]
 
 
-def read_sheet(file: Path) -> Sheet:
+def read_sheet(file: Path) -> SpecFile:
     """The tests of a file."""
     try:
         data = read_start(file, LARGEST + 1)
@@ -49,7 +49,7 @@ def read_sheet(file: Path) -> Sheet:
     problems: list[Problem] = []
     root = read_document(data, str(file), problems)
     if root is None and not problems:
-        problems.append(Problem("test.invalid", "the file is empty", Place(str(file)), "it needs tests:"))
+        problems.append(Problem("test.invalid", "the file is empty", SourceLocation(str(file)), "it needs tests:"))
     sheet = None if root is None else _Form(file, problems).sheet(root)
     if sheet is None or problems:
         raise InvalidTest.listing(str(file), problems)
@@ -69,7 +69,7 @@ class _Form:
     def __init__(self, file: Path, problems: list[Problem]) -> None:
         self._file, self._problems = file, problems
 
-    def sheet(self, root: Node) -> Sheet | None:
+    def sheet(self, root: Node) -> SpecFile | None:
         top = self._fields(root, "a file of tests", _TOP)
         tests = self._fields(top["tests"][1], "tests") if "tests" in top else {}
         if not tests:
@@ -80,9 +80,9 @@ class _Form:
             if not isinstance(node, Scalar):
                 self._wrong(key.place, f"the variable {name!r} must be text", "write NAME: value")
         variables = {name: node.text for name, (_, node) in environment.items() if isinstance(node, Scalar)}
-        return Sheet(self._file, self._pipelines(top, root.place), cases, variables)
+        return SpecFile(self._file, self._pipelines(top, root.place), cases, variables)
 
-    def _pipelines(self, top: _Pairs, place: Place) -> tuple[str, ...]:
+    def _pipelines(self, top: _Pairs, place: SourceLocation) -> tuple[str, ...]:
         if "pipeline" not in top:
             found = pipelines_beside(self._file)
             if not found:
@@ -106,7 +106,7 @@ class _Form:
                 self._wrong(parts["key"][0].place, f"key names {table!r}, of which nothing is expected", "leave it out")
         return case
 
-    def _read_case(self, name: str, own: Place, parts: _Pairs) -> Case:
+    def _read_case(self, name: str, own: SourceLocation, parts: _Pairs) -> Case:
         path: _Path = ("tests", name)
         if "steps" not in parts:
             if "given" not in parts:
@@ -126,7 +126,7 @@ class _Form:
         whole = self._step({name: parts[name] for name in _EXPECTED if name in parts}, path, own)
         return Case(name, steps, whole, self._keys(parts), own)
 
-    def _step(self, parts: _Pairs, path: _Path, place: Place) -> Step:
+    def _step(self, parts: _Pairs, path: _Path, place: SourceLocation) -> Step:
         given = self._fields(parts["given"][1], "given") if "given" in parts else {}
         if "watermark" in parts and given:
             self._wrong(parts["watermark"][0].place, "a step has rows or moves the watermark", "make it two steps")
@@ -167,7 +167,7 @@ class _Form:
                 self._wrong(key.place, f"{what} has no {key.text!r}", did_you_mean(key.text, known))
         return {key.text: (key, value) for key, value in node.pairs}
 
-    def _wrong(self, place: Place, message: str, hint: str) -> None:
+    def _wrong(self, place: SourceLocation, message: str, hint: str) -> None:
         self._problems.append(Problem("test.invalid", message, place, hint))
 
 

@@ -13,12 +13,12 @@ import pytest
 
 from conftest import CommandLine
 from millrace.connectors.base.registry import CONNECTORS, connector_names
-from millrace.engine.checkpoints.query_history import remember
+from millrace.engine.checkpoints.query_history import record_start
 from millrace.engine.checkpoints.state_dir import State
 from millrace.engine.queries.bad_records import switch_to_strict
 from millrace.engine.session.spark_conf import ROCKSDB
 from millrace.locks import FolderLock
-from millrace.pipeline.compatibility.query_snapshot import as_said
+from millrace.pipeline.compatibility.query_snapshot import snapshot_query
 from millrace.pipeline.loading import load
 from millrace.pipeline.plan import make_plan
 from millrace.services.kafka import Layout
@@ -59,7 +59,7 @@ def ran(folder: Path, text: str, *, batch: int = 7) -> Path:
     (folder / ".millrace" / "kafka").mkdir(exist_ok=True)
     Layout("ours", (), password="").save(folder / ".millrace" / "kafka")
     for query in plan.queries:
-        remember(state, query.name, as_said(pipeline, query, CONNECTORS), {})
+        record_start(state, query.name, snapshot_query(pipeline, query, CONNECTORS), {})
         for part in ("offsets", "commits"):
             path = state / "checkpoints" / query.name / part / str(batch)
             path.parent.mkdir(parents=True)

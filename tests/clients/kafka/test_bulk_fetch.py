@@ -12,8 +12,8 @@ from confluent_kafka import TopicPartition
 
 from conftest import committed
 from millrace.clients.kafka import bulk_fetch, protocol, record_batch, topics
-from millrace.clients.kafka.bulk_fetch import Range, fetch_records, partition_ends, partition_leaders
-from millrace.clients.kafka.protocol import Broken, Wire
+from millrace.clients.kafka.bulk_fetch import FetchRange, fetch_records, partition_ends, partition_leaders
+from millrace.clients.kafka.protocol import BrokerConnection, ConnectionLost
 from millrace.clients.kafka.record import Record
 from millrace.errors import KafkaUnreachable, OffsetsGone
 
@@ -31,13 +31,13 @@ ODD: tuple[Record, ...] = (
 )
 
 
-def range_of(cluster: Cluster, topic: str, start: int = 0, stop: int | None = None, number: int = 0) -> Range:
+def range_of(cluster: Cluster, topic: str, start: int = 0, stop: int | None = None, number: int = 0) -> FetchRange:
     led = partition_leaders(cluster, [topic])
     end = partition_ends(cluster, led, committed=True)[topic, number] if stop is None else stop
-    return Range(topic, number, start, end, led[topic, number])
+    return FetchRange(topic, number, start, end, led[topic, number])
 
 
-def rows(found: Iterator[record_batch.Records]) -> list[tuple[Any, ...]]:
+def rows(found: Iterator[record_batch.RecordColumns]) -> list[tuple[Any, ...]]:
     """Offset, time, key, value and headers of each record."""
     told: list[tuple[Any, ...]] = []
     for one in found:
@@ -129,21 +129,21 @@ def test_what_is_gone_is_told_or_passed_over(cluster: Cluster, lane: str, put: P
     with pytest.raises(OffsetsGone, match="offsets 0 to 3 are gone, the first that is there is 4"):
         rows(fetch_records(cluster, span))
     assert [one[0] for one in rows(fetch_records(cluster, span, go_on=True))] == list(range(4, 10))
-    assert rows(fetch_records(cluster, Range(lane, 0, 0, 4, span.leader), go_on=True)) == []
+    assert rows(fetch_records(cluster, FetchRange(lane, 0, 0, 4, span.leader), go_on=True)) == []
     with pytest.raises(OffsetsGone, match="the topic ends before"):
-        rows(fetch_records(cluster, Range(lane, 0, 50, 60, span.leader)))
+        rows(fetch_records(cluster, FetchRange(lane, 0, 50, 60, span.leader)))
 
 
 def test_a_leader_that_is_not_known_or_not_there_is_looked_for(cluster: Cluster, lane: str, put: Put) -> None:
     put(lane, b"1")
     for leader in (None, ("127.0.0.1", 9)):
-        assert len(rows(fetch_records(cluster, Range(lane, 0, 0, 1, leader)))) == 1
+        assert len(rows(fetch_records(cluster, FetchRange(lane, 0, 0, 1, leader)))) == 1
 
 
 def test_a_partition_that_stays_away_is_an_error(cluster: Cluster, lane: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_fetch, "FETCH_PATIENCE", 0.5)
     with pytest.raises(KafkaUnreachable, match="partition 7 cannot be read"):
-        rows(fetch_records(cluster, Range(lane, 7, 0, 1)))
+        rows(fetch_records(cluster, FetchRange(lane, 7, 0, 1)))
     with pytest.raises(KafkaUnreachable, match="no record at offset 0"):
         rows(fetch_records(cluster, range_of(cluster, lane, 0, 5)))
 
@@ -159,8 +159,8 @@ def test_a_connection_that_was_cut_is_made_anew(cluster: Cluster, lane: str, put
 
 
 def test_nobody_at_an_address() -> None:
-    with pytest.raises(Broken, match=r"127\.0\.0\.1:9"):
-        Wire("127.0.0.1", 9, 5)
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:9"):
+        BrokerConnection("127.0.0.1", 9, 5)
 
 
 def batch_of(cluster: Cluster, lane: str, put: Put) -> bytearray:
@@ -169,7 +169,7 @@ def batch_of(cluster: Cluster, lane: str, put: Put) -> bytearray:
     found: list[memoryview] = []
     assert span.leader
     with bulk_fetch._lent(cluster, span.leader) as wire:
-        wire.ask_records(bulk_fetch.Asked(lane, 0, 0, committed=True, most=1000))
+        wire.ask_records(bulk_fetch.FetchRequest(lane, 0, 0, committed=True, most=1000))
         found.append(wire.records().records)
     return bytearray(found[0])
 
@@ -231,15 +231,15 @@ def test_records_that_are_here_are_handed_on_when_the_next_cannot_be_asked_for(
     cluster: Cluster, lane: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     produce(cluster, lane, [Record(b"%d" % number * 200) for number in range(2000)], batch_num_messages=100)
-    ask, asked = Wire.ask_records, []
+    ask, asked = BrokerConnection.ask_records, []
 
-    def fails_now_and_then(wire: Wire, what: bulk_fetch.Asked) -> None:
+    def fails_now_and_then(wire: BrokerConnection, what: bulk_fetch.FetchRequest) -> None:
         asked.append(what.offset)
         if len(asked) % 2 == 0:
-            raise Broken("cut off")
+            raise ConnectionLost("cut off")
         ask(wire, what)
 
-    monkeypatch.setattr(Wire, "ask_records", fails_now_and_then)
+    monkeypatch.setattr(BrokerConnection, "ask_records", fails_now_and_then)
     monkeypatch.setattr(bulk_fetch, "_MOST", 65_536)
     found = rows(fetch_records(cluster, range_of(cluster, lane)))
     assert [one[0] for one in found] == list(range(2000))
@@ -251,15 +251,15 @@ def test_a_reader_over_its_quota_waits(cluster: Cluster, lane: str, put: Put, mo
     told = protocol._answer(memoryview(struct.pack(">iii", 1, 250, 0)))
     assert (told.throttled, told.error, len(told.records)) == (0.25, 0, 0)
     put(lane, b"1")
-    answers, real = [told._replace(throttled=0.001)], Wire.records
+    answers, real = [told._replace(throttled=0.001)], BrokerConnection.records
 
-    def throttled_first(one: Wire) -> protocol.Answer:
+    def throttled_first(one: BrokerConnection) -> protocol.FetchResponse:
         if not answers:
             return real(one)
         real(one)
         return answers.pop()
 
-    monkeypatch.setattr(Wire, "records", throttled_first)
+    monkeypatch.setattr(BrokerConnection, "records", throttled_first)
     assert len(rows(fetch_records(cluster, range_of(cluster, lane)))) == 1
 
 
@@ -267,8 +267,8 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again(
     cluster: Cluster, lane: str, put: Put, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(lane, b"1")
-    span, cut, real = range_of(cluster, lane), [True], Wire._receive
-    monkeypatch.setattr(Wire, "_receive", lambda one: real(one)[: 20 if cut and cut.pop() else None])
+    span, cut, real = range_of(cluster, lane), [True], BrokerConnection._receive
+    monkeypatch.setattr(BrokerConnection, "_receive", lambda one: real(one)[: 20 if cut and cut.pop() else None])
     assert len(rows(fetch_records(cluster, span))) == 1
 
 
@@ -277,7 +277,7 @@ def test_a_mark_that_compaction_has_emptied_says_nothing(cluster: Cluster, lane:
     span = range_of(cluster, lane)
     assert span.leader
     with bulk_fetch._lent(cluster, span.leader) as line:
-        line.ask_records(bulk_fetch.Asked(lane, 0, 0, committed=True, most=10_000))
+        line.ask_records(bulk_fetch.FetchRequest(lane, 0, 0, committed=True, most=10_000))
         data, mark = record_batch._all(line.records().records)
     assert mark.attributes & record_batch._CONTROL
     emptied = mark._replace(size=0, records=mark.records[:0])

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.transactions import Lane
+from millrace.clients.kafka.transactions import TransactionalProducer
 
 DENIED = KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error")
 
@@ -14,7 +14,7 @@ DENIED = KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error")
 class Slow:
     """A client whose commits are answered at the second attempt."""
 
-    def __init__(self, lane: Lane, told: list[KafkaError]) -> None:
+    def __init__(self, lane: TransactionalProducer, told: list[KafkaError]) -> None:
         self.lane, self.told = lane, told
         self.attempts = 0
 
@@ -36,9 +36,9 @@ class Slow:
         self.lane._seen.extend(self.told)
 
 
-def opened(*told: KafkaError) -> tuple[Lane, Slow]:
+def opened(*told: KafkaError) -> tuple[TransactionalProducer, Slow]:
     """A lane that was refused before, and whose client is told this now."""
-    lane = Lane.__new__(Lane)
+    lane = TransactionalProducer.__new__(TransactionalProducer)
     client = Slow(lane, list(told))
     lane._cluster, lane._longest, lane._seen, lane._failures = Cluster("127.0.0.1:9"), 60.0, [DENIED], []
     lane._client = client  # type: ignore[assignment]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millrace.clients.kinesis.client import Shard, Stream
-from millrace.clients.kinesis.shard_positions import Position, Reach, Span, records_between
+from millrace.clients.kinesis.shard_positions import Position, Reach, SequenceRange, records_between
 
 A, B = Shard("a"), Shard("b")
 CHILD, OTHER, MERGED = Shard("a1", ("a",)), Shard("a2", ("a",)), Shard("m", ("a2", "b"))
@@ -49,7 +49,7 @@ def test_a_reach_survives_json_and_tells_what_lies_between() -> None:
         "s", 1, 5, {"a": Position("12", "11", seen=9), "b": Position("4", "2", seen=9), "c": Position("9", "1")}
     )
     assert Reach.of(end.told()) == end
-    assert records_between(start, end) == [Span("a", "11", "12"), Span("c", "1", "9")]
+    assert records_between(start, end) == [SequenceRange("a", "11", "12"), SequenceRange("c", "1", "9")]
     assert records_between(end, end) == []
 
 

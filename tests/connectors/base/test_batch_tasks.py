@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millrace.connectors.base.batch_tasks import _deals_by_turns, _handed_on, _piece, lanes
+from millrace.connectors.base.batch_tasks import _deals_by_turns, _handed_on, _piece, task_numbers
 
 SOURCE = "DataSourceRDDPartition"
 
@@ -62,7 +62,7 @@ def test_behind_a_shuffle_rows_are_dealt_out_by_what_is_in_them() -> None:
 def test_executors_in_another_order_change_no_number() -> None:
     planned = [_piece(SOURCE, kafka(number, 0, 9, f"executor_a_{number}"), number) for number in range(4)]
     again = [_piece(SOURCE, kafka(number, 0, 9, f"executor_b_{number}"), 3 - number) for number in (3, 1, 0, 2)]
-    first, second = lanes(tuple(planned)), lanes(tuple(again))
+    first, second = task_numbers(tuple(planned)), task_numbers(tuple(again))
     assert dict(zip(planned, first, strict=True)) == dict(zip(again, second, strict=True))
 
 

@@ -7,18 +7,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from millrace.connectors.base.api import Site
-from millrace.connectors.base.offset_range import Span
+from millrace.connectors.base.api import RunContext
+from millrace.connectors.base.offset_range import OffsetRange
 from millrace.connectors.kafka.source import KafkaReader
 
-SPAN = Span({"orders": {"0": 5}})
+SPAN = OffsetRange({"orders": {"0": 5}})
 
 
 def beginning(reader: KafkaReader) -> dict[str, str]:
     existing = {name: SimpleNamespace(partitions={0: None, 1: None}) for name in ("orders", "alarms")}
     cluster: Any = SimpleNamespace(connect=lambda: SimpleNamespace(topics=existing))
     spark: Any = None
-    return reader._beginning(Site(spark, "shop", "source", Path(), lambda: cluster, span=SPAN), cluster)
+    return reader._beginning(RunContext(spark, "shop", "source", Path(), lambda: cluster, offset_range=SPAN), cluster)
 
 
 def test_a_span_says_where_its_topics_begin() -> None:

@@ -10,15 +10,15 @@ import pytest
 
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.record import Record
-from millrace.connectors.base.api import Site
-from millrace.connectors.base.record_sink import Target
+from millrace.connectors.base.api import RunContext
+from millrace.connectors.base.record_sink import SinkTarget
 from millrace.connectors.kafka.bulk_choice import in_bulk, left_to_spark
 from millrace.connectors.kafka.sink import KafkaSink
 from millrace.connectors.kafka.source import KafkaReader
 
 
 def put(cluster: Cluster, topic: str, count: int) -> None:
-    sink = KafkaSink(Target(topic, cluster=lambda: cluster))
+    sink = KafkaSink(SinkTarget(topic, cluster=lambda: cluster))
     sink.write([Record(b"x", partition=number % 3) for number in range(count)])
     sink.close()
 
@@ -45,7 +45,7 @@ def test_topics_are_read_in_bulk_where_enough_waits_or_comes(
     put(cluster, topic, 30)
     if not lately:
         monkeypatch.setattr("millrace.connectors.kafka.bulk_choice._LATELY", 0.0)
-    site = Site(cast("Any", None), "p", "s", tmp_path, lambda: cluster)
+    site = RunContext(cast("Any", None), "p", "s", tmp_path, lambda: cluster)
     site = replace(site, read={(topic, number): read for number in range(3)} if read else {})
     for worth, chosen in ((waits, True), (waits + 1, False)):
         monkeypatch.setattr("millrace.connectors.kafka.bulk_choice.WORTHWHILE_RECORDS", worth)
@@ -66,7 +66,7 @@ def test_clusters_with_tls_or_passwords_are_left_to_spark(
     secure = replace(cluster, options={"security.protocol": "SSL"})
     reader = KafkaReader(topic=("t",), more={})
     for one, chosen in ((cluster, True), (secure, False)):
-        site = Site(cast("Any", None), "p", "s", tmp_path, lambda own=one: own)  # type: ignore[misc]
+        site = RunContext(cast("Any", None), "p", "s", tmp_path, lambda own=one: own)  # type: ignore[misc]
         assert in_bulk(reader, site) is chosen
     assert left_to_spark(reader, batches=False, part=False)
     assert left_to_spark(reader, batches=True, part=True)

@@ -13,7 +13,7 @@ from millrace.clients.kafka import bulk_fetch, topics
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.connectors.kafka.bulk_source import Following, StreamReader, bulk_data_source
-from millrace.errors.transport import Carried
+from millrace.errors.transport import TransportedError
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
@@ -75,7 +75,7 @@ def test_also_then_a_topic_that_is_shorter_or_gone_is_told(
     for start in ({topic: {"0": 9}}, {topic: {"9": 1}}, {"another": {"0": 1}}):
         reader = StreamReader(Following(cluster, {}, (topic,)))
         reader.prepareForTriggerAvailableNow()
-        with pytest.raises(Carried, match="OffsetsGone"):
+        with pytest.raises(TransportedError, match="OffsetsGone"):
             reader.latestOffset(start, ALL)
     goes_on = StreamReader(Following(cluster, {}, (topic,), go_on=True))
     goes_on.prepareForTriggerAvailableNow()
@@ -108,11 +108,11 @@ def test_only_some_partitions(cluster: Cluster, topic: str) -> None:
 def test_a_topic_that_is_shorter_or_gone_is_told(cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_fetch, "FETCH_PATIENCE", 0.0)
     start = {topic: {"0": 9}}
-    with pytest.raises(Carried, match="the query is at offset 9, the topic ends at 0"):
+    with pytest.raises(TransportedError, match="the query is at offset 9, the topic ends at 0"):
         StreamReader(Following(cluster, {}, (topic,))).latestOffset(start, ALL)
     goes_on = StreamReader(Following(cluster, {}, (topic,), go_on=True))
     assert goes_on.latestOffset(start, ALL) == {topic: {"0": 0, "1": 0, "2": 0}}
-    with pytest.raises(Carried, match=f"are gone: {topic}-9"):
+    with pytest.raises(TransportedError, match=f"are gone: {topic}-9"):
         StreamReader(Following(cluster, {}, (topic,))).latestOffset({topic: {"9": 1}}, ALL)
 
 
@@ -120,7 +120,7 @@ def test_records_that_are_gone_are_told_by_the_task(cluster: Cluster, lane: str)
     send(cluster, lane, 5)
     next(iter(cluster.admin().delete_records([TopicPartition(lane, 0, 2)]).values())).result(30)
     reader = StreamReader(Following(cluster, {}, (lane,)))
-    with pytest.raises(Carried, match="offsets 0 to 1 are gone"):
+    with pytest.raises(TransportedError, match="offsets 0 to 1 are gone"):
         values(reader, {}, reader.latestOffset({}, ALL))
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from millrace.clients.kafka.cluster import Cluster
-from millrace.connectors.base.api import Site
+from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.registry import CONNECTORS
 from millrace.connectors.kafka.sink import KafkaWriter
 from millrace.dead_letters import kafka_writer
-from millrace.dead_letters.kafka_writer import Undertaker
-from millrace.dead_letters.letter import Letter
-from millrace.dead_letters.offset_ledger import Reader
-from millrace.dead_letters.writer import KafkaBurial
+from millrace.dead_letters.kafka_writer import KafkaDeadLetterWriter
+from millrace.dead_letters.letter import DeadLetter
+from millrace.dead_letters.offset_ledger import DecoderId
+from millrace.dead_letters.writer import KafkaDeadLetterTarget
 from millrace.engine.supervision.offset_commits import group_of
 from millrace.pipeline.checks import check
 from millrace.pipeline.loading.python import Pipeline
@@ -27,7 +27,7 @@ TOPICS = ("c", "b.c", "c.d", "d", "c.0")
 
 
 def outlet(pipeline: str, query: str, topic: str, twin: int = 0) -> Any:
-    site: Any = Site(None, pipeline, query, None, lambda: NOWHERE, query=query, twin=twin)  # type: ignore[arg-type]
+    site: Any = RunContext(None, pipeline, query, None, lambda: NOWHERE, query=query, duplicate_index=twin)  # type: ignore[arg-type]
     return KafkaWriter(topic=topic)._outlet(site)
 
 
@@ -40,7 +40,7 @@ def test_sinks_have_ids_and_groups_of_their_own() -> None:
 
 
 def test_a_topic_by_column_is_not_a_topic_of_that_name() -> None:
-    site: Any = Site(None, "p", "q", None, lambda: NOWHERE, query="q")  # type: ignore[arg-type]
+    site: Any = RunContext(None, "p", "q", None, lambda: NOWHERE, query="q")  # type: ignore[arg-type]
     assert KafkaWriter(topic_column="t")._outlet(site).name != outlet("p", "q", "t").name
 
 
@@ -54,15 +54,17 @@ def test_dead_letters_have_ids_and_groups_of_their_own(monkeypatch: pytest.Monke
         opened.append(key[1])
         raise Stop
 
-    monkeypatch.setattr(kafka_writer._PROGRESS, "lent", lambda *_: _Nothing())
-    monkeypatch.setattr(kafka_writer._LANES, "lent", lent)
+    monkeypatch.setattr(kafka_writer._PROGRESS, "borrow", lambda *_: _Nothing())
+    monkeypatch.setattr(kafka_writer._LANES, "borrow", lent)
     sources = [(p, s, t) for p in PIPELINES for s in ELEMENTS for t in TOPICS]
     for pipeline, source, topic in sources:
-        group = KafkaBurial(NOWHERE, pipeline, source).group
+        group = KafkaDeadLetterTarget(NOWHERE, pipeline, source).group
         for partition in (0, 1):
-            letter = Letter(value=b"", topic=topic, partition=partition, offset=0, reason="")
+            letter = DeadLetter(value=b"", topic=topic, partition=partition, offset=0, reason="")
             with pytest.raises(Stop):
-                Undertaker(NOWHERE, group, Reader("q", "l", 0), create=False).write("dead", topic, partition, [letter])
+                KafkaDeadLetterWriter(NOWHERE, group, DecoderId("q", "l", 0), create=False).write(
+                    "dead", topic, partition, [letter]
+                )
     assert len(set(opened)) == len(sources) * 2
 
 
@@ -75,12 +77,12 @@ class _Nothing:
 
 
 def test_no_pipeline_has_the_groups_of_dead_letters() -> None:
-    assert group_of("dead.p", "s") == KafkaBurial(NOWHERE, "p", "s").group
+    assert group_of("dead.p", "s") == KafkaDeadLetterTarget(NOWHERE, "p", "s").group
     found = [problem.condition for problem in check(Pipeline("dead.p").model(), CONNECTORS)]
     assert "name.invalid" in found
     assert "name.invalid" not in [problem.condition for problem in check(Pipeline("dead").model(), CONNECTORS)]
     possible = [name for name in (*PIPELINES, "dead") if not name.startswith("dead.")]
     lag = {group_of(pipeline, query) for pipeline in possible for query in ELEMENTS}
-    dead = {KafkaBurial(NOWHERE, pipeline, source).group for pipeline in possible for source in ELEMENTS}
+    dead = {KafkaDeadLetterTarget(NOWHERE, pipeline, source).group for pipeline in possible for source in ELEMENTS}
     assert not lag & dead
     assert all(one != other for one, other in combinations(sorted(dead), 2))

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from millrace.clients.kafka.record import Record
-from millrace.connectors.base.api import Site
-from millrace.connectors.base.record_sink import Target
+from millrace.connectors.base.api import RunContext
+from millrace.connectors.base.record_sink import SinkTarget
 from millrace.connectors.kafka.sink import KafkaSink
 from millrace.connectors.kafka.source import KafkaReader
 from millrace.connectors.kafka.start_offsets import forget_start, note_start, noted_start, pinned_ends
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 FIRST = {"posts": {"0": 5}}
 
 
-def site(folder: Path, cluster: Any = None) -> Site:
+def site(folder: Path, cluster: Any = None) -> RunContext:
     checkpoint = folder / "checkpoints" / "q"
-    return Site(cast("Any", None), "p", "s", folder, lambda: cluster, query="q", checkpoint=checkpoint)
+    return RunContext(cast("Any", None), "p", "s", folder, lambda: cluster, query="q", checkpoint=checkpoint)
 
 
 def plan_first_batch(folder: Path) -> None:
@@ -64,7 +64,7 @@ def test_sparks_source_is_told_of_partitions_that_have_come_since(cluster: Clust
 
 
 def test_the_end_of_some_partitions(cluster: Cluster, topic: str, tmp_path: Path) -> None:
-    sink = KafkaSink(Target(topic, cluster=lambda: cluster))
+    sink = KafkaSink(SinkTarget(topic, cluster=lambda: cluster))
     sink.write([Record(b"x", partition=1)])
     sink.close()
     assert pinned_ends(site(tmp_path), cluster, [(topic, 1)]) == {topic: {"1": 1}}

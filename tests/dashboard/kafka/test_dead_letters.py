@@ -15,14 +15,14 @@ from millrace.clients.kafka.record import Record
 from millrace.dashboard.kafka import dead_letters
 from millrace.dashboard.kafka.dead_letters import Groups, Where
 from millrace.dashboard.run_interface import Letters
-from millrace.dead_letters.letter import Letter, dead_topic, to_headers, to_line
+from millrace.dead_letters.letter import DeadLetter, dead_topic, to_headers, to_line
 from millrace.telemetry.channels import Slot
 
 from .conftest import Put
 
 
-def letter(topic: str, offset: int, reason: str, pipeline: str) -> Letter:
-    return Letter(
+def letter(topic: str, offset: int, reason: str, pipeline: str) -> DeadLetter:
+    return DeadLetter(
         value=b"{broken", topic=topic, partition=0, offset=offset, reason=reason, pipeline=pipeline, source="posts"
     )
 
@@ -81,7 +81,7 @@ def test_letters_one_by_one(where: Where) -> None:
 def test_letters_in_files(tmp_path: Path) -> None:
     folder = tmp_path / "dead" / "logs"
     folder.mkdir(parents=True)
-    one = Letter(value=b"x", file="a.json", reason="not JSON", pipeline="p", source="logs")
+    one = DeadLetter(value=b"x", file="a.json", reason="not JSON", pipeline="p", source="logs")
     (folder / "1.jsonl").write_bytes(to_line(one) + to_line(one))
     where = Where(None, lambda: [folder], "p")
     (group,) = followed(where, Slot(), 2)
@@ -92,7 +92,7 @@ def test_letters_in_files(tmp_path: Path) -> None:
 def test_too_many_kinds_are_counted_together() -> None:
     groups = Groups(Where(None))
     made = [letter("t", number, "a" * (number + 1), "p") for number in range(300)]
-    groups.add(dead_letters.Found(one, "t.dead", 0, one.offset or 0, 5) for one in made)
+    groups.add(dead_letters.StoredDeadLetter(one, "t.dead", 0, one.offset or 0, 5) for one in made)
     told = groups.told()
     assert len(told) == dead_letters.MOST_GROUPS + 1
     assert (told[0]["reason"], told[0]["count"]) == ("other reasons", 100)
@@ -103,7 +103,7 @@ def test_the_letters_of_other_reasons_are_those_in_no_group(tmp_path: Path) -> N
     folder = tmp_path / "logs"
     folder.mkdir()
     reasons = ["a", "b", "c", "c"]
-    made = [Letter(value=b"x", file="f", reason=reason, pipeline="p", source="logs") for reason in reasons]
+    made = [DeadLetter(value=b"x", file="f", reason=reason, pipeline="p", source="logs") for reason in reasons]
     (folder / "1.jsonl").write_bytes(b"".join(map(to_line, made)))
     where = Where(None, lambda: [folder])
     shown = [
@@ -118,7 +118,7 @@ def test_the_letters_of_other_reasons_are_those_in_no_group(tmp_path: Path) -> N
 def test_a_long_letter_is_cut_for_the_page_and_whole_in_the_export(tmp_path: Path) -> None:
     folder = tmp_path / "posts"
     folder.mkdir()
-    long = Letter(value=b"x" * 10_000, key=b"k" * 5_000, file="f", reason="too long", pipeline="p", source="posts")
+    long = DeadLetter(value=b"x" * 10_000, key=b"k" * 5_000, file="f", reason="too long", pipeline="p", source="posts")
     (folder / "one.jsonl").write_bytes(to_line(long))
     where = Where(None, lambda: [folder])
     (shown,) = dead_letters.letters(where, Letters(None, None, 10))

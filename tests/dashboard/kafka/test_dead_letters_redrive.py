@@ -14,7 +14,7 @@ from millrace.dashboard.kafka import dead_letters
 from millrace.dashboard.kafka.dead_letters import Groups, Redriving, Where
 from millrace.dashboard.run_interface import Group, Letters
 from millrace.dead_letters.file_journal import FileSource
-from millrace.dead_letters.letter import Letter, dead_topic, to_headers, to_line
+from millrace.dead_letters.letter import DeadLetter, dead_topic, to_headers, to_line
 from millrace.dead_letters.store import letters_in_folder, make_dead_letter_topics
 from millrace.errors import NoCluster, RedriveBusy
 from millrace.telemetry.channels import Slot
@@ -22,8 +22,10 @@ from millrace.telemetry.channels import Slot
 from .conftest import Put
 
 
-def letter(topic: str, offset: int, reason: str) -> Letter:
-    return Letter(value=b"{", topic=topic, partition=0, offset=offset, reason=reason, pipeline=topic, source="posts")
+def letter(topic: str, offset: int, reason: str) -> DeadLetter:
+    return DeadLetter(
+        value=b"{", topic=topic, partition=0, offset=offset, reason=reason, pipeline=topic, source="posts"
+    )
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def test_of_files(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     source.mkdir()
     FileSource(str(source)).save(folder)
-    one = Letter(value=b"x", file=str(source / "a.json"), reason="not JSON", pipeline="p", source="logs")
+    one = DeadLetter(value=b"x", file=str(source / "a.json"), reason="not JSON", pipeline="p", source="logs")
     (folder / "q-0-0.jsonl").write_bytes(to_line(one))
     where = Where(None, lambda: [folder], "p")
     assert Redriving(Slot()).run(where, Group("logs", None, "not JSON"))["sent"] == 1

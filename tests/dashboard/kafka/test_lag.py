@@ -18,26 +18,26 @@ from millrace.dashboard.kafka.lag import LagMeter
 from millrace.errors import KafkaUnreachable
 from millrace.services.process import free_port
 from millrace.telemetry.channels import Channels, Ring
-from millrace.telemetry.measurements import ANSWER_TIMEOUT, Samples
+from millrace.telemetry.measurements import ANSWER_TIMEOUT, Measurements
 from millrace.telemetry.progress import Progress, SourceProgress
-from millrace.telemetry.query_status import Board
-from millrace.telemetry.topology import UNPLANNED, Expected, Outline
+from millrace.telemetry.query_status import RunStatus
+from millrace.telemetry.topology import UNPLANNED, Expected, Topology
 
 from .conftest import Put
 
 
-def read(board: Board, topic: str, *ends: int) -> None:
+def read(board: RunStatus, topic: str, *ends: int) -> None:
     """The query has read so far in each partition."""
     end = {topic: {str(number): offset for number, offset in enumerate(ends)}}
     source = SourceProgress("KafkaV2", 1, end=end, latest=end)
-    board.progressed(Progress("q", "run", 0, datetime.now(UTC), 1, sources=(source,)))
+    board.batch_done(Progress("q", "run", 0, datetime.now(UTC), 1, sources=(source,)))
 
 
 class Bench:
     """A meter with all that it needs."""
 
-    def __init__(self, cluster: Cluster, outline: Outline = UNPLANNED, **more: Any) -> None:
-        self.board, self.samples, self.channels = Board(), Samples(), Channels()
+    def __init__(self, cluster: Cluster, outline: Topology = UNPLANNED, **more: Any) -> None:
+        self.board, self.samples, self.channels = RunStatus(), Measurements(), Channels()
         self.board.started("q")
         self.meter = LagMeter(lambda: cluster, self.board, self.samples, outline, self.channels, **more)
 
@@ -107,7 +107,7 @@ def test_a_partition_that_nobody_has_read_yet_counts_from_its_beginning(topic: s
 
 
 def test_topics_grow(topic: str, put: Put, cluster: Cluster) -> None:
-    outline = Outline((Expected("q", "q", sources=("posts",)),), (), {"posts": (topic,)})
+    outline = Topology((Expected("q", "q", sources=("posts",)),), (), {"posts": (topic,)})
     bench = Bench(cluster, outline)
     assert bench.lag().why == "no batch has ended yet"
     put(topic, *(b"x" for _ in range(50)))
@@ -164,7 +164,7 @@ def test_no_number_is_shown_while_a_partition_is_unknown(
 
 def test_in_real_time_mode_it_is_what_the_consumers_say_or_unknown(topic: str, put: Put, cluster: Cluster) -> None:
     expected = Expected("q", "q", sources=("posts",), batches=False)
-    outline = Outline((expected,), (), {"posts": (topic,)})
+    outline = Topology((expected,), (), {"posts": (topic,)})
     assert "checkpoints" in Bench(cluster, outline).lag().why
     bench = Bench(cluster, outline, behind=lambda: {(topic, 0): 3, ("other", 0): 9})
     bench.lag()

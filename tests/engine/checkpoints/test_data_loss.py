@@ -16,12 +16,12 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.engine.checkpoints.checkpoint import next_offsets
-from millrace.engine.checkpoints.data_loss import Gone
+from millrace.engine.checkpoints.data_loss import LostOffsets
 from millrace.errors import OffsetsGone
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
 pytestmark = pytest.mark.usefixtures("either_source")
-Run = Callable[..., Board]
+Run = Callable[..., RunStatus]
 
 
 def send(cluster: Cluster, topic: str, numbers: range) -> None:
@@ -54,7 +54,7 @@ def test_all_that_is_gone_is_told_and_the_rest_is_there_once(
     remove(cluster, topic, {0: 15, 1: 11, 2: 4})  # of partition 2 only what is written already
     with pytest.raises(OffsetsGone) as raised:
         run_pipeline(copy(topic, "fail"), tmp_path)
-    told = (str(Gone(topic, 0, 10, 15)), str(Gone(topic, 1, 10, 11)))
+    told = (str(LostOffsets(topic, 0, 10, 15)), str(LostOffsets(topic, 1, 10, 11)))
     assert raised.value.message.endswith("; ".join(told))
     assert (raised.value.exit_code, "lost: go_on" in str(raised.value.hint)) == (1, True)
     assert numbers(cluster, topic) == Counter(range(30))
@@ -105,5 +105,7 @@ def test_where_a_query_reads_next(tmp_path: Path) -> None:
 
 
 def test_one_offset_and_several() -> None:
-    assert str(Gone("t", 1, 10, 11)) == "topic 't', partition 1: offset 10 is gone, the first that is there is 11"
-    assert "offsets 10 to 14 are gone" in str(Gone("t", 0, 10, 15))
+    assert (
+        str(LostOffsets("t", 1, 10, 11)) == "topic 't', partition 1: offset 10 is gone, the first that is there is 11"
+    )
+    assert "offsets 10 to 14 are gone" in str(LostOffsets("t", 0, 10, 15))

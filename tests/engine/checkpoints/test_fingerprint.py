@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millrace.engine.checkpoints.fingerprint import fingerprint, wholly
-from millrace.pipeline.compatibility.state_schema import Fingerprint, state_differences
+from millrace.pipeline.compatibility.state_schema import StateSchema, state_differences
 
 SCHEMA = "user string, other string, n int, m int, at timestamp"
 
@@ -28,11 +28,11 @@ def clicks(spark: SparkSession, tmp_path: Path) -> DataFrame:
     return spark.readStream.schema(SCHEMA).json(str(tmp_path / "clicks"))
 
 
-def of(frame: DataFrame, **sources: DataFrame) -> Fingerprint:
+def of(frame: DataFrame, **sources: DataFrame) -> StateSchema:
     return fingerprint(frame, frame, sources)
 
 
-def effects(before: Fingerprint, now: Fingerprint) -> set[str]:
+def effects(before: StateSchema, now: StateSchema) -> set[str]:
     return {one.effect for one in state_differences(before, now) if one.part != "columns"}
 
 
@@ -84,7 +84,7 @@ def test_another_argument_is_another_aggregate(events: DataFrame) -> None:
 
 
 def test_windows_are_told_by_their_length(events: DataFrame) -> None:
-    def windowed(*lengths: str) -> Fingerprint:
+    def windowed(*lengths: str) -> StateSchema:
         return of(events.groupBy(F.window("at", *lengths), "user").count(), events=events)
 
     assert effects(windowed("1 minute"), windowed("60 seconds")) == set()
@@ -111,7 +111,7 @@ def test_deduplication(events: DataFrame) -> None:
 def test_joins_of_streams(events: DataFrame, clicks: DataFrame) -> None:
     left, right = events.withWatermark("at", "1 minute"), clicks.withWatermark("at", "1 minute")
 
-    def joined(on: list[str], how: str, *columns: str) -> Fingerprint:
+    def joined(on: list[str], how: str, *columns: str) -> StateSchema:
         frame = left.alias("l").join(right.alias("r"), on, how).select(*columns)
         return of(frame, events=events, clicks=clicks)
 
@@ -131,7 +131,7 @@ def counted(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
 
 
 def test_state_of_ones_own(events: DataFrame) -> None:
-    def kept(by: str, state: str = "n int") -> Fingerprint:
+    def kept(by: str, state: str = "n int") -> StateSchema:
         made = events.groupBy(by).applyInPandasWithState(counted, "n int", state, "update", "NoTimeout")
         return of(made, events=events)
 

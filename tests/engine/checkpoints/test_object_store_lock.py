@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from millrace.engine.checkpoints import object_store_lock
-from millrace.engine.checkpoints.object_store_lock import Tenure
+from millrace.engine.checkpoints.object_store_lock import ObjectStoreLock
 from millrace.errors import ClusterUnfit, RunError, StateMismatch
 from millrace.object_stores import StorePath, mounted
 from test_object_stores import Kept
@@ -51,15 +51,15 @@ def store() -> Iterator[Kept]:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No signs of life by themselves: a process that sleeps."""
-    monkeypatch.setattr(Tenure, "_live", lambda _: None)
+    monkeypatch.setattr(ObjectStoreLock, "_live", lambda _: None)
 
 
 def name(number: int, kind: str = "term") -> str:
     return f"{TERMS}{number:012d}.{kind}"
 
 
-def taken() -> Tenure:
-    made = Tenure(FOLDER)
+def taken() -> ObjectStoreLock:
+    made = ObjectStoreLock(FOLDER)
     made.acquire()
     return made
 
@@ -90,7 +90,7 @@ def test_a_silent_one_is_waited_for_whatever_its_note_is_like(
     store.files[name(7)] = note
     told: list[str] = []
     began = clock.now
-    Tenure(FOLDER, told.append).acquire()
+    ObjectStoreLock(FOLDER, told.append).acquire()
     assert clock.now - began >= object_store_lock.STALE
     assert name(8) in store.files
     assert ("process 1 on elsewhere" in told[0]) == note.endswith(b"}")
@@ -106,7 +106,7 @@ def test_a_note_of_this_very_process_is_no_reason_not_to_wait(store: Kept, clock
 
 def test_of_two_that_take_over_at_once_one_does(store: Kept, clock: Clock, alone: None) -> None:
     store.files[name(1)] = b""
-    found: list[Tenure] = []
+    found: list[ObjectStoreLock] = []
     refused: list[StateMismatch] = []
     both = threading.Barrier(2)
     write = store.write
@@ -133,7 +133,7 @@ def test_of_two_that_take_over_at_once_one_does(store: Kept, clock: Clock, alone
 
 
 def test_who_comes_too_late_with_an_old_number_holds_nothing(store: Kept, clock: Clock, alone: None) -> None:
-    late = Tenure(FOLDER)
+    late = ObjectStoreLock(FOLDER)
     newest = late._newest
     late._newest = lambda: (store.files.update({name(5): b""}), setattr(late, "_newest", newest), 0)[-1]  # type: ignore
     with pytest.raises(StateMismatch):
@@ -193,7 +193,7 @@ def test_what_the_last_look_found_is_known_without_asking(
 
 def test_who_takes_over_from_one_that_wakes_up_gives_way(store: Kept, clock: Clock, alone: None) -> None:
     sleeper = taken()
-    taker = Tenure(FOLDER)
+    taker = ObjectStoreLock(FOLDER)
     make = taker._make
 
     def woken() -> bool:
@@ -244,7 +244,7 @@ def test_a_store_without_conditional_writes_is_refused(store: Kept, monkeypatch:
 
 def test_an_answer_that_was_lost(store: Kept, clock: Clock, alone: None) -> None:
     """The store has made the term, and a client that asks once more is told that it is there."""
-    one = Tenure(FOLDER)
+    one = ObjectStoreLock(FOLDER)
     write = store.write
 
     def twice(url: str, content: bytes, *, new: bool = False) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.engine.checkpoints.query_history import last_batch, position, recorded_start, remember
+from millrace.engine.checkpoints.query_history import last_batch, position, record_start, recorded_start
 from millrace.errors import MillraceError
 
 
@@ -25,25 +25,25 @@ def noted(state: Path) -> str | None:
 
 
 def test_a_start_counts_when_it_has_done_a_batch(tmp_path: Path) -> None:
-    remember(tmp_path, "q", {"by": "first"}, {})
+    record_start(tmp_path, "q", {"by": "first"}, {})
     assert noted(tmp_path) is None
     done(tmp_path, 0)
     assert noted(tmp_path) == "first"
-    remember(tmp_path, "q", {"by": "second"}, {})
+    record_start(tmp_path, "q", {"by": "second"}, {})
     assert noted(tmp_path) == "first"
-    remember(tmp_path, "q", {"by": "third"}, {})
+    record_start(tmp_path, "q", {"by": "third"}, {})
     assert noted(tmp_path) == "first"
     done(tmp_path, 1)
     assert noted(tmp_path) == "third"
 
 
 def test_a_checkpoint_that_was_removed_is_forgotten(tmp_path: Path) -> None:
-    remember(tmp_path, "q", {"by": "first"}, {})
+    record_start(tmp_path, "q", {"by": "first"}, {})
     done(tmp_path, 5)
     for path in (tmp_path / "checkpoints" / "q" / "commits").iterdir():
         path.unlink()
     assert noted(tmp_path) is None
-    remember(tmp_path, "q", {"by": "second"}, {})
+    record_start(tmp_path, "q", {"by": "second"}, {})
     done(tmp_path, 0)
     assert noted(tmp_path) == "second"
 

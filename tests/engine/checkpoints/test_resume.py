@@ -16,17 +16,17 @@ from pyspark.sql import functions as F
 import millrace as mr
 from conftest import CommandLine
 from millrace.clients.kafka.cluster import Cluster
-from millrace.connectors.base.api import Site
+from millrace.connectors.base.api import RunContext
 from millrace.engine import run as running
-from millrace.engine.checkpoints.resume import ASKED, REFUSED, RESUMES, Outlook, check_sinks, outlooks
+from millrace.engine.checkpoints.resume import ASKED, REFUSED, RESUMES, ResumeDecision, check_sinks, resume_decisions
 from millrace.errors import MillraceError
 from millrace.pipeline.loading import load
 from millrace.pipeline.plan import make_plan
 from millrace.services.process import free_port
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
-Run = Callable[..., Board]
+Run = Callable[..., RunStatus]
 COPIED = """\
 name: {topic}
 sources:
@@ -89,7 +89,7 @@ class Words:
 
     def verdict(self, pipeline: mr.Pipeline) -> str:
         """What is said without Spark."""
-        return outlooks(make_plan(pipeline.model()), self.state, None)[0].verdict
+        return resume_decisions(make_plan(pipeline.model()), self.state, None)[0].verdict
 
 
 @contextmanager
@@ -244,8 +244,8 @@ def test_a_state_folder_that_a_copy_of_it_has_left_behind(
     assert (sent.verdict, sent.unasked.startswith("no broker answers"), kept.verdict) == (RESUMES, True, REFUSED)
 
 
-def outlooks_of(file: Path, state: Path, cluster: Cluster) -> list[Outlook]:
+def outlooks_of(file: Path, state: Path, cluster: Cluster) -> list[ResumeDecision]:
     """What is said without Spark, when the sinks were asked."""
     plan = make_plan(load(str(file)))
-    ground = Site(None, plan.pipeline.name, "", state, lambda: cluster)
-    return [check_sinks(one, ground) for one in outlooks(plan, state, None)]
+    ground = RunContext(None, plan.pipeline.name, "", state, lambda: cluster)
+    return [check_sinks(one, ground) for one in resume_decisions(plan, state, None)]

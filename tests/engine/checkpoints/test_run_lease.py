@@ -12,7 +12,7 @@ from millrace.clients.kafka import consumer_groups
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer_groups import Member
 from millrace.engine.checkpoints import run_lease as leases
-from millrace.engine.checkpoints.run_lease import Holder, Lease
+from millrace.engine.checkpoints.run_lease import LeaseHolder, RunLease
 from millrace.engine.checkpoints.state_dir import State
 from millrace.errors import KafkaFailed, KafkaUnreachable, StateMismatch
 from millrace.pipeline.model import Pipeline
@@ -20,7 +20,7 @@ from millrace.pipeline.model import Pipeline
 NOWHERE = Cluster("127.0.0.1:9")
 
 
-class Alone(Lease):
+class Alone(RunLease):
     """A lease that joins no group: who is in it is said by the test."""
 
     def __init__(self, state: str = "mine") -> None:
@@ -42,7 +42,7 @@ class Alone(Lease):
 class Others:
     """Who is in the group, each time that somebody asks; the last answer stays."""
 
-    def __init__(self, *answers: list[Holder]) -> None:
+    def __init__(self, *answers: list[LeaseHolder]) -> None:
         self.asked = 0
         self._answers = list(answers)
 
@@ -59,15 +59,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def say(asked: pytest.MonkeyPatch, *answers: list[Holder]) -> Others:
+def say(asked: pytest.MonkeyPatch, *answers: list[LeaseHolder]) -> Others:
     others = Others(*answers)
     asked.setattr(consumer_groups, "members", others)
     asked.setattr(leases, "_SLEPT", 3600.0)
     return others
 
 
-def other(since: int = 1, state: str = "theirs", host: str = "elsewhere") -> Holder:
-    return Holder(since, state, host, "7")
+def other(since: int = 1, state: str = "theirs", host: str = "elsewhere") -> LeaseHolder:
+    return LeaseHolder(since, state, host, "7")
 
 
 def test_one_that_was_killed_is_waited_for(asked: pytest.MonkeyPatch) -> None:

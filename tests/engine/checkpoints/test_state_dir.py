@@ -13,15 +13,15 @@ import pytest
 
 import millrace as mr
 from millrace.clients.kafka.cluster import Cluster
-from millrace.connectors.base.api import Site
+from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.registry import CONNECTORS, make_writer
-from millrace.dead_letters.writer import FolderBurial
+from millrace.dead_letters.writer import FolderDeadLetterTarget
 from millrace.engine.checkpoints import object_store_lock
 from millrace.engine.checkpoints.state_dir import State, nearby, require_fit
-from millrace.engine.queries.builder import Workshop, _Fan
+from millrace.engine.queries.builder import QueryBuilder, _MultiSink
 from millrace.engine.run import _at_rest
 from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, StateMismatch
-from millrace.errors.transport import Carried, restored_error
+from millrace.errors.transport import TransportedError, from_transport
 from millrace.object_stores import mounted, path_of
 from millrace.pipeline.loading.python import Pipeline as Written
 from millrace.pipeline.model import Connection, Pipeline
@@ -70,16 +70,16 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def site() -> Site:
+def site() -> RunContext:
     """Of a run that has lost its state."""
-    return Site(None, "p", "rows", STORE, nobody, query="q", asks=True, require_alone=lost)  # type: ignore[arg-type]
+    return RunContext(None, "p", "rows", STORE, nobody, query="q", checks_ownership_per_batch=True, require_alone=lost)  # type: ignore[arg-type]
 
 
 def refuses(each: Callable[[Any, int], None] | None) -> None:
     assert each is not None
-    with pytest.raises(Carried) as raised:
+    with pytest.raises(TransportedError) as raised:
         each(None, 7)
-    assert isinstance(restored_error(str(raised.value)), StateMismatch)
+    assert isinstance(from_transport(str(raised.value)), StateMismatch)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def refuses(each: Callable[[Any, int], None] | None) -> None:
         Connection("console"),
     ],
 )
-def test_a_batch_is_not_written_when_the_state_is_lost(connection: Connection, site: Site) -> None:
+def test_a_batch_is_not_written_when_the_state_is_lost(connection: Connection, site: RunContext) -> None:
     writer, mistakes = make_writer(connection)
     assert writer, mistakes
     rows = Rows()
@@ -101,35 +101,35 @@ def test_a_batch_is_not_written_when_the_state_is_lost(connection: Connection, s
     refuses(rows.each)
 
 
-def test_nor_in_transactions(site: Site) -> None:
+def test_nor_in_transactions(site: RunContext) -> None:
     writer, mistakes = make_writer(Connection("kafka", "out"))
     assert writer, mistakes
-    assert writer.exclusive
+    assert writer.needs_single_writer
     rows = Rows()
     writer.stream(rows, replace(site, cluster=lambda: Cluster("nowhere:9092")))  # type: ignore[arg-type]
     refuses(rows.each)
 
 
-def test_nor_by_several_sinks_or_by_none(site: Site) -> None:
+def test_nor_by_several_sinks_or_by_none(site: RunContext) -> None:
     writer, _ = make_writer(Connection("files", "s3a://runs/out"))
     assert writer
-    refuses(_Fan([(writer, site, None)]))  # type: ignore[list-item]
+    refuses(_MultiSink([(writer, site, None)]))  # type: ignore[list-item]
     rows = Rows()
-    shop = Workshop(None, replace(site, require_alone=nobody), still_alone=lost)  # type: ignore[arg-type]
+    shop = QueryBuilder(None, replace(site, require_alone=nobody), still_alone=lost)  # type: ignore[arg-type]
     shop._nowhere(rows)  # type: ignore[arg-type]
     refuses(rows.each)
 
 
-def test_nor_is_a_query_started(site: Site) -> None:
+def test_nor_is_a_query_started(site: RunContext) -> None:
     """A start removes and writes files of the checkpoint."""
-    shop = Workshop(None, replace(site, require_alone=nobody), require_held=lost)  # type: ignore[arg-type]
+    shop = QueryBuilder(None, replace(site, require_alone=nobody), require_held=lost)  # type: ignore[arg-type]
     with pytest.raises(StateMismatch):
         shop.start(None)  # type: ignore[arg-type]
 
 
-def test_on_a_disk_spark_writes_by_itself(site: Site) -> None:
+def test_on_a_disk_spark_writes_by_itself(site: RunContext) -> None:
     rows = Rows()
-    Workshop(None, replace(site, asks=False))._nowhere(rows)  # type: ignore[arg-type]
+    QueryBuilder(None, replace(site, checks_ownership_per_batch=False))._nowhere(rows)  # type: ignore[arg-type]
     assert rows.each is None
 
 
@@ -163,7 +163,7 @@ def test_letters_that_workers_would_write_to_a_store(source: Connection, tmp_pat
 
 def test_whoever_else_buries_in_a_folder_of_a_store() -> None:
     with pytest.raises(InvalidDefinition):
-        FolderBurial(STORE / "dead" / "rows", "copy", "rows")
+        FolderDeadLetterTarget(STORE / "dead" / "rows", "copy", "rows")
 
 
 @pytest.mark.parametrize(

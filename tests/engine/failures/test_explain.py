@@ -16,10 +16,10 @@ from pyspark.errors import StreamingQueryException
 from engine.failures.test_spark_text import POSITION, PROXY
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.engine.failures.classify import Kind, judge
+from millrace.engine.failures.classify import FailureKind, classify
 from millrace.engine.failures.explain import explain
-from millrace.errors import InvalidSchema, MillraceError, Place, QueryFailed
-from millrace.errors.transport import carry
+from millrace.errors import InvalidSchema, MillraceError, QueryFailed, SourceLocation
+from millrace.errors.transport import to_transport
 from millrace.object_stores import StoreFailed
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HERE = __file__
-YAML = Place("pipeline.yaml", 10)
+YAML = SourceLocation("pipeline.yaml", 10)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_what_real_time_mode_refuses(read: Callable[..., DataFrame], topic: str,
     assert error.message.startswith("Spark's real-time mode does not do ")
     assert "PythonExec" in error.message
     assert "allowlist" not in "".join(error.lines())
-    assert judge(error, "").kind is Kind.TERMINAL
+    assert classify(error, "").kind is FailureKind.TERMINAL
 
 
 def run(rows: DataFrame, checkpoint: str, mode: str = "append") -> None:
@@ -98,7 +98,7 @@ def test_an_unknown_column(spark: SparkSession) -> None:
     error = failure(lambda: rows.select("valeu"))  # the unknown column
     assert error.condition == "spark.analysis"
     assert "`value`" in str(error.hint)
-    assert error.place == Place(HERE, line_of("# the unknown column"))
+    assert error.place == SourceLocation(HERE, line_of("# the unknown column"))
 
 
 def test_sql_is_shown_by_its_line_in_the_file(spark: SparkSession) -> None:
@@ -106,7 +106,7 @@ def test_sql_is_shown_by_its_line_in_the_file(spark: SparkSession) -> None:
     for sql in ("SELECT id\nFROM numbers\nWHERE idd > 0", "SELECT id\nFROM numbers\nWERE id > 0"):
         error = explain(refused(spark, sql), place=YAML)
         assert error.condition == "spark.analysis"
-        assert error.place == Place("pipeline.yaml", 12)
+        assert error.place == SourceLocation("pipeline.yaml", 12)
         assert "line 3" in str(error.why)
 
 
@@ -141,7 +141,7 @@ def test_a_function_that_raises(read: Callable[..., DataFrame], cluster: Cluster
 
     error = failure(lambda: run(read(topic).select(strict("value")), checkpoint), place=YAML)
     assert error.condition == "function.failed"
-    assert error.place == Place(HERE, line_of("# the function's line"))
+    assert error.place == SourceLocation(HERE, line_of("# the function's line"))
     assert "ValueError: I take nothing" in error.message
     assert f"topic {topic} partition 0 offsets 2-3" in str(error.why)
 
@@ -158,12 +158,14 @@ def test_a_function_for_batches_that_raises(read: Callable[..., DataFrame], topi
 
 def test_an_error_of_ours_comes_out_of_a_worker_whole(spark: SparkSession) -> None:
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        raise carry(InvalidSchema("no such type", why="it is «new»", hint="mend it", place=Place("a.yaml", 3)))
+        raise to_transport(
+            InvalidSchema("no such type", why="it is «new»", hint="mend it", place=SourceLocation("a.yaml", 3))
+        )
 
     error = failure(lambda: spark.range(1).mapInArrow(decode, "id long").collect())
     assert isinstance(error, InvalidSchema)
     assert (error.message, error.why, error.hint) == ("no such type", "it is «new»", "mend it")
-    assert error.place == Place("a.yaml", 3)
+    assert error.place == SourceLocation("a.yaml", 3)
 
 
 def test_an_error_of_ours_out_of_a_batch(spark: SparkSession, checkpoint: str) -> None:
@@ -297,7 +299,7 @@ def test_a_store_that_fails() -> None:
     error = explain(StoreFailed(0, "Service Unavailable (Service: S3, Status Code: 503)", "s3a://runs/state/x"))
     assert error.condition == "run.failed"
     assert "s3a://runs/state/x" in error.message
-    assert judge(error).kind is Kind.TRANSIENT
+    assert classify(error).kind is FailureKind.TRANSIENT
     gone = StoreFailed(0, "Spark's JVM does not answer", "s3a://runs/state/x")
     gone.__cause__ = Py4JNetworkError("Answer from Java side is empty")
     assert explain(gone).condition == "spark.failed"
@@ -309,6 +311,6 @@ def test_an_exception_of_plain_python() -> None:
 
     error = failure(table, place=YAML)
     assert error.condition == "function.failed"
-    assert error.place == Place(HERE, line_of("# the table's line"))
+    assert error.place == SourceLocation(HERE, line_of("# the table's line"))
     mine = QueryFailed("mine")
     assert explain(mine) is mine

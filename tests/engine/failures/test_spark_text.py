@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millrace.engine.checkpoints.checkpoint import batch_ranges
 from millrace.engine.failures.spark_text import is_users, plain_text, raised_in, sql_position
-from millrace.errors import Place
+from millrace.errors import SourceLocation
 
 FAILED = """[STREAM_FAILED] Query [id = fd31, runId = e7fe] terminated with exception: [CAST_INVALID_INPUT] \
 The value 'x0' cannot be cast. SQLSTATE: 22018
@@ -66,7 +66,7 @@ def test_a_position_in_sql() -> None:
 def test_the_last_line_of_the_users_own() -> None:
     found = raised_in(TRACEBACK)
     assert found
-    assert (found.place, found.function) == (Place("/home/me/words.py", 3), "strict")
+    assert (found.place, found.function) == (SourceLocation("/home/me/words.py", 3), "strict")
     assert str(found) == "ValueError: no: such, word"
     assert raised_in("no traceback") is None
     assert raised_in("Traceback (most recent call last):\n  File") is None

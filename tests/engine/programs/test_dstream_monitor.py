@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from millrace.engine.programs.dstream_monitor import Batches
-from millrace.telemetry.measurements import Samples
+from millrace.engine.programs.dstream_monitor import DStreamMonitor
+from millrace.telemetry.measurements import Measurements
 from millrace.telemetry.metrics import health, run_state
-from millrace.telemetry.query_status import Board, Phase, Standing
+from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
 from millrace.telemetry.topology import UNPLANNED
 from talking import Talker
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore:DStream is deprecated:FutureWarning")
 
 
-def until(board: Board, holds: Callable[[Standing], Any]) -> Standing:
+def until(board: RunStatus, holds: Callable[[QueryStatus], Any]) -> QueryStatus:
     """The standing of the streams once something holds."""
     deadline = time.monotonic() + 60
     while not holds(board.query("dstreams")):
@@ -50,10 +50,10 @@ def talker() -> Iterator[Talker]:
 
 
 def test_batches_and_delays_of_dstreams(context: StreamingContext, talker: Talker) -> None:
-    board, seen = Board(), list[str]()
+    board, seen = RunStatus(), list[str]()
     lines = context.socketTextStream("127.0.0.1", talker.port)
     lines.foreachRDD(lambda rdd: seen.extend(rdd.collect()))
-    batches = Batches(context, "dstreams", board).start()
+    batches = DStreamMonitor(context, "dstreams", board).start()
     context.start()
     talker.say(*["apache spark", "apache kafka"] * 2)
     told = until(board, lambda one: one.rows == 4)
@@ -62,7 +62,7 @@ def test_batches_and_delays_of_dstreams(context: StreamingContext, talker: Talke
     assert last.waited is not None
     assert last.delay == last.waited + last.milliseconds
     assert dict(last.durations) == {"schedulingDelay": last.waited, "processing": last.milliseconds}
-    (query,) = run_state(board, Samples(), UNPLANNED)["queries"]
+    (query,) = run_state(board, Measurements(), UNPLANNED)["queries"]
     assert (query["rows"], query["error"]) == (4, None)
     assert (query["state_rows"], query["watermark"]) == (None, None)
     assert query["why"]["state_rows"]
@@ -81,10 +81,10 @@ def test_a_batch_that_fails_is_told_and_the_next_ones_go_on(context: StreamingCo
             raise ValueError("two is too much")
         return number
 
-    board, seen = Board(), list[int]()
+    board, seen = RunStatus(), list[int]()
     numbers = context.queueStream([spark.sparkContext.parallelize([one], 1) for one in range(4)])
     numbers.map(refuse).foreachRDD(lambda rdd: seen.extend(rdd.collect()))
-    batches = Batches(context, "dstreams", board).start()
+    batches = DStreamMonitor(context, "dstreams", board).start()
     context.start()
     failed = until(board, lambda one: one.error is not None and one.batches > 4)
     assert failed.error
@@ -94,7 +94,7 @@ def test_a_batch_that_fails_is_told_and_the_next_ones_go_on(context: StreamingCo
     assert failed.error.place.file == __file__
     assert seen == [0, 1, 3]
     assert not failed.phase.ended
-    assert not health(board, Samples(), UNPLANNED).healthy
+    assert not health(board, Measurements(), UNPLANNED).healthy
     context.stop(stopSparkContext=False)
     assert until(board, lambda one: one.phase.ended).phase is Phase.FAILED
     batches.close()
@@ -116,11 +116,11 @@ def event(*, due: int, began: int, ended: int, failed: str | None = None, rows: 
     return SimpleNamespace(batchInfo=lambda: info)
 
 
-def told_of(*, recovered: bool = False) -> tuple[Batches, Board]:
+def told_of(*, recovered: bool = False) -> tuple[DStreamMonitor, RunStatus]:
     """A context that is not asked anything, and its board."""
-    context, board = cast("Any", Failing(_SHUT, "/there", recovered=recovered)), Board()
+    context, board = cast("Any", Failing(_SHUT, "/there", recovered=recovered)), RunStatus()
     context.over = True
-    batches = Batches(context, "dstreams", board)
+    batches = DStreamMonitor(context, "dstreams", board)
     batches.asked(context)
     return batches, board
 
@@ -188,8 +188,8 @@ _SHUT = "org.apache.spark.SparkException: SparkContext was shut down"
 
 @pytest.mark.parametrize(("checkpoint", "left"), [("/there", "made again from the checkpoint"), (None, "are lost")])
 def test_what_the_end_cuts_off_is_no_failure_once_it_was_asked_for(checkpoint: str | None, left: str) -> None:
-    context, board = cast("Any", Failing(_SHUT, checkpoint)), Board()
-    batches = Batches(context, "dstreams", board)
+    context, board = cast("Any", Failing(_SHUT, checkpoint)), RunStatus()
+    batches = DStreamMonitor(context, "dstreams", board)
     batches.asked(context)
     batches.start()
     context.over = True
@@ -201,8 +201,8 @@ def test_what_the_end_cuts_off_is_no_failure_once_it_was_asked_for(checkpoint: s
 
 @pytest.mark.parametrize(("asked", "said"), [(False, _SHUT), (True, "java.lang.ArithmeticException: / by zero")])
 def test_any_other_failure_is_one(asked: bool, said: str) -> None:
-    context, board = cast("Any", Failing(said, None)), Board()
-    batches = Batches(context, "dstreams", board)
+    context, board = cast("Any", Failing(said, None)), RunStatus()
+    batches = DStreamMonitor(context, "dstreams", board)
     if asked:
         batches.asked(context)
     batches.start()

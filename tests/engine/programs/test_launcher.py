@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from engine.programs.test_dstream_monitor import Failing
-from millrace.engine.programs.launcher import Guest
-from millrace.engine.session.jvm import Voice
-from millrace.telemetry.query_status import Board
+from millrace.engine.programs.launcher import ProgramLauncher
+from millrace.engine.session.jvm import OutputRouting
+from millrace.telemetry.query_status import RunStatus
 
 
 class Fresh(Failing):
@@ -25,8 +25,8 @@ def test_a_context_that_spark_refuses_to_start_was_never_started(tmp_path: Path)
     def refuse(_: Any) -> None:
         raise RuntimeError("The checkpoint directory has not been set")
 
-    board = Board()
-    guest = Guest(board, master=None, settings={}, log=tmp_path / "log", voice=Voice())
+    board = RunStatus()
+    guest = ProgramLauncher(board, master=None, settings={}, log=tmp_path / "log", voice=OutputRouting())
     with pytest.raises(RuntimeError):
         guest._listened(refuse)(cast("Any", Fresh("", None)))
     assert board.queries() == ()

@@ -8,15 +8,17 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from millrace.dead_letters.letter import Letter
-from millrace.engine.queries.bad_records import Bad, Sifting, as_told
-from millrace.engine.queries.decoding import Decoding, Telling
+from millrace.dead_letters.letter import DeadLetter
+from millrace.engine.queries.bad_records import BadRecordPolicy, DeadLetterFilter, to_error_column
+from millrace.engine.queries.decoding import Decoding, DecodingWithErrors
 from millrace.formats.arrow_types import arrow_schema
 from millrace.formats.json import Json
 from millrace.pipeline.schema_ddl import parse_ddl
 
-BAD = Bad("dead", None, "p", "s")
-PLAIN = Letter(value=b"{", reason="not JSON", topic="t", partition=1, offset=7, timestamp=0, pipeline="p", source="s")
+BAD = BadRecordPolicy("dead", None, "p", "s")
+PLAIN = DeadLetter(
+    value=b"{", reason="not JSON", topic="t", partition=1, offset=7, timestamp=0, pipeline="p", source="s"
+)
 
 
 @pytest.mark.parametrize(
@@ -30,15 +32,15 @@ PLAIN = Letter(value=b"{", reason="not JSON", topic="t", partition=1, offset=7, 
     ],
     ids=["plain", "no value", "key and headers", "elsewhere", "reason"],
 )
-def test_a_letter_arrives_as_it_was_told(letter: Letter) -> None:
-    assert Sifting(BAD)._letter(json.loads(as_told(letter))) == letter
+def test_a_letter_arrives_as_it_was_told(letter: DeadLetter) -> None:
+    assert DeadLetterFilter(BAD)._letter(json.loads(to_error_column(letter))) == letter
 
 
 def test_bad_records_come_after_the_rows_of_a_block_each_with_its_place() -> None:
     columns = parse_ddl("n int, tags array<string>, by struct<id: int NOT NULL>, topic string")
     schema = parse_ddl("n int, tags array<string>, by struct<id: int NOT NULL>")
     decoding = Decoding(Json(), schema, ("topic",), columns, BAD)
-    telling = Telling(decoding, ("value", "topic", "partition", "offset", "timestamp"))
+    telling = DecodingWithErrors(decoding, ("value", "topic", "partition", "offset", "timestamp"))
     values = [b'{"n": 1, "tags": ["a"]}', b"{", b'{"n": 2}', b'{"n": "x"}']
     block = pa.RecordBatch.from_pydict(
         {

@@ -14,9 +14,9 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 import millrace as mr
 from millrace.connectors.memory import MEMORY
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
-Run = Callable[..., Board]
+Run = Callable[..., RunStatus]
 SCHEMA = "user string, n int, at timestamp"
 
 

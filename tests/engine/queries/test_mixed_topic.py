@@ -16,7 +16,7 @@ from millrace.clients.kafka.record import Record
 from millrace.connectors.memory import MEMORY
 from millrace.dead_letters.store import letters_in_topic
 from millrace.feeds.simulation.malformed import WAYS, Good, Shape
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
 RECORDS = 100_000
 SCHEMA = "id string, author string, likes bigint, at timestamp NOT NULL"
@@ -46,7 +46,7 @@ def mixed(rng: random.Random) -> tuple[list[Record], Counter[bytes | None], Coun
 
 
 def test_good_results_are_exact_and_every_broken_record_is_a_dead_letter_once(
-    cluster: Cluster, topic: str, run_pipeline: Callable[..., Board]
+    cluster: Cluster, topic: str, run_pipeline: Callable[..., RunStatus]
 ) -> None:
     records, broken, authors = mixed(random.Random(4))
     assert len(WAYS) >= 12

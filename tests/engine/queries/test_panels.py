@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import millrace as mr
 from conftest import RunPipeline
 from millrace.engine.deep_check import deep_problems
-from millrace.engine.queries.panels import looks_of
+from millrace.engine.queries.panels import columns_of
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.channels import Channels
 
@@ -65,7 +65,7 @@ def test_times_that_no_browser_knows_fail_nothing(spark: SparkSession) -> None:
     last, most = 2**31 - 1, 2**63 - 1
     rows = f"({last}, {most}), (1, 86400000000), ({-last}, {-most})"
     frame = spark.sql(f"SELECT {days}, {times} FROM VALUES {rows} AS t(d, m)")  # noqa: S608
-    looks = looks_of(frame).values()
+    looks = columns_of(frame).values()
     assert [look.type for look in looks] == ["time", "window", "time", "time"]
     far, near, long_ago = frame.select(*(look.shown() for look in looks)).collect()
     assert set(far) == set(long_ago) == {None}

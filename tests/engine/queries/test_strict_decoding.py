@@ -17,10 +17,10 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.dead_letters.store import letters_in_topic
-from millrace.telemetry.query_status import Board, Phase
+from millrace.telemetry.query_status import Phase, RunStatus
 
 pytestmark = pytest.mark.usefixtures("either_source")
-Run = Callable[..., Board]
+Run = Callable[..., RunStatus]
 
 
 def send(cluster: Cluster, topic: str, *values: bytes, one_partition: bool = False) -> None:

@@ -12,17 +12,17 @@ import pytest
 import millrace as mr
 from millrace.cli.commands.replay.generations import tell_handovers
 from millrace.connectors.base.registry import CONNECTORS
-from millrace.engine.checkpoints.query_history import remember
+from millrace.engine.checkpoints.query_history import record_start
 from millrace.engine.replay import generations, switch
 from millrace.engine.replay.compare import unequal
 from millrace.engine.replay.generations import Generation, Generations, Output, choose, pipeline_of, state_of
-from millrace.engine.replay.handover import Handover, handovers
-from millrace.engine.replay.progress import Distance, Way
+from millrace.engine.replay.handover import SinkHandover, handovers
+from millrace.engine.replay.progress import ReplayProgress, Way
 from millrace.engine.replay.replay import Asked, require_possible
 from millrace.engine.replay.selection import replayed_pipeline
 from millrace.engine.replay.switch import Doors, drop, is_ours, leading, removed, rollback
 from millrace.errors import FileUnusable, InvalidOption, InvalidReplay, KafkaUnreachable, StateMismatch
-from millrace.pipeline.compatibility.query_snapshot import as_said
+from millrace.pipeline.compatibility.query_snapshot import snapshot_query
 from millrace.pipeline.model import Pipeline
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.progress import Progress, SourceProgress
@@ -99,7 +99,7 @@ def has_read(base: Path, model: Pipeline, number: int, offset: int) -> None:
     """Make it look as if the query of a generation had read so far, by a run of what the model says."""
     state, own = state_of(base, number), pipeline_of(model, number)
     (query,) = make_plan(own).queries
-    remember(state, query.name, as_said(own, query, CONNECTORS), None)
+    record_start(state, query.name, snapshot_query(own, query, CONNECTORS), None)
     for name, content in (("offsets", f'v1\n{{}}\n{{"posts":{{"0":{offset}}}}}'), ("commits", "v1\n{}")):
         folder = state / "checkpoints" / query.name / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -117,16 +117,16 @@ def test_what_a_sink_with_one_generation_gets_twice_is_told(tmp_path: Path, caps
     has_read(base, plain, 1, 25)  # without it
     assert handovers(model, base, 1, 2) == handovers(model, base, None, 1) == []
     has_read(base, model, 1, 25)  # the replay has ended at 10
-    assert handovers(model, base, 1, 2) == [Handover(foreach, twice=("posts[0] 10 to 24",))]
+    assert handovers(model, base, 1, 2) == [SinkHandover(foreach, twice=("posts[0] 10 to 24",))]
     tell_handovers(model, base, switched)
     assert capsys.readouterr().err == (
         "the sink foreach of 'posts' gets offsets twice: generation 1 gave them, and 2 will: posts[0] 10 to 24\n"
     )
     has_read(base, plain, 2, 40)  # beside the first one, and further than that
-    assert handovers(model, base, 1, 2) == [Handover(foreach, never=("posts[0] 25 to 39",))]
+    assert handovers(model, base, 1, 2) == [SinkHandover(foreach, never=("posts[0] 25 to 39",))]
     has_read(base, model, 2, 50)
     assert handovers(model, base, 1, 2) == []
-    assert handovers(model, base, 2, 1) == [Handover(foreach, twice=("posts[0] 25 to 49",))]  # after a rollback
+    assert handovers(model, base, 2, 1) == [SinkHandover(foreach, twice=("posts[0] 25 to 49",))]  # after a rollback
 
 
 def test_files_are_given_anew_to_a_sink_that_a_replay_has_left_out(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def progress(query: str, read: dict[str, dict[str, int]], rows: int = 5) -> Prog
 
 def test_the_way_of_a_replay_ends_at_its_end_however_far_spark_reads() -> None:
     begin, end = {("posts", 0): 10, ("posts", 1): 0}, {("posts", 0): 30, ("posts", 1): 5}
-    distance = Distance({"one": Way(begin, end), "two": Way(begin, end, {("posts", 0): 30})})
+    distance = ReplayProgress({"one": Way(begin, end), "two": Way(begin, end, {("posts", 0): 30})})
     assert (distance.stage().done, distance.stage().total) == (20, 50)
     distance.take(progress("one", {"posts": {"0": 100, "1": 2}}))
     distance.take(progress("drawing", {"posts": {"0": 100, "1": 2}}))
@@ -299,7 +299,7 @@ def test_the_way_of_a_replay_ends_at_its_end_however_far_spark_reads() -> None:
     distance.take(progress("one", {"posts": {"0": 110, "1": 200}}))
     assert distance.is_over("one")
     assert not distance.is_over("two")
-    files = Distance({"files": Way({}, {}, certain=False), "nothing": Way(end, end)})
+    files = ReplayProgress({"files": Way({}, {}, certain=False), "nothing": Way(end, end)})
     assert not files.is_over("files")
     assert [files.is_empty(name) for name in ("files", "nothing")] == [False, True]
     assert not distance.is_empty("one")

@@ -24,16 +24,16 @@ from millrace.connectors.memory import MEMORY
 from millrace.engine.replay import generations, switch
 from millrace.engine.replay.compare import comparisons, unequal
 from millrace.engine.replay.generations import Generation, choose, load
-from millrace.engine.replay.progress import Distance
+from millrace.engine.replay.progress import ReplayProgress
 from millrace.engine.replay.replay import Asked, _prepare, begin, carry_out, resumed
 from millrace.engine.replay.selection import replayed_pipeline
 from millrace.engine.replay.switch import Doors
 from millrace.engine.run import Settings, run
 from millrace.errors import InvalidReplay, OffsetsGone, StateMismatch
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
-Run = Callable[..., Board]
+Run = Callable[..., RunStatus]
 HOUR = 3_600_000
 OLD = 1_700_000_000_000
 """When the first records of a test were made."""
@@ -70,7 +70,7 @@ class Replays:
             Path(), lambda: cluster, session=spark.newSession(), tell=lambda _: None, cassandra=cassandra
         )
         self.doors = Doors(lambda: cluster, cassandra)
-        self.board = Board()
+        self.board = RunStatus()
         """Of the last replay."""
 
     def __call__(
@@ -91,14 +91,14 @@ class Replays:
     def carry_out(self, pipeline: mr.Pipeline, base: Path, made: Generation, stop_after: int | None = None) -> bool:
         """Go on with a generation."""
         stop, over = threading.Event(), threading.Event()
-        self.board = Board()
+        self.board = RunStatus()
 
-        def watch(distance: Distance) -> None:
+        def watch(distance: ReplayProgress) -> None:
             while not over.wait(0.01) and distance.stage().done < (stop_after or 0):
                 pass
             stop.set()
 
-        def shown(distance: Distance) -> None:
+        def shown(distance: ReplayProgress) -> None:
             if stop_after is not None:
                 threading.Thread(target=watch, args=(distance,), daemon=True).start()
 
@@ -111,7 +111,7 @@ class Replays:
         """What `millrace run --until-caught-up` does: the current generation, or one that is named."""
         chosen = choose(pipeline.model(), base, number)
         settings = replace(self.settings, state=chosen.state, span=chosen.span)
-        run(make_plan(chosen.pipeline, once=True), settings, Board(), threading.Event())
+        run(make_plan(chosen.pipeline, once=True), settings, RunStatus(), threading.Event())
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from millrace.engine.replay.replay import carry_out
 from millrace.engine.run import Settings, run
 from millrace.errors import InvalidReplay
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
 
 def nowhere() -> Any:
@@ -39,10 +39,10 @@ def test_one_that_another_process_has_finished_or_deleted_is_left_alone(tmp_path
     generations.change(base, lambda now: now.with_one(made(done=1.0)))
     settings = Settings(base, nowhere)
     with pytest.raises(InvalidReplay, match="finished already"):
-        carry_out(model, base, made(), settings, Board(), threading.Event())
+        carry_out(model, base, made(), settings, RunStatus(), threading.Event())
     generations.change(base, lambda now: now.without(2))
     with pytest.raises(InvalidReplay, match="no generation 2"):
-        carry_out(model, base, made(), settings, Board(), threading.Event())
+        carry_out(model, base, made(), settings, RunStatus(), threading.Event())
 
 
 def test_one_that_was_begun_with_another_generation_of_its_source_is_not_finished_with_nothing(tmp_path: Path) -> None:
@@ -52,7 +52,9 @@ def test_one_that_was_begun_with_another_generation_of_its_source_is_not_finishe
     begun = made(begin={"numbers.g2": {"0": 0}}, end={"numbers.g2": {"0": 9}})
     cluster: Any = None  # the topics are named: nobody has to be asked
     with pytest.raises(InvalidReplay, match=r"numbers\.g2") as raised:
-        carry_out(pipeline.model(), tmp_path, begun, Settings(tmp_path, lambda: cluster), Board(), threading.Event())
+        carry_out(
+            pipeline.model(), tmp_path, begun, Settings(tmp_path, lambda: cluster), RunStatus(), threading.Event()
+        )
     assert "--new" in (raised.value.hint or "")
 
 
@@ -64,7 +66,7 @@ def test_a_run_begins_nothing_before_it_may(tmp_path: Path) -> None:
         run(
             make_plan(folders(tmp_path).model()),
             Settings(tmp_path / "state", nowhere, holding=no),
-            Board(),
+            RunStatus(),
             threading.Event(),
         )
     assert not (tmp_path / "state" / "pipeline.json").exists()

@@ -13,14 +13,14 @@ import pytest
 from confluent_kafka import Producer
 
 from millrace.clients.kafka.cluster import Cluster
-from millrace.engine.supervision.monitor import Watch
-from millrace.telemetry.query_status import Board, Phase, Standing
+from millrace.engine.supervision.monitor import QueryMonitor
+from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def until(board: Board, holds: Callable[[Standing], bool], query: str) -> Standing:
+def until(board: RunStatus, holds: Callable[[QueryStatus], bool], query: str) -> QueryStatus:
     """The standing of a query once something holds."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
@@ -39,11 +39,11 @@ def test_a_query_from_its_start_to_its_stop(spark: SparkSession, cluster: Cluste
     wanted = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
     rows = spark.readStream.format("kafka").options(**wanted).option("maxOffsetsPerTrigger", "10").load()
     writer = rows.groupBy("value").count().writeStream.format("noop").outputMode("update")
-    board = Board()
-    with Watch(spark, board, every=0.05) as watch:
+    board = RunStatus()
+    with QueryMonitor(spark, board, every=0.05) as watch:
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).queryName("counted").start()
         until(board, lambda _: True, "counted")
-        watch.follow(query, "the rest is not counted")  # which comes too late to be the first to see it
+        watch.track(query, "the rest is not counted")  # which comes too late to be the first to see it
         waiting = until(board, lambda one: one.rows == 30 and one.phase is Phase.WAITING, "counted")
         query.stop()
         stopped = until(board, lambda one: one.phase is Phase.STOPPED, "counted")
@@ -56,9 +56,9 @@ def test_a_query_from_its_start_to_its_stop(spark: SparkSession, cluster: Cluste
 
 
 def test_a_query_that_fails_is_explained(spark: SparkSession, tmp_path: Path) -> None:
-    board = Board()
+    board = RunStatus()
     rows = spark.readStream.format("rate").load().selectExpr("cast(concat('x', value) AS int)")
-    with Watch(spark, board, every=0.05):
+    with QueryMonitor(spark, board, every=0.05):
         rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).queryName("wrong").start()
         failed = until(board, lambda one: one.phase is Phase.FAILED, "wrong")
     assert failed.error
@@ -70,8 +70,8 @@ def test_queries_without_a_name_and_dead_letters(spark: SparkSession, tmp_path: 
         value = 4
 
     dead: dict[str, Any] = {}
-    board = Board()
-    with Watch(spark, board, dead=dead, every=0.05):
+    board = RunStatus()
+    with QueryMonitor(spark, board, dead=dead, every=0.05):
         dead["posts"] = Count()
         rows = spark.readStream.format("rate").load()
         query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
@@ -90,7 +90,7 @@ def test_a_look_at_a_stopped_spark_ends_quietly(spark: SparkSession, monkeypatch
         class sparkContext:  # noqa: N801
             _jsc = None
 
-    watch = Watch(Stopped(), Board(), every=0.01).start()  # type: ignore[arg-type]
+    watch = QueryMonitor(Stopped(), RunStatus(), every=0.01).start()  # type: ignore[arg-type]
     watch._thread.join(30)
     assert watch.over
     watch.close()
@@ -118,12 +118,12 @@ def test_a_clock_that_is_set_back_hides_no_batch() -> None:
         status: ClassVar[dict[str, Any]] = {"message": "", "isTriggerActive": True}
         _jsq = SimpleNamespace(lastProgress=lambda: told[-1], recentProgress=lambda: told)
 
-    board = Board()
-    watch = Watch(SimpleNamespace(streams=SimpleNamespace(active=[Query()])), board)  # type: ignore[arg-type]
-    watch.look()
+    board = RunStatus()
+    watch = QueryMonitor(SimpleNamespace(streams=SimpleNamespace(active=[Query()])), board)  # type: ignore[arg-type]
+    watch.poll()
     told.append(Told(1, "2026-01-01T09:00:00.000Z"))
-    watch.look()
-    watch.look()
+    watch.poll()
+    watch.poll()
     told += [Told(2, "2026-01-01T09:00:01.000Z"), Told(3, "2026-01-01T09:00:02.000Z")]
-    watch.look()
+    watch.poll()
     assert (board.query("q").batches, board.query("q").rows) == (4, 20)

@@ -15,13 +15,13 @@ from millrace.clients.kafka import consumer_groups
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.engine.supervision.offset_commits import Positions, group_of
+from millrace.engine.supervision.offset_commits import OffsetCommitter, group_of
 from millrace.services.process import free_port
 from millrace.telemetry.progress import Progress, SourceProgress
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
 
-def test_kafkas_own_tool_shows_the_lag(cluster: Cluster, topic: str, run_pipeline: Callable[..., Board]) -> None:
+def test_kafkas_own_tool_shows_the_lag(cluster: Cluster, topic: str, run_pipeline: Callable[..., RunStatus]) -> None:
     send(cluster, topic, 30)
     pipeline = mr.Pipeline("positions")
     pipeline.source("events", mr.kafka(topic, format="text"))
@@ -38,7 +38,7 @@ def test_kafkas_own_tool_shows_the_lag(cluster: Cluster, topic: str, run_pipelin
 def test_what_kafka_does_not_take_is_told_in_words(caplog: pytest.LogCaptureFixture) -> None:
     wrong = Cluster(f"127.0.0.1:{free_port()}", {"no.such": "1"})
     source = SourceProgress("KafkaV2", 1, end={"numbers": {"0": 5}}, latest={"numbers": {"0": 5}})
-    with Positions(lambda: wrong, "p", ["q"]) as positions:
+    with OffsetCommitter(lambda: wrong, "p", ["q"]) as positions:
         positions.take(Progress("q", "run", 0, datetime.now(UTC), 1, sources=(source,)))
         deadline = time.monotonic() + 20
         while not caplog.messages and time.monotonic() < deadline:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from millrace.engine.failures.classify import Kind, Verdict
-from millrace.engine.supervision.restart_policy import FEW, Again, Course, GivenUp, Policy
+from millrace.engine.failures.classify import Classification, FailureKind
+from millrace.engine.supervision.restart_policy import FEW, GiveUp, Policy, Restart, RestartState
 
-AWAY = Verdict(Kind.TRANSIENT, "Kafka does not answer")
-STRANGE = Verdict(Kind.UNKNOWN, "nobody knows")
-WRONG = Verdict(Kind.TERMINAL, "bad SQL")
+AWAY = Classification(FailureKind.TRANSIENT, "Kafka does not answer")
+STRANGE = Classification(FailureKind.UNKNOWN, "nobody knows")
+WRONG = Classification(FailureKind.TERMINAL, "bad SQL")
 
 
 def test_pauses_double_up_to_a_limit() -> None:
@@ -17,60 +17,60 @@ def test_pauses_double_up_to_a_limit() -> None:
 
 
 def test_what_passes_is_tried_so_often_in_a_row() -> None:
-    course = Course(Policy(restarts=3))
-    assert [course.failed(AWAY) for _ in range(4)] == [Again(1, 1, 3), Again(2, 2, 3), Again(4, 3, 3), GivenUp(3)]
+    course = RestartState(Policy(restarts=3))
+    assert [course.failed(AWAY) for _ in range(4)] == [Restart(1, 1, 3), Restart(2, 2, 3), Restart(4, 3, 3), GiveUp(3)]
 
 
 def test_what_does_not_pass_is_not_tried() -> None:
-    course = Course(Policy())
-    assert course.failed(WRONG, batch=3) == GivenUp(0)
-    assert Course(Policy(restarts=0)).failed(AWAY) == GivenUp(0)
+    course = RestartState(Policy())
+    assert course.failed(WRONG, batch=3) == GiveUp(0)
+    assert RestartState(Policy(restarts=0)).failed(AWAY) == GiveUp(0)
 
 
 def test_what_nobody_understands_is_tried_a_few_times() -> None:
-    course = Course(Policy(restarts=9))
-    assert [type(course.failed(STRANGE)) for _ in range(FEW + 1)] == [Again] * FEW + [GivenUp]
-    assert Course(Policy(restarts=1)).failed(STRANGE) == Again(1, 1, 1)
+    course = RestartState(Policy(restarts=9))
+    assert [type(course.failed(STRANGE)) for _ in range(FEW + 1)] == [Restart] * FEW + [GiveUp]
+    assert RestartState(Policy(restarts=1)).failed(STRANGE) == Restart(1, 1, 1)
 
 
 def test_a_strange_failure_among_others_is_still_worth_a_few() -> None:
-    course = Course(Policy(restarts=5))
+    course = RestartState(Policy(restarts=5))
     for _ in range(3):
         course.failed(AWAY)
-    assert course.failed(STRANGE) == Again(8, 4, 5)
-    assert course.failed(STRANGE) == Again(16, 5, 5)
-    assert course.failed(STRANGE) == GivenUp(5)
+    assert course.failed(STRANGE) == Restart(8, 4, 5)
+    assert course.failed(STRANGE) == Restart(16, 5, 5)
+    assert course.failed(STRANGE) == GiveUp(5)
 
 
 def test_a_batch_that_is_done_begins_a_new_row() -> None:
-    course = Course(Policy(restarts=2))
+    course = RestartState(Policy(restarts=2))
     course.failed(AWAY, done=7, batch=8)
     course.failed(AWAY, done=7, batch=8)
-    assert course.failed(AWAY, done=8, batch=9) == Again(1, 1, 2)
+    assert course.failed(AWAY, done=8, batch=9) == Restart(1, 1, 2)
 
 
 def test_minutes_of_health_begin_a_new_row() -> None:
-    course = Course(Policy(restarts=2, calm=120))
+    course = RestartState(Policy(restarts=2, healthy_after=120))
     assert not course.calm(1e9), "it has not failed"
     course.failed(AWAY)
     course.started(100)
     assert not course.calm(219)
     assert course.calm(220)
     course.forget()
-    assert course.failed(AWAY) == Again(1, 1, 2)
+    assert course.failed(AWAY) == Restart(1, 1, 2)
 
 
 def test_a_poisoned_batch_is_told_as_such() -> None:
-    course = Course(Policy())
+    course = RestartState(Policy())
     for _ in range(FEW):
         course.failed(STRANGE, done=4, batch=5)
-    assert course.failed(STRANGE, done=4, batch=5) == GivenUp(FEW, FEW + 1)
+    assert course.failed(STRANGE, done=4, batch=5) == GiveUp(FEW, FEW + 1)
 
 
 def test_different_failures_are_no_poison() -> None:
-    course = Course(Policy(restarts=1))
+    course = RestartState(Policy(restarts=1))
     course.failed(AWAY, batch=5)
-    assert course.failed(Verdict(Kind.TRANSIENT, "a connection was lost"), batch=5) == GivenUp(1)
-    course = Course(Policy(restarts=1))
+    assert course.failed(Classification(FailureKind.TRANSIENT, "a connection was lost"), batch=5) == GiveUp(1)
+    course = RestartState(Policy(restarts=1))
     course.failed(AWAY)
-    assert course.failed(AWAY) == GivenUp(1), "no batch was at work"
+    assert course.failed(AWAY) == GiveUp(1), "no batch was at work"

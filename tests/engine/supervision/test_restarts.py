@@ -20,7 +20,7 @@ from millrace.engine.run import Settings, run
 from millrace.engine.supervision.restart_policy import Policy
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.query_status import Board, Phase
+from millrace.telemetry.query_status import Phase, RunStatus
 
 SOON = Policy(first=0.01)
 
@@ -81,7 +81,7 @@ def test_a_sink_that_raises_twice_and_then_works(
 ) -> None:
     send(cluster, topic, b"one", b"two")
     sink = Sink(RuntimeError("not now"), ConnectionRefusedError(111, "Connection refused"))
-    board = Board()
+    board = RunStatus()
     plan = make_plan(piped(topic, mr.memory(), mr.foreach(sink, batch=True)).model(), once=True)
     run(plan, settings(), board, threading.Event())
     assert (sink.calls, sink.kept) == ([0, 0, 0], ["one", "two"])
@@ -92,7 +92,7 @@ def test_a_sink_that_raises_twice_and_then_works(
 
 def test_one_of_two_queries_is_poisoned(cluster: Cluster, topic: str, settings: Callable[..., Settings]) -> None:
     send(cluster, topic, b"first")
-    board, calls = Board(), []
+    board, calls = RunStatus(), []
 
     def poisoned(rows: DataFrame, batch: int) -> None:
         calls.append(batch)
@@ -125,9 +125,9 @@ def test_a_batch_that_takes_longer_than_the_patience(
         time.sleep(1)  # longer than it will be waited for
 
     plan = make_plan(piped(topic, mr.foreach(slow, batch=True)).model())
-    run(plan, settings(patience=0.1, tell=said.append), Board(), stop)
+    run(plan, settings(patience=0.1, tell=said.append), RunStatus(), stop)
     assert any("stopped in the middle of a batch" in line for line in said)
     sink = Sink()
     again = make_plan(piped(topic, mr.foreach(sink, batch=True)).model(), once=True)
-    run(again, settings(), Board(), threading.Event())
+    run(again, settings(), RunStatus(), threading.Event())
     assert sink.kept in (["one"], []), "it was cut off, unless it ended in that very moment"

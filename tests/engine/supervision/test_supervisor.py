@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from millrace.engine.supervision.restart_policy import Policy
-from millrace.engine.supervision.supervisor import Running
+from millrace.engine.supervision.supervisor import Supervisor
 from millrace.errors import FunctionFailed, KafkaUnreachable, MillraceError, QueryFailed, StateMismatch
 from millrace.object_stores import StoreFailed, StorePath, mounted
-from millrace.pipeline.model import Sink, Trigger, connection
+from millrace.pipeline.model import SinkDef, Trigger, connection
 from millrace.pipeline.plan import Query
-from millrace.telemetry.query_status import Board, Phase
+from millrace.telemetry.query_status import Phase, RunStatus
 from test_object_stores import Kept
 
 AWAY = KafkaUnreachable("no broker answers")
@@ -104,17 +104,17 @@ class Panels:
 
 
 def written(name: str = "copied") -> Query:
-    return Query(name, name, (Sink(name, connection("memory")),), "append", Trigger())
+    return Query(name, name, (SinkDef(name, connection("memory")),), "append", Trigger())
 
 
 def drawn() -> Query:
     return Query("panels.x", "x", (), "append", Trigger())
 
 
-def running(shop: Shop, restarts: int = 3) -> Running:
-    board = Board()
+def running(shop: Shop, restarts: int = 3) -> Supervisor:
+    board = RunStatus()
     policy = Policy(restarts, first=0.0)
-    return Running(shop, board, lambda one, _: board.started(str(one.name)), policy)  # type: ignore[arg-type]
+    return Supervisor(shop, board, lambda one, _: board.started(str(one.name)), policy)  # type: ignore[arg-type]
 
 
 class Until(threading.Event):
@@ -132,7 +132,7 @@ def test_what_passes_is_started_again(tmp_path: Path) -> None:
     shop = Shop(tmp_path, AWAY, QueryFailed("Spark failed: Connection reset"), AWAY)
     queries = running(shop)
     queries.start(written())
-    queries.stay(None, Until(lambda: len(shop.started) == 3))
+    queries.wait(None, Until(lambda: len(shop.started) == 3))
     standing = queries.board.query("copied")
     assert (standing.restarts, standing.phase) == (3, Phase.STARTING)
     queries.stop(0)
@@ -153,11 +153,11 @@ class Away(Kept):
 def test_a_store_that_is_away_ends_no_run(failure: BaseException) -> None:
     shop = Shop(StorePath("s3a://runs/state"), failure, failure)
     queries = running(shop)
-    queries.policy = Policy(5, first=0.0, calm=0.0)
+    queries.policy = Policy(5, first=0.0, healthy_after=0.0)
     queries.start(written())
     with mounted(Away()):
         looks = iter(range(5))
-        queries.stay(None, Until(lambda: len(shop.started) == 3 and next(looks) == 4))
+        queries.wait(None, Until(lambda: len(shop.started) == 3 and next(looks) == 4))
         assert shop.started[-1].isActive
         assert queries.board.query("copied").restarts == 2, "nobody knows whether a batch is at work"
         queries.stop(0)
@@ -170,7 +170,7 @@ def test_who_begins_again_with_care_is_told_why(tmp_path: Path) -> None:
     shop.trusting = True
     queries = running(shop)
     queries.start(written())
-    queries.stay(None, Until(lambda: len(shop.started) == 2))
+    queries.wait(None, Until(lambda: len(shop.started) == 2))
     (said,) = shop.said
     assert said.startswith("query 'copied' has met its first bad record: it runs the batch again")
     assert queries.board.query("copied").restarts == 0, "it has not failed"
@@ -204,7 +204,7 @@ def test_a_run_whose_state_is_another_s_ends_without_a_batch(tmp_path: Path) -> 
     queries.start(written())
     shop.lost = StateMismatch("another run has taken over")
     with pytest.raises(StateMismatch):
-        queries.stay(None, threading.Event())
+        queries.wait(None, threading.Event())
 
 
 def test_what_does_not_pass_ends_the_run_at_once(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_what_does_not_pass_ends_the_run_at_once(tmp_path: Path) -> None:
     queries = running(shop)
     queries.start(written())
     with pytest.raises(FunctionFailed) as raised:
-        queries.stay(None, threading.Event())
+        queries.wait(None, threading.Event())
     assert raised.value.message == "query 'copied' failed: the function number raised ValueError"
     queries.stop(0)
     standing = queries.board.query("copied")
@@ -225,7 +225,7 @@ def test_one_is_given_up_and_the_others_go_on_until_then(tmp_path: Path) -> None
     queries.start(written("sound"))
     queries.start(written("poisoned"))
     with pytest.raises(KafkaUnreachable) as raised:
-        queries.stay(None, threading.Event())
+        queries.wait(None, threading.Event())
     assert raised.value.exit_code == 1
     assert raised.value.message == "query 'poisoned' failed: no broker answers (given up after 3 restarts)"
     assert shop.started[0].isActive
@@ -243,7 +243,7 @@ def test_the_batch_that_fails_each_time_is_named(tmp_path: Path) -> None:
     queries = running(Shop(tmp_path, strange, strange, strange))
     queries.start(written())
     with pytest.raises(MillraceError) as raised:
-        queries.stay(None, threading.Event())
+        queries.wait(None, threading.Event())
     assert "(3 times at the same batch, batch 0: topic posts partition 0 offsets up to 2)" in raised.value.message
 
 
@@ -272,10 +272,10 @@ def test_a_batch_that_takes_long_to_fail_is_no_time_of_health(tmp_path: Path) ->
     batches(tmp_path, done=False)
     shop = Shop(tmp_path)
     queries = running(shop)
-    queries.policy = Policy(2, first=0.0, calm=0.0)
+    queries.policy = Policy(2, first=0.0, healthy_after=0.0)
     queries.start(written())
     with pytest.raises(KafkaUnreachable) as raised:
-        queries.stay(None, Slow(shop, most=9))
+        queries.wait(None, Slow(shop, most=9))
     assert "(3 times at the same batch, batch 0)" in raised.value.message
     assert len(shop.started) == 3
 
@@ -284,9 +284,9 @@ def test_a_time_of_health_is_one_without_a_batch_at_work(tmp_path: Path) -> None
     batches(tmp_path, done=True)
     shop = Shop(tmp_path)
     queries = running(shop)
-    queries.policy = Policy(2, first=0.0, calm=0.0)
+    queries.policy = Policy(2, first=0.0, healthy_after=0.0)
     queries.start(written())
-    queries.stay(None, Slow(shop, most=9))
+    queries.wait(None, Slow(shop, most=9))
     assert len(shop.started) == 9
 
 
@@ -294,7 +294,7 @@ def test_what_cannot_be_read_again_is_not_restarted(tmp_path: Path) -> None:
     queries = running(Shop(tmp_path, AWAY, rereads=False))
     queries.start(written())
     with pytest.raises(KafkaUnreachable) as raised:
-        queries.stay(None, threading.Event())
+        queries.wait(None, threading.Event())
     assert "lose records" in str(raised.value.why)
 
 
@@ -303,7 +303,7 @@ def test_a_query_that_only_draws_never_ends_the_run(tmp_path: Path) -> None:
     queries = running(shop)
     queries.start(written())
     queries.start(drawn())
-    queries.stay(None, Until(lambda: queries.board.query("panels.x").phase is Phase.FAILED))
+    queries.wait(None, Until(lambda: queries.board.query("panels.x").phase is Phase.FAILED))
     queries.stop(0)
     queries.require_sound()
     assert len(shop.gallery.errors) == 4
@@ -313,7 +313,7 @@ def test_a_run_that_is_stopped_while_one_waits_has_failed(tmp_path: Path) -> Non
     queries = running(Shop(tmp_path, AWAY))
     queries.policy = Policy(first=3600.0)
     queries.start(written())
-    queries.stay(None, Until(lambda: queries.board.query("copied").phase is Phase.RESTARTING))
+    queries.wait(None, Until(lambda: queries.board.query("copied").phase is Phase.RESTARTING))
     queries.stop(0)
     with pytest.raises(KafkaUnreachable) as raised:
         queries.require_sound()
@@ -337,7 +337,7 @@ def test_one_that_has_done_enough_is_stopped_with_the_patience_that_was_asked_fo
     queries.enough, queries.patience = lambda _: True, 0.0
     queries.start(written())
     shop.started[0].batch_never_ends = True
-    queries.stay(None, threading.Event())
+    queries.wait(None, threading.Event())
     assert queries.board.query("copied").phase is Phase.STOPPED
 
 

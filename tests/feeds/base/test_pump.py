@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from millrace.clients.kafka.record import Done, Record
-from millrace.connectors.base.record_sink import Sink, Tally
+from millrace.connectors.base.record_sink import DeliveryReport, RecordSink
 from millrace.errors import FeedFailed, FileUnusable, KafkaFailed, MillraceError
 from millrace.feeds.base.api import Batch, Feed, Run
 from millrace.feeds.base.pump import Clock, Outcome, pump
@@ -169,8 +169,8 @@ def test_progress_is_told_a_few_times_a_second(sink, clock):
 
 
 def test_a_write_that_raises_answers_whoever_waits() -> None:
-    class Broken(Sink):
-        promise = "none"
+    class Broken(RecordSink):
+        delivery_guarantee = "none"
 
         def __init__(self) -> None:
             pass
@@ -178,8 +178,8 @@ def test_a_write_that_raises_answers_whoever_waits() -> None:
         def write(self, records: Sequence[Record], done: Done | None = None) -> None:
             raise FileUnusable("full")
 
-        def tally(self) -> Tally:
-            return Tally()
+        def tally(self) -> DeliveryReport:
+            return DeliveryReport()
 
         close = tally
 

@@ -11,10 +11,10 @@ import pytest
 
 import millrace as mr
 from millrace.connectors.base.registry import CONNECTORS as REAL
-from millrace.errors import Place, Problem
+from millrace.errors import Problem, SourceLocation
 from millrace.pipeline.checks import check
 from millrace.pipeline.loading.python import Pipeline as Written
-from millrace.pipeline.model import Pipeline, Sink, Source, Table, connection
+from millrace.pipeline.model import Pipeline, SinkDef, SourceDef, TableDef, connection
 
 from ..conftest import CONNECTORS
 
@@ -410,10 +410,10 @@ def test_a_secret_in_a_call_is_told_and_not_shown(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_same_problem_is_told_once_and_in_the_order_of_the_file() -> None:
-    late = Source("late", connection("kafka", "x"), place=Place("p.py", 9))
-    wrong = Table("wrong", ("nothing",), "SELECT * FROM nothing ORDER BY x", place=Place("p.py", 3))
-    sinks = tuple(Sink("wrong", connection("console"), place=Place("p.py", 5)) for _ in range(2))
-    told = check(Pipeline("p", (late,), (wrong,), sinks, place=Place("p.py", 1)), CONNECTORS)
+    late = SourceDef("late", connection("kafka", "x"), place=SourceLocation("p.py", 9))
+    wrong = TableDef("wrong", ("nothing",), "SELECT * FROM nothing ORDER BY x", place=SourceLocation("p.py", 3))
+    sinks = tuple(SinkDef("wrong", connection("console"), place=SourceLocation("p.py", 5)) for _ in range(2))
+    told = check(Pipeline("p", (late,), (wrong,), sinks, place=SourceLocation("p.py", 1)), CONNECTORS)
     assert [(one.condition, one.place and one.place.line) for one in told] == [
         ("name.unknown", 3),
         ("source.unused", 9),
@@ -422,8 +422,8 @@ def test_the_same_problem_is_told_once_and_in_the_order_of_the_file() -> None:
 
 def test_a_long_chain_of_tables_is_no_problem() -> None:
     names = [f"t{number}" for number in range(1000)]
-    tables = tuple(Table(name, (before,), f"SELECT * FROM {before}") for before, name in pairwise(names))  # noqa: S608
-    source, sink = Source("t0", connection("kafka", "x")), Sink("t999", connection("console"), "complete")
+    tables = tuple(TableDef(name, (before,), f"SELECT * FROM {before}") for before, name in pairwise(names))  # noqa: S608
+    source, sink = SourceDef("t0", connection("kafka", "x")), SinkDef("t999", connection("console"), "complete")
     assert [one.condition for one in check(Pipeline("p", (source,), tables, (sink,)), CONNECTORS)] == ["mode.complete"]
 
 

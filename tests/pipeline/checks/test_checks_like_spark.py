@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from millrace.pipeline.checks import check
-from millrace.pipeline.model import Pipeline, Sink, Source, Table, Watermark, connection
+from millrace.pipeline.model import Pipeline, SinkDef, SourceDef, TableDef, Watermark, connection
 from millrace.pipeline.sql import tables_read
 
 from ..conftest import CONNECTORS
@@ -20,11 +20,11 @@ Says = dict[str, dict[str, bool]]
 _RATE = connection("rate")
 _AT = Watermark("at", 10.0)
 _SOURCES = (
-    Source("a", _RATE),
-    Source("b", _RATE),
-    Source("a_w", _RATE, _AT),
-    Source("b_w", _RATE, _AT),
-    Source("s", _RATE, static=True),
+    SourceDef("a", _RATE),
+    SourceDef("b", _RATE),
+    SourceDef("a_w", _RATE, _AT),
+    SourceDef("b_w", _RATE, _AT),
+    SourceDef("s", _RATE, static=True),
 )
 
 
@@ -34,14 +34,14 @@ def spark_says(spark: SparkSession) -> Says:
     return ask_spark(spark)
 
 
-def errors(table: Table, mode: str) -> list[str]:
-    pipeline = Pipeline("p", _SOURCES, (table,), (Sink(table.name, connection("console"), mode),))
+def errors(table: TableDef, mode: str) -> list[str]:
+    pipeline = Pipeline("p", _SOURCES, (table,), (SinkDef(table.name, connection("console"), mode),))
     return [one.condition for one in check(pipeline, CONNECTORS) if one.severity == "error"]
 
 
 @pytest.mark.parametrize("query", SQL)
 def test_sql(query: str, spark_says: Says) -> None:
-    table = Table("t", tables_read(query), query)
+    table = TableDef("t", tables_read(query), query)
     taken = {mode: not errors(table, mode) for mode in MODES}
     assert taken == spark_says[query], {mode: errors(table, mode) for mode in MODES}
 
@@ -49,6 +49,6 @@ def test_sql(query: str, spark_says: Says) -> None:
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda one: one.__name__)
 def test_python(function: Callable[..., Any], spark_says: Says) -> None:
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
-    table = Table(function.__name__, names, function=function)
+    table = TableDef(function.__name__, names, function=function)
     taken = {mode: not errors(table, mode) for mode in MODES}
     assert taken == spark_says[function.__name__], {mode: errors(table, mode) for mode in MODES}

@@ -9,24 +9,24 @@ import pytest
 
 from millrace.connectors.base.registry import CONNECTORS
 from millrace.pipeline.compatibility.changes import changes
-from millrace.pipeline.compatibility.query_snapshot import as_said
-from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark, connection
+from millrace.pipeline.compatibility.query_snapshot import snapshot_query
+from millrace.pipeline.model import Pipeline, SinkDef, SourceDef, TableDef, Trigger, Watermark, connection
 from millrace.pipeline.plan import make_plan
 
-LINES = Source("lines", connection("kafka", "lines", {"format": "text"}))
+LINES = SourceDef("lines", connection("kafka", "lines", {"format": "text"}))
 COUNTS = "SELECT value AS word, count(*) AS n FROM lines WHERE value <> '' GROUP BY value"
 OUT = connection("kafka", "counts")
 
 
-def pipeline(sql: str = COUNTS, *, source: Source = LINES, sink: Any = OUT, **more: Any) -> Pipeline:
+def pipeline(sql: str = COUNTS, *, source: SourceDef = LINES, sink: Any = OUT, **more: Any) -> Pipeline:
     """One table of words, counted."""
-    sinks = tuple(Sink("counts", one, "update") for one in (sink if isinstance(sink, list) else [sink]))
-    return Pipeline("p", (source,), (Table("counts", ("lines",), sql),), sinks, **more)
+    sinks = tuple(SinkDef("counts", one, "update") for one in (sink if isinstance(sink, list) else [sink]))
+    return Pipeline("p", (source,), (TableDef("counts", ("lines",), sql),), sinks, **more)
 
 
 def compared(before: Pipeline, now: Pipeline) -> list[tuple[str, str]]:
     """Effect and part of each difference."""
-    said = [as_said(one, make_plan(one).queries[0], CONNECTORS) for one in (before, now)]
+    said = [snapshot_query(one, make_plan(one).queries[0], CONNECTORS) for one in (before, now)]
     return [(one.effect, one.part) for one in changes(*said)]
 
 
@@ -90,7 +90,7 @@ def test_a_stateless_query_may_change_as_it_likes() -> None:
 
 def test_a_filter_after_the_state_is_for_spark_to_tell() -> None:
     def twice(sql: str) -> Pipeline:
-        tables = (Table("raw", ("lines",), COUNTS), Table("counts", ("raw",), sql))
+        tables = (TableDef("raw", ("lines",), COUNTS), TableDef("counts", ("raw",), sql))
         return replace(pipeline(), tables=tables)
 
     assert compared(twice("SELECT word FROM raw"), twice("SELECT word FROM raw WHERE n > 1")) == [("asks", "table")]
@@ -98,9 +98,9 @@ def test_a_filter_after_the_state_is_for_spark_to_tell() -> None:
 
 def test_a_filter_beside_a_join_comes_after_it() -> None:
     def joined(sql: str) -> Pipeline:
-        clicks = Source("clicks", connection("kafka", "clicks", {"format": "text"}))
-        tables = (Table("counts", ("lines", "clicks"), sql),)
-        return Pipeline("p", (LINES, clicks), tables, (Sink("counts", OUT),))
+        clicks = SourceDef("clicks", connection("kafka", "clicks", {"format": "text"}))
+        tables = (TableDef("counts", ("lines", "clicks"), sql),)
+        return Pipeline("p", (LINES, clicks), tables, (SinkDef("counts", OUT),))
 
     sql = "SELECT l.value FROM lines l JOIN clicks c ON l.value = c.value"
     assert compared(joined(sql), joined(f"{sql} WHERE c.offset > 3")) == [("asks", "table")]
@@ -142,19 +142,21 @@ def test_files_cannot_begin_in_the_middle() -> None:
 
 
 def test_the_same_words_for_another_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    folder = Source("lines", connection("files", "in", {"format": "text"}))
+    folder = SourceDef("lines", connection("files", "in", {"format": "text"}))
     table = connection("spark", "delta", {"path": "a"})
     query = make_plan(pipeline(source=folder)).queries[0]
-    before = as_said(pipeline(source=folder), query, CONNECTORS)
+    before = snapshot_query(pipeline(source=folder), query, CONNECTORS)
     monkeypatch.chdir(tmp_path)
-    assert [one.effect for one in changes(before, as_said(pipeline(source=folder), query, CONNECTORS))] == ["breaks"]
+    assert [one.effect for one in changes(before, snapshot_query(pipeline(source=folder), query, CONNECTORS))] == [
+        "breaks"
+    ]
     elsewhere = connection("spark", "delta", {"path": "b"})
     assert compared(pipeline(sink=table), pipeline(sink=elsewhere)) == [("breaks", "sink")]
 
 
 def test_no_secret_is_remembered() -> None:
     hidden = connection("kafka", "counts", {"config": {"sasl.password": "hunter2"}})
-    said = as_said(pipeline(sink=hidden), make_plan(pipeline(sink=hidden)).queries[0], CONNECTORS)
+    said = snapshot_query(pipeline(sink=hidden), make_plan(pipeline(sink=hidden)).queries[0], CONNECTORS)
     assert "hunter2" not in str(said)
     assert "***" in str(said)
 
@@ -166,7 +168,7 @@ def counted(lines: Any) -> Any:
 
 def test_a_function_that_changed_is_for_spark_to_tell() -> None:
     def written(function: Any) -> Pipeline:
-        return replace(pipeline(), tables=(Table("counts", ("lines",), function=function),))
+        return replace(pipeline(), tables=(TableDef("counts", ("lines",), function=function),))
 
     def also(lines: Any) -> Any:
         return lines.groupBy("value").count()

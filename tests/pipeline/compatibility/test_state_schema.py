@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from millrace.pipeline.compatibility.state_schema import Fingerprint, Operator, state_differences
+from millrace.pipeline.compatibility.state_schema import Operator, StateSchema, state_differences
 
 COUNT = Operator("aggregate", (("lines.value", "string"),), (("count(1)", "bigint"),))
-WORDS = Fingerprint(("lines",), (COUNT,), (("value", "string"), ("count", "bigint")))
+WORDS = StateSchema(("lines",), (COUNT,), (("value", "string"), ("count", "bigint")))
 JOIN = Operator("join", (("a.id = b.id", "boolean"),), (("left id", "string"), ("right id", "string")), "inner")
 
 
-def effects(before: Fingerprint, *operators: Operator) -> list[tuple[str, str]]:
+def effects(before: StateSchema, *operators: Operator) -> list[tuple[str, str]]:
     return [(one.effect, one.part) for one in state_differences(before, replace(before, operators=operators))]
 
 
 def test_it_survives_json() -> None:
-    assert Fingerprint.of(json.loads(json.dumps(WORDS.plain()))) == WORDS
+    assert StateSchema.of(json.loads(json.dumps(WORDS.plain()))) == WORDS
 
 
 def test_the_same_is_no_difference() -> None:

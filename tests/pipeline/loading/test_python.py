@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import millrace as mr
-from millrace.errors import InvalidDefinition, Place
+from millrace.errors import InvalidDefinition, SourceLocation
 from millrace.pipeline.loading.python import Pipeline, collecting
 from millrace.pipeline.schema import parse_schema
 
@@ -35,11 +35,11 @@ def test_elements_know_their_lines() -> None:
     pipeline.panel("t", mr.top(label="x"))
     model = pipeline.model()
     file = __file__
-    assert model.place == Place(file, line)
-    assert model.sources[0].place == model.sources[0].connection.place == Place(file, line + 1)
-    assert model.tables[0].place == Place(file, line + 3)
-    assert model.sinks[0].place == Place(file, line + 7)
-    assert model.panels[0].place == Place(file, line + 8)
+    assert model.place == SourceLocation(file, line)
+    assert model.sources[0].place == model.sources[0].connection.place == SourceLocation(file, line + 1)
+    assert model.tables[0].place == SourceLocation(file, line + 3)
+    assert model.sinks[0].place == SourceLocation(file, line + 7)
+    assert model.panels[0].place == SourceLocation(file, line + 8)
 
 
 def test_a_function_is_a_table_and_is_not_called() -> None:
@@ -82,7 +82,7 @@ def test_a_function_may_return_sql() -> None:
     one, two, three, four = pipeline.model().tables
     assert one.sql == "SELECT *\nFROM a\n  WHERE ("
     assert one.reads == ("a",)  # it does not parse: its parameters say what it reads
-    assert one.sql_line(3) == Place(__file__, first.__code__.co_firstlineno + 5)
+    assert one.sql_line(3) == SourceLocation(__file__, first.__code__.co_firstlineno + 5)
     assert (two.sql, two.reads) == ("SELECT window(at, '1 minute') AS w FROM a", ("a",))
     assert (three.sql, three.reads, three.parameters) == ("SELECT 1 AS x", (), ())
     assert four.reads == ("a", "b")

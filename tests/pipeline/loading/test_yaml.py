@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import millrace as mr
-from millrace.errors import InvalidDefinition, Place, Problem
+from millrace.errors import InvalidDefinition, Problem, SourceLocation
 from millrace.pipeline.loading.python import Pipeline as Written
 from millrace.pipeline.loading.yaml import load_yaml
 from millrace.pipeline.model import Trigger, Watermark
@@ -133,7 +133,7 @@ def test_every_element_and_option_knows_its_line(read: Read) -> None:
     assert posts.connection.connector == "kafka"
     assert (posts.connection.place.line, posts.connection.option_place("start").line) == (5, 6)
     assert sink.connection.option_place("mode").line == 16
-    assert (tags.sql_place, tags.sql_line(2).line) == (Place(posts.place.file, 12), 13)
+    assert (tags.sql_place, tags.sql_line(2).line) == (SourceLocation(posts.place.file, 12), 13)
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ from millrace.settings import KAFKA, KAFKA_CONFIG, KAFKA_DATA, STATE, VERBOSE
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
-    from millrace.engine.programs.launcher import Guest
-    from millrace.engine.session.jvm import Voice
+    from millrace.engine.programs.launcher import ProgramLauncher
+    from millrace.engine.session.jvm import OutputRouting
 
 _JAVA = re.compile(
     r"^\s+at [\w.$]+\(.*$|^\s+at [\w.$/<>]+.*\((?:.+\.(?:java|scala):\d+|Native Method|Unknown Source)\)$"
@@ -78,8 +78,8 @@ def exec_(
 ) -> None:
     """Run a PySpark program, unchanged, with the Kafka connector and good settings in place; shows its queries live."""
     from millrace.cli.live_view import live, of_board, of_page
-    from millrace.engine.programs.launcher import Guest
-    from millrace.telemetry.query_status import Board
+    from millrace.engine.programs.launcher import ProgramLauncher
+    from millrace.telemetry.query_status import RunStatus
 
     settings = spark_settings(set_)
     require_page(dashboard, port=port is not None, host=host != LOCAL, all_topics=all_topics, open=open_)
@@ -87,7 +87,7 @@ def exec_(
     _require(script)
     prepare_spark()
     _name_kafka(data)
-    board = Board()
+    board = RunStatus()
     figures = [of_board(board)]
     written = log or STATE.value() / "exec" / f"{script.stem}.log"
     with ExitStack() as opened:
@@ -104,7 +104,7 @@ def exec_(
         def known() -> Sequence[Mapping[str, Any]]:
             return figures[-1]()
 
-        guest = Guest(board, master=master, settings=settings, log=written, voice=_voice())
+        guest = ProgramLauncher(board, master=master, settings=settings, log=written, voice=_voice())
         # A program that never starts Spark has no use for a page.
         guest.launching = serve if dashboard else guest.launching
         with live(board, known), guest, _Asked(guest) as asked:
@@ -139,12 +139,12 @@ def _name_kafka(data: str | None) -> None:
         os.environ[KAFKA.variable] = service.cluster_of(folder, layout).bootstrap
 
 
-def _voice() -> Voice:
+def _voice() -> OutputRouting:
     """What Spark prints is the program's output; on a terminal it goes above the live view, by way of us."""
-    from millrace.engine.session.jvm import Voice
+    from millrace.engine.session.jvm import OutputRouting
 
     shared = sys.stdout.isatty() and err().is_terminal
-    return Voice(_above if shared else _stdout(), _above if err().is_terminal else _stderr)
+    return OutputRouting(_above if shared else _stdout(), _above if err().is_terminal else _stderr)
 
 
 def _above(line: str) -> None:
@@ -166,7 +166,7 @@ class _Asked:
     A program mostly waits for the JVM to answer. Interrupted there, Py4J would be of no use for stopping queries.
     """
 
-    def __init__(self, guest: Guest) -> None:
+    def __init__(self, guest: ProgramLauncher) -> None:
         self.number: int | None = None
         self._guest = guest
         self._over = threading.Event()

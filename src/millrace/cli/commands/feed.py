@@ -17,12 +17,12 @@ from typer.core import TyperGroup
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
 from millrace.cli.output import delivered_line, progress_line, reader_may_leave, say
 from millrace.cli.signals import until_stopped
-from millrace.errors import FeedFailed, InvalidOption, MillraceError, Place
+from millrace.errors import FeedFailed, InvalidOption, MillraceError, SourceLocation
 from millrace.settings import STATE
 from millrace.units import parse_duration, parse_rate
 
 if TYPE_CHECKING:
-    from millrace.connectors.base.record_sink import Sink
+    from millrace.connectors.base.record_sink import RecordSink
     from millrace.feeds.base.api import Feed, Run
     from millrace.feeds.base.pump import Outcome
 
@@ -75,7 +75,7 @@ def run_feed(
     data: DataFolder = None,
 ) -> None:
     """Run a feed until it ends, --for, --count or Ctrl-C."""
-    from millrace.connectors.base.record_sink import SINKS, Target
+    from millrace.connectors.base.record_sink import SINKS, SinkTarget
     from millrace.feeds.base.api import Cursor, Run
 
     topic = topic or name
@@ -83,13 +83,13 @@ def run_feed(
     pace = None if rate is None else parse_rate(rate)
     feed = make_feed()
     with until_stopped() as stop:
-        target = Target(topic, out, lambda: chosen_cluster(kafka, kafka_config, data), say, stop, feed.patience)
+        target = SinkTarget(topic, out, lambda: chosen_cluster(kafka, kafka_config, data), say, stop, feed.patience)
         sink = SINKS.load(to)(target)
         run = Run(pace, count, stop, Cursor(_cursor_folder(name, sink.place)), say)
         _pour(feed, sink, run, duration)
 
 
-def _pour(feed: Feed, sink: Sink, run: Run, duration: float | None) -> None:
+def _pour(feed: Feed, sink: RecordSink, run: Run, duration: float | None) -> None:
     from millrace.feeds.base.pump import pump
 
     started = time.monotonic()
@@ -115,7 +115,7 @@ def _mistake(feed: Feed, error: Exception) -> FeedFailed:
     """An exception out of a feed's own code, with the line of its file that raised it."""
     file = inspect.getfile(type(feed))
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    place = Place(file, lines[-1]) if lines else Place(file)
+    place = SourceLocation(file, lines[-1]) if lines else SourceLocation(file)
     return FeedFailed(f"the feed raised {type(error).__name__}: {error}", place=place, hint="mend the feed's code")
 
 

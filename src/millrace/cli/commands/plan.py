@@ -30,9 +30,9 @@ from millrace.units import format_bytes
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
-    from millrace.connectors.base.api import Site
+    from millrace.connectors.base.api import RunContext
     from millrace.engine.replay.generations import Chosen
-    from millrace.pipeline.compatibility.state_schema import Fingerprint
+    from millrace.pipeline.compatibility.state_schema import StateSchema
     from millrace.pipeline.model import Pipeline
     from millrace.pipeline.plan import Plan
 
@@ -64,7 +64,7 @@ def plan(
     """Tell what a run would do with each query: resume, start anew, or not start at all, and why."""
     from millrace.cli.commands.check import load_sound
     from millrace.connectors.base.registry import CONNECTORS
-    from millrace.engine.checkpoints.resume import check_sinks, outlooks
+    from millrace.engine.checkpoints.resume import check_sinks, resume_decisions
     from millrace.engine.checkpoints.state_dir import unused_checkpoints
     from millrace.engine.plan_report import query_report, settings_report
     from millrace.engine.queries.builder import follow_generations
@@ -77,11 +77,11 @@ def plan(
         pipeline = follow_generations(pipeline, lambda: chosen_cluster(kafka, kafka_config, data))
     made = with_letters(make_plan(pipeline), CONNECTORS)
     kafka_told, cluster_id, problem = _kafka(made, kafka, kafka_config, data)
-    found = outlooks(made, folder, cluster_id, accept or ())
+    found = resume_decisions(made, folder, cluster_id, accept or ())
     doubtful: list[str] | None = None
     if deep:
         fingerprints, doubtful = _asked(made, folder, given)
-        found = outlooks(made, folder, cluster_id, accept or (), fingerprints)
+        found = resume_decisions(made, folder, cluster_id, accept or (), fingerprints)
     in_use = _in_use(folder)
     if in_use is None:  # else its run goes on while we look, and would seem to be ahead of it
         ground = _ground(pipeline.name, folder, lambda: _answering(problem, kafka, kafka_config, data))
@@ -149,11 +149,11 @@ def _answering(problem: MillraceError | None, kafka: str | None, config: str | N
     return chosen_cluster(kafka, config, data)
 
 
-def _ground(pipeline: str, folder: Path, cluster: Callable[[], Cluster]) -> Site:
+def _ground(pipeline: str, folder: Path, cluster: Callable[[], Cluster]) -> RunContext:
     """What sinks may know of a run that is not begun; none of what they are asked needs Spark."""
-    from millrace.connectors.base.api import Site
+    from millrace.connectors.base.api import RunContext
 
-    return Site(None, pipeline, "", folder, cluster, create_topics=False)
+    return RunContext(None, pipeline, "", folder, cluster, create_topics=False)
 
 
 def _generations(pipeline: Pipeline, state: Path | None) -> tuple[Chosen, list[dict[str, Any]]]:
@@ -175,7 +175,7 @@ def _in_use(folder: Path) -> MillraceError | None:
     )
 
 
-def _asked(made: Plan, folder: Path, given: Mapping[str, str]) -> tuple[dict[str, Fingerprint], list[str]]:
+def _asked(made: Plan, folder: Path, given: Mapping[str, str]) -> tuple[dict[str, StateSchema], list[str]]:
     """What Spark says of the queries, and of settings; it is started for this alone."""
     from millrace.cli.services import prepare_spark
     from millrace.engine.deep_check import query_fingerprints

@@ -74,7 +74,7 @@ def record(
     """Save a slice of a topic, byte for byte, for tests: given: {SOURCE: {records: FILE}}."""
     from millrace.atomic_files import write_whole
     from millrace.clients.kafka.consumer import committed_between
-    from millrace.testing.recording import Disguise, Unmaskable, recording_line
+    from millrace.testing.recording import ColumnMasker, Unmaskable, recording_line
 
     path = out or Path(f"{topic}.records.jsonl")
     if path.exists():
@@ -88,7 +88,7 @@ def record(
         raise InvalidOption(f"{both[0]} cannot be both masked and kept", hint=hint)
     places = parse_place(from_), parse_place(to)
     cluster = chosen_cluster(kafka, kafka_config, data)
-    disguise = Disguise(mask or (), phrase, keep or (), mask_names or ())
+    disguise = ColumnMasker(mask or (), phrase, keep or (), mask_names or ())
     lines: list[bytes] = []
     left_out = 0
     with interruptible():

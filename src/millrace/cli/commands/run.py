@@ -59,13 +59,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from millrace.clients.kafka.cluster import Cluster
-    from millrace.dashboard.run_page import Watching
+    from millrace.dashboard.run_page import RunPage
     from millrace.dashboard.server import Options
     from millrace.engine.replay.generations import Chosen
     from millrace.engine.run import Settings
     from millrace.pipeline.model import Pipeline
     from millrace.pipeline.plan import Plan
-    from millrace.telemetry.query_status import Board
+    from millrace.telemetry.query_status import RunStatus
 
 
 def run(
@@ -113,7 +113,7 @@ def run(
     from millrace.engine.run import Settings, jar_sets
     from millrace.engine.run import run as run_plan
     from millrace.pipeline.plan import make_plan, with_letters
-    from millrace.telemetry.query_status import Board
+    from millrace.telemetry.query_status import RunStatus
 
     seconds = None if for_ is None else parse_duration(for_)
     if seconds == 0:
@@ -125,7 +125,7 @@ def run(
     pipeline, folder = chosen.pipeline, chosen.state
     plan = with_letters(make_plan(pipeline, once=until_caught_up, panels=dashboard), CONNECTORS)
     spark = spark_settings(set_)
-    board = Board()
+    board = RunStatus()
     prepare_spark(*jar_sets(pipeline, folder))
     options = page_options(port, host, read_only=read_only, all_topics=all_topics)
     page = _page(plan, board, chosen, master, spark, options) if dashboard else None
@@ -152,8 +152,8 @@ def run(
 
 
 def _page(
-    plan: Plan, board: Board, chosen: Chosen, master: str | None, spark: dict[str, str], options: Options
-) -> Watching:
+    plan: Plan, board: RunStatus, chosen: Chosen, master: str | None, spark: dict[str, str], options: Options
+) -> RunPage:
     from millrace.dashboard.run_page import page_of_pipeline
     from millrace.engine.checkpoints.state_dir import nearby
 
@@ -169,12 +169,12 @@ def _page(
     )
 
 
-def _doing(page: Watching | None) -> Callable[[str], None]:
+def _doing(page: RunPage | None) -> Callable[[str], None]:
     """Tells the page, if there is one, what is waited for."""
     return page.doing if page else lambda _: None
 
 
-def _watched(settings: Settings, page: Watching | None) -> Settings:
+def _watched(settings: Settings, page: RunPage | None) -> Settings:
     """The settings, with the page told what happens."""
     if page is None:
         return settings

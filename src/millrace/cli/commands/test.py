@@ -13,7 +13,7 @@ from millrace.units import format_duration
 
 if TYPE_CHECKING:
     from millrace.testing.runner import Result
-    from millrace.testing.spec import Sheet
+    from millrace.testing.spec import SpecFile
 
 
 def run_tests(
@@ -58,7 +58,7 @@ def run_tests(
         raise typer.Exit(1)
 
 
-def _accept(results: list[Result], sheets: list[Sheet]) -> int:
+def _accept(results: list[Result], sheets: list[SpecFile]) -> int:
     """Write what came; how many expectations could not be written."""
     from millrace.testing.accept import accept
 

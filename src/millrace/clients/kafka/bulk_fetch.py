@@ -16,12 +16,12 @@ from millrace.clients.kafka.protocol import (
     OUT_OF_RANGE,
     UNKNOWN,
     UNSUPPORTED_CODEC,
-    Answer,
-    Asked,
-    Broken,
-    Wire,
+    BrokerConnection,
+    ConnectionLost,
+    FetchRequest,
+    FetchResponse,
 )
-from millrace.clients.pool import Kept
+from millrace.clients.pool import Pool
 from millrace.errors import AccessDenied, KafkaFailed, KafkaUnreachable, MillraceError, OffsetsGone
 
 Place = tuple[str, int]
@@ -40,12 +40,12 @@ _WAIT, _LONGEST = 0.5, 30.0
 """Seconds that a broker may wait for a record, and that we wait when it says so."""
 _DENIED = {29, 30, 31}
 _OTHERWISE = "MILLRACE_BULK=off reads topics by Spark's own source instead"
-_wires: Kept[Wire] = Kept(16)
+_wires: Pool[BrokerConnection] = Pool(16)
 """Of this process, by the broker."""
 
 
 @dataclass(frozen=True)
-class Range:
+class FetchRange:
     """Records of a partition from an offset on and before another, and the broker that led it when somebody looked."""
 
     topic: str
@@ -78,7 +78,7 @@ def partition_leaders(cluster: Cluster, topics: Sequence[str] | None = None) -> 
 def partition_ends(cluster: Cluster, led: Mapping[Place, Address | None], *, committed: bool) -> dict[Place, int]:
     """Where each partition ends; with `committed` before the first transaction that is open.
 
-    Raises `Moved` where somebody who is asked does not lead any more.
+    Raises `LeaderChanged` where somebody who is asked does not lead any more.
     """
     found: dict[Place, int] = {}
     for address in {one for one in led.values() if one}:
@@ -90,31 +90,31 @@ def partition_ends(cluster: Cluster, led: Mapping[Place, Address | None], *, com
             answers = wire.offsets(places, LATEST, committed=committed)
         for place, (error, offset) in answers.items():
             if error:
-                _refuse(error, Range(*place, 0, 0, address))
+                _refuse(error, FetchRange(*place, 0, 0, address))
             found[place] = offset
     if len(found) < len(led):
-        raise Moved(next(str(Range(*one, 0, 0)) for one in led if one not in found) + ": nobody leads it")
+        raise LeaderChanged(next(str(FetchRange(*one, 0, 0)) for one in led if one not in found) + ": nobody leads it")
     return found
 
 
-class Moved(Exception):
+class LeaderChanged(Exception):
     """A partition is led by another broker, or by none at this moment: worth another look."""
 
 
 def fetch_records(
-    cluster: Cluster, span: Range, *, committed: bool = True, go_on: bool = False
-) -> Iterator[record_batch.Records]:
+    cluster: Cluster, span: FetchRange, *, committed: bool = True, go_on: bool = False
+) -> Iterator[record_batch.RecordColumns]:
     """All records of a range, some at a time; raises when they are gone, unless it goes on without them."""
     reading = _Reading(cluster, span, committed=committed, go_on=go_on)
     while not reading.done:
         try:
             yield from reading.some()
-        except (Broken, Moved) as trouble:
+        except (ConnectionLost, LeaderChanged) as trouble:
             reading.look_again(str(trouble))
 
 
 class _Reading:
-    def __init__(self, cluster: Cluster, span: Range, *, committed: bool, go_on: bool) -> None:
+    def __init__(self, cluster: Cluster, span: FetchRange, *, committed: bool, go_on: bool) -> None:
         self._cluster = cluster
         self._span = span
         self._committed = committed
@@ -128,10 +128,10 @@ class _Reading:
     def done(self) -> bool:
         return self._at >= self._span.stop
 
-    def some(self) -> Iterator[record_batch.Records]:
+    def some(self) -> Iterator[record_batch.RecordColumns]:
         """Records for as long as the broker gives some; the next are asked for before these are handed on."""
         if self._leader is None:
-            raise Moved("nobody leads it")
+            raise LeaderChanged("nobody leads it")
         with _lent(self._cluster, self._leader) as wire:
             wire.ask_records(self._asked())
             while not self.done:
@@ -147,20 +147,20 @@ class _Reading:
                 if trouble:
                     raise trouble
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> FetchRequest:
         most = min(_MOST, max(_LEAST, (self._span.stop - self._at) * _RECORD))
         wait = min(_WAIT, self._cluster.timeout / 2)
-        return Asked(self._span.topic, self._span.partition, self._at, self._committed, most, wait)
+        return FetchRequest(self._span.topic, self._span.partition, self._at, self._committed, most, wait)
 
-    def _ask_ahead(self, wire: Wire) -> Broken | None:
+    def _ask_ahead(self, wire: BrokerConnection) -> ConnectionLost | None:
         """Ask for what comes next. A failure waits until what is here is handed on: nobody asks for that again."""
         try:
             wire.ask_records(self._asked())
-        except Broken as trouble:
+        except ConnectionLost as trouble:
             return trouble
         return None
 
-    def _found(self, answer: Answer) -> list[record_batch.Batch]:
+    def _found(self, answer: FetchResponse) -> list[record_batch.RecordBatch]:
         if answer.error:
             _refuse(answer.error, self._span)
         if answer.throttled:
@@ -185,13 +185,13 @@ class _Reading:
             )
         return found
 
-    def _read(self, found: list[record_batch.Batch]) -> Iterator[record_batch.Records]:
+    def _read(self, found: list[record_batch.RecordBatch]) -> Iterator[record_batch.RecordColumns]:
         try:
             yield from record_batch.read(found)
         except record_batch.Damaged as error:
             raise _damaged(self._span, error) from error
 
-    def _pass_over(self, wire: Wire) -> None:
+    def _pass_over(self, wire: BrokerConnection) -> None:
         """Go on after what is gone, or say that it is."""
         place = {self._span.topic: [self._span.partition]}
         error, first = wire.offsets(place, EARLIEST, committed=False)[self._span.topic, self._span.partition]
@@ -231,18 +231,18 @@ def records_lost(what: str) -> OffsetsGone:
     )
 
 
-def _gone(span: Range, at: int, first: int) -> OffsetsGone:
+def _gone(span: FetchRange, at: int, first: int) -> OffsetsGone:
     if at >= first:
         return records_lost(f"{span}: the query is at offset {at}, and the topic ends before")
     which = f"offset {at} is" if at == first - 1 else f"offsets {at} to {first - 1} are"
     return records_lost(f"{span}: {which} gone, the first that is there is {first}")
 
 
-def _refuse(error: int, span: Range) -> None:
+def _refuse(error: int, span: FetchRange) -> None:
     if error == UNKNOWN:
-        raise Moved(f"{span}: the broker does not know it")
+        raise LeaderChanged(f"{span}: the broker does not know it")
     if error in MOVED:
-        raise Moved(f"{span}: the broker does not lead it (error {error})")
+        raise LeaderChanged(f"{span}: the broker does not lead it (error {error})")
     if error in _DENIED:
         raise AccessDenied(f"the cluster refuses us: {span}", hint="ask for the right to read the topic")
     why = "it is compressed in a way" if error == UNSUPPORTED_CODEC else "the broker says an error"
@@ -251,9 +251,9 @@ def _refuse(error: int, span: Range) -> None:
     )
 
 
-def _damaged(span: Range, error: record_batch.Damaged) -> MillraceError:
+def _damaged(span: FetchRange, error: record_batch.Damaged) -> MillraceError:
     return KafkaFailed(f"{span} cannot be read: {error}", hint=_OTHERWISE)
 
 
-def _lent(cluster: Cluster, address: Address) -> AbstractContextManager[Wire]:
-    return _wires.lent(address, lambda: Wire(*address, cluster.timeout), lambda wire: wire.idle)
+def _lent(cluster: Cluster, address: Address) -> AbstractContextManager[BrokerConnection]:
+    return _wires.borrow(address, lambda: BrokerConnection(*address, cluster.timeout), lambda wire: wire.idle)

@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from millrace.clients.kafka.security import completed_properties, for_java, is_access
 from millrace.clients.kafka.security_diagnosis import access_denied
-from millrace.clients.pool import Kept
+from millrace.clients.pool import Pool
 from millrace.clients.properties import Tell, environment_properties, read_properties, tidy_addresses
 from millrace.errors import AccessDenied, InvalidOption, KafkaFailed, KafkaUnreachable, MillraceError
 from millrace.settings import KAFKA, KAFKA_TIMEOUT, VERBOSE
@@ -168,12 +168,12 @@ class Cluster:
 
     def ask_coordinators(self, doing: str, question: Question[T]) -> dict[str, Future[T]]:
         """The answers of groups' coordinators, by group; raises when they do not come."""
-        with self.speaking(doing), self._coordinators.lent("", self._open_coordinators) as coordinators:
+        with self.speaking(doing), self._coordinators.borrow("", self._open_coordinators) as coordinators:
             return coordinators.ask(question, self.timeout)
 
     @cached_property
-    def _coordinators(self) -> Kept[Coordinators]:
-        return Kept(2)
+    def _coordinators(self) -> Pool[Coordinators]:
+        return Pool(2)
 
     def _open_coordinators(self) -> Coordinators:
         return Coordinators(self.config(reconnect_backoff_max_ms=500))

@@ -24,12 +24,12 @@ MOVED = {5, 6, 7, 9, 13, 56, 74, 75, 78}
 """Codes of errors that pass: no leader, another leader, one that is not ready; then a new look at the cluster helps."""
 
 
-class Broken(Exception):
+class ConnectionLost(Exception):
     """The connection is of no use any more."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class FetchRequest:
     """A request for records of a partition from an offset on."""
 
     topic: str
@@ -42,7 +42,7 @@ class Asked:
     """Seconds that the broker may wait for a record."""
 
 
-class Answer(NamedTuple):
+class FetchResponse(NamedTuple):
     """What a broker has of a partition from an offset on."""
 
     throttled: float
@@ -57,7 +57,7 @@ class Answer(NamedTuple):
     records: memoryview
 
 
-class Wire:
+class BrokerConnection:
     """A connection to one broker. Answers come in the order of the requests, which may be sent ahead of them."""
 
     def __init__(self, host: str, port: int, timeout: float) -> None:
@@ -70,19 +70,19 @@ class Wire:
         """Whether nothing is on its way."""
         return self._sent == self._received
 
-    def ask_records(self, asked: Asked) -> None:
+    def ask_records(self, asked: FetchRequest) -> None:
         """Send a request for records; `records` takes its answer."""
         whose = _text(asked.topic) + struct.pack(">iiqi", 1, asked.partition, asked.offset, asked.most)
         head = struct.pack(">iiiib", -1, round(asked.wait * 1000), 1, asked.most, asked.committed)
         self._send(_FETCH, head + struct.pack(">i", 1) + whose)
 
-    def records(self) -> Answer:
+    def records(self) -> FetchResponse:
         """The next answer to a request for records."""
         body = self._receive()
         try:
             return _answer(body)
         except (struct.error, IndexError) as error:
-            raise Broken(f"{self.where}: an answer that cannot be read") from error
+            raise ConnectionLost(f"{self.where}: an answer that cannot be read") from error
 
     def offsets(
         self, places: Mapping[str, Sequence[int]], moment: int, *, committed: bool
@@ -99,7 +99,7 @@ class Wire:
         try:
             return dict(_offsets(body))
         except (struct.error, IndexError) as error:
-            raise Broken(f"{self.where}: an answer that cannot be read") from error
+            raise ConnectionLost(f"{self.where}: an answer that cannot be read") from error
 
     def close(self) -> None:
         """Hang up."""
@@ -115,7 +115,7 @@ class Wire:
         try:
             self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
         except OSError as error:
-            raise Broken(f"{self.where}: {error}") from error
+            raise ConnectionLost(f"{self.where}: {error}") from error
 
     def _receive(self) -> memoryview:
         """The next answer, from its number on."""
@@ -123,7 +123,7 @@ class Wire:
         body = self._exactly(size)
         self._received += 1
         if struct.unpack_from(">i", body)[0] != self._received:
-            raise Broken(f"{self.where}: an answer to another question")
+            raise ConnectionLost(f"{self.where}: an answer to another question")
         return body
 
     def _exactly(self, size: int) -> memoryview:
@@ -133,24 +133,24 @@ class Wire:
             while got < size:
                 more = self._socket.recv_into(body[got:])
                 if not more:
-                    raise Broken(f"{self.where}: the connection was closed")
+                    raise ConnectionLost(f"{self.where}: the connection was closed")
                 got += more
         except OSError as error:
-            raise Broken(f"{self.where}: {error}") from error
+            raise ConnectionLost(f"{self.where}: {error}") from error
         return body
 
 
-def _answer(body: memoryview) -> Answer:
+def _answer(body: memoryview) -> FetchResponse:
     throttled, topics = struct.unpack_from(">ii", body, 4)
     if not topics:  # over its quota a reader is told nothing else
-        return Answer(throttled / 1000, 0, -1, -1, [], body[:0])
+        return FetchResponse(throttled / 1000, 0, -1, -1, [], body[:0])
     at = 12 + 2 + struct.unpack_from(">h", body, 12)[0]
     error, end, stable, count = struct.unpack_from(">hqqi", body, at + 8)
     at += 8 + 22
     aborted = [struct.unpack_from(">qq", body, at + 16 * number) for number in range(max(count, 0))]
     at += 16 * max(count, 0)
     size = max(struct.unpack_from(">i", body, at)[0], 0)
-    return Answer(throttled / 1000, error, end, stable, aborted, body[at + 4 : at + 4 + size])
+    return FetchResponse(throttled / 1000, error, end, stable, aborted, body[at + 4 : at + 4 + size])
 
 
 def _offsets(body: memoryview) -> Iterator[tuple[tuple[str, int], tuple[int, int]]]:
@@ -174,6 +174,6 @@ def _connected(host: str, port: int, timeout: float) -> socket.socket:
     try:
         made = socket.create_connection((host, port), timeout)
     except OSError as error:
-        raise Broken(f"{host}:{port}: {error}") from error
+        raise ConnectionLost(f"{host}:{port}: {error}") from error
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return made

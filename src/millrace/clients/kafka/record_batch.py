@@ -30,7 +30,7 @@ class Damaged(Exception):
     """Bytes that are no record batch, or not as they were written."""
 
 
-class Batch(NamedTuple):
+class RecordBatch(NamedTuple):
     """Records that were written together, as they lie there; without any where they are nobody's business."""
 
     base: int
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
     records: memoryview
 
 
-class Records(NamedTuple):
+class RecordColumns(NamedTuple):
     """Records of one partition, in order."""
 
     data: memoryview
@@ -56,13 +56,13 @@ class Records(NamedTuple):
     headers: tuple[Numbers, Numbers]
     """Where the headers begin, and how many there are."""
 
-    def between(self, start: int, stop: int) -> Records:
+    def between(self, start: int, stop: int) -> RecordColumns:
         """Those with offsets from `start` on and before `stop`."""
         if not len(self.offsets) or (self.offsets[0] >= start and self.offsets[-1] < stop):
             return self
         kept = slice(*np.searchsorted(self.offsets, (start, stop)).tolist())
         pairs = [(one[0][kept], one[1][kept]) for one in (self.keys, self.values, self.headers)]
-        return Records(self.data, self.offsets[kept], self.times[kept], *pairs)
+        return RecordColumns(self.data, self.offsets[kept], self.times[kept], *pairs)
 
     def bytes_of(self, which: tuple[Numbers, Numbers]) -> pa.Array:
         """Keys or values as an array of bytes.
@@ -87,7 +87,7 @@ class Records(NamedTuple):
         return [_headers(self.data, at, count) if count else None for at, count in zip(*self.headers, strict=True)]
 
 
-def batches(answer: memoryview, aborted: Sequence[tuple[int, int]]) -> Iterator[Batch]:
+def batches(answer: memoryview, aborted: Sequence[tuple[int, int]]) -> Iterator[RecordBatch]:
     """The batches of an answer without those of aborted transactions and the marks of their ends.
 
     What is left out still counts for the offset that comes next: such a batch comes without records.
@@ -106,7 +106,7 @@ def batches(answer: memoryview, aborted: Sequence[tuple[int, int]]) -> Iterator[
         yield batch._replace(size=0, records=batch.records[:0])
 
 
-def read(found: Sequence[Batch]) -> Iterator[Records]:
+def read(found: Sequence[RecordBatch]) -> Iterator[RecordColumns]:
     """The records of batches of one answer, in columns."""
     some = [one for one in found if one.size]
     if any(one.attributes & _CODEC for one in some):
@@ -116,16 +116,16 @@ def read(found: Sequence[Batch]) -> Iterator[Records]:
         yield _in_place(some)
 
 
-def _in_place(found: Sequence[Batch]) -> Records:
+def _in_place(found: Sequence[RecordBatch]) -> RecordColumns:
     """Records that lie in the bytes of the answer as they are."""
     whole = memoryview(found[0].records.obj)
     base = _address(whole)
     return _columns(found, whole, [_address(one.records) - base for one in found])
 
 
-def _groups(found: Sequence[Batch]) -> Iterator[list[tuple[Batch, bytes]]]:
+def _groups(found: Sequence[RecordBatch]) -> Iterator[list[tuple[RecordBatch, bytes]]]:
     """Batches that were compressed with their bytes, together only as long as these are not many."""
-    group: list[tuple[Batch, bytes]] = []
+    group: list[tuple[RecordBatch, bytes]] = []
     for one in found:
         group.append((one, _plain(one)))
         if sum(len(plain) for _, plain in group) > _ENOUGH:
@@ -135,7 +135,7 @@ def _groups(found: Sequence[Batch]) -> Iterator[list[tuple[Batch, bytes]]]:
         yield group
 
 
-def _together(group: Sequence[tuple[Batch, bytes]]) -> Records:
+def _together(group: Sequence[tuple[RecordBatch, bytes]]) -> RecordColumns:
     """Records whose bytes come one after the other."""
     ends = np.cumsum([0, *(len(plain) for _, plain in group)]).tolist()
     if ends[-1] >= _MOST:
@@ -147,7 +147,7 @@ def _address(view: memoryview) -> int:
     return int(np.frombuffer(view, np.uint8).ctypes.data)
 
 
-def _all(answer: memoryview) -> Iterator[Batch]:
+def _all(answer: memoryview) -> Iterator[RecordBatch]:
     at, size = 0, len(answer)
     while at + _HEAD.size <= size:
         base, length, _, form, checksum, attributes, last, first_time, last_time, producer, _, _, count = (
@@ -161,11 +161,11 @@ def _all(answer: memoryview) -> Iterator[Batch]:
         if google_crc32c.value(bytes(answer[at + _CHECKED : end])) != checksum:
             raise Damaged(f"the checksum of the batch at offset {base} is wrong")
         records = answer[at + _HEAD.size : end]
-        yield Batch(base, base + last, attributes, first_time, last_time, producer, count, records)
+        yield RecordBatch(base, base + last, attributes, first_time, last_time, producer, count, records)
         at = end
 
 
-def _is_abort(batch: Batch) -> bool:
+def _is_abort(batch: RecordBatch) -> bool:
     """Whether the only record of a control batch says that a transaction was aborted: its key is a version and a 0."""
     at = _varint(batch.records, 0)[1] + 1
     for _ in range(3):  # time, offset, length of the key
@@ -173,7 +173,7 @@ def _is_abort(batch: Batch) -> bool:
     return bytes(batch.records[at + 2 : at + 4]) == b"\0\0"
 
 
-def _columns(found: Sequence[Batch], data: memoryview, begins: Sequence[int]) -> Records:
+def _columns(found: Sequence[RecordBatch], data: memoryview, begins: Sequence[int]) -> RecordColumns:
     starts: list[int] = []
     for batch, begin in zip(found, begins, strict=True):
         _note_starts(data, begin, batch.size, starts)
@@ -192,7 +192,7 @@ def _columns(found: Sequence[Batch], data: memoryview, begins: Sequence[int]) ->
     if appended.any():
         times = np.where(appended, np.repeat(np.array([one.last_time for one in found], np.int64), counts), times)
     offsets = np.repeat(np.array([one.base for one in found], np.int64), counts) + after
-    return Records(data, offsets, times, (key_starts, keys), (value_starts, values), (at, headers))
+    return RecordColumns(data, offsets, times, (key_starts, keys), (value_starts, values), (at, headers))
 
 
 def _note_starts(data: memoryview, at: int, count: int, starts: list[int]) -> None:
@@ -249,7 +249,7 @@ def _headers(data: memoryview, at: int, count: int) -> list[dict[str, Any]]:
     return found
 
 
-def _plain(batch: Batch) -> bytes:
+def _plain(batch: RecordBatch) -> bytes:
     """The records of a batch, no longer compressed."""
     codec = batch.attributes & _CODEC
     if not codec or not batch.size:

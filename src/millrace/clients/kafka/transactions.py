@@ -40,7 +40,7 @@ _LARGEST = 1_000_000_000
 """Bytes of a record that the client lets through: the topic decides what is too large."""
 
 
-class Undelivered(KafkaException):
+class DeliveryFailed(KafkaException):
     """A record of a transaction that Kafka did not take: the error, and which one it was."""
 
     def __init__(self, error: KafkaError, number: int) -> None:
@@ -48,11 +48,11 @@ class Undelivered(KafkaException):
         self.number = number
 
 
-class Hung(KafkaException):
+class CoordinatorTimeout(KafkaException):
     """The client does not come back."""
 
 
-class Lane:
+class TransactionalProducer:
     """A producer with a transactional id, open until somebody else takes the id over.
 
     Opening it takes the id over, and ends what its last owner left open: from then on whatever that one still tries
@@ -116,7 +116,7 @@ class Lane:
                     send_offsets = partial(self._client.send_offsets_to_transaction, [progress], group)
                     _within(_HUNG, partial(self._insist, send_offsets))
                 self._insist(self._client.commit_transaction)
-        except Hung:
+        except CoordinatorTimeout:
             raise
         except BaseException as error:
             # Otherwise whoever reads the topic would wait until the transaction's time is over.
@@ -136,7 +136,7 @@ class Lane:
         queued = self._client.produce_batch(topic, records, -1, partial(self._report, 0))
         if queued < len(records):
             failed = next(one["_error"] for one in records if "_error" in one)
-            raise Undelivered(failed if isinstance(failed, KafkaError) else failed.args[0], 0)
+            raise DeliveryFailed(failed if isinstance(failed, KafkaError) else failed.args[0], 0)
 
     def send(self, topic: str, record: Record) -> None:
         """Hand over one record, in a block of a transaction."""
@@ -162,7 +162,7 @@ class Lane:
 
     def _report(self, number: int, problem: KafkaError | None, _: Message | None) -> None:
         if problem is not None:
-            self._failures.append(Undelivered(problem, number))
+            self._failures.append(DeliveryFailed(problem, number))
 
     def _insist(self, call: Callable[[float], object]) -> None:
         """Call until it is answered; an answer that is late is waited for by calling again."""
@@ -180,7 +180,7 @@ class Lane:
                     raise
 
 
-class Progress:
+class CommittedOffsets:
     """The committed progress of a group that has no members."""
 
     def __init__(self, cluster: Cluster, group: str, *, stable: bool = True) -> None:
@@ -232,7 +232,7 @@ def _within(seconds: float, call: Callable[[], None]) -> None:
     caller.start()
     caller.join(seconds)
     if caller.is_alive():
-        raise Hung(KafkaError(KafkaError._TIMED_OUT, "the group's coordinator does not answer"))
+        raise CoordinatorTimeout(KafkaError(KafkaError._TIMED_OUT, "the group's coordinator does not answer"))
     if raised:
         raise raised[0]
 

@@ -84,7 +84,7 @@ class Reach:
 
 
 @dataclass(frozen=True)
-class Span:
+class SequenceRange:
     """Records of one shard, from one sequence number to another, both included."""
 
     shard: str
@@ -92,11 +92,11 @@ class Span:
     last: str
 
 
-def records_between(start: Reach, end: Reach) -> list[Span]:
+def records_between(start: Reach, end: Reach) -> list[SequenceRange]:
     """The records that were read on the way from one reach to another, in an order that is always the same."""
     found = []
     for name, position in sorted(end.shards.items()):
         before = start.shards.get(name, Position()).after
         if position.after is not None and position.first is not None and position.after != before:
-            found.append(Span(name, position.first, position.after))
+            found.append(SequenceRange(name, position.first, position.after))
     return found

@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import Any
 
 from millrace.clients.kinesis.client import CONNECTIONS, Kinesis, Shard, boto_time, code_of, is_busy, is_transient
-from millrace.clients.kinesis.shard_positions import Position, Reach, Span
+from millrace.clients.kinesis.shard_positions import Position, Reach, SequenceRange
 from millrace.errors import MillraceError, RecordsGone
 
 Record = dict[str, Any]
@@ -125,7 +125,7 @@ class Tail:
             self._changed.notify_all()
             return self._reach
 
-    def taken(self, span: Span) -> list[Record] | None:
+    def taken(self, span: SequenceRange) -> list[Record] | None:
         """The records of a span, where it is what was taken last."""
         records = self._taken.get(span.shard)
         same = records and (records[0]["SequenceNumber"], records[-1]["SequenceNumber"]) == (span.first, span.last)
@@ -350,7 +350,7 @@ class Tail:
             self._again(lane.shard, pause)
 
 
-def read_again(door: Kinesis, stream: str, span: Span, *, go_on: bool = False) -> list[Record]:
+def read_again(door: Kinesis, stream: str, span: SequenceRange, *, go_on: bool = False) -> list[Record]:
     """The records of a span, as they were read before; raises where they are no longer there."""
     doing = f"read {span.shard} of stream {stream!r} again"
     client, last = door.client(), int(span.last)

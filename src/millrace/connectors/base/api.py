@@ -1,7 +1,7 @@
 """The contracts of sources and sinks on Spark, and where they are found.
 
 A connector is one file in this folder (or one entry point in the group `millrace.connectors`, or a user's file). It
-defines a `Reader`, a `Writer` or both: frozen dataclasses whose fields, made with `option`, are what a pipeline may
+defines a `Reader`, a `Sink` or both: frozen dataclasses whose fields, made with `option`, are what a pipeline may
 say. pyspark is imported inside their methods only, so that `check` needs no JVM.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import InvalidDefinition, MillraceError, NoCassandra
-from millrace.errors.transport import carry
+from millrace.errors.transport import to_transport
 from millrace.pipeline.connector_facts import Mistake
 from millrace.pipeline.model import MODES
 from millrace.plugins import Room
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from millrace.connectors.base.offset_range import Span
-    from millrace.dead_letters.writer import Burial
+    from millrace.connectors.base.offset_range import OffsetRange
+    from millrace.dead_letters.writer import DeadLetterTarget
     from millrace.formats.base import Format
     from millrace.pipeline.schema import Schema
 
@@ -41,7 +41,7 @@ def no_cassandra() -> Cassandra:
 
 
 @dataclass(frozen=True)
-class Site:
+class RunContext:
     """What a connector may know of the run it works in."""
 
     spark: SparkSession
@@ -70,23 +70,23 @@ class Site:
     """How far the query has read topics, by partition; nothing before its first batch."""
     require_alone: Callable[[], None] = field(default=lambda: None)
     """Raises when another run has come in the place of this one."""
-    asks: bool = False
+    checks_ownership_per_batch: bool = False
     """Whether the run's folder may be lost to another, as on a store: then each batch asks, and comes through us."""
-    replayed: int | None = None
+    unfinished_batch: int | None = None
     """The batch that a query began before and never finished, if there is one: it comes again."""
-    twin: int = 0
+    duplicate_index: int = 0
     """How many sinks of the query write to the same place before this one."""
     pieces: tuple[str, ...] = ()
     """What each task of a batch reads, where the frame that is written does not know it any more."""
-    wired: bool = False
+    writer_in_plan: bool = False
     """Whether what writes a batch is part of its frame already: so it is planned with the query, not for each batch."""
     print: Callable[[str], None] = field(default=lambda _: None)
     """Writes lines of results to standard output."""
     cassandra: Callable[[], Cassandra] = field(default=no_cassandra)
     """How a Cassandra is reached, for those who need one."""
-    span: Span | None = None
+    offset_range: OffsetRange | None = None
     """The part of Kafka's topics that is read, where the pipeline's file does not say it: in a replay, and after it."""
-    mark: str = ""
+    topic_suffix: str = ""
     """What a replay adds to the names of topics for dead letters."""
 
     @property
@@ -123,7 +123,7 @@ class Filling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reader(ABC):
+class Source(ABC):
     """A source on Spark. The docstring's first line is its help."""
 
     streams: ClassVar[bool] = True
@@ -138,7 +138,7 @@ class Reader(ABC):
     """The connector's name of the system that has its records, where it reads them through another: `kafka`."""
 
     @property
-    def goes_on(self) -> bool:
+    def continues_on_data_loss(self) -> bool:
         """Whether it goes on where records are gone before they were read."""
         return False
 
@@ -165,7 +165,7 @@ class Reader(ABC):
         """The columns of its rows, when they are known without looking."""
         return None
 
-    def touches(self) -> tuple[str, ...]:
+    def resources(self) -> tuple[str, ...]:
         """What it reads, as a sink would call what it writes; see `Writer.touches`."""
         return ()
 
@@ -177,21 +177,21 @@ class Reader(ABC):
         """The feed that must run while it is read, if one must."""
         return None
 
-    def prepare(self, site: Site) -> None:  # noqa: B027 - most have nothing to do
+    def prepare(self, site: RunContext) -> None:  # noqa: B027 - most have nothing to do
         """Make what must be there before it is read; no Spark is needed."""
 
-    def resolved(self, site: Site) -> Reader:
+    def resolved(self, site: RunContext) -> Source:
         """Itself with what had to be looked up, as the schema of files."""
         del site
         return self
 
     @abstractmethod
-    def load(self, site: Site) -> DataFrame:
+    def load(self, site: RunContext) -> DataFrame:
         """Its rows, before any decoding."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Messages(Reader):
+class MessageSource(Source):
     """A source whose rows carry bytes in a column `value`, which a format decodes; bad ones become dead letters."""
 
     carried: ClassVar[dict[str, str]] = {}
@@ -243,63 +243,63 @@ class Messages(Reader):
         """Whether its records can be taken for good until one is not, as a bad one is certain to be met."""
         return self.keeps_letters and (self.decoding == "arrow" or self.seen_whole)
 
-    def opened(self, site: Site, decoding: Decoding | None) -> tuple[DataFrame, bool]:
+    def opened(self, site: RunContext, decoding: Decoding | None) -> tuple[DataFrame, bool]:
         """Its rows, and whether they are decoded already: by what is given, where they are read."""
         del decoding
         return self.load(site), False
 
-    def by_spark(self) -> Messages:
+    def by_spark(self) -> MessageSource:
         """Itself, decoded by Spark's own functions wherever they can."""
         return self
 
     @abstractmethod
-    def burial(self, site: Site) -> Burial:
+    def burial(self, site: RunContext) -> DeadLetterTarget:
         """Where its dead letters go."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Writer(ABC):
+class Sink(ABC):
     """A sink on Spark. The docstring's first line is its help; `promise` says what is guaranteed."""
 
-    promise: ClassVar[str]
+    delivery_guarantee: ClassVar[str]
     modes: ClassVar[tuple[str, ...]] = MODES
     realtime: ClassVar[bool] = False
     continuous: ClassVar[bool] = False
     resumes: ClassVar[bool] = True
     """Whether what it wrote is still there at the next run; if not, its query starts anew each time."""
-    repeatable: ClassVar[bool] = False
+    idempotent: ClassVar[bool] = False
     """Whether a batch that is written in part and comes again leaves nothing twice."""
-    alone: ClassVar[bool] = False
+    exclusive_target: ClassVar[bool] = False
     """Whether no other sink may write to what it touches."""
     midway: ClassVar[bool] = True
     """Whether its first batch may be a later one of its query; if not, it cannot be added to one that has run."""
-    passing: ClassVar[bool] = False
+    transient: ClassVar[bool] = False
     """Whether what it writes is only looked at while it runs: a replay does without."""
 
     def mistakes(self) -> Iterator[Mistake]:
         """What contradicts itself in the options."""
         return iter(())
 
-    def prepare(self, site: Site) -> None:  # noqa: B027 - most have nothing to do
+    def prepare(self, site: RunContext) -> None:  # noqa: B027 - most have nothing to do
         """Make what must be there before it is written to; no Spark is needed."""
 
-    def touches(self, table: str) -> tuple[str, ...]:
+    def resources(self, table: str) -> tuple[str, ...]:
         """What it writes for a table, in words that are equal for the same thing: `topic posts`, `folder out`."""
         del table
         return ()
 
     @property
-    def exclusive(self) -> bool:
+    def needs_single_writer(self) -> bool:
         """Whether only one run of a pipeline at a time may write, since two would take transactions from each other."""
         return False
 
     def require_new(self) -> None:  # noqa: B027 - most can take more at any time
         """Raise when it holds what a query that starts anew would not add to."""
 
-    def require_newest(self, site: Site) -> None:  # noqa: B027 - most cannot tell
+    def require_newest(self, site: RunContext) -> None:  # noqa: B027 - most cannot tell
         """Raise when it holds what comes after the newest batch that its query knows: its checkpoint is an old one."""
 
-    def release(self, site: Site) -> None:  # noqa: B027 - most hold nothing
+    def release(self, site: RunContext) -> None:  # noqa: B027 - most hold nothing
         """Let go of what a batch that failed or was cut off still holds open; the run is about to end."""
 
     def in_generation(self, number: int) -> Mapping[str, Any] | None:
@@ -307,12 +307,12 @@ class Writer(ABC):
         del number
         return None
 
-    def is_there(self, site: Site) -> bool:
+    def is_there(self, site: RunContext) -> bool:
         """Whether something has the name of its output."""
         del site
         return False
 
-    def prepare_like(self, other: Writer, site: Site) -> None:  # noqa: B027 - most have nothing to do
+    def prepare_like(self, other: Sink, site: RunContext) -> None:  # noqa: B027 - most have nothing to do
         """Make its output as that of another is, of which it is a generation."""
 
     def shape(self, frame: DataFrame) -> DataFrame:
@@ -320,10 +320,10 @@ class Writer(ABC):
         return frame
 
     @abstractmethod
-    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
         """Write one batch of shaped rows; returns when it is safe, raises when it is not."""
 
-    def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
+    def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
         """Say to Spark where a stream of shaped rows goes: batch by batch, unless Spark has a way of its own."""
 
         def each(frame: DataFrame, batch: int) -> None:
@@ -333,12 +333,12 @@ class Writer(ABC):
         return rows.foreachBatch(each)
 
 
-def require_alone(site: Site) -> None:
+def require_alone(site: RunContext) -> None:
     """Raise before a batch is written when another run has come in the place of this one."""
     try:
         site.require_alone()
     except MillraceError as error:
-        raise carry(error) from None
+        raise to_transport(error) from None
 
 
 def whole_batch(frame: DataFrame) -> DataFrame:
@@ -350,8 +350,8 @@ def whole_batch(frame: DataFrame) -> DataFrame:
     return frame.localCheckpoint(eager=True)
 
 
-READERS = Room("millrace.connectors", Reader, "source")
-WRITERS = Room("millrace.connectors", Writer, "sink")
+READERS = Room("millrace.connectors", Source, "source")
+WRITERS = Room("millrace.connectors", Sink, "sink")
 
 
 def require_no_mistakes(mistakes: list[Mistake], what: str, **more: Any) -> None:

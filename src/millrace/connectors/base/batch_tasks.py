@@ -55,7 +55,7 @@ class Piece(Protocol):
         """In words."""
 
 
-def steady(frame: DataFrame) -> DataFrame:
+def with_deterministic_tasks(frame: DataFrame) -> DataFrame:
     """The frame, whose rows are in the same tasks whenever it is computed again: by what is in them, where need be."""
     from pyspark.sql.types import MapType, VariantType
 
@@ -78,7 +78,7 @@ def _deals_by_turns(plan: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Cut:
+class TaskPlan:
     """A batch that a function is given task by task. It is planned once: to see what its tasks read, and to run."""
 
     frame: DataFrame
@@ -87,9 +87,9 @@ class Cut:
     """What each task reads."""
 
     @classmethod
-    def of(cls, frame: DataFrame, read: tuple[str, ...] = ()) -> Cut:
+    def of(cls, frame: DataFrame, read: tuple[str, ...] = ()) -> TaskPlan:
         """`read` is given where it is known."""
-        return cls(frame, read or pieces(frame))
+        return cls(frame, read or task_inputs(frame))
 
     def run(self) -> list[Row]:
         """What comes out, while each task knows its number."""
@@ -106,7 +106,7 @@ class Cut:
     def _telling(self, told: Mapping[str, Any]) -> Iterator[None]:
         """A time in which jobs of this thread are this one: another job must not take itself for it."""
         context = self.frame.sparkSession.sparkContext
-        context.setLocalProperty(_NUMBERS, ",".join(map(str, lanes(self.read))))
+        context.setLocalProperty(_NUMBERS, ",".join(map(str, task_numbers(self.read))))
         context.setLocalProperty(_TOLD, json.dumps(told))
         try:
             yield
@@ -115,24 +115,24 @@ class Cut:
                 context.setLocalProperty(name, None)
 
 
-def lane_of(task: TaskContext) -> tuple[int, int]:
-    """The number of a task of a `Cut`, and how many there are."""
+def task_number(task: TaskContext) -> tuple[int, int]:
+    """The number of a task of a `TaskPlan`, and how many there are."""
     numbers = (task.getLocalProperty(_NUMBERS) or "").split(",")
     return int(numbers[task.partitionId()]), len(numbers)
 
 
-def told_to(task: TaskContext) -> dict[str, Any]:
-    """What the tasks of a `Cut` are told beside their numbers."""
+def task_arguments(task: TaskContext) -> dict[str, Any]:
+    """What the tasks of a `TaskPlan` are told beside their numbers."""
     told: dict[str, Any] = json.loads(task.getLocalProperty(_TOLD) or "{}")
     return told
 
 
-def pieces(frame: DataFrame) -> tuple[str, ...]:
+def task_inputs(frame: DataFrame) -> tuple[str, ...]:
     """For each task of a frame what it reads: partitions and offsets of topics, parts of files, parts of a shuffle."""
     return tuple(_pieces(frame._jdf.queryExecution().toRdd()))
 
 
-def lanes(read: tuple[str, ...]) -> tuple[int, ...]:
+def task_numbers(read: tuple[str, ...]) -> tuple[int, ...]:
     """A number for each task that depends only on what all of them read: its place among them in order."""
     places = {task: place for place, task in enumerate(sorted(range(len(read)), key=lambda task: (read[task], task)))}
     return tuple(places[task] for task in range(len(read)))
@@ -217,7 +217,7 @@ class _Watched:
         return found
 
 
-def insist() -> None:
+def fail_on_truncated_input() -> None:
     """From now on, in this process, a stream of batches that breaks off raises where Spark's worker reads it."""
     from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from millrace.connectors.base.api import READERS, Messages
+from millrace.connectors.base.api import READERS, MessageSource
 from millrace.connectors.base.registry import build
 from millrace.errors import InputError, InvalidDefinition, did_you_mean
 from millrace.formats.base import FORMATS, Format
@@ -26,7 +26,7 @@ ON_BAD = ("dead", "drop", "fail")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decoded(Messages):
+class DecodedSource(MessageSource):
     """The options of a source whose bytes are decoded."""
 
     format: str = option("json", "What the bytes are: json, csv, text, avro or raw.")
@@ -88,7 +88,7 @@ class Decoded(Messages):
         """`dead`, `drop` or `fail`."""
         return self.on_bad
 
-    def by_spark(self) -> Decoded:
+    def by_spark(self) -> DecodedSource:
         """With `decoder: spark`."""
         return dataclasses.replace(self, decoder="spark") if self.format in ("json", "csv") else self
 

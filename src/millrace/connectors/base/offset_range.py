@@ -18,7 +18,7 @@ _EARLIEST = -2
 
 
 @dataclass(frozen=True)
-class Span:
+class OffsetRange:
     """From some offsets on, up to others."""
 
     begin: Offsets

@@ -19,7 +19,7 @@ from millrace.plugins import Room
 
 
 @dataclass(frozen=True)
-class Target:
+class SinkTarget:
     """What the user said about where records go."""
 
     topic: str | None = None
@@ -34,7 +34,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Tally:
+class DeliveryReport:
     """What became of the records so far."""
 
     delivered: int = 0
@@ -42,15 +42,15 @@ class Tally:
     reason: MillraceError | None = None
 
 
-class Sink(ABC):
+class RecordSink(ABC):
     """Where a feed's records go. The docstring's first line is its help; `promise` says what is guaranteed."""
 
-    promise: ClassVar[str]
+    delivery_guarantee: ClassVar[str]
     place: str | None = None
     """Names where the records go, for a feed to remember how far it has come there; None where nothing is kept."""
 
     @abstractmethod
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SinkTarget) -> None:
         """Open what the target names; raise an InputError when it does not fit."""
 
     @abstractmethod
@@ -58,12 +58,12 @@ class Sink(ABC):
         """Take records, blocking while the sink is full. `done` is called when they are safe, or are not."""
 
     @abstractmethod
-    def tally(self) -> Tally:
+    def tally(self) -> DeliveryReport:
         """What became of the records so far."""
 
     @abstractmethod
-    def close(self) -> Tally:
+    def close(self) -> DeliveryReport:
         """Wait until every record is safe or has failed; then let go of everything."""
 
 
-SINKS = Room("millrace.connectors", Sink, "sink")
+SINKS = Room("millrace.connectors", RecordSink, "sink")

@@ -14,22 +14,22 @@ from collections.abc import Callable, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from millrace.connectors.base.api import READERS, WRITERS, Reader, Writer, require_no_mistakes
+from millrace.connectors.base.api import READERS, WRITERS, Sink, Source, require_no_mistakes
 from millrace.errors import InputError, InvalidDefinition, UnknownName, did_you_mean
 from millrace.pipeline.connector_facts import Connectors, Facts, Mistake
 from millrace.pipeline.loading.json_schema import ConnectorForm, OptionForm
-from millrace.pipeline.model import Connection, Pipeline, Sink, Source, freeze
+from millrace.pipeline.model import Connection, Pipeline, SinkDef, SourceDef, freeze
 from millrace.plugins import Room
 
 T = TypeVar("T")
 
 
-def make_reader(connection: Connection) -> tuple[Reader | None, list[Mistake]]:
+def make_reader(connection: Connection) -> tuple[Source | None, list[Mistake]]:
     """The source that a connection names, or what is wrong with it."""
     return _make(READERS, connection)
 
 
-def make_writer(connection: Connection) -> tuple[Writer | None, list[Mistake]]:
+def make_writer(connection: Connection) -> tuple[Sink | None, list[Mistake]]:
     """The sink that a connection names, or what is wrong with it."""
     return _make(WRITERS, connection)
 
@@ -55,7 +55,7 @@ def source_facts(connection: Connection, static: bool) -> Facts:
         schema,
         realtime=None if reader.realtime else f"real-time mode cannot read from {name}",
         continuous=None if reader.continuous else f"the continuous trigger cannot read from {name}",
-        touches=reader.touches(),
+        touches=reader.resources(),
         resumes=reader.resumes,
         letters=reader.keeps_letters,
     )
@@ -73,9 +73,9 @@ def sink_facts(connection: Connection, table: str) -> Facts:
         writer.modes,
         None if writer.realtime else f"real-time mode cannot write to {name}",
         None if writer.continuous else f"the continuous trigger cannot write to {name}",
-        writer.promise,
-        writer.touches(table),
-        writer.alone,
+        writer.delivery_guarantee,
+        writer.resources(table),
+        writer.exclusive_target,
         writer.resumes,
         writer.midway,
     )
@@ -311,7 +311,7 @@ def _part(room: Room[Any], name: str, title: str) -> Iterator[str]:
     yield ""
 
 
-def system_of(source: Source) -> str:
+def system_of(source: SourceDef) -> str:
     """That of a source: of what comes through Kafka, Kafka."""
     name = source.connection.connector
     try:
@@ -337,12 +337,12 @@ def patterns_read(pipeline: Pipeline) -> tuple[str, ...]:
     return tuple(pattern for reader in _kafka_readers(pipeline).values() if (pattern := reader.matching))
 
 
-def _kafka_readers(pipeline: Pipeline) -> dict[str, Reader]:
+def _kafka_readers(pipeline: Pipeline) -> dict[str, Source]:
     readers = {one.name: make_reader(one.connection)[0] for one in pipeline.sources if system_of(one) == "kafka"}
     return {name: reader for name, reader in readers.items() if reader}
 
 
-def reader_of(source: Source) -> Reader:
+def reader_of(source: SourceDef) -> Source:
     """The connector of a source."""
     reader, mistakes = make_reader(source.connection)
     require_no_mistakes(mistakes, f"source {source.name!r}", place=source.place)
@@ -351,7 +351,7 @@ def reader_of(source: Source) -> Reader:
     return reader
 
 
-def writer_of(sink: Sink) -> Writer:
+def writer_of(sink: SinkDef) -> Sink:
     """The connector of a sink."""
     writer, mistakes = make_writer(sink.connection)
     require_no_mistakes(mistakes, f"the sink of {sink.table!r}", place=sink.place)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.clients.cassandra import Cassandra
-from millrace.connectors.base.api import Reader, Site, Writer
-from millrace.connectors.base.batch_tasks import QUERY_ID, Cut
+from millrace.connectors.base.api import RunContext, Sink, Source
+from millrace.connectors.base.batch_tasks import QUERY_ID, TaskPlan
 from millrace.connectors.cassandra.sink import INSERT_RESULT, Insertion, Times
 from millrace.connectors.cassandra.table import TABLE_NAME, Design, Table, look_up, make_like, require_table
 from millrace.connectors.cassandra.types import has_cassandra_type
 from millrace.errors import InputError, InvalidDefinition, InvalidTable, MillraceError, did_you_mean
-from millrace.errors.transport import carry
+from millrace.errors.transport import to_transport
 from millrace.pipeline.connector_facts import Mistake
 from millrace.pipeline.schema import Schema, parse_schema
 from millrace.plugins import option
@@ -31,7 +31,7 @@ _ORDERS = ("asc", "desc")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CassandraReader(Reader):
+class CassandraReader(Source):
     """A table of Cassandra as it is now: read by token ranges, or only the partitions that filters name."""
 
     streams: ClassVar[bool] = False
@@ -59,15 +59,15 @@ class CassandraReader(Reader):
         """The declared ones; else they are known when the table is looked at."""
         return None if self.schema is None else parse_schema(self.schema)
 
-    def touches(self) -> tuple[str, ...]:
+    def resources(self) -> tuple[str, ...]:
         """The table."""
         return (f"table {self.table}",)
 
-    def prepare(self, site: Site) -> None:
+    def prepare(self, site: RunContext) -> None:
         """The table must be there, with the columns that are named."""
         self._wanted(require_table(site.cassandra(), self.table))
 
-    def load(self, site: Site) -> DataFrame:
+    def load(self, site: RunContext) -> DataFrame:
         """Its rows, asked of Cassandra when Spark needs them."""
         return self.rows(site.spark, site.cassandra())
 
@@ -100,11 +100,11 @@ def read_table(spark: SparkSession, name: str, door: Cassandra, *columns: str) -
 
 
 @dataclass(frozen=True, kw_only=True)
-class CassandraWriter(Writer):
+class CassandraWriter(Sink):
     """A table of Cassandra, written by its primary key: a row that is there already is replaced."""
 
-    repeatable: ClassVar[bool] = True
-    promise: ClassVar[str] = (
+    idempotent: ClassVar[bool] = True
+    delivery_guarantee: ClassVar[str] = (
         "exactly once by key: a batch that is run again writes the same rows with the same timestamps, "
         "and never over those of a later batch"
     )
@@ -149,12 +149,12 @@ class CassandraWriter(Writer):
                 "option.invalid", "replication is for keyspaces that are made: say create: true", "replication"
             )
 
-    def touches(self, table: str) -> tuple[str, ...]:
+    def resources(self, table: str) -> tuple[str, ...]:
         """The table."""
         del table
         return (f"table {self.table}",)
 
-    def prepare(self, site: Site) -> None:
+    def prepare(self, site: RunContext) -> None:
         """Make the keyspace, or find the table; what the table lacks is seen when its columns are known."""
         door = site.cassandra()
         if self.create:
@@ -167,11 +167,11 @@ class CassandraWriter(Writer):
         """A table beside it."""
         return {"table": f"{self.table}_g{number}"}
 
-    def is_there(self, site: Site) -> bool:
+    def is_there(self, site: RunContext) -> bool:
         """Whether there is such a table."""
         return look_up(site.cassandra(), self.table) is not None
 
-    def prepare_like(self, other: Writer, site: Site) -> None:
+    def prepare_like(self, other: Sink, site: RunContext) -> None:
         """Make the table with the columns, the key and the settings of another; what the sink makes itself is left."""
         if isinstance(other, CassandraWriter) and not self.create and not self.is_there(site):
             make_like(site.cassandra(), other.table, self.table)
@@ -195,19 +195,19 @@ class CassandraWriter(Writer):
             shaped.append(column)
         return frame.select(*shaped)
 
-    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
         """Write a batch; returns when every row is safe."""
         try:
             self._write(frame, batch, site)
         except MillraceError as error:
-            raise carry(error) from None
+            raise to_transport(error) from None
 
-    def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
+    def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
         """Batch by batch; what does not fit is told before the first one."""
         self._fitted(rows._df.schema, site)
         return super().stream(rows, site)
 
-    def _write(self, frame: DataFrame, batch: int, site: Site) -> None:
+    def _write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
         table = self._fitted(frame.schema, site)
         query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
         times = Times(times_path(site, self.table), str(query or ""))
@@ -222,10 +222,10 @@ class CassandraWriter(Writer):
             self.patience,
             self.nulls == "erase",
         )
-        counts = [row.rows for row in Cut.of(frame.mapInArrow(work, INSERT_RESULT), site.pieces).run()]
+        counts = [row.rows for row in TaskPlan.of(frame.mapInArrow(work, INSERT_RESULT), site.pieces).run()]
         times.used(batch, max(counts, default=0) * len(counts))
 
-    def _fitted(self, rows: StructType, site: Site) -> Table:
+    def _fitted(self, rows: StructType, site: RunContext) -> Table:
         """The table, made if that is asked for, after a look at whether rows of a schema fit."""
         door = site.cassandra()
         found = self._design.make(door, rows) if self.create else require_table(door, self.table)
@@ -245,7 +245,7 @@ class CassandraWriter(Writer):
         )
 
 
-def times_path(site: Site, table: str) -> Path:
+def times_path(site: RunContext, table: str) -> Path:
     """Return the file that holds when each batch was first written to a table."""
     return site.state / "cassandra" / f"{site.query or site.name}@{table}.json"
 

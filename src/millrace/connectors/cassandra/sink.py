@@ -22,11 +22,11 @@ from uuid import UUID
 
 from millrace.atomic_files import write_whole
 from millrace.clients.cassandra import Cassandra, explain_refusal, is_transient
-from millrace.connectors.base.batch_tasks import lane_of
+from millrace.connectors.base.batch_tasks import task_number
 from millrace.connectors.cassandra.table import Table, quoted, quoted_table
 from millrace.connectors.cassandra.types import Cql
 from millrace.errors import CassandraUnreachable, MillraceError, RowRefused, StateMismatch
-from millrace.errors.transport import carry
+from millrace.errors.transport import to_transport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -239,9 +239,9 @@ class Insertion:
 
         context = TaskContext.get()
         try:
-            count = self.insert(batches, *(lane_of(context) if context else ()))
+            count = self.insert(batches, *(task_number(context) if context else ()))
         except MillraceError as error:
-            raise carry(error) from None
+            raise to_transport(error) from None
         yield pa.RecordBatch.from_pydict({"rows": pa.array([count], pa.int64())})
 
     def insert(self, batches: Iterable[pa.RecordBatch], lane: int = 0, tasks: int = 1) -> int:

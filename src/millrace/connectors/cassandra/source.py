@@ -22,7 +22,7 @@ from millrace.clients.cassandra import Cassandra, is_transient
 from millrace.connectors.cassandra.table import Table, quoted, quoted_table
 from millrace.connectors.cassandra.types import Cql, spark_type
 from millrace.errors import MillraceError, RowRefused
-from millrace.errors.transport import carry
+from millrace.errors.transport import to_transport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -257,7 +257,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types ar
         try:
             yield from self._reading.batches(partition.value, self._schema)
         except MillraceError as error:
-            raise carry(error) from None
+            raise to_transport(error) from None
 
 
 def table_source(reading: Reading) -> type[DataSource]:

@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 from millrace.clients.kafka import offsets
 from millrace.clients.kafka.bulk_fetch import is_plaintext
 from millrace.clients.kafka.cluster import Cluster
-from millrace.connectors.base.api import Decoding, Site
+from millrace.connectors.base.api import Decoding, RunContext
 from millrace.connectors.kafka.start_offsets import Offsets, by_topic, note_start, pinned_ends
 from millrace.settings import BULK
 from millrace.units import parse_time
@@ -40,15 +40,17 @@ def left_to_spark(reader: KafkaReader, *, batches: bool, part: bool) -> str:
     return next((why for holds, why in reasons if holds), "")
 
 
-def in_bulk(reader: KafkaReader, site: Site) -> bool:
+def in_bulk(reader: KafkaReader, site: RunContext) -> bool:
     """Whether topics are read in columns, past Spark's own source."""
-    if left_to_spark(reader, batches=site.batches, part=site.span is not None) or not is_plaintext(site.cluster()):
+    if left_to_spark(reader, batches=site.batches, part=site.offset_range is not None) or not is_plaintext(
+        site.cluster()
+    ):
         return False
     return BULK.value() == "on" or _waiting(reader, site) >= WORTHWHILE_RECORDS
 
 
 def bulk_rows(
-    reader: KafkaReader, site: Site, columns: tuple[str, ...], ddl: str, step: Decoding | None = None
+    reader: KafkaReader, site: RunContext, columns: tuple[str, ...], ddl: str, step: Decoding | None = None
 ) -> DataFrame:
     """The rows of topics that are read in bulk: these columns, or what the step makes of them."""
     from millrace.connectors.kafka.bulk_source import Following, bulk_data_source
@@ -63,7 +65,7 @@ def bulk_rows(
         most=reader.max_per_batch,
         interval=site.interval,
         committed=reader.isolation == "read_committed",
-        go_on=reader.goes_on,
+        go_on=reader.continues_on_data_loss,
         columns=columns,
         ddl=ddl,
         step=step,
@@ -73,7 +75,7 @@ def bulk_rows(
     return site.spark.readStream.format(kind.name()).load()
 
 
-def _waiting(reader: KafkaReader, site: Site) -> int:
+def _waiting(reader: KafkaReader, site: RunContext) -> int:
     """How many records a query is about to read, or has come by in a minute, if that is more."""
     cluster = site.cluster()
     places = [TopicPartition(*place) for place in reader.places_now(cluster)]
@@ -85,7 +87,7 @@ def _waiting(reader: KafkaReader, site: Site) -> int:
     return max(coming, sum(end - read.get(place, 0) for place, end in ends.items()))
 
 
-def _begin(reader: KafkaReader, site: Site, cluster: Cluster) -> Offsets:
+def _begin(reader: KafkaReader, site: RunContext, cluster: Cluster) -> Offsets:
     if reader.start == "latest":
         return pinned_ends(site, cluster, reader.places_now(cluster))
     places = [TopicPartition(*place) for place in reader.places_now(cluster)]

@@ -24,26 +24,26 @@ from millrace.clients.kafka import bulk_fetch
 from millrace.clients.kafka.bulk_fetch import (
     FETCH_PATIENCE,
     Address,
+    FetchRange,
     Place,
-    Range,
     fetch_records,
     partition_ends,
     partition_leaders,
     records_lost,
 )
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.protocol import Broken
-from millrace.clients.kafka.record_batch import Records
+from millrace.clients.kafka.protocol import ConnectionLost
+from millrace.clients.kafka.record_batch import RecordColumns
 from millrace.connectors.kafka.start_offsets import Offsets, by_topic
 from millrace.errors import KafkaUnreachable
-from millrace.errors.transport import carry
+from millrace.errors.transport import to_transport
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
 
-def row_blocks(found: Iterator[Records], span: Range, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def row_blocks(found: Iterator[RecordColumns], span: FetchRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Rows, in blocks as large as the answers of the broker."""
     import pyarrow as pa
 
@@ -53,12 +53,12 @@ def row_blocks(found: Iterator[Records], span: Range, columns: Sequence[str]) ->
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
-def _value(records: Records, span: Range) -> pa.Array:
+def _value(records: RecordColumns, span: FetchRange) -> pa.Array:
     del span
     return records.bytes_of(records.values)
 
 
-def _key(records: Records, span: Range) -> pa.Array:
+def _key(records: RecordColumns, span: FetchRange) -> pa.Array:
     import pyarrow as pa
 
     del span
@@ -67,33 +67,33 @@ def _key(records: Records, span: Range) -> pa.Array:
     return records.bytes_of(records.keys)
 
 
-def _topic(records: Records, span: Range) -> pa.Array:
+def _topic(records: RecordColumns, span: FetchRange) -> pa.Array:
     import pyarrow as pa
 
     return pa.repeat(pa.scalar(span.topic, pa.string()), len(records.offsets))
 
 
-def _partition(records: Records, span: Range) -> pa.Array:
+def _partition(records: RecordColumns, span: FetchRange) -> pa.Array:
     import pyarrow as pa
 
     return pa.repeat(pa.scalar(span.partition, pa.int32()), len(records.offsets))
 
 
-def _offset(records: Records, span: Range) -> pa.Array:
+def _offset(records: RecordColumns, span: FetchRange) -> pa.Array:
     import pyarrow as pa
 
     del span
     return pa.array(records.offsets, pa.int64())
 
 
-def _timestamp(records: Records, span: Range) -> pa.Array:
+def _timestamp(records: RecordColumns, span: FetchRange) -> pa.Array:
     import pyarrow as pa
 
     del span
     return pa.array(records.times * np.int64(1000), pa.int64()).view(pa.timestamp("us", "UTC"))
 
 
-def _headers(records: Records, span: Range) -> pa.Array:
+def _headers(records: RecordColumns, span: FetchRange) -> pa.Array:
     import pyarrow as pa
 
     del span
@@ -103,7 +103,7 @@ def _headers(records: Records, span: Range) -> pa.Array:
     return pa.array(records.headers_of(), kind)
 
 
-_COLUMNS: dict[str, Callable[[Records, Range], pa.Array]] = {
+_COLUMNS: dict[str, Callable[[RecordColumns, FetchRange], pa.Array]] = {
     "value": _value,
     "key": _key,
     "topic": _topic,
@@ -182,7 +182,7 @@ class Following:
 class Part(InputPartition):  # type: ignore[misc]  # pyspark's types are not read
     """What one task reads."""
 
-    def __init__(self, span: Range) -> None:
+    def __init__(self, span: FetchRange) -> None:
         self.span = span
 
     @property
@@ -216,7 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         try:
             self._until = self._ends({})
         except Exception as error:
-            raise carry(error) from None
+            raise to_transport(error) from None
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """The end of the next batch."""
@@ -230,7 +230,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 self._pace.cut(told, time.monotonic())
             return told
         except Exception as error:
-            raise carry(error) from None
+            raise to_transport(error) from None
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
         """Where the topics end, as far as was seen."""
@@ -240,7 +240,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """One for each partition that has records in the batch."""
         begun = _by_place(start)
         spans = [
-            Range(*place, begun.get(place, 0), stop, self._led.get(place))
+            FetchRange(*place, begun.get(place, 0), stop, self._led.get(place))
             for place, stop in sorted(_by_place(end).items())
         ]
         return [Part(span) for span in spans if span.stop > span.start]
@@ -253,7 +253,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             rows = row_blocks(found, partition.span, own.columns)
             yield from own.step(rows) if own.step else rows
         except Exception as error:
-            raise carry(error) from None
+            raise to_transport(error) from None
 
     def commit(self, end: Offsets) -> None:
         """Nothing: Spark's checkpoint is what counts."""
@@ -282,7 +282,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 if self._following.go_on:
                     return ends | {place: begun[place] for place in away}
                 problem: Exception = self._rewound(back, away, begun, ends)
-            except (Broken, bulk_fetch.Moved) as trouble:
+            except (ConnectionLost, bulk_fetch.LeaderChanged) as trouble:
                 problem = KafkaUnreachable(
                     f"no broker answers at {self._following.cluster.bootstrap}: could not ask where topics end",
                     why=str(trouble),

@@ -17,8 +17,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from millrace.clients.kafka import offsets, topics
 from millrace.clients.kafka.cluster import FENCED, REFUSED, Cluster
-from millrace.clients.kafka.transactions import Lane, Progress, Undelivered
-from millrace.clients.pool import Kept
+from millrace.clients.kafka.transactions import CommittedOffsets, DeliveryFailed, TransactionalProducer
+from millrace.clients.pool import Pool
 from millrace.errors import KafkaFailed, MillraceError, RecordRefused, TakenOver, TopicGone
 
 LEDGER = "millrace.ledger"
@@ -31,8 +31,8 @@ _PATIENCE = 120.0
 """Seconds after which rows that Kafka does not take fail the task."""
 _GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 
-_KEPT: Kept[Lane] = Kept(64)
-_ASKING: Kept[Progress] = Kept(8)
+_KEPT: Pool[TransactionalProducer] = Pool(64)
+_ASKING: Pool[CommittedOffsets] = Pool(8)
 _LEDGERS: dict[tuple[object, ...], str] = {}
 """By cluster; on the driver only."""
 
@@ -48,7 +48,7 @@ def sink_group(sink: str, task: int) -> str:
 
 
 @dataclass(frozen=True)
-class Note:
+class BatchCommit:
     """What a task's last transaction said: the batch it wrote, of which query, and the lane that it went through."""
 
     query: str = ""
@@ -58,7 +58,7 @@ class Note:
     """Tells the batch from another of its number, which a copy of the state folder has planned."""
 
     @classmethod
-    def of(cls, offset: int, text: str) -> Note:
+    def of(cls, offset: int, text: str) -> BatchCommit:
         """As it was committed; text that is none of ours (a group moved by hand) means that nothing is known."""
         query, mark, rest = text.partition("/")
         lane, _, plan = rest.partition("/")
@@ -70,7 +70,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Outlet:
+class CommitLedger:
     """One sink; can be pickled."""
 
     cluster: Cluster = field(repr=False)
@@ -86,13 +86,13 @@ class Outlet:
         object.__setattr__(self, "cluster", replace(self.cluster))  # without open connections, which cannot travel
 
     @contextmanager
-    def owned(self, number: int, note: Note, *, anew: bool) -> Iterator[Lane]:
+    def owned(self, number: int, note: BatchCommit, *, anew: bool) -> Iterator[TransactionalProducer]:
         """The lane of a task, ours alone from now on.
 
         One that was kept is still ours if the last note went through it, since whoever opens another notes something.
         After an attempt that failed that is not so, and the lane is opened `anew`.
         """
-        with _KEPT.lent(
+        with _KEPT.borrow(
             self._key(number), partial(self.open, number), lambda lane: not anew and note.lane == lane.instance
         ) as lane:
             yield lane
@@ -101,31 +101,33 @@ class Outlet:
         """Whether this process has a task's lane of an earlier batch."""
         return self._key(number) in _KEPT
 
-    def open(self, number: int) -> Lane:
+    def open(self, number: int) -> TransactionalProducer:
         """Take a task's id over: whoever had it can write nothing any more."""
         # As Java's clients do it, so that a key stays in its partition whoever writes it.
         config = {"partitioner": "murmur2_random", "message.timeout.ms": round(_PATIENCE * 1000), **self.config}
-        return Lane(self.cluster, self._identity(number), longest=_LONGEST, config=config)
+        return TransactionalProducer(self.cluster, self._identity(number), longest=_LONGEST, config=config)
 
     def end(self, number: int, within: float) -> None:
         """End what a task has left open, in so many seconds; nothing is written in its name."""
-        Lane(replace(self.cluster, timeout=min(within, self.cluster.timeout)), self._identity(number), longest=within)
+        TransactionalProducer(
+            replace(self.cluster, timeout=min(within, self.cluster.timeout)), self._identity(number), longest=within
+        )
 
-    def noted(self, number: int) -> Note:
+    def committed_batch(self, number: int) -> BatchCommit:
         """What the last transaction of a task said; one that is about to end is waited for."""
         with self._asking(number) as progress:
-            return Note.of(*progress.told(LEDGER, number % _PLACES))
+            return BatchCommit.of(*progress.told(LEDGER, number % _PLACES))
 
-    def all_noted(self, tasks: int) -> list[Note]:
+    def all_committed_batches(self, tasks: int) -> list[BatchCommit]:
         """What is noted of any task, and at least of so many; what is open, and may be noted yet, is not waited for."""
-        notes: list[Note] = []
+        notes: list[BatchCommit] = []
         for number in range(0, max(tasks, 1), _PLACES):
             with self._asking(number, stable=False) as progress:
-                notes += [Note.of(*told) for told in progress.all_told(LEDGER, range(_PLACES))]
+                notes += [BatchCommit.of(*told) for told in progress.all_told(LEDGER, range(_PLACES))]
         return notes
 
     @contextmanager
-    def transaction(self, number: int, lane: Lane, note: Note) -> Iterator[None]:
+    def transaction(self, number: int, lane: TransactionalProducer, note: BatchCommit) -> Iterator[None]:
         """A block whose records are written together with the note, or not at all; the note is given our lane."""
         text = "/".join((note.query, lane.instance, note.plan))
         place = TopicPartition(LEDGER, number % _PLACES, note.batch + 1, text)
@@ -149,7 +151,7 @@ class Outlet:
         """Kafka's id of the ledger: one that was deleted and made anew has another, and no notes."""
         return _LEDGERS.get(self.cluster.key, "")
 
-    def require(self, lane: Lane, topic: str) -> None:
+    def require(self, lane: TransactionalProducer, topic: str) -> None:
         """Raise when a topic that a row names is not there and cannot be made."""
         try:
             lane.partitions(topic)
@@ -176,7 +178,7 @@ class Outlet:
                 f"(a task has {_LONGEST:.0f} s from its first row to its last)",
                 hint="let one of two runs go on; make batches smaller (max_per_batch) if there is only one",
             )
-        if problem.code() in REFUSED and isinstance(error, Undelivered):
+        if problem.code() in REFUSED and isinstance(error, DeliveryFailed):
             return RecordRefused(
                 f"{where} does not take a record",
                 why=problem.str(),
@@ -195,8 +197,8 @@ class Outlet:
         return (self.cluster.key, self._identity(number))
 
     @contextmanager
-    def _asking(self, number: int, *, stable: bool = True) -> Iterator[Progress]:
+    def _asking(self, number: int, *, stable: bool = True) -> Iterator[CommittedOffsets]:
         group = sink_group(self.name, number)
-        make = partial(Progress, self.cluster, group, stable=stable)
-        with _ASKING.lent((self.cluster.key, group, stable), make) as progress:
+        make = partial(CommittedOffsets, self.cluster, group, stable=stable)
+        with _ASKING.borrow((self.cluster.key, group, stable), make) as progress:
             yield progress

@@ -18,12 +18,18 @@ from confluent_kafka import KafkaException
 
 from millrace.atomic_files import write_whole
 from millrace.clients.kafka.record import Record
-from millrace.clients.kafka.transactions import Lane
-from millrace.connectors.base.api import Site
-from millrace.connectors.base.batch_tasks import QUERY_ID, Cut, insist, lane_of, told_to
-from millrace.connectors.kafka.commit_ledger import LEDGER, Note, Outlet
+from millrace.clients.kafka.transactions import TransactionalProducer
+from millrace.connectors.base.api import RunContext
+from millrace.connectors.base.batch_tasks import (
+    QUERY_ID,
+    TaskPlan,
+    fail_on_truncated_input,
+    task_arguments,
+    task_number,
+)
+from millrace.connectors.kafka.commit_ledger import LEDGER, BatchCommit, CommitLedger
 from millrace.errors import InvalidDefinition, StateMismatch
-from millrace.errors.transport import carry
+from millrace.errors.transport import to_transport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Begun:
+class StartedBatch:
     """A batch that was begun: of which query, when, and what its tasks read, in few letters, to be compared."""
 
     query: str
@@ -43,28 +49,28 @@ class Begun:
     """Kafka's id of the topic that the notes of its tasks belong to; empty: not known."""
 
     @classmethod
-    def of(cls, query: str, batch: int, read: tuple[str, ...], ledger: str = "") -> Begun:
+    def of(cls, query: str, batch: int, read: tuple[str, ...], ledger: str = "") -> StartedBatch:
         """Now; as the tasks are, in whatever order."""
         told = sha256("\n".join(sorted(read)).encode()).hexdigest()[:16]
         return cls(query, batch, len(read), told, time.time(), ledger)
 
-    def is_cut_as(self, other: Begun) -> bool:
+    def has_same_tasks_as(self, other: StartedBatch) -> bool:
         """Whether both are the same batch, cut into the same tasks."""
         return replace(self, at=0.0, ledger="") == replace(other, at=0.0, ledger="")
 
 
-class Batches:
+class BatchLog:
     """A small file that is safe before a batch is written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._last: Begun | None = Begun(**json.loads(path.read_text("utf-8"))) if path.exists() else None
+        self._last: StartedBatch | None = StartedBatch(**json.loads(path.read_text("utf-8"))) if path.exists() else None
 
-    def last(self, query: str) -> Begun | None:
+    def last(self, query: str) -> StartedBatch | None:
         """The newest batch of a query that was begun; None before the first."""
         return self._last if self._last and self._last.query == query else None
 
-    def begin(self, begun: Begun) -> None:
+    def begin(self, begun: StartedBatch) -> None:
         """A batch is about to be written."""
         if begun != self._last:
             write_whole(self._path, json.dumps(asdict(begun)))
@@ -79,13 +85,13 @@ _FAREWELL = 10.0
 
 
 @dataclass(frozen=True)
-class Transacting:
+class TransactionalWriter:
     """A function for mapInArrow: rows in; how many were written is all that comes out.
 
     It is made once for a query. What is said of a batch here, its tasks are told when it runs.
     """
 
-    outlet: Outlet
+    outlet: CommitLedger
     query: str = ""
     """Spark's id of the query, which lives as long as its checkpoint."""
     batch: int = -1
@@ -96,7 +102,7 @@ class Transacting:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """In a worker, before Spark begins to read the task's rows: what breaks off must not be committed as whole."""
-        insist()
+        fail_on_truncated_input()
         self.__dict__.update(state)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -107,8 +113,8 @@ class Transacting:
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("there is no task")
-        number, _ = lane_of(context)
-        told = replace(self, **told_to(context))
+        number, _ = task_number(context)
+        told = replace(self, **task_arguments(context))
         if not told.query:
             raise RuntimeError("a task of no batch")  # it would take its rows for written
         rows = told.write(number, batches, anew=told.anew or context.attemptNumber() > 0)
@@ -123,18 +129,18 @@ class Transacting:
         try:
             # Who was killed just before its commit has left a note that is neither there nor not: nobody is told of it
             # before the id is taken over. So only those ask now who may have it already.
-            note = self.outlet.noted(number) if not anew and self.outlet.keeps(number) else Note()
+            note = self.outlet.committed_batch(number) if not anew and self.outlet.keeps(number) else BatchCommit()
             self._require_known(note, anew=anew)
             if not note.says(self.query, self.batch):
                 with self.outlet.owned(number, note, anew=anew) as lane:
                     return self._written(number, lane, note, rows, anew=anew)
         except KafkaException as error:
-            raise carry(self.outlet.problem(error)) from error
+            raise to_transport(self.outlet.problem(error)) from error
         except Exception as error:
-            raise carry(error) from error
+            raise to_transport(error) from error
         return _passed(rows)
 
-    def _require_known(self, note: Note, *, anew: bool) -> None:
+    def _require_known(self, note: BatchCommit, *, anew: bool) -> None:
         """Raise when rows are noted that were never planned here: the checkpoint is older than what is in Kafka."""
         if note.query != self.query or note.batch < self.batch:
             return
@@ -148,18 +154,26 @@ class Transacting:
                 hint="go on with the newest state folder; to begin anew, choose another folder with --state",
             )
 
-    def _written(self, number: int, lane: Lane, note: Note, batches: Iterable[pa.RecordBatch], *, anew: bool) -> int:
+    def _written(
+        self,
+        number: int,
+        lane: TransactionalProducer,
+        note: BatchCommit,
+        batches: Iterable[pa.RecordBatch],
+        *,
+        anew: bool,
+    ) -> int:
         if note.lane != lane.instance:
             # Asked while we own the id: whoever noted something before has ended, and nobody else can any more.
-            note = self.outlet.noted(number)
+            note = self.outlet.committed_batch(number)
             self._require_known(note, anew=anew)
         if note.says(self.query, self.batch):
             with self.outlet.transaction(number, lane, note):
                 pass  # the same, but through our lane: others must see that theirs is not theirs any more
             return _passed(batches)
         rows = 0
-        with self.outlet.transaction(number, lane, Note(self.query, self.batch, plan=self.plan)):
-            shipping = _Shipping(self.outlet, lane)
+        with self.outlet.transaction(number, lane, BatchCommit(self.query, self.batch, plan=self.plan)):
+            shipping = _RecordSender(self.outlet, lane)
             for batch in batches:
                 shipping.send(batch)
                 rows += batch.num_rows
@@ -173,10 +187,10 @@ def _passed(batches: Iterable[pa.RecordBatch]) -> int:
     return 0
 
 
-class _Shipping:
+class _RecordSender:
     """Rows on their way, not too many at a time."""
 
-    def __init__(self, outlet: Outlet, lane: Lane) -> None:
+    def __init__(self, outlet: CommitLedger, lane: TransactionalProducer) -> None:
         self._outlet = outlet
         self._lane = lane
         self._rows = self._bytes = 0
@@ -215,7 +229,7 @@ class _Shipping:
             )
 
 
-def require_newest(site: Site, outlet: Outlet) -> None:
+def require_newest(site: RunContext, outlet: CommitLedger) -> None:
     """Raise, before a query goes on, when rows are noted that its checkpoint has never planned.
 
     Each task asks for itself as well. But a batch that is planned anew has its rows in other tasks, and one whose own
@@ -227,20 +241,20 @@ def require_newest(site: Site, outlet: Outlet) -> None:
         return
     newest = site.newest
     last = _batches(site, outlet).last(query)
-    plan = _planned(site, newest) if site.replayed == newest else ""  # of one that is done the number is enough
-    known = Transacting(outlet, query, newest, True, plan)
-    for note in outlet.all_noted(last.tasks if last else 1):
+    plan = _planned(site, newest) if site.unfinished_batch == newest else ""  # of one that is done the number is enough
+    known = TransactionalWriter(outlet, query, newest, True, plan)
+    for note in outlet.all_committed_batches(last.tasks if last else 1):
         known._require_known(note, anew=True)
 
 
-def release_transactions(site: Site, outlet: Outlet) -> None:
+def release_transactions(site: RunContext, outlet: CommitLedger) -> None:
     """End what the tasks of a batch that is not done have left open, by taking their ids over.
 
     A task that Spark kills because another has failed cannot do so itself, and readers of committed records would wait
     behind it. Only for a run that still owns its pipeline's name: another's transactions would be ended as well.
     """
     last = _batches(site, outlet).last(_query(site))
-    if last is None or last.batch != site.replayed:
+    if last is None or last.batch != site.unfinished_batch:
         return
     deadline = time.monotonic() + _FAREWELL
     for number in range(last.tasks):
@@ -250,12 +264,12 @@ def release_transactions(site: Site, outlet: Outlet) -> None:
         outlet.end(number, left)
 
 
-def through(frame: DataFrame, outlet: Outlet) -> DataFrame:
+def with_transactional_writer(frame: DataFrame, outlet: CommitLedger) -> DataFrame:
     """The frame whose tasks write its rows, once they are told of which batch they are."""
-    return frame.mapInArrow(Transacting(outlet), "rows bigint")
+    return frame.mapInArrow(TransactionalWriter(outlet), "rows bigint")
 
 
-def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> None:
+def write_batch(frame: DataFrame, batch: int, site: RunContext, outlet: CommitLedger) -> None:
     """Write a batch of what comes `through`.
 
     An attempt leaves out the tasks that were written before: so a batch that comes again must be cut as it was.
@@ -265,38 +279,38 @@ def write_once(frame: DataFrame, batch: int, site: Site, outlet: Outlet) -> None
         raise RuntimeError("a batch of no query")
     batches = _batches(site, outlet)
     last = batches.last(query)
-    again = site.replayed == batch
-    cut = Cut.of(frame, site.pieces)
-    begun = Begun.of(query, batch, cut.read, outlet.ledger)
+    again = site.unfinished_batch == batch
+    cut = TaskPlan.of(frame, site.pieces)
+    begun = StartedBatch.of(query, batch, cut.read, outlet.ledger)
     if again and last:
         _require_alike(last, begun, outlet)
     # A batch that is repeated keeps the time of its first attempt: what that noted may be as old.
-    batches.begin(last if again and last and last.is_cut_as(begun) else begun)
+    batches.begin(last if again and last and last.has_same_tasks_as(begun) else begun)
     cut.finish({"query": query, "batch": batch, "anew": again, "plan": _planned(site, batch)})
 
 
-def _batches(site: Site, outlet: Outlet) -> Batches:
-    return Batches(batches_path(site, outlet.name))
+def _batches(site: RunContext, outlet: CommitLedger) -> BatchLog:
+    return BatchLog(batches_path(site, outlet.name))
 
 
-def batches_path(site: Site, sink: str) -> Path:
+def batches_path(site: RunContext, sink: str) -> Path:
     """Return the file that holds how the newest batch of a sink is cut into tasks."""
     return site.state / "sinks" / f"{site.query}-{sha256(sink.encode()).hexdigest()[:12]}.json"
 
 
-def _query(site: Site) -> str:
+def _query(site: RunContext) -> str:
     """Spark's id of the query that a site's checkpoint is of; empty before there is one."""
     described = site.checkpoint / "metadata" if site.checkpoint else None
     return str(json.loads(described.read_text("utf-8"))["id"]) if described and described.exists() else ""
 
 
-def _planned(site: Site, batch: int) -> str:
+def _planned(site: RunContext, batch: int) -> str:
     """What tells a batch from any other of its number: Spark notes its offsets and the moment of its planning, once."""
     path = site.checkpoint / "offsets" / str(batch) if site.checkpoint else None
     return sha256(path.read_bytes()).hexdigest()[:12] if path and path.exists() else ""
 
 
-def _require_alike(last: Begun, begun: Begun, outlet: Outlet) -> None:
+def _require_alike(last: StartedBatch, begun: StartedBatch, outlet: CommitLedger) -> None:
     """Raise when a batch that was begun before cannot be told from what is in Kafka already."""
     if last.batch != begun.batch:  # it was planned, and nothing of it was written
         return
@@ -312,11 +326,11 @@ def _require_alike(last: Begun, begun: Begun, outlet: Outlet) -> None:
             why=f"the topic {LEDGER} was deleted and made anew since it was begun, and the notes went with it",
             hint=f"look whether it is in the topic; guarantee: at-least-once would write batch {begun.batch} again",
         )
-    if last.is_cut_as(begun):
+    if last.has_same_tasks_as(begun):
         return
     for number in range(last.tasks):
         outlet.open(number)  # whoever still writes for the old tasks is stopped, so that the answer stays true
-    if any(outlet.noted(number).says(begun.query, begun.batch) for number in range(last.tasks)):
+    if any(outlet.committed_batch(number).says(begun.query, begun.batch) for number in range(last.tasks)):
         raise StateMismatch(
             f"batch {begun.batch} of {outlet.name!r} is written in part, and would be cut into other tasks than before",
             why=f"there were {last.tasks} tasks, and are {begun.tasks}; nobody could tell which rows are in Kafka",

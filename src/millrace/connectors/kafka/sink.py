@@ -14,12 +14,12 @@ from millrace.clients.kafka import topics
 from millrace.clients.kafka.delivery import Delivery
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Done, Record
-from millrace.connectors.base.api import Site, Writer
-from millrace.connectors.base.record_sink import Sink, Tally, Target
-from millrace.connectors.kafka.commit_ledger import Outlet
+from millrace.connectors.base.api import RunContext, Sink
+from millrace.connectors.base.record_sink import DeliveryReport, RecordSink, SinkTarget
+from millrace.connectors.kafka.commit_ledger import CommitLedger
 from millrace.connectors.kafka.topic_options import access_in_config, bad_topic_names, ensure_topic
 from millrace.errors import InvalidOption, MillraceError
-from millrace.errors.transport import carry
+from millrace.errors.transport import to_transport
 from millrace.pipeline.connector_facts import Mistake
 from millrace.plugins import option
 
@@ -56,12 +56,12 @@ def _problem(name: str, value: str) -> str | None:
     return None
 
 
-class KafkaSink(Sink):
+class KafkaSink(RecordSink):
     """A topic; it is made if it is not there."""
 
-    promise = "in order, once each as long as the process lives (idempotent, acks=all)"
+    delivery_guarantee = "in order, once each as long as the process lives (idempotent, acks=all)"
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SinkTarget) -> None:
         if not target.topic or not target.cluster:
             raise InvalidOption("Kafka needs a topic", hint="add --topic NAME")
         cluster = target.cluster()
@@ -75,12 +75,12 @@ class KafkaSink(Sink):
         """Queue records; waits while too many are on their way."""
         self._producer.send(records, done)
 
-    def tally(self) -> Tally:
+    def tally(self) -> DeliveryReport:
         """What Kafka has acknowledged and refused so far; a refusal that was told by `done` is no reason to end."""
         producer = self._producer
-        return Tally(producer.delivered, producer.failed, producer.failure() if producer.reason else None)
+        return DeliveryReport(producer.delivered, producer.failed, producer.failure() if producer.reason else None)
 
-    def close(self) -> Tally:
+    def close(self) -> DeliveryReport:
         """Wait for the acknowledgements that are still due."""
         self._producer.close(self._say)
         return self.tally()
@@ -90,7 +90,7 @@ _PROTOCOL = {"transactional.id", "transaction.timeout.ms", "enable.idempotence",
 
 
 @dataclass(frozen=True, kw_only=True)
-class KafkaWriter(Writer):
+class KafkaWriter(Sink):
     """A topic of a Kafka cluster; it is made if it is not there."""
 
     realtime: ClassVar[bool] = True
@@ -118,40 +118,40 @@ class KafkaWriter(Writer):
             yield Mistake("option.missing", "kafka needs a topic, or topic_column")
         yield from bad_topic_names((self.topic,) if self.topic else ())
         yield from access_in_config(self.config)
-        for name in sorted(_PROTOCOL & set(self.config or ())) if self.exclusive else ():
+        for name in sorted(_PROTOCOL & set(self.config or ())) if self.needs_single_writer else ():
             hint = "leave it out, or say guarantee: at-least-once"
             yield Mistake("option.invalid", f"{name} is what exactly-once rests on", "config", hint)
-        yield from bad_properties(self.config) if self.exclusive else ()
+        yield from bad_properties(self.config) if self.needs_single_writer else ()
         if self.format != "avro" and (self.registry or self.avro_schema):
             yield Mistake("option.invalid", "registry and avro_schema are for format: avro", "format")
 
     @property
-    def promise(self) -> str:  # type: ignore[override]
+    def delivery_guarantee(self) -> str:  # type: ignore[override]
         """What is guaranteed, with the trigger that has batches; the others have Spark's own sink."""
-        if self.exclusive:
+        if self.needs_single_writer:
             return "exactly once, for readers with isolation.level=read_committed; at least once without batches"
         return "at least once: a batch that is run again after a crash is written again"
 
     @property
-    def exclusive(self) -> bool:
+    def needs_single_writer(self) -> bool:
         """With transactions."""
         return self.guarantee == "exactly-once"
 
     @property
-    def repeatable(self) -> bool:  # type: ignore[override]
+    def idempotent(self) -> bool:  # type: ignore[override]
         """With transactions."""
-        return self.exclusive
+        return self.needs_single_writer
 
-    def prepare(self, site: Site) -> None:
+    def prepare(self, site: RunContext) -> None:
         """Make the topic if it is missing."""
         if self.topic:
             ensure_topic(site, self.topic)
-        if self.exclusive and site.batches:
+        if self.needs_single_writer and site.batches:
             self._outlet(site).prepare()
 
-    def require_newest(self, site: Site) -> None:
+    def require_newest(self, site: RunContext) -> None:
         """What its transactions have noted is known to the checkpoint."""
-        if self.exclusive and site.batches:
+        if self.needs_single_writer and site.batches:
             from millrace.connectors.kafka.exactly_once import require_newest
 
             outlet = self._outlet(site)
@@ -160,9 +160,9 @@ class KafkaWriter(Writer):
             except KafkaException as error:
                 raise outlet.problem(error) from error
 
-    def release(self, site: Site) -> None:
+    def release(self, site: RunContext) -> None:
         """End the transactions of a batch that is not done."""
-        if self.exclusive and site.batches:
+        if self.needs_single_writer and site.batches:
             from millrace.connectors.kafka.exactly_once import release_transactions
 
             release_transactions(site, self._outlet(site))
@@ -171,11 +171,11 @@ class KafkaWriter(Writer):
         """A topic beside it; not where rows name their topics themselves."""
         return None if self.topic_column else {"topic": f"{self.topic}.g{number}"}
 
-    def is_there(self, site: Site) -> bool:
+    def is_there(self, site: RunContext) -> bool:
         """Whether there is such a topic."""
         return self.topic in site.cluster().connect().topics
 
-    def prepare_like(self, other: Writer, site: Site) -> None:
+    def prepare_like(self, other: Sink, site: RunContext) -> None:
         """Make the topic with the partitions, the copies and the settings of another."""
         cluster = site.cluster()
         like = other.topic if isinstance(other, KafkaWriter) else ""
@@ -184,7 +184,7 @@ class KafkaWriter(Writer):
         (found,) = topics.describe(cluster, [like])
         topics.create(cluster, self.topic, len(found.partitions), found.replication, found.configs)
 
-    def touches(self, table: str) -> tuple[str, ...]:
+    def resources(self, table: str) -> tuple[str, ...]:
         """The topic that is named."""
         del table
         return (f"topic {self.topic}",) if self.topic else ()
@@ -202,37 +202,48 @@ class KafkaWriter(Writer):
         shaped += [frame[self.headers].alias("headers")] if self.headers else []
         return frame.select(*shaped)
 
-    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
         """Write a batch, in transactions or with Spark's Kafka sink."""
-        if self.exclusive:
-            from millrace.connectors.kafka.exactly_once import through, write_once
+        if self.needs_single_writer:
+            from millrace.connectors.kafka.exactly_once import with_transactional_writer, write_batch
 
             outlet = self._outlet(site)
             try:
-                write_once(frame if site.wired else through(frame, outlet), batch, site, outlet)
+                write_batch(
+                    frame if site.writer_in_plan else with_transactional_writer(frame, outlet), batch, site, outlet
+                )
             except KafkaException as error:
-                raise carry(outlet.problem(error)) from error
+                raise to_transport(outlet.problem(error)) from error
             except MillraceError as error:
-                raise carry(error) from None
+                raise to_transport(error) from None
         else:
             frame.write.format("kafka").options(**self._options(site)).save()
 
-    def stream(self, rows: DataStreamWriter, site: Site) -> DataStreamWriter:
+    def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
         """Batch by batch; or Spark's own streaming sink, which is all that real-time mode knows."""
-        if site.asks and not self.exclusive:
+        if site.checks_ownership_per_batch and not self.needs_single_writer:
             return super().stream(rows, site)
-        if self.exclusive and site.batches:
-            from millrace.connectors.kafka.exactly_once import through
+        if self.needs_single_writer and site.batches:
+            from millrace.connectors.kafka.exactly_once import with_transactional_writer
 
-            return super().stream(through(rows._df, self._outlet(site)).writeStream, replace(site, wired=True))
+            return super().stream(
+                with_transactional_writer(rows._df, self._outlet(site)).writeStream, replace(site, writer_in_plan=True)
+            )
         return rows.format("kafka").options(**self._options(site))
 
-    def _outlet(self, site: Site) -> Outlet:
+    def _outlet(self, site: RunContext) -> CommitLedger:
         where = f"{self.topic}={self.topic_column}" if self.topic_column else self.topic
-        name = "/".join((site.pipeline, site.query or site.name, where, *((str(site.twin),) if site.twin else ())))
-        return Outlet(site.cluster(), name, self.topic or None, site.create_topics, in_our_names(self.config))
+        name = "/".join(
+            (
+                site.pipeline,
+                site.query or site.name,
+                where,
+                *((str(site.duplicate_index),) if site.duplicate_index else ()),
+            )
+        )
+        return CommitLedger(site.cluster(), name, self.topic or None, site.create_topics, in_our_names(self.config))
 
-    def _options(self, site: Site) -> dict[str, str]:
+    def _options(self, site: RunContext) -> dict[str, str]:
         cluster = site.cluster()
         return {
             "kafka.bootstrap.servers": cluster.bootstrap,

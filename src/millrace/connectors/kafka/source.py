@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.connectors.base.api import Decoding, Site
-from millrace.connectors.base.message_source import Decoded
+from millrace.connectors.base.api import Decoding, RunContext
+from millrace.connectors.base.message_source import DecodedSource
 from millrace.connectors.kafka.bulk_choice import bulk_rows, in_bulk
 from millrace.connectors.kafka.start_offsets import by_topic, forget_start, noted_start, pinned_ends
 from millrace.connectors.kafka.topic_options import access_in_config, bad_topic_names, ensure_topic
 from millrace.dead_letters.letter import SUFFIX, dead_topic
-from millrace.dead_letters.writer import Burial, KafkaBurial
+from millrace.dead_letters.writer import DeadLetterTarget, KafkaDeadLetterTarget
 from millrace.errors import InvalidOption
 from millrace.pipeline.connector_facts import Mistake
 from millrace.plugins import option
@@ -40,7 +40,7 @@ _EARLIEST = -2
 
 
 @dataclass(frozen=True, kw_only=True)
-class KafkaReader(Decoded):
+class KafkaReader(DecodedSource):
     """Topics of a Kafka cluster."""
 
     carried: ClassVar[dict[str, str]] = _CARRIED
@@ -67,7 +67,7 @@ class KafkaReader(Decoded):
     config: Mapping[str, Any] | None = option(None, "More properties of the Kafka consumer, in Java's names.")
 
     @property
-    def goes_on(self) -> bool:
+    def continues_on_data_loss(self) -> bool:
         """As the pipeline says."""
         return self.lost == "go_on"
 
@@ -92,27 +92,31 @@ class KafkaReader(Decoded):
                 hint = "write earliest, latest, 2026-05-01T12:00:00Z, 1h ago, or offsets as {posts: {0: 23}}"
                 yield Mistake("option.invalid", f"kafka cannot start at {self.start!r}", "start", hint)
 
-    def prepare(self, site: Site) -> None:
+    def prepare(self, site: RunContext) -> None:
         """Make the topics that are missing, and those of the dead letters."""
         for name in self.topics():
             ensure_topic(site, name)
         if self.keeps_letters:
             self._prepare_dead(site)
 
-    def _prepare_dead(self, site: Site) -> None:
+    def _prepare_dead(self, site: RunContext) -> None:
         cluster = site.cluster()
         if site.create_topics:
             names = self._graves(site, cluster)
-            KafkaBurial(cluster, site.pipeline, site.name, names).prepare(self.topics_now(cluster))
+            KafkaDeadLetterTarget(cluster, site.pipeline, site.name, names).prepare(self.topics_now(cluster))
             return
         for name in self.topics_now(cluster):
-            topics.require(cluster.connect(), dead_topic(f"{name}{site.mark}"))
+            topics.require(cluster.connect(), dead_topic(f"{name}{site.topic_suffix}"))
 
-    def _graves(self, site: Site, cluster: Cluster) -> dict[str, str]:
+    def _graves(self, site: RunContext, cluster: Cluster) -> dict[str, str]:
         """The topics of dead letters that have other names than usual."""
-        return {name: dead_topic(f"{name}{site.mark}") for name in self.topics_now(cluster)} if site.mark else {}
+        return (
+            {name: dead_topic(f"{name}{site.topic_suffix}") for name in self.topics_now(cluster)}
+            if site.topic_suffix
+            else {}
+        )
 
-    def touches(self) -> tuple[str, ...]:
+    def resources(self) -> tuple[str, ...]:
         """The topics that are named."""
         return tuple(f"topic {name}" for name in self.topics())
 
@@ -120,11 +124,11 @@ class KafkaReader(Decoded):
         """As the pipeline says."""
         return self.topic or tuple(self.partitions or ())
 
-    def load(self, site: Site) -> DataFrame:
+    def load(self, site: RunContext) -> DataFrame:
         """The rows of Spark's Kafka source, or the same in columns."""
         return self.opened(site, None)[0]
 
-    def opened(self, site: Site, decoding: Decoding | None) -> tuple[DataFrame, bool]:
+    def opened(self, site: RunContext, decoding: Decoding | None) -> tuple[DataFrame, bool]:
         """In bulk, decoded where they are read."""
         if not in_bulk(self, site):
             return self._by_sparks_source(site), False
@@ -132,16 +136,16 @@ class KafkaReader(Decoded):
             return bulk_rows(self, site, decoding.needs, decoding.ddl, decoding), True
         return bulk_rows(self, site, tuple(_RAW), ", ".join(f"{name} {kind}" for name, kind in _RAW.items())), False
 
-    def _by_sparks_source(self, site: Site) -> DataFrame:
+    def _by_sparks_source(self, site: RunContext) -> DataFrame:
         rows = site.spark.readStream.format("kafka").options(**self._options(site)).load().select(*_RAW)
-        return site.span.part(rows, site.name) if site.span else rows
+        return site.offset_range.part(rows, site.name) if site.offset_range else rows
 
-    def burial(self, site: Site) -> Burial:
+    def burial(self, site: RunContext) -> DeadLetterTarget:
         """Each topic's dead letters go to the topic of its name with `.dead`."""
         other = () if self.decoder == "arrow" else (self.decoder,)
         judged = repr((site.state_id, self.format, self.schema, self.included, self.more, *other))
         lineage = sha256(judged.encode()).hexdigest()[:12]
-        return KafkaBurial(
+        return KafkaDeadLetterTarget(
             site.cluster(),
             site.pipeline,
             site.name,
@@ -171,7 +175,7 @@ class KafkaReader(Decoded):
             numbers = {name: [one for one in numbers.get(name, ()) if one in self.partitions[name]] for name in found}
         return [(name, number) for name in found for number in numbers[name]]
 
-    def _options(self, site: Site) -> dict[str, str]:
+    def _options(self, site: RunContext) -> dict[str, str]:
         cluster = site.cluster()
         chosen = {
             "kafka.bootstrap.servers": cluster.bootstrap,
@@ -184,7 +188,7 @@ class KafkaReader(Decoded):
             **self._subscription(),
             **self._beginning(site, cluster),
         }
-        most = self.max_per_batch or (site.span.most if site.span else None)
+        most = self.max_per_batch or (site.offset_range.most if site.offset_range else None)
         if most:
             chosen["maxOffsetsPerTrigger"] = str(most)
         if self.min_tasks:
@@ -198,13 +202,13 @@ class KafkaReader(Decoded):
             return {"assign": json.dumps({name: list(numbers) for name, numbers in self.partitions.items()})}
         return {"subscribe": ",".join(self.topic)}
 
-    def _beginning(self, site: Site, cluster: Cluster) -> dict[str, str]:
+    def _beginning(self, site: RunContext, cluster: Cluster) -> dict[str, str]:
         if known := noted_start(site, self.topics_now(cluster)):
             every = by_topic(dict.fromkeys(self.places_now(cluster), _EARLIEST))
             return {"startingOffsets": json.dumps({name: each | known.get(name, {}) for name, each in every.items()})}
         forget_start(site)
-        if site.span and site.span.knows(self.topics_now(cluster)):
-            return {"startingOffsets": json.dumps(site.span.starting(self.places_now(cluster)))}
+        if site.offset_range and site.offset_range.knows(self.topics_now(cluster)):
+            return {"startingOffsets": json.dumps(site.offset_range.starting(self.places_now(cluster)))}
         if self.start == "earliest":
             return {"startingOffsets": "earliest"}
         if self.start == "latest":

@@ -11,13 +11,13 @@ from confluent_kafka import TopicPartition
 from millrace.atomic_files import write_whole
 from millrace.clients.kafka import offsets
 from millrace.clients.kafka.cluster import Cluster
-from millrace.connectors.base.api import Site
+from millrace.connectors.base.api import RunContext
 
 Offsets = dict[str, dict[str, int]]
 """By topic and partition, as in JSON."""
 
 
-def note_start(site: Site, topics: Collection[str], find: Callable[[], Offsets]) -> Offsets:
+def note_start(site: RunContext, topics: Collection[str], find: Callable[[], Offsets]) -> Offsets:
     """Where a query's first batch begins; the same when that batch comes again."""
     known = noted_start(site, topics)
     if known is not None:
@@ -27,7 +27,7 @@ def note_start(site: Site, topics: Collection[str], find: Callable[[], Offsets])
     return found
 
 
-def noted_start(site: Site, topics: Collection[str]) -> Offsets | None:
+def noted_start(site: RunContext, topics: Collection[str]) -> Offsets | None:
     """Where the first batch of a query begins that has planned one, as it was noted here or by Spark's own source."""
     if site.newest < 0 or site.checkpoint is None:
         return None
@@ -42,22 +42,22 @@ def noted_start(site: Site, topics: Collection[str]) -> Offsets | None:
     return found or None
 
 
-def forget_start(site: Site) -> None:
+def forget_start(site: RunContext) -> None:
     """A query begins, and Spark's own source notes where."""
     if site.query:
         _note(site).unlink(missing_ok=True)
 
 
-def _note(site: Site) -> Path:
+def _note(site: RunContext) -> Path:
     return site.state / "starts" / site.query / f"{site.name}.json"
 
 
-def pinned_path(site: Site) -> Path:
+def pinned_path(site: RunContext) -> Path:
     """Return the file that holds where a source begins, for all queries of the pipeline."""
     return site.state / "starts" / f"{site.name}.json"
 
 
-def pinned_ends(site: Site, cluster: Cluster, read: Sequence[tuple[str, int]]) -> Offsets:
+def pinned_ends(site: RunContext, cluster: Cluster, read: Sequence[tuple[str, int]]) -> Offsets:
     """The ends of partitions when the pipeline first ran, so that all its queries begin at the same records."""
     places = [TopicPartition(*one) for one in read]
     path = pinned_path(site)

@@ -8,7 +8,7 @@ from typing import Any
 
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.security import is_access
-from millrace.connectors.base.api import Site
+from millrace.connectors.base.api import RunContext
 from millrace.pipeline.connector_facts import Mistake
 
 _ONE_CLUSTER = "every client of a run needs it: --kafka-config FILE, or MILLRACE_KAFKA_SASL_… and MILLRACE_KAFKA_SSL_…"
@@ -30,7 +30,7 @@ def access_in_config(config: Mapping[str, Any] | None) -> Iterator[Mistake]:
             yield Mistake("option.invalid", said, "config", _ONE_CLUSTER)
 
 
-def ensure_topic(site: Site, name: str) -> None:
+def ensure_topic(site: RunContext, name: str) -> None:
     if site.create_topics:
         topics.ensure(site.cluster(), name)
     else:

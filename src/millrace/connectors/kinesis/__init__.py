@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from millrace.atomic_files import write_whole
 from millrace.clients.kinesis.client import Kinesis
-from millrace.connectors.base.api import Site, Writer
-from millrace.connectors.base.message_source import Decoded
-from millrace.dead_letters.writer import Burial, FolderBurial
+from millrace.connectors.base.api import RunContext, Sink
+from millrace.connectors.base.message_source import DecodedSource
+from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget
 from millrace.errors import InvalidOption, MillraceError
-from millrace.errors.transport import carry
+from millrace.errors.transport import to_transport
 from millrace.pipeline.connector_facts import Mistake
 from millrace.plugins import option
 from millrace.units import parse_duration, parse_time
@@ -66,7 +66,7 @@ class Access:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KinesisReader(Access, Decoded):
+class KinesisReader(Access, DecodedSource):
     """A stream of Kinesis: its shards, with those that splits and merges make of them."""
 
     carried: ClassVar[dict[str, str]] = _CARRIED
@@ -96,16 +96,16 @@ class KinesisReader(Access, Decoded):
                 hint = "write earliest, latest, 2026-05-01T12:00:00Z, or 1h ago"
                 yield Mistake("option.invalid", f"kinesis cannot start at {self.start!r}", "start", hint)
 
-    def touches(self) -> tuple[str, ...]:
+    def resources(self) -> tuple[str, ...]:
         """The stream."""
         return (f"stream {self.stream}",)
 
-    def prepare(self, site: Site) -> None:
+    def prepare(self, site: RunContext) -> None:
         """The stream must be there."""
         del site
         self.door.stream(self.stream)
 
-    def load(self, site: Site) -> DataFrame:
+    def load(self, site: RunContext) -> DataFrame:
         """Its records, as they come."""
         from millrace.connectors.kinesis.source import Following, stream_source
 
@@ -116,11 +116,11 @@ class KinesisReader(Access, Decoded):
         site.spark.dataSource.register(kind)
         return site.spark.readStream.format(kind.name()).load()
 
-    def burial(self, site: Site) -> Burial:
+    def burial(self, site: RunContext) -> DeadLetterTarget:
         """A folder of the run."""
-        return FolderBurial(site.state / "dead" / site.name, site.pipeline, site.name)
+        return FolderDeadLetterTarget(site.state / "dead" / site.name, site.pipeline, site.name)
 
-    def _since(self, site: Site) -> int | None:
+    def _since(self, site: RunContext) -> int | None:
         """When reading begins, kept so that every query of the pipeline begins at the same records."""
         if self.start == "earliest":
             return None
@@ -132,10 +132,12 @@ class KinesisReader(Access, Decoded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KinesisWriter(Access, Writer):
+class KinesisWriter(Access, Sink):
     """A stream of Kinesis; it must be there. Records that are refused for want of capacity are sent again."""
 
-    promise: ClassVar[str] = "at least once: a batch that is run again, and a request without an answer, are sent again"
+    delivery_guarantee: ClassVar[str] = (
+        "at least once: a batch that is run again, and a request without an answer, are sent again"
+    )
 
     name: str = option(help="The stream.", argument=True)
     key: tuple[str, ...] = option((), "The column that is the partition key, or several.", shown_default="by chance")
@@ -147,12 +149,12 @@ class KinesisWriter(Access, Writer):
         """No such name of a stream, half of a key."""
         yield from self.bad_access(self.name)
 
-    def touches(self, table: str) -> tuple[str, ...]:
+    def resources(self, table: str) -> tuple[str, ...]:
         """The stream."""
         del table
         return (f"stream {self.name}",)
 
-    def prepare(self, site: Site) -> None:
+    def prepare(self, site: RunContext) -> None:
         """The stream must be there."""
         del site
         self.door.stream(self.name)
@@ -167,7 +169,7 @@ class KinesisWriter(Access, Writer):
         key = encoded_key(frame, self.key) if self.key else F.lit(None)
         return frame.select(value, key.cast("string").alias("key"))
 
-    def write(self, frame: DataFrame, batch: int, site: Site) -> None:
+    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
         """Write a batch; returns when the stream has every record."""
         from millrace.connectors.kinesis.sink import PUT_RESULT, Putting
 
@@ -175,7 +177,7 @@ class KinesisWriter(Access, Writer):
         try:
             frame.mapInArrow(Putting(self.door, self.name, self.largest), PUT_RESULT).collect()
         except MillraceError as error:
-            raise carry(error) from None
+            raise to_transport(error) from None
 
 
 def _milliseconds(moment: str) -> int:

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from millrace.clients.kinesis.client import Kinesis
 from millrace.errors import KinesisFailed, MillraceError, RecordRefused
-from millrace.errors.transport import carry
+from millrace.errors.transport import to_transport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ class Putting:
         try:
             count = sum(self.put(request) for request in self._requests(batches))
         except MillraceError as error:
-            raise carry(error) from None
+            raise to_transport(error) from None
         yield pa.RecordBatch.from_pydict({"rows": pa.array([count], pa.int64())})
 
     def put(self, records: list[dict[str, Any]]) -> int:

@@ -21,9 +21,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from millrace.clients.kinesis.client import Kinesis
 from millrace.clients.kinesis.kpl_aggregation import MAGIC, unpacked
-from millrace.clients.kinesis.shard_positions import Reach, Span, records_between
+from millrace.clients.kinesis.shard_positions import Reach, SequenceRange, records_between
 from millrace.clients.kinesis.shard_reader import MOST_RECORDS, Record, Tail, read_again
-from millrace.errors.transport import carry
+from millrace.errors.transport import to_transport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,7 +118,7 @@ class Following:
 class Part(InputPartition):  # type: ignore[misc]  # pyspark's types are not read
     """A span of one shard, with its records where they are at hand."""
 
-    def __init__(self, span: Span, records: bytes | None) -> None:
+    def __init__(self, span: SequenceRange, records: bytes | None) -> None:
         self.span = span
         self.records = records
 
@@ -146,7 +146,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             about = self._following.door.stream(self._following.stream)
             return Reach(about.name, about.created, self._following.since).told()
         except Exception as error:
-            raise carry(error) from None
+            raise to_transport(error) from None
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """As the pipeline says."""
@@ -158,7 +158,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             # To the end of a second: the service tells no less of its clock.
             self._last = self._following.door.now(self._following.stream) + 999
         except Exception as error:
-            raise carry(error) from None
+            raise to_transport(error) from None
         self._until = time.time()
         self.stop()
 
@@ -167,7 +167,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         try:
             return self._moved(Reach.of(start), getattr(limit, "max_rows", None)).told()
         except Exception as error:
-            raise carry(error) from None
+            raise to_transport(error) from None
 
     def _moved(self, start: Reach, most: int | None) -> Reach:
         tail = self._at(start)
@@ -193,7 +193,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         spans = records_between(Reach.of(start), Reach.of(end))
         return [Part(span, self._at_hand(span)) for span in spans]
 
-    def _at_hand(self, span: Span) -> bytes | None:
+    def _at_hand(self, span: SequenceRange) -> bytes | None:
         records = self._tail.taken(span) if self._tail else None
         return packed_records(records) if records else None
 
@@ -204,7 +204,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             held = partition.records or packed_records(read_again(own.door, own.stream, span, go_on=own.go_on))
             yield from row_blocks(unpacked_records(held), own.stream, span.shard)
         except Exception as error:
-            raise carry(error) from None
+            raise to_transport(error) from None
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: Spark's checkpoint is what counts."""

@@ -26,13 +26,19 @@ from millrace.clients.kafka.consumer import Following
 from millrace.dashboard.run_interface import Group, Letters
 from millrace.dead_letters import store
 from millrace.dead_letters.file_journal import JOURNAL_FILE
-from millrace.dead_letters.file_redrive import refile
+from millrace.dead_letters.file_redrive import redrive_files
 from millrace.dead_letters.letter import to_json
 from millrace.dead_letters.offset_ledger import Span
 from millrace.dead_letters.redrive import Redrive, redrive_topic
-from millrace.dead_letters.redrive_filter import Selection, reason_kind
-from millrace.dead_letters.redrive_result import Outcome
-from millrace.dead_letters.store import Found, letter_in_record, letters_in_folder, letters_in_topics, marks_in_topics
+from millrace.dead_letters.redrive_filter import RedriveFilter, reason_kind
+from millrace.dead_letters.redrive_result import RedriveResult
+from millrace.dead_letters.store import (
+    StoredDeadLetter,
+    letter_in_record,
+    letters_in_folder,
+    letters_in_topics,
+    marks_in_topics,
+)
 from millrace.errors import MillraceError, NoCluster, RedriveBusy, UnknownTopic
 from millrace.telemetry.channels import Slot
 
@@ -48,14 +54,14 @@ class Placed:
         self._offsets: dict[tuple[str, int], array[int]] = {}
         self._of: dict[tuple[str, int], array[int]] = {}
 
-    def add(self, one: Found, group: dict[str, Any]) -> None:
+    def add(self, one: StoredDeadLetter, group: dict[str, Any]) -> None:
         """Remember the group of a letter; one in a file says itself what became of it."""
         if one.partition is None:
             return
         number = self._numbers.setdefault(id(group), len(self._groups))
         if number == len(self._groups):
             self._groups.append(group)
-        place = (one.home, one.partition)
+        place = (one.location, one.partition)
         self._offsets.setdefault(place, array("q")).append(one.offset)
         self._of.setdefault(place, array("i")).append(_GONE if one.redriven else number)
 
@@ -92,7 +98,7 @@ class Where:
     visible: Callable[[Iterable[str]], set[str]] = set
     """The topics whose letters are shown."""
 
-    def mine(self, found: Iterable[Found]) -> Iterator[Found]:
+    def mine(self, found: Iterable[StoredDeadLetter]) -> Iterator[StoredDeadLetter]:
         """Those of the pipeline."""
         return (one for one in found if self.pipeline in (None, one.letter.pipeline))
 
@@ -111,7 +117,7 @@ class Groups:
         self._made: dict[tuple[str, str, str], dict[str, Any]] = {}
         self._placed = Placed()
 
-    def add(self, found: Iterable[Found]) -> None:
+    def add(self, found: Iterable[StoredDeadLetter]) -> None:
         """Count letters."""
         for one in self._where.mine(found):
             key = _key(one)
@@ -180,7 +186,7 @@ def letters(where: Where, wanted: Letters, groups: Iterable[Mapping[str, Any]] =
     if wanted.most is None:
         yield from map(_told, fitting)
         return
-    kept: list[Found] = []
+    kept: list[StoredDeadLetter] = []
     for one in fitting:
         kept.append(one)
         if len(kept) >= 2 * wanted.most + 100:
@@ -188,7 +194,7 @@ def letters(where: Where, wanted: Letters, groups: Iterable[Mapping[str, Any]] =
     yield from map(_shown, sorted(kept, key=_age)[-wanted.most :][::-1])
 
 
-def _every(where: Where, topic: str | None) -> Iterator[Found]:
+def _every(where: Where, topic: str | None) -> Iterator[StoredDeadLetter]:
     if where.cluster is not None:
         cluster = where.cluster()
         names = [name for name in where.topics(cluster) if topic in (None, name)]
@@ -199,30 +205,30 @@ def _every(where: Where, topic: str | None) -> Iterator[Found]:
         yield from letters_in_folder(folder)
 
 
-def _key(one: Found) -> tuple[str, str, str]:
+def _key(one: StoredDeadLetter) -> tuple[str, str, str]:
     """The group of a letter: source, topic (nothing for one in a file) and kind of reason."""
-    home = one.home if one.partition is not None else ""
+    home = one.location if one.partition is not None else ""
     return one.letter.source, home, reason_kind(one.letter.reason)[:_LONGEST]
 
 
-def _age(one: Found) -> tuple[int, str, int, int]:
-    return one.buried, one.home, one.partition or 0, one.offset
+def _age(one: StoredDeadLetter) -> tuple[int, str, int, int]:
+    return one.buried, one.location, one.partition or 0, one.offset
 
 
-def _fits(one: Found, wanted: Letters) -> bool:
+def _fits(one: StoredDeadLetter, wanted: Letters) -> bool:
     if wanted.source not in (None, one.letter.source):
         return False
     return wanted.reason in (None, one.letter.reason, reason_kind(one.letter.reason)[:_LONGEST])
 
 
-def _told(one: Found) -> dict[str, Any]:
-    home = {"topic": one.home, "partition": one.partition, "offset": one.offset}
-    lies = {"file": one.home, "line": one.offset} if one.partition is None else home
+def _told(one: StoredDeadLetter) -> dict[str, Any]:
+    home = {"topic": one.location, "partition": one.partition, "offset": one.offset}
+    lies = {"file": one.location, "line": one.offset} if one.partition is None else home
     more = {"attempts": one.letter.attempts, "redriven": one.redriven, "place": one.place}
     return {**to_json(one.letter), "dead": lies, "buried": one.buried, **more}
 
 
-def _shown(one: Found) -> dict[str, Any]:
+def _shown(one: StoredDeadLetter) -> dict[str, Any]:
     """A letter for the page, which shows the beginning of a long one; the export has all of it."""
     told = _told(one)
     long = [name for name in ("value", "key") if len(told.get(name) or "") > _SHOWN]
@@ -241,13 +247,15 @@ def _new_places(cluster: Cluster, where: Where, known: set[tuple[str, int]]) -> 
     return offsets.known(cluster, places, OffsetSpec.earliest())
 
 
-def _take(following: Following, seconds: float, stop: threading.Event, marked: store.Marked) -> Iterator[Found]:
+def _take(
+    following: Following, seconds: float, stop: threading.Event, marked: store.Marked
+) -> Iterator[StoredDeadLetter]:
     """What comes in the next seconds, or at once what waits already."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not stop.is_set():
         for message in following.take(0.2):
             found = letter_in_record(message)
-            if isinstance(found, Found):
+            if isinstance(found, StoredDeadLetter):
                 yield found
             elif found is not None:
                 marked(message.topic() or "", message.partition() or 0, found)
@@ -300,15 +308,15 @@ class Redriving:
         try:
             outcome = self._send(where, group)
         except MillraceError as error:
-            self._tell(group, "failed", Outcome(), error.message)
+            self._tell(group, "failed", RedriveResult(), error.message)
             raise
         finally:
             self._busy.release()
         return self._tell(group, "done", outcome)
 
-    def _send(self, where: Where, group: Group) -> Outcome:
+    def _send(self, where: Where, group: Group) -> RedriveResult:
         wanted = Redrive(
-            Selection(
+            RedriveFilter(
                 pipeline=where.pipeline,
                 source=group.source,
                 home=group.topic,
@@ -316,10 +324,10 @@ class Redriving:
                 letter=group.letter,
             )
         )
-        whole = Outcome()
+        whole = RedriveResult()
         self._tell(group, "running", whole)
 
-        def tell(so_far: Outcome) -> None:
+        def tell(so_far: RedriveResult) -> None:
             self._tell(group, "running", so_far)
 
         if group.topic is not None:
@@ -331,10 +339,10 @@ class Redriving:
             return redrive_topic(cluster, group.topic, wanted, tell)
         for folder in where.folders():
             if any(not one.redriven and wanted.selection.fits(one) for one in letters_in_folder(folder)):
-                whole.add(refile(folder, wanted, tell))
+                whole.add(redrive_files(folder, wanted, tell))
         return whole
 
-    def _tell(self, group: Group, state: str, outcome: Outcome, error: str | None = None) -> Mapping[str, Any]:
+    def _tell(self, group: Group, state: str, outcome: RedriveResult, error: str | None = None) -> Mapping[str, Any]:
         counted = asdict(outcome) | {"failures": [asdict(one) for one in outcome.failures[:_TOLD]]}
         told = {**asdict(group), "state": state, **counted, "error": error, "time": round(time.time() * 1000)}
         self._slot.set(told)

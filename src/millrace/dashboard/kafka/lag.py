@@ -17,10 +17,10 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer import Following
 from millrace.errors import KafkaUnreachable, MillraceError
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.measurements import Lag, Samples
+from millrace.telemetry.measurements import Lag, Measurements
 from millrace.telemetry.progress import Progress
-from millrace.telemetry.query_status import Board
-from millrace.telemetry.topology import Outline
+from millrace.telemetry.query_status import RunStatus
+from millrace.telemetry.topology import Topology
 
 Place = tuple[str, int]
 """A topic and a partition."""
@@ -99,9 +99,9 @@ class LagMeter:
     def __init__(
         self,
         cluster: Callable[[], Cluster],
-        board: Board,
-        samples: Samples,
-        outline: Outline,
+        board: RunStatus,
+        samples: Measurements,
+        outline: Topology,
         channels: Channels,
         behind: Behind | None = None,
     ) -> None:

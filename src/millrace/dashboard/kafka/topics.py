@@ -16,8 +16,8 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.dashboard.kafka.lag import read_by
 from millrace.dead_letters.letter import SUFFIX
 from millrace.errors import UnknownTopic
-from millrace.telemetry.query_status import Board
-from millrace.telemetry.topology import Outline
+from millrace.telemetry.query_status import RunStatus
+from millrace.telemetry.topology import Topology
 
 TOPICS_EVERY = 2.0
 
@@ -91,8 +91,8 @@ _GENERATION = re.compile(r"\.g\d+$")
 class Visible:
     """The topics that a run reads or writes, and those of its dead letters."""
 
-    outline: Outline
-    board: Board
+    outline: Topology
+    board: RunStatus
     """Its progress names what the queries read, which is all that is known of a program."""
     patterns: tuple[str, ...] = ()
     """What the names of further topics match that the pipeline reads."""

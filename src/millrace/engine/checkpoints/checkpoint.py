@@ -36,12 +36,12 @@ def batch_numbers(log: Path) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class InHand:
+class BatchState:
     """How far a query is: what is done, and what was begun and is not done."""
 
     done: int = -1
     batch: int | None = None
-    ranges: tuple[Range, ...] = ()
+    ranges: tuple[BatchOffsetRange, ...] = ()
     """The records of the batch, where they come from Kafka."""
 
     def __str__(self) -> str:
@@ -50,14 +50,14 @@ class InHand:
         return f"batch {self.batch}" + (f": {shown}" if shown else "")
 
 
-def in_hand(checkpoint: Path) -> InHand:
+def batch_state(checkpoint: Path) -> BatchState:
     """The state of a query's checkpoint; without one, nothing is done and nothing was begun."""
     done, begun = last_committed_batch(checkpoint), unfinished_batch(checkpoint)
     if begun is None:
-        return InHand(done)
+        return BatchState(done)
     offsets = checkpoint / "offsets"
     before = "" if begun == 0 else _read(offsets / str(begun - 1))
-    return InHand(done, begun, tuple(ranges_between(before, _read(offsets / str(begun)))))
+    return BatchState(done, begun, tuple(ranges_between(before, _read(offsets / str(begun)))))
 
 
 def next_offsets(checkpoint: Path) -> dict[tuple[str, int], int]:
@@ -112,7 +112,7 @@ _OFFSETS = re.compile(r"^Current (Committed|Available) Offsets: (.*)$", re.MULTI
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class BatchOffsetRange:
     """Offsets of one partition that a batch was to read; the first is not known for a query's first batch."""
 
     topic: str
@@ -125,16 +125,16 @@ class Range:
         return f"topic {self.topic} partition {self.partition} offsets {offsets}"
 
 
-def batch_ranges(text: str) -> list[Range]:
+def batch_ranges(text: str) -> list[BatchOffsetRange]:
     """The records of the batch that failed, from what a failed query says about its Kafka sources."""
     told = dict(_OFFSETS.findall(text))
     return ranges_between(told.get("Committed", ""), told.get("Available", ""))
 
 
-def ranges_between(before: str, after: str) -> list[Range]:
+def ranges_between(before: str, after: str) -> list[BatchOffsetRange]:
     """What a batch reads, from the offsets at which it begins and ends as Spark writes them."""
     committed, available = offsets_in(before), offsets_in(after)
-    found = [Range(*place, committed.get(place), end - 1) for place, end in sorted(available.items())]
+    found = [BatchOffsetRange(*place, committed.get(place), end - 1) for place, end in sorted(available.items())]
     return [one for one in found if one.last >= (one.first or 0)]
 
 

@@ -18,7 +18,7 @@ from millrace.engine.checkpoints.checkpoint import next_offsets
 from millrace.errors import KafkaFailed
 
 
-class Identities:
+class TopicIds:
     """Kafka's own ids of the topics that a query reads, kept beside its checkpoint."""
 
     def __init__(self, state: Path, query: str, cluster: Cluster) -> None:
@@ -48,7 +48,7 @@ class Identities:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Gone:
+class LostOffsets:
     """Offsets of one partition: from the one that is read next to the one before the first that is there."""
 
     topic: str
@@ -62,7 +62,7 @@ class Gone:
         return f"topic {self.topic!r}, partition {self.partition}: {which} gone, the first that is there is {self.held}"
 
 
-def gone(checkpoint: Path, cluster: Cluster) -> list[Gone]:
+def lost_offsets(checkpoint: Path, cluster: Cluster) -> list[LostOffsets]:
     """What is gone of all that a query would read next; what cannot be asked for is left out."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
@@ -71,4 +71,4 @@ def gone(checkpoint: Path, cluster: Cluster) -> list[Gone]:
 
     at = next_offsets(checkpoint)
     held = offsets.known(cluster, [TopicPartition(*place) for place in sorted(at)], OffsetSpec.earliest())
-    return sorted(Gone(*place, at[place], first) for place, first in held.items() if first > at[place])
+    return sorted(LostOffsets(*place, at[place], first) for place, first in held.items() if first > at[place])

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from millrace.pipeline.compatibility.state_schema import Fingerprint, Operator, Part
+from millrace.pipeline.compatibility.state_schema import Operator, Part, StateSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -124,11 +124,11 @@ _WHOLE = "millrace.whole"
 
 def fingerprint(
     table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame], *, whole: bool = False
-) -> Fingerprint:
+) -> StateSchema:
     """That of a table in the form in which it is written; `sources` are the streams that it is made of, by name."""
     reading = _Reading(written, sources)
     columns = tuple((field.name, field.dataType.simpleString()) for field in table.schema.fields)
-    return Fingerprint(tuple(reading.lineage.streams()), tuple(reading.operators()), columns, whole)
+    return StateSchema(tuple(reading.lineage.streams()), tuple(reading.operators()), columns, whole)
 
 
 def keeps_state(table: DataFrame) -> bool:

@@ -32,7 +32,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _TERM, _ALIVE, _OVER = ".term", ".alive", ".over"
 
 
-class Tenure:
+class ObjectStoreLock:
     """A hold on a folder of a store."""
 
     def __init__(self, folder: StorePath, tell: Callable[[str], None] = lambda _: None) -> None:

@@ -10,19 +10,19 @@ from typing import Any
 from millrace.atomic_files import write_whole
 from millrace.engine.checkpoints.checkpoint import CHECKPOINTS, batch_numbers, last_committed_batch
 from millrace.errors import StateMismatch
-from millrace.pipeline.compatibility.query_snapshot import Said
+from millrace.pipeline.compatibility.query_snapshot import QuerySnapshot
 
 _FOLDER = "ran"
 _VERSION = 1
 
 
 @dataclass(frozen=True)
-class Ran:
+class RecordedStart:
     """A query as it was started."""
 
     after: int
     """The last batch that had been done before; it counts only when a later one is done, by this query that is."""
-    said: Said
+    said: QuerySnapshot
     """What the file said."""
     found: dict[str, Any] | None = None
     """What Spark's plan said: a fingerprint; None when it could not be read."""
@@ -50,17 +50,17 @@ def last_batch(state: Path, query: str) -> int:
     return last_committed_batch(checkpoint_of(state, query))
 
 
-def recorded_start(state: Path, query: str) -> Ran | None:
+def recorded_start(state: Path, query: str) -> RecordedStart | None:
     """What made the checkpoint as it is: the newest start that has done a batch since."""
     done = last_batch(state, query)
     return next((one for one in reversed(_read(state, query)) if one.after < done), None)
 
 
-def remember(state: Path, query: str, said: Said, found: dict[str, Any] | None) -> None:
+def record_start(state: Path, query: str, said: QuerySnapshot, found: dict[str, Any] | None) -> None:
     """Note how a query is about to be started; before it is, so that no batch is done by one that is not noted."""
     before = recorded_start(state, query)
     kept = [] if before is None else [before]
-    kept.append(Ran(last_batch(state, query), said, found))
+    kept.append(RecordedStart(last_batch(state, query), said, found))
     told = {"version": _VERSION, "ran": [asdict(one) for one in kept]}
     write_whole(_path(state, query), json.dumps(told, indent=1))
 
@@ -87,13 +87,13 @@ def _offset(text: str) -> Any:
         return text
 
 
-def _read(state: Path, query: str) -> list[Ran]:
+def _read(state: Path, query: str) -> list[RecordedStart]:
     """Every start that is noted. What cannot be read is no reason to go on as if nothing had been noted."""
     path = _path(state, query)
     try:
         told = json.loads(path.read_text("utf-8"))
         if told["version"] == _VERSION:
-            return [Ran(one["after"], one["said"], one["found"]) for one in told["ran"]]
+            return [RecordedStart(one["after"], one["said"], one["found"]) for one in told["ran"]]
         why = f"it has version {told['version']}, and this Millrace writes version {_VERSION}"
     except FileNotFoundError:
         return []

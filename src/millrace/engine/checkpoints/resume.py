@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.connectors.base.api import Site, Writer
+from millrace.connectors.base.api import RunContext, Sink
 from millrace.connectors.base.registry import CONNECTORS, make_writer
 from millrace.engine.checkpoints.checkpoint import unfinished_batch
 from millrace.engine.checkpoints.fingerprint import fingerprint, keeps_state, wholly
@@ -19,14 +19,14 @@ from millrace.engine.checkpoints.query_history import (
     checkpoint_of,
     last_batch,
     position,
+    record_start,
     recorded_start,
-    remember,
 )
 from millrace.engine.checkpoints.state_dir import known_of, origins, origins_text, unused_checkpoints
 from millrace.errors import CheckpointIncompatible, MillraceError, StateMismatch, UnknownName
 from millrace.pipeline.compatibility.changes import ASKS, BREAKS, MIXES, NEW, Change, changes
-from millrace.pipeline.compatibility.query_snapshot import Said, as_said
-from millrace.pipeline.compatibility.state_schema import Fingerprint, state_differences
+from millrace.pipeline.compatibility.query_snapshot import QuerySnapshot, snapshot_query
+from millrace.pipeline.compatibility.state_schema import StateSchema, state_differences
 from millrace.pipeline.model import Pipeline
 from millrace.pipeline.plan import Plan, Query
 
@@ -40,7 +40,7 @@ _UNKNOWN_CLUSTER = " of cluster None"
 
 
 @dataclass(frozen=True)
-class Outlook:
+class ResumeDecision:
     """What a run would do with a query."""
 
     query: Query
@@ -64,13 +64,13 @@ class Outlook:
         return [one for one in self.changes if one.effect in (BREAKS, MIXES)]
 
 
-def outlooks(
+def resume_decisions(
     plan: Plan,
     state: Path,
     cluster_id: str | None,
     accept: Collection[str] = (),
-    found: Mapping[str, Fingerprint] | None = None,
-) -> list[Outlook]:
+    found: Mapping[str, StateSchema] | None = None,
+) -> list[ResumeDecision]:
     """What would become of each query that writes. With `found` Spark has been asked; else only the file has."""
     names = [query.name for query in plan.queries if query.sinks]
     for one in accept:
@@ -90,11 +90,11 @@ def _outlook(
     query: Query,
     state: Path,
     known: Mapping[str, Any],
-    former: Mapping[str, Said],
+    former: Mapping[str, QuerySnapshot],
     cluster_id: str | None,
     accept: Collection[str],
-    found: Fingerprint | None,
-) -> Outlook:
+    found: StateSchema | None,
+) -> ResumeDecision:
     forgets = _forgets(pipeline, query)
     if forgets or not (checkpoint_of(state, query.name) / "offsets").exists():
         full = _full(query)
@@ -105,15 +105,15 @@ def _outlook(
     return _judged(query, made, accept, position(state, query.name))
 
 
-def _judged(query: Query, made: list[Change], accept: Collection[str], at: Position | None) -> Outlook:
+def _judged(query: Query, made: list[Change], accept: Collection[str], at: Position | None) -> ResumeDecision:
     if query.name in accept:
         made = [replace(one, effect=NEW) if one.effect == MIXES else one for one in made]
     effects = {one.effect for one in made}
     verdict = REFUSED if effects & {BREAKS, MIXES} else ASKED if ASKS in effects else RESUMES
-    return Outlook(query, verdict, "", tuple(made), at)
+    return ResumeDecision(query, verdict, "", tuple(made), at)
 
 
-def _followed(query: Query, former: Mapping[str, Said]) -> list[Change]:
+def _followed(query: Query, former: Mapping[str, QuerySnapshot]) -> list[Change]:
     """What queries that the file no longer has left in the topics that a new one writes to."""
     made = []
     for name, said in former.items():
@@ -128,18 +128,18 @@ def _followed(query: Query, former: Mapping[str, Said]) -> list[Change]:
     return made
 
 
-def _changes(pipeline: Pipeline, query: Query, state: Path, found: Fingerprint | None) -> list[Change]:
+def _changes(pipeline: Pipeline, query: Query, state: Path, found: StateSchema | None) -> list[Change]:
     before = recorded_start(state, query.name)
     if before is None:
         if last_batch(state, query.name) < 0:
             return []
         return [Change(NEW, "state", "what made its checkpoint is not noted: Spark compares the types of its state")]
-    made = changes(before.said, as_said(pipeline, query, CONNECTORS))
+    made = changes(before.said, snapshot_query(pipeline, query, CONNECTORS))
     if found is None or before.found is None:
         return made
     # Spark has been asked, and knows better than the text does what the state is.
     said = [replace(one, effect=NEW) if one.effect == ASKS else one for one in made if one.part != "state"]
-    return [*said, *state_differences(Fingerprint.of(before.found), found)]
+    return [*said, *state_differences(StateSchema.of(before.found), found)]
 
 
 def _other_origins(pipeline: Pipeline, query: Query, known: Mapping[str, Any], cluster_id: str | None) -> list[Change]:
@@ -177,7 +177,7 @@ def _full(query: Query) -> MillraceError | None:
     return None
 
 
-def require_resumable(found: list[Outlook], state: Path, tell: Callable[[str], None]) -> None:
+def require_resumable(found: list[ResumeDecision], state: Path, tell: Callable[[str], None]) -> None:
     """Raise for the first query that cannot go on; of the others, tell what is new."""
     for one in found:
         if one.error:
@@ -231,7 +231,7 @@ class Resuming:
         self._whole = wanted and distinct and self._query.batches and keeps_state(table)
         return wholly(table) if self._whole else table
 
-    def found(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> Fingerprint:
+    def found(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> StateSchema:
         """What Spark makes of the query; `sources` are the frames that it reads, by name."""
         return fingerprint(table, written, sources, whole=self._whole)
 
@@ -242,10 +242,10 @@ class Resuming:
         judged = _judged(self._query, made, self._accept, None)
         if judged.obstacles:
             raise _refusal(self._query, judged.obstacles, self._state)
-        said = as_said(self._pipeline, self._query, CONNECTORS)
-        remember(self._state, self._query.name, said, found.plain() if found else None)
+        said = snapshot_query(self._pipeline, self._query, CONNECTORS)
+        record_start(self._state, self._query.name, said, found.plain() if found else None)
 
-    def _readable(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> Fingerprint | None:
+    def _readable(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> StateSchema | None:
         """What Spark makes of it; a plan that cannot be read prevents only those who have something to lose."""
         before = recorded_start(self._state, self._query.name)
         try:
@@ -256,7 +256,7 @@ class Resuming:
             return None
 
 
-def sink_sites(ground: Site, query: Query, writers: Sequence[Writer], checkpoint: Path) -> list[Site]:
+def sink_sites(ground: RunContext, query: Query, writers: Sequence[Sink], checkpoint: Path) -> list[RunContext]:
     """What each sink of a query may know; of several that write to the same place, how many are before it."""
     site = replace(
         ground,
@@ -265,13 +265,13 @@ def sink_sites(ground: Site, query: Query, writers: Sequence[Writer], checkpoint
         batches=query.batches,
         query=query.name,
         checkpoint=checkpoint,
-        replayed=unfinished_batch(checkpoint),
+        unfinished_batch=unfinished_batch(checkpoint),
     )
-    places = [writer.touches(site.name) for writer in writers]
-    return [replace(site, twin=places[:number].count(place)) for number, place in enumerate(places)]
+    places = [writer.resources(site.name) for writer in writers]
+    return [replace(site, duplicate_index=places[:number].count(place)) for number, place in enumerate(places)]
 
 
-def check_sinks(outlook: Outlook, ground: Site) -> Outlook:
+def check_sinks(outlook: ResumeDecision, ground: RunContext) -> ResumeDecision:
     """What would become of a query that has a checkpoint, now that its sinks were asked; or why they were not."""
     query = outlook.query
     if not outlook.starts or outlook.position is None:

@@ -36,7 +36,7 @@ def run_group(pipeline: str) -> str:
 
 
 @dataclass(frozen=True, order=True)
-class Holder:
+class LeaseHolder:
     """A run, as it calls itself in its group."""
 
     since: int
@@ -45,7 +45,7 @@ class Holder:
     pid: str
 
     @classmethod
-    def of(cls, client: str) -> Holder | None:
+    def of(cls, client: str) -> LeaseHolder | None:
         """Read from a client's id; None when it is none of ours."""
         parts = client.split("/")
         return cls(int(parts[1]), *parts[2:]) if len(parts) == 5 and parts[1].isdecimal() else None
@@ -56,7 +56,7 @@ class Holder:
         return "/".join(("millrace", str(self.since), self.state, self.host, self.pid))
 
 
-class Lease:
+class RunLease:
     """A member of the group `millrace.run/<pipeline>` for as long as the run lasts.
 
     It reads nothing: that it is there is what others see. A run that was killed is still there for some seconds; one
@@ -68,7 +68,7 @@ class Lease:
         self._cluster = cluster
         self._pipeline = pipeline
         self._topic = topic
-        self._me = Holder(_now(), state, socket.gethostname(), str(os.getpid()))
+        self._me = LeaseHolder(_now(), state, socket.gethostname(), str(os.getpid()))
         self._trouble: str | None = None
         self._let_in = False
         self._heard = time.clock_gettime(_CLOCK)
@@ -77,7 +77,7 @@ class Lease:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._stay, name="lease", daemon=True)
 
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> RunLease:
         deadline = time.monotonic() + _SILENT + 1
         while (others := self._others()) and time.monotonic() < deadline:
             time.sleep(_POLL)  # one that was killed is still listed for some seconds
@@ -143,19 +143,19 @@ class Lease:
         while not self._is_member() and not self._stop.is_set() and time.monotonic() < deadline:
             time.sleep(_POLL / 4)
 
-    def _others(self) -> list[Holder]:
+    def _others(self) -> list[LeaseHolder]:
         try:
             found = consumer_groups.members(self._cluster, self._group)
         except KafkaUnreachable:  # or a client that stays with a coordinator which is gone: another one asks now
             found = consumer_groups.members(self._cluster, self._group)
         return self._strangers(found)
 
-    def _strangers(self, found: Sequence[consumer_groups.Member]) -> list[Holder]:
-        holders = [Holder.of(member.client) for member in found]
+    def _strangers(self, found: Sequence[consumer_groups.Member]) -> list[LeaseHolder]:
+        holders = [LeaseHolder.of(member.client) for member in found]
         dead = (self._me.state, self._me.host)  # of our own folder on this machine: its lock is ours
         return [one for one in holders if one and (one.state, one.host) != dead]
 
-    def _require_alone(self, others: list[Holder]) -> None:
+    def _require_alone(self, others: list[LeaseHolder]) -> None:
         if others:
             first = min(others)
             raise StateMismatch(

@@ -15,15 +15,15 @@ from types import TracebackType
 from typing import Any
 
 from millrace.atomic_files import write_whole
-from millrace.connectors.base.api import Messages
+from millrace.connectors.base.api import MessageSource
 from millrace.connectors.base.registry import reader_of, system_of
 from millrace.dead_letters.writer import on_a_store
 from millrace.engine.checkpoints.checkpoint import CHECKPOINTS
-from millrace.engine.checkpoints.object_store_lock import Tenure
+from millrace.engine.checkpoints.object_store_lock import ObjectStoreLock
 from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, StateMismatch
 from millrace.locks import FolderLock
 from millrace.object_stores import StorePath
-from millrace.pipeline.model import Pipeline, Source
+from millrace.pipeline.model import Pipeline, SourceDef
 from millrace.pipeline.plan import Plan, Query
 from millrace.settings import STATE
 
@@ -46,7 +46,7 @@ class State:
     ) -> None:
         """`at_rest` tells whether nothing of the run writes there any more when it ends."""
         self.folder = folder.absolute()
-        self._tenure = Tenure(self.folder, tell) if isinstance(self.folder, StorePath) else None
+        self._tenure = ObjectStoreLock(self.folder, tell) if isinstance(self.folder, StorePath) else None
         self._pipeline = pipeline
         self._patience = patience
         self._at_rest = at_rest
@@ -179,7 +179,7 @@ def origins(pipeline: Pipeline, query: Query, cluster_id: str | None) -> dict[st
     return {source.name: [system_of(source), _what(source, cluster_id)] for source in found}
 
 
-def _what(source: Source, cluster_id: str | None) -> str:
+def _what(source: SourceDef, cluster_id: str | None) -> str:
     """What a source reads; offsets of one cluster mean nothing in another."""
     chosen = [(name, value) for name, value in source.connection.options if name in ("pattern", "partitions")]
     told = " ".join([repr(source.connection.argument), *(f"{name} {value!r}" for name, value in chosen)])
@@ -216,5 +216,5 @@ def require_fit(plan: Plan, state: Path) -> None:
             )
     for source in plan.pipeline.sources:
         reader = reader_of(source)
-        if isinstance(reader, Messages) and reader.keeps_letters and reader.letters_beside:
+        if isinstance(reader, MessageSource) and reader.keeps_letters and reader.letters_beside:
             raise on_a_store(source.name, source.place)

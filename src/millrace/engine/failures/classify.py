@@ -9,7 +9,7 @@ from enum import StrEnum
 from millrace.errors import InputError, MillraceError
 
 
-class Kind(StrEnum):
+class FailureKind(StrEnum):
     """What to expect of another attempt."""
 
     TRANSIENT = "transient"
@@ -20,10 +20,10 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Classification:
     """The kind of a failure, and why it is of that kind, in a few words."""
 
-    kind: Kind
+    kind: FailureKind
     why: str
 
 
@@ -31,7 +31,7 @@ class Verdict:
 class _Row:
     """A condition of ours, or what the text says, or both: regular expressions."""
 
-    kind: Kind
+    kind: FailureKind
     why: str
     conditions: str = ""
     says: str = ""
@@ -55,7 +55,7 @@ _STORE_AWAY = (
     r"|Unable to execute HTTP request|RequestTimeout\b|SafeModeException|StandbyException|NoNamenodesAvailable"
 )
 """What S3 and HDFS say when they are away, or have too much to do; not when they refuse somebody."""
-_T, _X, _U = Kind.TRANSIENT, Kind.TERMINAL, Kind.UNKNOWN
+_T, _X, _U = FailureKind.TRANSIENT, FailureKind.TERMINAL, FailureKind.UNKNOWN
 _RAISED = re.compile(r"\braised ([\w.]+)")
 _LIKE_AWAY = re.compile(
     r"(?i)connect|time(?:d_?)?out|unavailable|brokenpipe|network|unreachable|nohost|operationalerror|temporar|gaierror"
@@ -137,25 +137,25 @@ _TEXTS: tuple[_Row, ...] = (
 """By what a query says that has failed for any other reason: the first that holds."""
 
 
-def judge(error: MillraceError, text: str = "") -> Verdict:
+def classify(error: MillraceError, text: str = "") -> Classification:
     """What to expect of another attempt; `text` is all that Spark said of the failure."""
     spoken = f"{text}\n{error.message}\n{error.why or ''}"
     for row in _CONDITIONS:
         if row.holds(error.condition, spoken):
-            return Verdict(row.kind, row.why)
+            return Classification(row.kind, row.why)
     if error.condition in ("function.failed", "sink.failed"):
         return _of_function(error)
     if isinstance(error, InputError):
-        return Verdict(_X, error.message)
+        return Classification(_X, error.message)
     for row in _TEXTS:
         if row.holds(error.condition, spoken):
-            return Verdict(row.kind, row.why)
-    return Verdict(_U, error.message)
+            return Classification(row.kind, row.why)
+    return Classification(_U, error.message)
 
 
-def _of_function(error: MillraceError) -> Verdict:
+def _of_function(error: MillraceError) -> Classification:
     """A function of the user's: one that computes raises again on the same rows, one that writes may not."""
     kind = _RAISED.search(error.message)
     if kind and _LIKE_AWAY.search(kind[1]):
-        return Verdict(_T, error.message)
-    return Verdict(_U if error.condition == "sink.failed" else _X, error.message)
+        return Classification(_T, error.message)
+    return Classification(_U if error.condition == "sink.failed" else _X, error.message)

@@ -15,17 +15,17 @@ from millrace.clients.kafka.bulk_fetch import records_lost
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.security_diagnosis import access_denied
 from millrace.engine.checkpoints.checkpoint import batch_ranges
-from millrace.engine.checkpoints.data_loss import gone
+from millrace.engine.checkpoints.data_loss import lost_offsets
 from millrace.engine.failures.classify import KAFKA_AWAY
 from millrace.engine.failures.spark_text import (
     Raised,
     call_site,
     cause_of,
+    full_text,
     java_causes,
     plain_text,
     raised_by,
     raised_in,
-    said,
     sql_position,
 )
 from millrace.errors import (
@@ -37,14 +37,14 @@ from millrace.errors import (
     KafkaUnreachable,
     MillraceError,
     OffsetsGone,
-    Place,
     QueryFailed,
     RunError,
     SinkFailed,
+    SourceLocation,
     SparkFailed,
     UnknownTopic,
 )
-from millrace.errors.transport import restored_error
+from millrace.errors.transport import from_transport
 from millrace.object_stores import StoreFailed
 
 _OURS = re.compile(r"^millrace\.errors\.(?:\w+\.)?(\w+): (.*)$", re.MULTILINE)
@@ -74,14 +74,14 @@ class Failure:
     """An exception on its way to become an error of ours."""
 
     error: BaseException
-    place: Place | None
+    place: SourceLocation | None
     cluster: Cluster | None
     checkpoint: Path | None = None
 
     @cached_property
     def text(self) -> str:
         """Everything that it says."""
-        return said(self.error)
+        return full_text(self.error)
 
     @cached_property
     def where(self) -> str | None:
@@ -93,7 +93,7 @@ class Failure:
 def explain(
     error: BaseException,
     *,
-    place: Place | None = None,
+    place: SourceLocation | None = None,
     cluster: Cluster | None = None,
     checkpoint: Path | None = None,
 ) -> MillraceError:
@@ -111,7 +111,7 @@ def explain(
 
 def _carried(failure: Failure) -> MillraceError | None:
     """An error of ours that was raised in a worker, or in a function that Spark calls for each batch."""
-    found = restored_error(failure.text)
+    found = from_transport(failure.text)
     if isinstance(found, OffsetsGone) and (told := _all_gone(failure)):
         return records_lost(told)
     if found:
@@ -165,7 +165,7 @@ def _all_gone(failure: Failure) -> str:
     """Everything that is gone of what the query reads next; a task knows its own part only."""
     if failure.cluster and failure.checkpoint:
         with suppress(Exception):  # it is an extra; what failed is told without it
-            return "; ".join(map(str, gone(failure.checkpoint, failure.cluster)))
+            return "; ".join(map(str, lost_offsets(failure.checkpoint, failure.cluster)))
     return ""
 
 
@@ -314,9 +314,9 @@ def _analysed(error: BaseException) -> tuple[str, str | None]:
     return plain_text(str(error)) if condition != "DATA_SOURCE_NOT_FOUND" else cause_of(error), None
 
 
-def _shifted(place: Place | None, line: int) -> Place | None:
+def _shifted(place: SourceLocation | None, line: int) -> SourceLocation | None:
     """A line of the SQL as a line of the file that the SQL stands in."""
-    return Place(place.file, place.line + line - 1) if place and place.line else place
+    return SourceLocation(place.file, place.line + line - 1) if place and place.line else place
 
 
 def _query(failure: Failure) -> MillraceError | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from millrace.errors import Place
+from millrace.errors import SourceLocation
 
 _DEEPEST = 12
 _STREAM = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ", re.DOTALL)
@@ -30,7 +30,7 @@ _CALLED_FROM = re.compile(r"was called from\s+(.+?):(\d+)\s*$", re.MULTILINE)
 _LINE = re.compile(r"\(?line (\d+), pos (\d+)\)?|; line (\d+) pos (\d+)")
 
 
-def said(error: BaseException) -> str:
+def full_text(error: BaseException) -> str:
     """All that an exception says, its Java causes included: what rules look through."""
     return "\n".join([str(error), *(f"{kind}: {message}" for kind, message in java_causes(error))])
 
@@ -74,13 +74,13 @@ def _root(text: str) -> str:
     return _BEHIND.split(raised)[-1] or text[: text.find(_TRACEBACK)]
 
 
-def call_site(error: BaseException) -> Place | None:
+def call_site(error: BaseException) -> SourceLocation | None:
     """The line of the user's program that made the expression which failed, where Spark knows it."""
     texts = [str(error)]
     with suppress(Exception):
         texts += [context.summary() for context in error.getQueryContext() or []]  # type: ignore[attr-defined]
     found = [match for text in texts for match in _CALLED_FROM.finditer(text)]
-    places = [Place(file, int(line)) for file, line in (match.groups() for match in found) if is_users(file)]
+    places = [SourceLocation(file, int(line)) for file, line in (match.groups() for match in found) if is_users(file)]
     return places[0] if places else None
 
 
@@ -123,7 +123,7 @@ class Raised:
 
     kind: str
     words: str
-    place: Place | None
+    place: SourceLocation | None
     function: str | None
     writes: bool = False
     """Whether it was called by a sink, to write rows."""
@@ -159,4 +159,6 @@ def _raised(kind: str, words: str, frames: list[tuple[str, int, str]]) -> Raised
     own = [frame for frame in frames if is_users(frame[0])]
     file, line, function = own[-1] if own else (None, 0, None)
     writes = any(_SINK.search(f"{where} {what}") for where, _, what in frames)
-    return Raised(kind.rpartition(".")[2], words.strip(), Place(file, line) if file else None, function, writes)
+    return Raised(
+        kind.rpartition(".")[2], words.strip(), SourceLocation(file, line) if file else None, function, writes
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from millrace.engine.failures.spark_text import cause_of, raised_by, said
-from millrace.errors import CheckpointUnusable, InvalidStreams, MillraceError, Place
+from millrace.engine.failures.spark_text import cause_of, full_text, raised_by
+from millrace.errors import CheckpointUnusable, InvalidStreams, MillraceError, SourceLocation
 
 _NO_FOLDER = re.compile(r"The checkpoint directory has not been set")
 _NO_MULTIPLE = re.compile(r"(window|slide)Duration must be multiple of .+?\((\d+) ms\)", re.DOTALL)
@@ -14,13 +14,13 @@ _UNREADABLE = re.compile(r"Failed to read checkpoint from directory (.+)")
 _ELSEWHERE = re.compile(r"Checkpoint directory does not exist: (?:file:)?(.+)")
 _ANEW = "or start anew with another one: the state, and how far sources were read, begins anew too"
 
-_Rule = Callable[[re.Match[str], BaseException, Place | None], MillraceError]
+_Rule = Callable[[re.Match[str], BaseException, SourceLocation | None], MillraceError]
 
 
 def refused(error: BaseException) -> MillraceError | None:
     """The error to show for an exception that a program did not catch; None when it is not one of these."""
     try:
-        text = said(error)
+        text = full_text(error)
     except Exception:  # an error of Java's asks its JVM for its words, which may be gone: the program's trace tells
         return None
     for pattern, rule in _RULES:
@@ -29,7 +29,7 @@ def refused(error: BaseException) -> MillraceError | None:
     return None
 
 
-def _no_folder(found: re.Match[str], error: BaseException, place: Place | None) -> MillraceError:
+def _no_folder(found: re.Match[str], error: BaseException, place: SourceLocation | None) -> MillraceError:
     del found, error
     return InvalidStreams(
         "a stream keeps state, and there is no checkpoint folder",
@@ -39,7 +39,7 @@ def _no_folder(found: re.Match[str], error: BaseException, place: Place | None) 
     )
 
 
-def _no_multiple(found: re.Match[str], error: BaseException, place: Place | None) -> MillraceError:
+def _no_multiple(found: re.Match[str], error: BaseException, place: SourceLocation | None) -> MillraceError:
     del error
     every = f"{int(found[2]) / 1000:g} s"
     return InvalidStreams(
@@ -50,7 +50,7 @@ def _no_multiple(found: re.Match[str], error: BaseException, place: Place | None
     )
 
 
-def _unreadable(found: re.Match[str], error: BaseException, place: Place | None) -> MillraceError:
+def _unreadable(found: re.Match[str], error: BaseException, place: SourceLocation | None) -> MillraceError:
     return CheckpointUnusable(
         f"no checkpoint in {found[1].strip()} can be read",
         why=cause_of(error).partition("\n")[0],
@@ -59,7 +59,7 @@ def _unreadable(found: re.Match[str], error: BaseException, place: Place | None)
     )
 
 
-def _elsewhere(found: re.Match[str], error: BaseException, place: Place | None) -> MillraceError:
+def _elsewhere(found: re.Match[str], error: BaseException, place: SourceLocation | None) -> MillraceError:
     del error
     return CheckpointUnusable(
         f"the checkpoint refers to {found[1].strip()}, which is not there",

@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from millrace.engine.failures.explain import explain
-from millrace.engine.failures.spark_text import said
+from millrace.engine.failures.spark_text import full_text
 from millrace.engine.supervision.stopping import interrupted, shut_down
 from millrace.errors import MillraceError
 from millrace.telemetry.progress import Progress, SourceProgress
-from millrace.telemetry.query_status import Board, Phase
+from millrace.telemetry.query_status import Phase, RunStatus
 from millrace.units import so_many
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ _REFUSED = "RejectedExecutionException"
 _Events = queue.SimpleQueue[Callable[[], None]]
 
 
-class Batches:
+class DStreamMonitor:
     """Tells a board of the batches of one StreamingContext, from before its start until it has stopped."""
 
-    def __init__(self, context: StreamingContext, name: str, board: Board) -> None:
+    def __init__(self, context: StreamingContext, name: str, board: RunStatus) -> None:
         self._context = context
         self._name = name
         self._board = board
@@ -57,7 +57,7 @@ class Batches:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
 
-    def start(self) -> Batches:
+    def start(self) -> DStreamMonitor:
         """Listen, and begin to tell."""
         self.listen()
         self.begin()
@@ -80,7 +80,7 @@ class Batches:
         if self.recovers:
             self._recovered = round(time.time() * 1000)
             missed = "Going on from its checkpoint: the batches of the time that it was away come first"
-            self._board.told(self._name, Phase.STARTING, missed)
+            self._board.update(self._name, Phase.STARTING, missed)
         self._thread.start()
 
     def asked(self, context: StreamingContext) -> None:
@@ -104,23 +104,23 @@ class Batches:
         """A batch is at work."""
         of = _moment(event.batchInfo().batchTime().milliseconds())
         more = f"; {self._waiting - 1:,} more are due" if self._waiting > 1 else ""
-        self._board.told(self._name, Phase.RUNNING, f"Processing the batch of {of:%H:%M:%S}{more}")
+        self._board.update(self._name, Phase.RUNNING, f"Processing the batch of {of:%H:%M:%S}{more}")
 
     def completed(self, event: Any) -> None:
         """A batch is done, or has failed: then it does not count, and why is found out by who looks."""
         self._waiting = max(0, self._waiting - 1)
         info = event.batchInfo()
         if not any(one.failureReason() for one in info.outputOperationInfos().values()):
-            self._board.progressed(_progress(info, self._name, self._done, self._seconds))
+            self._board.batch_done(_progress(info, self._name, self._done, self._seconds))
             self._done += 1
             self._uncounted += not info.numRecords() and info.batchTime().milliseconds() < self._recovered
         uncounted = f"; {self._without_rows()}" if self._uncounted else ""
-        self._board.told(self._name, Phase.WAITING, f"Waiting for the next batch{uncounted}")
+        self._board.update(self._name, Phase.WAITING, f"Waiting for the next batch{uncounted}")
 
     def receiver_failed(self, event: Any) -> None:
         """A receiver could not go on; Spark starts it again."""
         info = event.receiverInfo()
-        self._board.told(self._name, Phase.RUNNING, f"{info.name()}: {info.lastErrorMessage()}")
+        self._board.update(self._name, Phase.RUNNING, f"{info.name()}: {info.lastErrorMessage()}")
 
     def _run(self) -> None:
         over = False
@@ -168,11 +168,11 @@ class Batches:
     def _stumble(self, words: str, error: Exception) -> None:
         if words == self._known or _REFUSED in words or interrupted(error):
             return
-        if self._asked and shut_down(said(error)):
+        if self._asked and shut_down(full_text(error)):
             self._cut = True
             return
         self._known, self._failure = words, explain(error)
-        self._board.stumbled(self._name, self._failure)
+        self._board.batch_failed(self._name, self._failure)
 
 
 def stop_context(patience: float) -> bool:
@@ -196,7 +196,7 @@ def _stop(context: StreamingContext, graceful: bool) -> None:
         context.stop(stopSparkContext=False, stopGraceFully=graceful)
 
 
-def _listener(events: _Events, told: Batches) -> StreamingListener:
+def _listener(events: _Events, told: DStreamMonitor) -> StreamingListener:
     """It only hands on what it is given: Spark's events wait while it is called."""
     from pyspark.streaming import StreamingListener
 

@@ -11,15 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from millrace.engine.programs.dstream_monitor import NAME, Batches, stop_context
-from millrace.engine.session.jvm import Jvm, Voice, environment
+from millrace.engine.programs.dstream_monitor import NAME, DStreamMonitor, stop_context
+from millrace.engine.session.jvm import Jvm, OutputRouting, environment
 from millrace.engine.session.scratch import Scratch
 from millrace.engine.session.session import hush_accumulators, signals_kept, with_connectors
 from millrace.engine.session.spark_conf import AUTHENTICATED, LOCAL, in_one_jvm, settled_conf, speed_choices
-from millrace.engine.supervision.monitor import Watch
+from millrace.engine.supervision.monitor import QueryMonitor
 from millrace.engine.supervision.stopping import stop_all
 from millrace.settings import STATE
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -31,13 +31,15 @@ _BATCH_PATIENCE = 10.0
 _PATIENCE = 20.0
 
 
-class Guest:
+class ProgramLauncher:
     """While this is open, Spark is started our way whoever starts it; its queries and DStreams are on the board.
 
     What the program sets itself wins over `settings`, as it does with spark-submit, and those win over our choices.
     """
 
-    def __init__(self, board: Board, *, master: str | None, settings: Mapping[str, str], log: Path, voice: Voice):
+    def __init__(
+        self, board: RunStatus, *, master: str | None, settings: Mapping[str, str], log: Path, voice: OutputRouting
+    ):
         self._board = board
         self._master = master
         self._settings = dict(settings)
@@ -45,7 +47,7 @@ class Guest:
         self._voice = voice
         self._opened = ExitStack()
         self._jvms: list[Jvm] = []
-        self._batches: list[Batches] = []
+        self._batches: list[DStreamMonitor] = []
         self._late = False
         """Whether a stop was given its time, and batches were still in hand."""
         self.launching: Callable[[], None] = lambda: None
@@ -53,7 +55,7 @@ class Guest:
         self._stop = threading.Event()
         self._watching = threading.Thread(target=self._watch, name="guest", daemon=True)
 
-    def __enter__(self) -> Guest:
+    def __enter__(self) -> ProgramLauncher:
         from pyspark.core import context
         from pyspark.streaming import StreamingContext
 
@@ -115,7 +117,7 @@ class Guest:
                 start(context)  # which says what is wrong
                 return
             name = f"{NAME} {len(self._batches) + 1}" if self._batches else NAME
-            batches = Batches(context, name, self._board)
+            batches = DStreamMonitor(context, name, self._board)
             batches.listen()
             if batches.recovers:  # its start makes the batches of the time that it was away, which may take long
                 self._began(batches)
@@ -126,7 +128,7 @@ class Guest:
 
         return listened
 
-    def _began(self, batches: Batches) -> None:
+    def _began(self, batches: DStreamMonitor) -> None:
         self._batches.append(batches)
         batches.begin()
 
@@ -154,7 +156,7 @@ class Guest:
             spark = _session()
             if spark is None:
                 continue
-            watch = Watch(spark, self._board).start()
+            watch = QueryMonitor(spark, self._board).start()
             while not watch.over and not self._stop.wait(_LOOK):
                 pass
             watch.close()

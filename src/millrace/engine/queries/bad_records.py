@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.connectors.base.api import Messages, Reader, Site, Writer
+from millrace.connectors.base.api import MessageSource, RunContext, Sink, Source
 from millrace.connectors.base.batch_tasks import QUERY_ID
-from millrace.dead_letters.letter import Headers, Letter, in_base64, of_base64
-from millrace.dead_letters.writer import Burial, FolderBurial, Grave, Task
+from millrace.dead_letters.letter import DeadLetter, Headers, in_base64, of_base64
+from millrace.dead_letters.writer import DeadLetterTarget, DeadLetterWriter, FolderDeadLetterTarget, Task
 from millrace.engine.checkpoints.checkpoint import last_committed_batch
 from millrace.errors import BadRecord
-from millrace.errors.transport import carry
+from millrace.errors.transport import to_transport
 from millrace.settings import TRUST
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Buried:
+class DeadLetterCount:
     """A count; that of the newest batch is kept by where its records come from, since a repeated one replaces it."""
 
     before: int = 0
@@ -37,24 +37,24 @@ class Buried:
     def __int__(self) -> int:
         return self.before + sum(self.newest.values())
 
-    def plus(self, more: Buried) -> Buried:
+    def plus(self, more: DeadLetterCount) -> DeadLetterCount:
         """Together with what another task has found."""
         if more.batch > self.batch:
             return replace(more, before=int(self) + more.before)
         if more.batch < self.batch:
             return replace(self, before=self.before + int(more))
-        return Buried(self.before + more.before, self.batch, {**self.newest, **more.newest})
+        return DeadLetterCount(self.before + more.before, self.batch, {**self.newest, **more.newest})
 
 
-class Adding:
+class DeadLetterCountParam:
     """How Spark's accumulator adds them up."""
 
-    def zero(self, value: Buried) -> Buried:
+    def zero(self, value: DeadLetterCount) -> DeadLetterCount:
         """Nothing yet, in a task."""
         del value
-        return Buried()
+        return DeadLetterCount()
 
-    def addInPlace(self, value: Buried, more: Buried) -> Buried:  # noqa: N802 - Spark's name
+    def addInPlace(self, value: DeadLetterCount, more: DeadLetterCount) -> DeadLetterCount:  # noqa: N802 - Spark's name
         """Both."""
         return value.plus(more)
 
@@ -63,11 +63,11 @@ _BATCH = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
-class Bad:
+class BadRecordPolicy:
     """What becomes of bad records in one query: picklable, for the workers."""
 
     when: str
-    burial: Burial | None
+    burial: DeadLetterTarget | None
     """None where another query of the pipeline buries the same records."""
     pipeline: str
     source: str
@@ -78,25 +78,25 @@ class Bad:
     trusting: bool = False
     """Whether all are taken for good, and the first that is not ends the query: it is started again with care."""
 
-    def open(self) -> Burying:
+    def open(self) -> BadRecordHandler:
         """In a task: ready for its bad records."""
-        return Burying(self)
+        return BadRecordHandler(self)
 
 
-class Burying:
+class BadRecordHandler:
     """The bad records of one task; closed before the task ends, so that they are safe before its batch counts."""
 
-    def __init__(self, bad: Bad) -> None:
+    def __init__(self, bad: BadRecordPolicy) -> None:
         self._bad = bad
-        self._grave: Grave | None = None
-        self._found: dict[tuple[str | None, int | None], tuple[Letter, int]] = {}
+        self._grave: DeadLetterWriter | None = None
+        self._found: dict[tuple[str | None, int | None], tuple[DeadLetter, int]] = {}
         """By partition, all others together: the first, and how many there are."""
 
-    def add(self, letters: Sequence[Letter]) -> None:
+    def add(self, letters: Sequence[DeadLetter]) -> None:
         """Take bad records, as the pipeline wants it: buried, dropped, or the end of the query."""
         if self._bad.when == "fail" and letters:
             first = letters[0]
-            raise carry(
+            raise to_transport(
                 BadRecord(
                     f"a record of {self._bad.source!r} cannot be decoded: {first.reason}",
                     why=f"it is at {first.place}",
@@ -109,7 +109,7 @@ class Burying:
             self._found[partition] = (first, count + 1)
         if self._bad.when == "dead" and self._bad.burial and letters:
             self._grave = self._grave or self._bad.burial.open(_task(static=self._bad.static))
-            self._grave.bury(letters)
+            self._grave.write(letters)
 
     def close(self) -> None:
         """Make them safe, or raise; then they count."""
@@ -118,7 +118,7 @@ class Burying:
         if self._bad.count is not None and self._found:
             task = _task(static=self._bad.static)
             counts = {_named(first, task): count for first, count in self._found.values()}
-            self._bad.count.add(Buried(0, -1 if task.batch_id is None else task.batch_id, counts))
+            self._bad.count.add(DeadLetterCount(0, -1 if task.batch_id is None else task.batch_id, counts))
 
     def abandon(self) -> None:
         """The task failed: it will be tried again."""
@@ -126,16 +126,16 @@ class Burying:
             self._grave.abandon()
 
 
-def _named(first: Letter, task: Task) -> str:
+def _named(first: DeadLetter, task: Task) -> str:
     """What bad records are counted under: the same when their batch comes again."""
     return f"{first.file} {task.partition_id}" if first.topic is None else first.place
 
 
 @dataclass(frozen=True)
-class Sifting:
+class DeadLetterFilter:
     """A filter's function: bad rows in, as JSON (null for a good one); whether a row is good."""
 
-    bad: Bad
+    bad: BadRecordPolicy
 
     def __call__(self, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         """Bury what is not null."""
@@ -151,13 +151,13 @@ class Sifting:
             raise
         except BaseException as error:
             burying.abandon()
-            raise carry(error) from error
+            raise to_transport(error) from error
 
-    def _letter(self, told: dict[str, Any]) -> Letter:
+    def _letter(self, told: dict[str, Any]) -> DeadLetter:
         value, key = told.pop("value", None), told.pop("key", None)
         shard = [told.pop(name, None) for name in ("stream", "shard", "sequence")]
         told |= {"file": _in_shard(*shard)} if shard[2] else {}
-        return Letter(
+        return DeadLetter(
             value=of_base64(value),
             key=of_base64(key),
             headers=_headers(told.pop("headers", None)),
@@ -167,30 +167,32 @@ class Sifting:
         )
 
 
-def bad_of(reader: Messages, site: Site, *, owns: bool, count: Any, trusting: bool = False) -> Bad:
+def bad_of(
+    reader: MessageSource, site: RunContext, *, owns: bool, count: Any, trusting: bool = False
+) -> BadRecordPolicy:
     """What becomes of a source's bad records in a query.
 
     Letters in topics are written by every query that finds them, and are there once: each may be ahead of the others,
     or be removed one day. Letters in folders have no such ledger, so the query that owns the source writes them.
     """
     burial = reader.burial(site) if reader.keeps_letters else None
-    if isinstance(burial, FolderBurial) and not owns:
+    if isinstance(burial, FolderDeadLetterTarget) and not owns:
         burial = None
     trusting = trusting and reader.trustable and burial is not None
-    return Bad(reader.when_bad, burial, site.pipeline, site.name, count, site.static, trusting)
+    return BadRecordPolicy(reader.when_bad, burial, site.pipeline, site.name, count, site.static, trusting)
 
 
-def forget_repeated(burial: Burial | None, checkpoint: Path, *, anew: bool) -> None:
+def forget_repeated(burial: DeadLetterTarget | None, checkpoint: Path, *, anew: bool) -> None:
     """Remove from folders the letters of batches that a query will run again: it may cut them into other tasks."""
     described = checkpoint / "metadata"
-    if isinstance(burial, FolderBurial) and described.exists():
+    if isinstance(burial, FolderDeadLetterTarget) and described.exists():
         burial.forget(
             json.loads(described.read_text("utf-8"))["id"], 0 if anew else last_committed_batch(checkpoint) + 1
         )
 
 
-def as_told(letter: Letter) -> str:
-    """A letter as `Sifting` reads it, and as Spark would write it."""
+def to_error_column(letter: DeadLetter) -> str:
+    """A letter as `DeadLetterFilter` reads it, and as Spark would write it."""
     told = {
         "reason": letter.reason,
         "value": in_base64(letter.value),
@@ -205,7 +207,7 @@ def as_told(letter: Letter) -> str:
     return json.dumps({name: value for name, value in told.items() if value is not None})
 
 
-def letters_of(rows: pa.RecordBatch, reasons: Sequence[str], bad: Bad) -> list[Letter]:
+def letters_of(rows: pa.RecordBatch, reasons: Sequence[str], bad: BadRecordPolicy) -> list[DeadLetter]:
     """Rows of the raw source as dead letters."""
     named: dict[str, list[Any]] = {name: rows.column(name).to_pylist() for name in rows.schema.names}
     empty: list[Any] = [None] * rows.num_rows
@@ -214,7 +216,7 @@ def letters_of(rows: pa.RecordBatch, reasons: Sequence[str], bad: Bad) -> list[L
         return named.get(name, empty)
 
     return [
-        Letter(
+        DeadLetter(
             value=column("value")[at],
             key=column("key")[at],
             headers=_headers(column("headers")[at]),
@@ -260,7 +262,7 @@ def _task(*, static: bool) -> Task:
 _FOLDER = "careful"
 
 
-def strict_reason(state: Path, query: str, readers: Collection[Reader], writers: Collection[Writer]) -> str | None:
+def strict_reason(state: Path, query: str, readers: Collection[Source], writers: Collection[Sink]) -> str | None:
     """Why a query looks at each record, in a few words; None where it takes its records for good.
 
     Then what only a dead letter needs is left out: Python, where Spark itself sees that a record is bad (text), and
@@ -269,7 +271,7 @@ def strict_reason(state: Path, query: str, readers: Collection[Reader], writers:
     """
     if not TRUST.value():
         return f"{TRUST.variable} is off"
-    if len(writers) == 1 and not any(writer.repeatable for writer in writers):
+    if len(writers) == 1 and not any(writer.idempotent for writer in writers):
         return "its sink cannot be given a batch twice"
     if not all(reader.resumes for reader in readers):
         return "what it reads cannot be read again"

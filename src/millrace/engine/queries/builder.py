@@ -12,27 +12,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millrace.clients.kafka.cluster import Cluster
-from millrace.connectors.base.api import Messages, Reader, Site, Writer, require_alone, whole_batch
-from millrace.connectors.base.batch_tasks import pieces, steady
+from millrace.connectors.base.api import MessageSource, RunContext, Sink, Source, require_alone, whole_batch
+from millrace.connectors.base.batch_tasks import task_inputs, with_deterministic_tasks
 from millrace.connectors.base.registry import make_reader, reader_of, writer_of
 from millrace.connectors.files import CURRENT, FilesReader
 from millrace.connectors.kafka.generation_alias import aliases, leading
 from millrace.connectors.kafka.source import KafkaReader
 from millrace.engine.checkpoints.checkpoint import CHECKPOINTS, PANEL_CHECKPOINTS, next_offsets
-from millrace.engine.checkpoints.data_loss import Identities, gone
+from millrace.engine.checkpoints.data_loss import TopicIds, lost_offsets
 from millrace.engine.checkpoints.resume import Resuming, sink_sites
 from millrace.engine.checkpoints.state_dir import location
 from millrace.engine.failures.explain import explain
-from millrace.engine.queries.bad_records import Adding, Buried, bad_of, forget_repeated, strict_reason, switch_to_strict
+from millrace.engine.queries.bad_records import (
+    DeadLetterCount,
+    DeadLetterCountParam,
+    bad_of,
+    forget_repeated,
+    strict_reason,
+    switch_to_strict,
+)
 from millrace.engine.queries.decoding import decoded_on_the_jvm, read_rows
-from millrace.engine.queries.panels import hung
+from millrace.engine.queries.panels import attach_panels
 from millrace.engine.session.spark_conf import is_local
 from millrace.errors import InvalidDefinition, MillraceError, OffsetsGone
-from millrace.errors.transport import carry
+from millrace.errors.transport import to_transport
 from millrace.object_stores import remove_folder
-from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger, Watermark, freeze
+from millrace.pipeline.model import Pipeline, SinkDef, SourceDef, TableDef, Trigger, Watermark, freeze
 from millrace.pipeline.plan import WITHOUT_BATCHES, Query, unbatched
-from millrace.telemetry.panel_registry import Gallery
+from millrace.telemetry.panel_registry import PanelRegistry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,15 +53,15 @@ VIEWS = threading.Lock()
 
 
 @dataclass
-class Workshop:
+class QueryBuilder:
     """Where a pipeline's queries are built."""
 
     pipeline: Pipeline
-    ground: Site
+    ground: RunContext
     """What every connector of the run may know; each gets it with its own name."""
     dead: dict[str, Any] = field(default_factory=dict)
     """How many bad records each source had: accumulators."""
-    gallery: Gallery | None = None
+    gallery: PanelRegistry | None = None
     """Where panels are shown, when somebody can see them."""
     begun: set[str] = field(default_factory=set)
     """The queries that were started in this run: another start of one goes on where it failed."""
@@ -79,7 +86,7 @@ class Workshop:
         """The run's session."""
         return self.ground.spark
 
-    def site(self, name: str, **more: Any) -> Site:
+    def site(self, name: str, **more: Any) -> RunContext:
         """What a connector may know."""
         return replace(self.ground, name=name, **more)
 
@@ -87,9 +94,9 @@ class Workshop:
         """Build a query's table and start writing it."""
         try:
             self.require_held()  # a start removes and writes in the state
-            if any(writer_of(sink).exclusive for sink in query.sinks):
+            if any(writer_of(sink).needs_single_writer for sink in query.sinks):
                 self.require_alone()
-            tables = Tables(self, query)
+            tables = QueryTables(self, query)
             running = self._started(query, tables.frame(query.table), tables.sources())
             self.begun.add(query.name)
             return running
@@ -102,15 +109,15 @@ class Workshop:
         resuming = Resuming(self.pipeline, query, self.ground.state, self.accept)
         frame = resuming.whole(table) if query.sinks else table
         if self.gallery:
-            frame = hung(frame, query, self.gallery)
+            frame = attach_panels(frame, query, self.gallery)
         writers = [writer_of(sink) for sink in query.sinks]
         folder = self.checkpoint(query)
         self._clear(query, writers, folder)
         self._tell_lost(query, folder)
         self._require_same_topics(query, folder)
         own = sink_sites(replace(self.ground, require_alone=self.still_alone), query, writers, folder)
-        if query.batches and any(writer.exclusive for writer in writers):
-            frame = steady(frame)
+        if query.batches and any(writer.needs_single_writer for writer in writers):
+            frame = with_deterministic_tasks(frame)
         if not (folder / "offsets").exists():
             for writer in writers:
                 writer.require_new()
@@ -124,12 +131,12 @@ class Workshop:
         elif len(writers) == 1:
             writer = writers[0].stream(written.writeStream, own[0])
         else:
-            writer = frame.writeStream.foreachBatch(_Fan(list(zip(writers, own, query.sinks, strict=True))))
+            writer = frame.writeStream.foreachBatch(_MultiSink(list(zip(writers, own, query.sinks, strict=True))))
         writer = writer.outputMode(query.mode).queryName(query.name)
         writer = writer.option("checkpointLocation", location(folder, local=is_local(self.spark.sparkContext.master)))
         return _triggered(writer, query.trigger).start()
 
-    def _clear(self, query: Query, writers: list[Writer], folder: Path) -> None:
+    def _clear(self, query: Query, writers: list[Sink], folder: Path) -> None:
         """Remove what a query does not go on with: all, or the empty state that real-time mode makes at its start."""
         if not self.resumes(query, writers):
             remove_folder(folder)
@@ -138,7 +145,7 @@ class Workshop:
 
     def _nowhere(self, rows: DataStreamWriter) -> DataStreamWriter:
         """Rows that are computed and not kept; dead letters may be, so a batch asks where it must."""
-        if not self.ground.asks:
+        if not self.ground.checks_ownership_per_batch:
             return rows.format("noop")
         site = replace(self.ground, require_alone=self.still_alone)
 
@@ -154,7 +161,7 @@ class Workshop:
         for writer, site in zip(writers, sink_sites(self.ground, query, writers, self.checkpoint(query)), strict=True):
             writer.release(site)
 
-    def resumes(self, query: Query, writers: list[Writer]) -> bool:
+    def resumes(self, query: Query, writers: list[Sink]) -> bool:
         """Whether a query goes on: not when nothing of what it wrote is left, nor when nothing can be read again."""
         kept = query.name in self.begun or query.undertakes or any(writer.resumes for writer in writers)
         return bool(kept) and self.rereads(query)
@@ -165,8 +172,8 @@ class Workshop:
 
     def _tell_lost(self, query: Query, folder: Path) -> None:
         """Say what is gone from Kafka where a query goes on all the same: Spark would not."""
-        if any(reader.goes_on for reader in self._readers(query)):
-            for one in gone(folder, self.ground.cluster()):
+        if any(reader.continues_on_data_loss for reader in self._readers(query)):
+            for one in lost_offsets(folder, self.ground.cluster()):
                 self.tell(f"query {query.name!r} goes on without what is lost: {one}")
 
     def _require_same_topics(self, query: Query, folder: Path) -> None:
@@ -176,10 +183,10 @@ class Workshop:
         read = {topic for topic, _ in next_offsets(folder)}
         if not named | read:
             return
-        identities = Identities(self.ground.state, query.name, self.ground.cluster())
+        identities = TopicIds(self.ground.state, query.name, self.ground.cluster())
         if read and (others := identities.others(read)):
             what = f"topic {', '.join(map(repr, others))} was deleted and made anew since query {query.name!r} read it"
-            if not any(reader.goes_on for reader in readers):
+            if not any(reader.continues_on_data_loss for reader in readers):
                 raise OffsetsGone(
                     what,
                     place=query.place,
@@ -190,7 +197,7 @@ class Workshop:
             self.tell(f"{what}: it goes on at the offsets that it knows")
         identities.note(named | read)
 
-    def _readers(self, query: Query) -> list[Reader]:
+    def _readers(self, query: Query) -> list[Source]:
         """What a query follows."""
         needed = [self.pipeline.source(name) for name in self.pipeline.upstream(query.table)]
         return [reader_of(source) for source in needed if source and not source.static]
@@ -212,27 +219,27 @@ class Workshop:
         return self.ground.state / (CHECKPOINTS if query.lasts else PANEL_CHECKPOINTS) / query.name
 
 
-class _Fan:
+class _MultiSink:
     """Several sinks for one table: a batch is computed once, kept while it is written, and counts when all have it."""
 
-    def __init__(self, outlets: list[tuple[Writer, Site, Sink]]) -> None:
+    def __init__(self, outlets: list[tuple[Sink, RunContext, SinkDef]]) -> None:
         self._outlets = outlets
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         try:
             self._outlets[0][1].require_alone()
             kept = whole_batch(frame)
-            read = pieces(frame)  # which the kept rows do not know any more
+            read = task_inputs(frame)  # which the kept rows do not know any more
             for writer, site, sink in self._outlets:
                 writer.write(_shaped(writer, kept, sink), batch, replace(site, pieces=read))
         except Exception as error:
-            raise carry(explain(error)) from None  # else the text of a Java exception is all that comes back
+            raise to_transport(explain(error)) from None  # else the text of a Java exception is all that comes back
 
 
-class Tables:
+class QueryTables:
     """The DataFrames of one query, each built once."""
 
-    def __init__(self, workshop: Workshop, query: Query) -> None:
+    def __init__(self, workshop: QueryBuilder, query: Query) -> None:
         self._workshop = workshop
         self._query = query
         self._built: dict[str, DataFrame] = {}
@@ -254,7 +261,7 @@ class Tables:
         """The sources among what was built."""
         return {name: one for name, one in self._built.items() if self._workshop.pipeline.source(name)}
 
-    def _read(self, source: Source) -> DataFrame:
+    def _read(self, source: SourceDef) -> DataFrame:
         workshop, query = self._workshop, self._query
         interval = query.trigger.seconds or 0.0
         site = workshop.site(
@@ -264,14 +271,14 @@ class Tables:
             folder = workshop.checkpoint(query)
             site = replace(site, checkpoint=folder, read=next_offsets(folder))
         else:
-            site = replace(site, span=None)  # a table in memory begins where the file says, each time
+            site = replace(site, offset_range=None)  # a table in memory begins where the file says, each time
         try:
             reader = reader_of(source).resolved(site)
-            if isinstance(reader, Messages) and source.name in unbatched(workshop.pipeline):
+            if isinstance(reader, MessageSource) and source.name in unbatched(workshop.pipeline):
                 reader = reader.by_spark()
             if query.undertakes and isinstance(reader, KafkaReader):
                 reader = replace(reader, max_per_batch=reader.max_per_batch or _LETTERS_OF)
-            rows = self._decoded(reader, site) if isinstance(reader, Messages) else reader.load(site)
+            rows = self._decoded(reader, site) if isinstance(reader, MessageSource) else reader.load(site)
             return with_watermark(rows, source.watermark)
         except MillraceError as error:
             error.place = error.place or source.place
@@ -279,7 +286,7 @@ class Tables:
         except Exception as error:
             raise explain(error, place=source.place) from error
 
-    def _decoded(self, reader: Messages, site: Site) -> DataFrame:
+    def _decoded(self, reader: MessageSource, site: RunContext) -> DataFrame:
         if not self._query.batches:
             if reader.keeps_letters and site.name not in self._workshop.undertaken:
                 raise InvalidDefinition(
@@ -291,14 +298,14 @@ class Tables:
         dead = self._workshop.dead
         owns = site.name in self._query.buries
         if owns and not site.static and site.name not in dead:
-            dead[site.name] = site.spark.sparkContext.accumulator(Buried(), Adding())
+            dead[site.name] = site.spark.sparkContext.accumulator(DeadLetterCount(), DeadLetterCountParam())
         anew = not self._workshop.resumes(self._query, [writer_of(sink) for sink in self._query.sinks])
         trusting = not site.static and self._workshop.trusts(self._query)
         bad = bad_of(reader, site, owns=owns, count=dead.get(site.name) if owns else None, trusting=trusting)
         forget_repeated(bad.burial, self._workshop.checkpoint(self._query), anew=anew)
         return read_rows(reader, site, bad)
 
-    def _made(self, table: Table) -> DataFrame:
+    def _made(self, table: TableDef) -> DataFrame:
         try:
             frame = self._result(table)
             return with_watermark(frame, table.watermark)
@@ -308,7 +315,7 @@ class Tables:
         except Exception as error:
             raise explain(error, place=table.sql_place or table.place) from error
 
-    def _result(self, table: Table) -> DataFrame:
+    def _result(self, table: TableDef) -> DataFrame:
         from pyspark.sql import DataFrame
 
         read = {name: self._built[name] for name in table.reads}
@@ -344,7 +351,7 @@ def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:
     return frame.withWatermark(watermark.column, f"{round(watermark.seconds * 1000)} milliseconds")
 
 
-def prepare(pipeline: Pipeline, ground: Site) -> None:
+def prepare(pipeline: Pipeline, ground: RunContext) -> None:
     """Make what must be there before anything runs: topics, folders. No Spark is needed."""
     for source in pipeline.sources:
         reader_of(source).prepare(replace(ground, name=source.name, static=source.static))
@@ -353,7 +360,7 @@ def prepare(pipeline: Pipeline, ground: Site) -> None:
         writer_of(sink).prepare(replace(ground, name=sink.table, mode=sink.mode, batches=batches))
 
 
-def _shaped(writer: Writer, frame: DataFrame, sink: Sink) -> DataFrame:
+def _shaped(writer: Sink, frame: DataFrame, sink: SinkDef) -> DataFrame:
     try:
         return writer.shape(frame)
     except MillraceError as error:
@@ -389,7 +396,7 @@ def follow_generations(pipeline: Pipeline, cluster: Callable[[], Cluster]) -> Pi
     return replace(pipeline, sources=sources)
 
 
-def _led(source: Source, reader: Reader | None, now: Mapping[str, str]) -> Source:
+def _led(source: SourceDef, reader: Source | None, now: Mapping[str, str]) -> SourceDef:
     if isinstance(reader, KafkaReader) and reader.current:
         names = tuple(now.get(name, name) for name in reader.topic)
         return _reading(source, "topic", names[0] if len(names) == 1 else names)
@@ -399,7 +406,7 @@ def _led(source: Source, reader: Reader | None, now: Mapping[str, str]) -> Sourc
     return source
 
 
-def _reading(source: Source, option: str, value: str | tuple[str, ...]) -> Source:
+def _reading(source: SourceDef, option: str, value: str | tuple[str, ...]) -> SourceDef:
     old = source.connection
     others = {name: one for name, one in old.options if name != option}
     return replace(source, connection=replace(old, argument=value, options=freeze(others)))

@@ -12,11 +12,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millrace.connectors.base.api import Messages, Site
-from millrace.dead_letters.letter import Letter
-from millrace.engine.queries.bad_records import Bad, Burying, Sifting, as_told, letters_of
+from millrace.connectors.base.api import MessageSource, RunContext
+from millrace.dead_letters.letter import DeadLetter
+from millrace.engine.queries.bad_records import (
+    BadRecordHandler,
+    BadRecordPolicy,
+    DeadLetterFilter,
+    letters_of,
+    to_error_column,
+)
 from millrace.errors import InvalidDefinition
-from millrace.errors.transport import carry
+from millrace.errors.transport import to_transport
 from millrace.formats.base import FORMATS, Decoder, Format
 from millrace.pipeline.schema import Field, Schema, Simple
 
@@ -28,7 +34,7 @@ _CORRUPT = "_corrupt_record"
 _ROW = "_row"
 
 
-def decoded_on_the_jvm(reader: Messages, raw: DataFrame) -> DataFrame:
+def decoded_on_the_jvm(reader: MessageSource, raw: DataFrame) -> DataFrame:
     """Good rows; a bad one ends the query, or is left out: to bury it takes Python, so another query does."""
     from pyspark.sql import functions as F
 
@@ -46,7 +52,7 @@ def decoded_on_the_jvm(reader: Messages, raw: DataFrame) -> DataFrame:
     return unpacked_columns(_kept(frame, bad, reader), reader)
 
 
-def parsed_by_spark(reader: Messages, raw: DataFrame) -> tuple[DataFrame, Column]:
+def parsed_by_spark(reader: MessageSource, raw: DataFrame) -> tuple[DataFrame, Column]:
     """The rows with what from_json or from_csv makes of them beside it, for `unpacked`; and whether that is bad."""
     from pyspark.sql import functions as F
 
@@ -63,7 +69,7 @@ def parsed_by_spark(reader: Messages, raw: DataFrame) -> tuple[DataFrame, Column
     return raw.withColumn(_ROW, row), F.coalesce(bad, F.lit(True))
 
 
-def unpacked_columns(frame: DataFrame, reader: Messages) -> DataFrame:
+def unpacked_columns(frame: DataFrame, reader: MessageSource) -> DataFrame:
     """The columns of what was `parsed`."""
     from pyspark.sql import functions as F
 
@@ -72,18 +78,18 @@ def unpacked_columns(frame: DataFrame, reader: Messages) -> DataFrame:
     return frame.select(*own, *(_carried(name, reader) for name in reader.included))
 
 
-def _options(reader: Messages) -> dict[str, str]:
+def _options(reader: MessageSource) -> dict[str, str]:
     """The format's own options, in Spark's words."""
     chosen = reader.bytes_format
     words = {"separator": "sep", "quote": "quote", "null": "nullValue"}
     return {spark: str(getattr(chosen, name)) for name, spark in words.items() if hasattr(chosen, name)}
 
 
-def _format(reader: Messages) -> str:
+def _format(reader: MessageSource) -> str:
     return FORMATS.name_of(type(reader.bytes_format))
 
 
-def _kept(frame: DataFrame, bad: Column, reader: Messages) -> DataFrame:
+def _kept(frame: DataFrame, bad: Column, reader: MessageSource) -> DataFrame:
     from pyspark.sql import functions as F
 
     bad = F.coalesce(bad, F.lit(True))
@@ -95,7 +101,7 @@ def _kept(frame: DataFrame, bad: Column, reader: Messages) -> DataFrame:
     return frame.filter(F.when(bad, told.cast("boolean")).otherwise(F.lit(True)))
 
 
-def _carried(name: str, reader: Messages) -> Column:
+def _carried(name: str, reader: MessageSource) -> Column:
     from pyspark.sql import functions as F
 
     column = F.col(name)
@@ -105,11 +111,11 @@ def _carried(name: str, reader: Messages) -> Column:
 _LETTER = "_millrace_letter"
 """The column that tells of a bad message, on its way to be buried: a name that no schema has."""
 _CARE = "millrace: a bad record asks for care"
-_ASKED = re.compile(rf"(?:\[USER_RAISED_EXCEPTION\]|Spark failed:|AsksForCare:) {_CARE}")
+_ASKED = re.compile(rf"(?:\[USER_RAISED_EXCEPTION\]|Spark failed:|BadRecordSeen:) {_CARE}")
 """As it was raised: every failure of such a query quotes its plan, and the words with it."""
 
 
-class AsksForCare(Exception):
+class BadRecordSeen(Exception):
     """A bad record among those that were taken for good."""
 
     def __init__(self) -> None:
@@ -124,7 +130,7 @@ class Decoding:
     schema: Schema | None
     included: tuple[str, ...]
     columns: Schema
-    bad: Bad
+    bad: BadRecordPolicy
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -154,21 +160,21 @@ class Decoding:
             raise
         except BaseException as error:
             burying.abandon()
-            raise carry(error) from error
+            raise to_transport(error) from error
 
-    def _decoded(self, batch: pa.RecordBatch, decoder: Decoder, burying: Burying) -> pa.RecordBatch:
-        rows, letters = self.apart(batch, decoder)
+    def _decoded(self, batch: pa.RecordBatch, decoder: Decoder, burying: BadRecordHandler) -> pa.RecordBatch:
+        rows, letters = self.split_bad(batch, decoder)
         if letters and self.bad.trusting:
-            raise AsksForCare
+            raise BadRecordSeen
         burying.add(letters)
         return rows
 
-    def apart(self, batch: pa.RecordBatch, decoder: Decoder) -> tuple[pa.RecordBatch, list[Letter]]:
+    def split_bad(self, batch: pa.RecordBatch, decoder: Decoder) -> tuple[pa.RecordBatch, list[DeadLetter]]:
         """The rows of good messages, and what there is to tell of the bad ones."""
         import pyarrow as pa
 
         decoded = decoder.decode(batch.column("value"))
-        letters: list[Letter] = []
+        letters: list[DeadLetter] = []
         if decoded.bad:
             indices = [bad.index for bad in decoded.bad]
             letters = letters_of(batch.take(pa.array(indices)), [bad.reason for bad in decoded.bad], self.bad)
@@ -193,7 +199,7 @@ class Decoding:
 
 
 @dataclass(frozen=True)
-class Telling:
+class DecodingWithErrors:
     """What decodes where messages are read, with care: bad ones are rows as well, told in a column of their own.
 
     They are buried a step later: nobody hears from a worker that reads how many there were.
@@ -212,17 +218,17 @@ class Telling:
         """Decode batch by batch."""
         decoder = self.decoding.format.decoder(self.decoding.schema)
         for batch in batches:
-            yield _with_letters(*self.decoding.apart(batch, decoder))
+            yield _with_letters(*self.decoding.split_bad(batch, decoder))
 
 
-def _with_letters(rows: pa.RecordBatch, letters: Sequence[Letter]) -> pa.RecordBatch:
+def _with_letters(rows: pa.RecordBatch, letters: Sequence[DeadLetter]) -> pa.RecordBatch:
     """Good rows, and after them a row of nulls for each letter."""
     import pyarrow as pa
 
     columns, told = rows.columns, pa.nulls(rows.num_rows, pa.string())
     if letters:
         columns = [pa.concat_arrays([one, pa.nulls(len(letters), one.type)]) for one in columns]
-        told = pa.concat_arrays([told, pa.array(map(as_told, letters), pa.string())])
+        told = pa.concat_arrays([told, pa.array(map(to_error_column, letters), pa.string())])
     return pa.RecordBatch.from_arrays([*columns, told], names=[*rows.schema.names, _LETTER])
 
 
@@ -236,10 +242,10 @@ def text_of(column: pa.Array) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
-def read_rows(reader: Messages, site: Site, bad: Bad) -> DataFrame:
+def read_rows(reader: MessageSource, site: RunContext, bad: BadRecordPolicy) -> DataFrame:
     """A source's rows, decoded as they are read where the source can do that."""
     decoding = _decoding(reader, bad)
-    telling = Telling(decoding, ("value", *reader.carried)) if decoding and not bad.trusting else None
+    telling = DecodingWithErrors(decoding, ("value", *reader.carried)) if decoding and not bad.trusting else None
     rows, decoded = reader.opened(site, telling or decoding)
     if not decoded:
         return good_rows(reader, rows, bad)
@@ -253,7 +259,7 @@ def _as_with_letters(frame: DataFrame) -> DataFrame:
     return frame.filter(F.spark_partition_id() >= 0)
 
 
-def good_rows(reader: Messages, raw: DataFrame, bad: Bad) -> DataFrame:
+def good_rows(reader: MessageSource, raw: DataFrame, bad: BadRecordPolicy) -> DataFrame:
     """What a source's rows are once they are decoded."""
     columns = reader.columns()
     if columns is None:
@@ -267,7 +273,7 @@ def good_rows(reader: Messages, raw: DataFrame, bad: Bad) -> DataFrame:
     return raw.selectExpr(*_selected(columns, raw))
 
 
-def _decoding(reader: Messages, bad: Bad) -> Decoding | None:
+def _decoding(reader: MessageSource, bad: BadRecordPolicy) -> Decoding | None:
     columns = reader.columns()
     if columns is None or reader.decoding != "arrow":
         return None
@@ -298,7 +304,7 @@ def _selected(columns: Schema, raw: DataFrame) -> list[str]:
     ]
 
 
-def _reasoned(reader: Messages, raw: DataFrame) -> tuple[DataFrame, Column]:
+def _reasoned(reader: MessageSource, raw: DataFrame) -> tuple[DataFrame, Column]:
     """What Spark's own functions read, as `Messages.sift` tells it."""
     from pyspark.sql import functions as F
 
@@ -306,7 +312,7 @@ def _reasoned(reader: Messages, raw: DataFrame) -> tuple[DataFrame, Column]:
     return frame.withColumn("_bytes", F.col("value")), F.when(bad, F.lit("Spark cannot read it as the schema says"))
 
 
-def _sifted(reader: Messages, frame: DataFrame, reason: Column, bad: Bad) -> DataFrame:
+def _sifted(reader: MessageSource, frame: DataFrame, reason: Column, bad: BadRecordPolicy) -> DataFrame:
     from pyspark.sql import functions as F
 
     if bad.when == "drop" or (bad.when == "dead" and bad.burial is None):
@@ -321,14 +327,14 @@ def _sifted(reader: Messages, frame: DataFrame, reason: Column, bad: Bad) -> Dat
     return _without_letters(frame.withColumn(_LETTER, F.when(reason.isNotNull(), letter)), bad)
 
 
-def _without_letters(frame: DataFrame, bad: Bad) -> DataFrame:
+def _without_letters(frame: DataFrame, bad: BadRecordPolicy) -> DataFrame:
     """The good rows of a frame; the others are buried."""
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.functions import ArrowUDFType
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it would rather read type hints, and ours name what workers import late
-        keep = F.arrow_udf(Sifting(bad), "boolean", ArrowUDFType.SCALAR_ITER).asNondeterministic()
+        keep = F.arrow_udf(DeadLetterFilter(bad), "boolean", ArrowUDFType.SCALAR_ITER).asNondeterministic()
     return frame.filter(keep(_LETTER)).drop(_LETTER)
 
 

@@ -19,8 +19,8 @@ from millrace.pipeline.connector_facts import Mistake
 from millrace.pipeline.model import Panel
 from millrace.pipeline.panels import Shown, column_mistakes, parse_order, shown
 from millrace.pipeline.plan import Query
-from millrace.telemetry.panel_registry import Gallery, Hung
-from millrace.telemetry.panel_views import Frame, Heat, Number, Picture, Series, Table, Top
+from millrace.telemetry.panel_registry import PanelRegistry, RegisteredPanel
+from millrace.telemetry.panel_views import Frame, Heat, Number, PanelView, Series, Table, Top
 from millrace.telemetry.progress import METRICS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _DAYS = 100_000_000
 
 
 @dataclass(frozen=True)
-class Look:
+class ColumnView:
     """One column: its name, its type on the page (`number`, `time`, `window`, `bool`, `text`, `other`), and Spark's."""
 
     name: str
@@ -106,14 +106,14 @@ class Look:
         return self.column.cast("string")
 
 
-def looks_of(frame: DataFrame) -> dict[str, Look]:
+def columns_of(frame: DataFrame) -> dict[str, ColumnView]:
     """The columns of a table by their names in small letters; of two that differ in capitals only, the first."""
     from pyspark.sql import functions as F
 
-    found: dict[str, Look] = {}
+    found: dict[str, ColumnView] = {}
     for one in frame.schema.fields:
         quoted = one.name.replace("`", "``")
-        look = Look(one.name, _type(one.dataType), one.dataType.simpleString(), F.col(f"`{quoted}`"))
+        look = ColumnView(one.name, _type(one.dataType), one.dataType.simpleString(), F.col(f"`{quoted}`"))
         found.setdefault(one.name.lower(), look)
     return found
 
@@ -146,13 +146,13 @@ _INFERRED_COLUMNS = 12
 
 
 @dataclass(frozen=True)
-class Sight:
+class PanelQuery:
     """What a panel looks at: the columns of its rows, which of them come first, how many, and who takes them."""
 
     columns: tuple[Column, ...]
     first: Column | None
     most: int
-    picture: Picture
+    picture: PanelView
 
     def metrics(self, name: str) -> tuple[Column, Column]:
         """The rows, and of how many they were chosen."""
@@ -163,7 +163,7 @@ class Sight:
         return rows.alias(name), F.count(F.lit(1)).alias(f"#{name}")
 
 
-def hung(frame: DataFrame, query: Query, gallery: Gallery) -> DataFrame:
+def attach_panels(frame: DataFrame, query: Query, gallery: PanelRegistry) -> DataFrame:
     """The table of a query with its panels looking at it; one that cannot is told on the panel."""
     from pyspark.sql import functions as F
 
@@ -176,14 +176,14 @@ def hung(frame: DataFrame, query: Query, gallery: Gallery) -> DataFrame:
             frame.observe(METRICS, *seen)  # which analyses it
         except MillraceError as error:
             error.place = error.place or one.panel.place
-            gallery.hang(Hung(one, query.name, query.mode, error=error))
+            gallery.hang(RegisteredPanel(one, query.name, query.mode, error=error))
             continue
         except Exception as error:
-            gallery.hang(Hung(one, query.name, query.mode, error=explain(error, place=one.panel.place)))
+            gallery.hang(RegisteredPanel(one, query.name, query.mode, error=explain(error, place=one.panel.place)))
             continue
         metrics += seen
         note = None if query.sinks else "a query of its own reads the source once more for this panel"
-        gallery.hang(Hung(one, query.name, query.mode, sight.picture, len(sight.columns), note=note))
+        gallery.hang(RegisteredPanel(one, query.name, query.mode, sight.picture, len(sight.columns), note=note))
     if not query.batches:
         return frame
     # Many sinks do not count what they write, and the page tells how many rows come out.
@@ -192,25 +192,25 @@ def hung(frame: DataFrame, query: Query, gallery: Gallery) -> DataFrame:
 
 def panel_mistakes(panel: Panel, frame: DataFrame) -> Iterator[Mistake]:
     """What is wrong with the columns that a panel names."""
-    return column_mistakes(panel, looks_of(frame).values())
+    return column_mistakes(panel, columns_of(frame).values())
 
 
-def sight_of(one: Shown, frame: DataFrame, mode: str = "append") -> Sight:
+def sight_of(one: Shown, frame: DataFrame, mode: str = "append") -> PanelQuery:
     """How a panel looks at a table whose rows come in a mode."""
     for mistake in panel_mistakes(one.panel, frame):
         raise InvalidDefinition(mistake.message, hint=mistake.hint, place=one.panel.place)
-    made: dict[str, Callable[[dict[str, Any], dict[str, Look]], Sight]] = {
+    made: dict[str, Callable[[dict[str, Any], dict[str, ColumnView]], PanelQuery]] = {
         "series": _series,
         "top": _top,
         "table": _table,
         "heat": _heat,
         "number": _number,
     }
-    sight = made[one.panel.kind](one.given, looks_of(frame))
-    return _newest_windows_first(sight, looks_of(frame)) if one.panel.kind == "top" and mode != "update" else sight
+    sight = made[one.panel.kind](one.given, columns_of(frame))
+    return _newest_windows_first(sight, columns_of(frame)) if one.panel.kind == "top" and mode != "update" else sight
 
 
-def _newest_windows_first(sight: Sight, looks: dict[str, Look]) -> Sight:
+def _newest_windows_first(sight: PanelQuery, looks: dict[str, ColumnView]) -> PanelQuery:
     """Where old windows come again, or many at once, the largest of them must not crowd out the one that is shown."""
     from pyspark.sql import functions as F
 
@@ -218,41 +218,41 @@ def _newest_windows_first(sight: Sight, looks: dict[str, Look]) -> Sight:
     return sight if window is None else replace(sight, first=F.struct(window.start(), sight.first or F.lit(0)))
 
 
-def _series(given: dict[str, Any], looks: dict[str, Look]) -> Sight:
+def _series(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
     from pyspark.sql import functions as F
 
     time, value = looks[given["time"].lower()], looks[given["value"].lower()]
     key = looks[given["key"].lower()] if given["key"] else None
     frame = Frame(("time", "key", "value"), ("time", key.drawn if key else "text", "number"))
     columns = (time.start(), time.end(), key.shown() if key else F.lit(""), value.shown())
-    return Sight(columns, time.start(), _POINTS, Series(frame))
+    return PanelQuery(columns, time.start(), _POINTS, Series(frame))
 
 
-def _top(given: dict[str, Any], looks: dict[str, Look]) -> Sight:
+def _top(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
     label, value = looks[given["label"].lower()], looks[given["value"].lower()]
     frame = Frame(("label", "value"), (label.drawn, "number"), int(given["limit"]))
-    return Sight(
+    return PanelQuery(
         (label.shown(), value.shown(), *_window(looks)), value.sortable(), max(MOST_ROWS, frame.limit), Top(frame)
     )
 
 
-def _number(given: dict[str, Any], looks: dict[str, Look]) -> Sight:
+def _number(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
     value = looks[given["value"].lower()]
     moment = next((one for one in looks.values() if one.type in ("window", "time")), None)
     first = moment.start() if moment else None
-    return Sight((value.shown(), *_window(looks)), first, 100, Number(Frame(("value",), ("number",), 1)))
+    return PanelQuery((value.shown(), *_window(looks)), first, 100, Number(Frame(("value",), ("number",), 1)))
 
 
-def _heat(given: dict[str, Any], looks: dict[str, Look]) -> Sight:
+def _heat(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
     x, y, value = (looks[given[name].lower()] for name in ("x", "y", "value"))
     timed = x.type in ("time", "window")
     frame = Frame(("x", "y", "value"), (x.drawn, y.drawn, "number"))
     first = x.start() if timed else value.sortable()
     columns = (x.start() if timed else x.shown(), y.shown(), value.shown())
-    return Sight(columns, first, _POINTS, Heat(frame))
+    return PanelQuery(columns, first, _POINTS, Heat(frame))
 
 
-def _table(given: dict[str, Any], looks: dict[str, Look]) -> Sight:
+def _table(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
     key = _listed(given["key"])
     order, falling = parse_order(given["order"]) if given["order"] else (None, False)
     wanted = _listed(given["columns"]) or tuple(one.name for one in looks.values())
@@ -268,10 +268,10 @@ def _table(given: dict[str, Any], looks: dict[str, Look]) -> Sight:
         falling,
     )
     most = max(MOST_ROWS, frame.limit) if key else frame.limit
-    return Sight(tuple(look.shown() for look in chosen), _first(looks, order, falling), most, Table(frame))
+    return PanelQuery(tuple(look.shown() for look in chosen), _first(looks, order, falling), most, Table(frame))
 
 
-def _first(looks: dict[str, Look], order: str | None, falling: bool) -> Column | None:
+def _first(looks: dict[str, ColumnView], order: str | None, falling: bool) -> Column | None:
     """Which rows of a batch are taken when there are too many: by the order asked for, else the newest."""
     from pyspark.sql import functions as F
 
@@ -282,7 +282,7 @@ def _first(looks: dict[str, Look], order: str | None, falling: bool) -> Column |
     return F.coalesce(moment.start(), F.lit(0)) if moment else None
 
 
-def _window(looks: dict[str, Look]) -> tuple[Column, Column]:
+def _window(looks: dict[str, ColumnView]) -> tuple[Column, Column]:
     """The start and end of the table's first window, or nothing."""
     from pyspark.sql import functions as F
 
@@ -292,7 +292,7 @@ def _window(looks: dict[str, Look]) -> tuple[Column, Column]:
 
 def inferred_panel(frame: DataFrame, table: str) -> tuple[Shown, ...]:
     """A panel for a table of which nobody said how to show it: time and number, label and count, or its rows."""
-    looks = list(looks_of(frame).values())
+    looks = list(columns_of(frame).values())
     times = [one for one in looks if one.type in ("time", "window")]
     numbers = [one for one in looks if one.type == "number"]
     words = [one for one in looks if one.type == "text"]

@@ -18,7 +18,7 @@ from confluent_kafka import Message
 
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer import committed_records
-from millrace.connectors.base.api import Writer
+from millrace.connectors.base.api import Sink
 from millrace.connectors.base.registry import writer_of
 from millrace.connectors.cassandra import CassandraReader, CassandraWriter
 from millrace.connectors.files import FilesWriter
@@ -253,7 +253,7 @@ def comparisons(
             yield _explained(name, old, new, settings, spark())
 
 
-def _explained(name: str, old: Writer, new: Writer, settings: Settings, spark: SparkSession) -> Compared:
+def _explained(name: str, old: Sink, new: Sink, settings: Settings, spark: SparkSession) -> Compared:
     try:
         return _by_spark(name, old, new, settings, spark)
     except MillraceError:
@@ -262,7 +262,7 @@ def _explained(name: str, old: Writer, new: Writer, settings: Settings, spark: S
         raise explain(error) from error
 
 
-def _by_spark(name: str, old: Writer, new: Writer, settings: Settings, spark: SparkSession) -> Compared:
+def _by_spark(name: str, old: Sink, new: Sink, settings: Settings, spark: SparkSession) -> Compared:
     if isinstance(old, FilesWriter) and isinstance(new, FilesWriter):
         return _folders(name, _folder(spark, old), _folder(spark, new))
     if isinstance(old, CassandraWriter) and isinstance(new, CassandraWriter):

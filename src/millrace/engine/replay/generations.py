@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from millrace.atomic_files import write_whole
-from millrace.connectors.base.offset_range import Offsets, Span
+from millrace.connectors.base.offset_range import OffsetRange, Offsets
 from millrace.connectors.base.registry import in_generation, make_writer
 from millrace.errors import InvalidReplay, StateMismatch
 from millrace.object_stores import StorePath
-from millrace.pipeline.model import Pipeline, Sink
+from millrace.pipeline.model import Pipeline, SinkDef
 
 FIRST = 1
 _VERSION = 1
@@ -220,9 +220,9 @@ class Chosen:
     state: Path
     base: Path
     """The state folder of the first one, beside which all are noted."""
-    span: Span | None = None
+    span: OffsetRange | None = None
     """Where its queries begin that have no checkpoint: where the replay ended."""
-    without: tuple[Sink, ...] = ()
+    without: tuple[SinkDef, ...] = ()
     """Sinks that it does not write to: they have one generation only, and get their rows from the current one."""
 
 
@@ -235,13 +235,13 @@ def choose(pipeline: Pipeline, base: Path, number: int | None = None) -> Chosen:
         raise InvalidReplay(
             f"generation {wanted} is not finished", hint="millrace replay FILE --resume goes on with it"
         )
-    span = None if found is None else Span(found.end)
+    span = None if found is None else OffsetRange(found.end)
     without = () if wanted == known.current else tuple(sink for sink in pipeline.sinks if is_single(sink))
     written = replace(pipeline, sinks=tuple(sink for sink in pipeline.sinks if sink not in without))
     return Chosen(wanted, pipeline_of(written, wanted), state_of(base, wanted), base, span, without)
 
 
-def is_single(sink: Sink) -> bool:
+def is_single(sink: SinkDef) -> bool:
     """Whether two generations would give a sink everything twice."""
     writer, _ = make_writer(sink.connection)
-    return writer is not None and not writer.passing and in_generation(sink.connection, 2) is None
+    return writer is not None and not writer.transient and in_generation(sink.connection, 2) is None

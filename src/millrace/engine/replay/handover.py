@@ -13,17 +13,17 @@ from pathlib import Path
 from millrace.connectors.base.registry import CONNECTORS, system_of
 from millrace.engine.checkpoints.query_history import position, recorded_start
 from millrace.engine.replay.generations import FIRST, is_single, load, pipeline_of, state_of
-from millrace.pipeline.compatibility.query_snapshot import as_said
-from millrace.pipeline.model import Pipeline, Sink
+from millrace.pipeline.compatibility.query_snapshot import snapshot_query
+from millrace.pipeline.model import Pipeline, SinkDef
 from millrace.pipeline.plan import Query, make_plan
 from millrace.telemetry.progress import offsets_in
 
 
 @dataclass(frozen=True)
-class Handover:
+class SinkHandover:
     """One sink."""
 
-    sink: Sink
+    sink: SinkDef
     twice: tuple[str, ...] = ()
     """Offsets that it gets once more, as `posts[0] 10 to 19`."""
     never: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Handover:
     """Sources that are read from their beginning: nothing tells how far the generation before has read them."""
 
 
-def handovers(pipeline: Pipeline, base: Path, before: int | None, now: int) -> list[Handover]:
+def handovers(pipeline: Pipeline, base: Path, before: int | None, now: int) -> list[SinkHandover]:
     """The sinks that do not get every record once, as things stand, when a run goes on with a generation."""
     if before is None:
         return []
@@ -41,29 +41,29 @@ def handovers(pipeline: Pipeline, base: Path, before: int | None, now: int) -> l
     return [one for one in found if one.twice or one.never or one.anew]
 
 
-def _handover(pipeline: Pipeline, sink: Sink, base: Path, before: int, now: int) -> Handover:
+def _handover(pipeline: Pipeline, sink: SinkDef, base: Path, before: int, now: int) -> SinkHandover:
     old, new = (_query(pipeline, sink, number) for number in (before, now))
     if not _gave(pipeline, sink, old, state_of(base, before)):
-        return Handover(sink)
+        return SinkHandover(sink)
     given = _read(state_of(base, before), old)
     begins = _begins(base, now, new, given)
     both = sorted(given.keys() & begins.keys())
     twice = [_told(place, begins[place], given[place]) for place in both if begins[place] < given[place]]
     if _gave(pipeline, sink, new, state_of(base, now)):  # it was handed over before: what is between, it has from there
-        return Handover(sink, tuple(twice))
+        return SinkHandover(sink, tuple(twice))
     never = [_told(place, given[place], begins[place]) for place in both if given[place] < begins[place]]
-    return Handover(sink, tuple(twice), tuple(never), tuple(_anew(pipeline, new, base, now)))
+    return SinkHandover(sink, tuple(twice), tuple(never), tuple(_anew(pipeline, new, base, now)))
 
 
-def _query(pipeline: Pipeline, sink: Sink, number: int) -> Query:
+def _query(pipeline: Pipeline, sink: SinkDef, number: int) -> Query:
     """The query that gives a sink its rows in a generation."""
     return next(query for query in make_plan(pipeline_of(pipeline, number)).queries if sink in query.sinks)
 
 
-def _gave(pipeline: Pipeline, sink: Sink, query: Query, state: Path) -> bool:
+def _gave(pipeline: Pipeline, sink: SinkDef, query: Query, state: Path) -> bool:
     """Whether a query has given anything to a sink."""
     known = recorded_start(state, query.name)
-    own = as_said(pipeline, query, CONNECTORS)["sinks"][query.sinks.index(sink)]
+    own = snapshot_query(pipeline, query, CONNECTORS)["sinks"][query.sinks.index(sink)]
     return known is not None and any(
         (one["connector"], one["to"]) == (own["connector"], own["to"]) for one in known.said["sinks"]
     )

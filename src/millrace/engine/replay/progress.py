@@ -40,7 +40,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Stage:
+class ReplayStage:
     """A replay at one moment."""
 
     done: int
@@ -56,7 +56,7 @@ class Stage:
         return None if not self.rate else (self.total - self.done) / self.rate
 
 
-class Distance:
+class ReplayProgress:
     """The way of all queries; told by the engine, read by whoever shows it."""
 
     def __init__(self, ways: Mapping[str, Way]) -> None:
@@ -94,11 +94,11 @@ class Distance:
             way = self._ways.get(query)
             return way is not None and way.certain and way.settled
 
-    def stage(self) -> Stage:
+    def stage(self) -> ReplayStage:
         """How far it is now."""
         with self._lock:
             total = sum(way.total for way in self._ways.values())
-            return Stage(self._done(), total, self._rows, self._rate() if self._past else None)
+            return ReplayStage(self._done(), total, self._rows, self._rate() if self._past else None)
 
     def _rate(self) -> float | None:
         (since, before), (until, after) = self._past[0], self._past[-1]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from millrace.clients.kafka.offsets import parse_bound
-from millrace.connectors.base.api import Site
-from millrace.connectors.base.offset_range import Offsets, Span
+from millrace.connectors.base.api import RunContext
+from millrace.connectors.base.offset_range import OffsetRange, Offsets
 from millrace.connectors.base.registry import in_generation, reader_of, system_of, writer_of
 from millrace.connectors.kafka.source import KafkaReader
 from millrace.engine.checkpoints.checkpoint import is_closed, reopen_last_batch
@@ -21,13 +21,13 @@ from millrace.engine.checkpoints.trim import reached, trim
 from millrace.engine.queries.builder import follow_generations
 from millrace.engine.replay import generations
 from millrace.engine.replay.generations import Generation, Generations, Output, mark_of, pipeline_of, state_of
-from millrace.engine.replay.progress import Distance, Way
+from millrace.engine.replay.progress import ReplayProgress, Way
 from millrace.engine.replay.selection import code_of, covered, replayed_pipeline, sink_target_name, sinks_of, streams_of
 from millrace.engine.run import Settings, run
 from millrace.errors import InvalidReplay, RunError
-from millrace.pipeline.model import Pipeline, Sink, Source
+from millrace.pipeline.model import Pipeline, SinkDef, SourceDef
 from millrace.pipeline.plan import Plan, Query, make_plan
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
 _MOST = 500_000
 """Records in a batch, where the source does not say: a batch is what is repeated, and what progress is told by."""
@@ -111,9 +111,9 @@ def carry_out(
     base: Path,
     made: Generation,
     settings: Settings,
-    board: Board,
+    board: RunStatus,
     stop: threading.Event,
-    shown: Callable[[Distance], None] = lambda _: None,
+    shown: Callable[[ReplayProgress], None] = lambda _: None,
 ) -> bool:
     """Run a replay until its end is reached or `stop` is set; tells whether it is finished."""
     model = follow_generations(replayed_pipeline(pipeline, made.number, made.left_out), settings.cluster)
@@ -122,12 +122,12 @@ def carry_out(
     folder = state_of(base, made.number)
     _go_on(model, plan, base, made, settings)
     _prepare(pipeline, model, made, generations.load(base).current, settings)
-    distance = Distance({query.name: _way(model, query, made, folder, settings) for query in plan.queries})
+    distance = ReplayProgress({query.name: _way(model, query, made, folder, settings) for query in plan.queries})
     shown(distance)
     chosen = replace(
         settings,
         state=folder,
-        span=Span(made.begin, made.end, _MOST),
+        span=OffsetRange(made.begin, made.end, _MOST),
         mark=mark_of(made.number),
         told=distance.take,
         listen=False,
@@ -147,7 +147,7 @@ def missing(made: Generation) -> list[tuple[str, int, int]]:
     return [(topic, number, offset) for (topic, number), offset in _flat(made.begin).items() if offset > 0]
 
 
-def _require_same(sources: Collection[Source], made: Generation, settings: Settings) -> None:
+def _require_same(sources: Collection[SourceDef], made: Generation, settings: Settings) -> None:
     """Raise when other topics are read than when the replay was begun: its offsets mean nothing in them."""
     readers = [reader_of(source) for source in sources]
     read = {name for one in readers if isinstance(one, KafkaReader) for name in one.topics_now(settings.cluster())}
@@ -240,9 +240,9 @@ def _prepare(pipeline: Pipeline, model: Pipeline, made: Generation, current: int
         writer_of(new).prepare(site)  # a replay has batches, also where a run of the pipeline has none
 
 
-def _site(model: Pipeline, sink: Sink, settings: Settings) -> Site:
+def _site(model: Pipeline, sink: SinkDef, settings: Settings) -> RunContext:
     nothing: Any = None  # no Spark is needed
-    return Site(nothing, model.name, sink.table, settings.state, settings.cluster, cassandra=settings.cassandra)
+    return RunContext(nothing, model.name, sink.table, settings.state, settings.cluster, cassandra=settings.cassandra)
 
 
 def _within(model: Pipeline, query: Query, made: Generation, settings: Settings) -> tuple[Offsets, Offsets]:
@@ -270,7 +270,7 @@ def _is_certain(model: Pipeline, query: Query) -> bool:
     return all(system_of(source) == "kafka" for source in _streams(model, query))
 
 
-def _streams(model: Pipeline, query: Query) -> list[Source]:
+def _streams(model: Pipeline, query: Query) -> list[SourceDef]:
     found = [model.source(name) for name in model.upstream(query.table)]
     return [source for source in found if source and not source.static]
 

@@ -18,19 +18,19 @@ from millrace.connectors.base.registry import CONNECTORS, in_generation, reader_
 from millrace.connectors.kafka.source import KafkaReader
 from millrace.engine.replay.generations import pipeline_of
 from millrace.errors import InvalidReplay
-from millrace.pipeline.compatibility.query_snapshot import as_said
-from millrace.pipeline.model import Pipeline, Sink, Source
+from millrace.pipeline.compatibility.query_snapshot import snapshot_query
+from millrace.pipeline.model import Pipeline, SinkDef, SourceDef
 from millrace.pipeline.plan import make_plan
 
 
-def sinks_of(pipeline: Pipeline, leave_out: Collection[str]) -> list[Sink]:
+def sinks_of(pipeline: Pipeline, leave_out: Collection[str]) -> list[SinkDef]:
     """The sinks that a replay writes to; raises when one of the others was not left out on purpose."""
     found = []
     for sink in pipeline.sinks:
         kind = sink.connection.connector
         if in_generation(sink.connection, 2) is not None:
             found.append(sink)
-        elif not writer_of(sink).passing and kind not in leave_out:
+        elif not writer_of(sink).transient and kind not in leave_out:
             raise InvalidReplay(
                 f"the sink {kind} of {sink.table!r} cannot have generations",
                 place=sink.place,
@@ -55,11 +55,11 @@ def replayed_pipeline(pipeline: Pipeline, number: int, leave_out: Collection[str
     return pipeline_of(replace(pipeline, sources=sources, sinks=tuple(sinks), panels=()), number)
 
 
-def _require_no_loop(sources: Collection[Source], sinks: Collection[Sink]) -> None:
+def _require_no_loop(sources: Collection[SourceDef], sinks: Collection[SinkDef]) -> None:
     """Raise when what is written is read again: a generation would be made of the output of the old code."""
-    places = {place for sink in sinks for place in writer_of(sink).touches(sink.table)}
+    places = {place for sink in sinks for place in writer_of(sink).resources(sink.table)}
     for source in sources:
-        both = places.intersection(reader_of(source).touches())
+        both = places.intersection(reader_of(source).resources())
         if both:
             raise InvalidReplay(
                 f"source {source.name!r} reads what the pipeline writes itself: {', '.join(sorted(both))}",
@@ -69,13 +69,13 @@ def _require_no_loop(sources: Collection[Source], sinks: Collection[Sink]) -> No
             )
 
 
-def sink_target_name(sink: Sink) -> str:
+def sink_target_name(sink: SinkDef) -> str:
     """The topic, folder or table of a sink that can have generations."""
     writer = writer_of(sink)
     return str(next((getattr(writer, name) for name in writer.in_generation(2) or {}), ""))
 
 
-def streams_of(pipeline: Pipeline) -> list[Source]:
+def streams_of(pipeline: Pipeline) -> list[SourceDef]:
     """The streams that are read; raises when one cannot be read again."""
     found = [source for source in pipeline.sources if not source.static]
     for source in found:
@@ -93,7 +93,7 @@ def streams_of(pipeline: Pipeline) -> list[Source]:
 def code_of(model: Pipeline) -> str:
     """Tells a pipeline's code from any other."""
     plan = make_plan(model, once=True)
-    said = [as_said(model, query, CONNECTORS) for query in plan.queries]
+    said = [snapshot_query(model, query, CONNECTORS) for query in plan.queries]
     return sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
@@ -121,7 +121,7 @@ def _ends(readers: Collection[KafkaReader], cluster: Callable[[], Cluster], know
     return end_of(cluster(), sorted(found), "latest", dict.fromkeys(found, 0)) if found else {}
 
 
-def _places(sources: Collection[Source], cluster: Callable[[], Cluster]) -> list[tuple[str, int]]:
+def _places(sources: Collection[SourceDef], cluster: Callable[[], Cluster]) -> list[tuple[str, int]]:
     """Every partition of Kafka that is read."""
     found: dict[tuple[str, int], None] = {}
     for source in sources:

@@ -83,7 +83,7 @@ _ADDRESS = r"(://[^/\s:@]*:)[^/\s@]+@"
 
 
 @dataclass(frozen=True)
-class Voice:
+class OutputRouting:
     """Where what the JVM and its Python workers print goes. None is the log; a number is a file descriptor."""
 
     out: Line | int | None = None
@@ -99,7 +99,7 @@ class Jvm:
         settings: Mapping[str, str],
         log: Path | None,
         scratch: Scratch,
-        voice: Voice = Voice(),  # noqa: B008 - frozen
+        voice: OutputRouting = OutputRouting(),  # noqa: B008 - frozen
         holds: Sequence[int] = (),
     ) -> None:
         """Start it. Its temporary files, and its log if `log` names none, are in `scratch`, which goes when it ends."""
@@ -162,7 +162,7 @@ class Jvm:
         if self._pid == os.getpid():
             self.close(_GRACE_AT_EXIT if self.gateway else 0.0)
 
-    def _launched(self, settings: Mapping[str, str], voice: Voice, holds: Sequence[int]) -> Any:
+    def _launched(self, settings: Mapping[str, str], voice: OutputRouting, holds: Sequence[int]) -> Any:
         from pyspark import SparkConf
         from pyspark.java_gateway import launch_gateway
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from millrace.engine.failures.spark_text import cause_of, java_causes
 from millrace.engine.session import shipping
 from millrace.engine.session.executors import Travel, equip
-from millrace.engine.session.jvm import GRACE, Jvm, Voice, environment, hush_py4j
+from millrace.engine.session.jvm import GRACE, Jvm, OutputRouting, environment, hush_py4j
 from millrace.engine.session.scratch import Scratch
 from millrace.engine.session.spark_conf import is_local, settled_conf, spark_choices
 from millrace.errors import InvalidOption, SparkFailed
@@ -54,7 +54,7 @@ def open_session(
     log: Path | None = None,
     realtime: bool = False,
     beside: Path | None = None,
-    voice: Voice = Voice(),  # noqa: B008 - frozen
+    voice: OutputRouting = OutputRouting(),  # noqa: B008 - frozen
     holds: Sequence[int] = (),
     preferred: Mapping[str, str] = MappingProxyType({}),
     jar_sets: Sequence[str] = (),
@@ -168,7 +168,7 @@ def with_packages(settings: Mapping[str, str]) -> dict[str, str]:
     return {**settings, "spark.archives": every, **paths}
 
 
-def _session(settings: Mapping[str, str], log: Path | None, voice: Voice, holds: Sequence[int]) -> SparkSession:
+def _session(settings: Mapping[str, str], log: Path | None, voice: OutputRouting, holds: Sequence[int]) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 

@@ -22,7 +22,7 @@ import psutil
 
 from millrace.errors import InvalidOption
 from millrace.pipeline.analysis.operators import UNKNOWN
-from millrace.pipeline.analysis.pipeline import shapes
+from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.plan import Plan
 from millrace.settings import STATE_KEYS
 
@@ -340,7 +340,7 @@ def has_arbitrary_state(plan: Plan) -> bool:
 
 def _remembers(plan: Plan) -> bool:
     """Whether a query keeps state, or may."""
-    found = shapes(plan.pipeline)
+    found = analyse(plan.pipeline)
     made = [found.get(query.table.lower(), UNKNOWN) for query in plan.queries]
     return any(shape.opaque or any(step.kind in STATEFUL for step in shape.steps) for shape in made)
 

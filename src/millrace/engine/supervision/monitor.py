@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.engine.failures.explain import explain
 from millrace.engine.supervision.stopping import interrupted
-from millrace.telemetry.panel_registry import Gallery
+from millrace.telemetry.panel_registry import PanelRegistry
 from millrace.telemetry.progress import Progress
-from millrace.telemetry.query_status import Board, Phase
+from millrace.telemetry.query_status import Phase, RunStatus
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ class _Seen:
     """What is to be added when it has ended."""
 
 
-class Watch:
+class QueryMonitor:
     """A thread that looks at the queries of a session, also of one that somebody else made.
 
     `dead` counts the dead letters of each source, by accumulators of Spark. `gallery` has the panels that look at what
@@ -55,10 +55,10 @@ class Watch:
     def __init__(
         self,
         spark: SparkSession,
-        board: Board,
+        board: RunStatus,
         *,
         dead: Mapping[str, Any] | None = None,
-        gallery: Gallery | None = None,
+        gallery: PanelRegistry | None = None,
         told: Callable[[Progress], None] = lambda _: None,
         every: float = EVERY,
         supervised: bool = False,
@@ -78,7 +78,7 @@ class Watch:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> QueryMonitor:
         self._thread.start()
         return self
 
@@ -87,7 +87,7 @@ class Watch:
     ) -> None:
         self.close()
 
-    def start(self) -> Watch:
+    def start(self) -> QueryMonitor:
         """Begin to look."""
         return self.__enter__()
 
@@ -101,7 +101,7 @@ class Watch:
         """Whether Spark is gone, so that there is nothing to look at."""
         return not self._thread.is_alive()
 
-    def follow(self, query: StreamingQuery, left: str = "") -> None:
+    def track(self, query: StreamingQuery, left: str = "") -> None:
         """Look at a query even if it ends before the next look; `left` is then said of what its figures leave out."""
         self._add(query, left)
 
@@ -112,7 +112,7 @@ class Watch:
             if stop.wait(_FIRST):
                 return
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Tell the board what is new."""
         for query in self._spark.streams.active:
             self._add(query)
@@ -123,7 +123,7 @@ class Watch:
                 del self._seen[run]
                 self._tell_end(seen)
         for source, count in list(self._dead.items()):
-            self._board.buried(source, int(count.value))
+            self._board.set_dead_letters(source, int(count.value))
         if self._gallery:
             self._gallery.look()
         self._board.seen()
@@ -156,7 +156,7 @@ class Watch:
             while not over:
                 self._carefully(self._rest)
                 over = self._stop.is_set()
-                self._carefully(self.look)
+                self._carefully(self.poll)
         except Exception as error:
             # Spark was stopped, or has died: in both cases no query of it goes on.
             stopped = self._spark.sparkContext._jsc is None
@@ -181,7 +181,7 @@ class Watch:
         self._tell_progress(seen)
         status = seen.query.status
         doing = status["message"]
-        self._board.told(seen.name, _phase(doing, seen.batch, active=status["isTriggerActive"]), doing)
+        self._board.update(seen.name, _phase(doing, seen.batch, active=status["isTriggerActive"]), doing)
 
     def _tell_progress(self, seen: _Seen) -> None:
         # Spark's own object, not PySpark's of it: what panels see may be long, and is asked for only when it is new.
@@ -202,7 +202,7 @@ class Watch:
         progress = Progress.of(told, seen.name)
         fresh = progress.executed and progress.batch > seen.batch  # Spark may tell of a batch again while it waits
         seen.batch = progress.batch if progress.executed else seen.batch
-        self._board.progressed(progress)
+        self._board.batch_done(progress)
         self._told(progress)
         if self._gallery and fresh:
             try:

@@ -26,7 +26,7 @@ def group_of(pipeline: str, query: str) -> str:
     return f"millrace.{pipeline}.{query}"
 
 
-class Positions:
+class OffsetCommitter:
     """A thread that commits, for each query, the end of its newest finished batch; never what is not done yet.
 
     Spark keeps its own offsets and never asks for these: a group that is moved moves no query, and one that cannot be
@@ -45,7 +45,7 @@ class Positions:
         self._complained = False
         self._thread = threading.Thread(target=self._run, name="positions", daemon=True)
 
-    def __enter__(self) -> Positions:
+    def __enter__(self) -> OffsetCommitter:
         self._thread.start()
         return self
 

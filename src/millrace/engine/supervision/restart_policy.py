@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from millrace.engine.failures.classify import Kind, Verdict
+from millrace.engine.failures.classify import Classification, FailureKind
 
 FEW = 2
 """Restarts after a failure that nobody understands, as long as no batch is done."""
@@ -19,7 +19,7 @@ class Policy:
     first: float = 1.0
     """Seconds before the first restart; each one after it waits twice as long."""
     longest: float = 60.0
-    calm: float = 120.0
+    healthy_after: float = 120.0
     """Seconds without a failure after which a query counts as well, where no batches tell."""
 
     def pause(self, number: int) -> float:
@@ -28,7 +28,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Restart:
     """Start it again."""
 
     seconds: float
@@ -37,7 +37,7 @@ class Again:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class GiveUp:
     """Do not."""
 
     restarts: int
@@ -47,7 +47,7 @@ class GivenUp:
 
 
 @dataclass
-class Course:
+class RestartState:
     """How it went with one query so far."""
 
     policy: Policy
@@ -68,9 +68,9 @@ class Course:
 
     def calm(self, now: float) -> bool:
         """Whether it has run for so long that the failures before may be over, although no batch tells so."""
-        return bool(self.number) and now - self.since >= self.policy.calm
+        return bool(self.number) and now - self.since >= self.policy.healthy_after
 
-    def failed(self, verdict: Verdict, *, done: int = -1, batch: int | None = None) -> Again | GivenUp:
+    def failed(self, verdict: Classification, *, done: int = -1, batch: int | None = None) -> Restart | GiveUp:
         """What to do after a failure: `done` is the newest batch that is done, `batch` the one that was at work."""
         if done != self.done:
             self.forget()  # it has worked since
@@ -79,18 +79,18 @@ class Course:
         left = self._left(verdict.kind)
         if left <= 0:
             alike = batch is not None and len(set(self._failures)) == 1
-            return GivenUp(self.number, len(self._failures) if alike and self.number else 0)
+            return GiveUp(self.number, len(self._failures) if alike and self.number else 0)
         most = self.number + left
         self.number += 1
-        self._strange += verdict.kind is Kind.UNKNOWN
-        return Again(self.policy.pause(self.number), self.number, most)
+        self._strange += verdict.kind is FailureKind.UNKNOWN
+        return Restart(self.policy.pause(self.number), self.number, most)
 
-    def _left(self, kind: Kind) -> int:
+    def _left(self, kind: FailureKind) -> int:
         """Restarts that a failure is still worth."""
-        if kind is Kind.TERMINAL:
+        if kind is FailureKind.TERMINAL:
             return 0
         left = self.policy.restarts - self.number
-        return left if kind is Kind.TRANSIENT else min(left, FEW - self._strange)
+        return left if kind is FailureKind.TRANSIENT else min(left, FEW - self._strange)
 
     def forget(self) -> None:
         """The failures before are over."""

@@ -15,18 +15,18 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from millrace.clients.kafka.cluster import Cluster
-from millrace.engine.checkpoints.checkpoint import InHand, in_hand
-from millrace.engine.failures.classify import Kind, Verdict, judge
+from millrace.engine.checkpoints.checkpoint import BatchState, batch_state
+from millrace.engine.failures.classify import Classification, FailureKind, classify
 from millrace.engine.failures.explain import explain
-from millrace.engine.failures.spark_text import said
-from millrace.engine.queries.builder import Workshop
+from millrace.engine.failures.spark_text import full_text
+from millrace.engine.queries.builder import QueryBuilder
 from millrace.engine.queries.decoding import asks_for_care
-from millrace.engine.supervision.restart_policy import Course, GivenUp, Policy
+from millrace.engine.supervision.restart_policy import GiveUp, Policy, RestartState
 from millrace.engine.supervision.stopping import interrupted, stop_all
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import Query
 from millrace.settings import PATIENCE
-from millrace.telemetry.query_status import Board, Restart
+from millrace.telemetry.query_status import Restart, RunStatus
 from millrace.units import so_many
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ _NOT_AGAIN = "what its source has sent cannot be read again, so a restart would 
 
 
 @dataclass(eq=False)
-class Ongoing:
+class SupervisedQuery:
     """A query of the run, and how it goes with it."""
 
     query: Query
-    course: Course
+    course: RestartState
     running: StreamingQuery | None = None
     """None while it waits to be started again."""
     due: float = 0.0
@@ -53,15 +53,15 @@ class Ongoing:
 
 
 @dataclass
-class Running:
+class Supervisor:
     """Queries that were started."""
 
-    workshop: Workshop
-    board: Board
+    workshop: QueryBuilder
+    board: RunStatus
     follow: Callable[[StreamingQuery, str], None]
     """Called with each start of a query, and what is to be added when it has ended."""
     policy: Policy = field(default_factory=Policy)
-    queries: list[Ongoing] = field(default_factory=list)
+    queries: list[SupervisedQuery] = field(default_factory=list)
     enough: Callable[[str], bool] = lambda _: False
     """Whether a query has read all that it shall, and is stopped."""
     patience: float = PATIENCE.default
@@ -69,7 +69,7 @@ class Running:
 
     def start(self, query: Query) -> StreamingQuery | None:
         """Start one more; None when it could not be, and only panels miss it."""
-        one = Ongoing(query, Course(self.policy))
+        one = SupervisedQuery(query, RestartState(self.policy))
         try:
             self._start(one)
         except MillraceError as error:
@@ -80,7 +80,7 @@ class Running:
         self.queries.append(one)
         return one.running
 
-    def stay(self, seconds: float | None, stop: threading.Event) -> None:
+    def wait(self, seconds: float | None, stop: threading.Event) -> None:
         """Wait until nothing is written any more, the time is over or `stop` is set; raises when one is given up."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while not stop.wait(_LOOK):
@@ -88,7 +88,7 @@ class Running:
             # Asked before: one that ends while we look may have failed, which is seen at the next look.
             busy = any(one.running is None or one.running.isActive for one in self._writing())
             for one in [*self.queries]:
-                self._look(one)
+                self._check(one)
             busy = busy or any(one.running is None or one.running.isActive for one in self._writing())
             if not busy or (deadline is not None and time.monotonic() >= deadline):
                 return
@@ -108,7 +108,9 @@ class Running:
         Where that does not work, Kafka ends it when its time is over: no reason to tell another failure than the run's.
         """
         with suppress(Exception):
-            left = [one for one in self._writing() if in_hand(self.workshop.checkpoint(one.query)).batch is not None]
+            left = [
+                one for one in self._writing() if batch_state(self.workshop.checkpoint(one.query)).batch is not None
+            ]
             if left and self.workshop.holds_name():
                 for one in left:
                     self.workshop.release(one.query)
@@ -119,13 +121,13 @@ class Running:
             if one.error is not None:
                 raise _of_query(one, one.error)
 
-    def _start(self, one: Ongoing) -> None:
+    def _start(self, one: SupervisedQuery) -> None:
         one.running = self.workshop.start(one.query)
         one.error = None
         one.course.started(time.monotonic())
         self.follow(one.running, _left_out(one.query))
 
-    def _settle(self, one: Ongoing, *, cut: bool) -> None:
+    def _settle(self, one: SupervisedQuery, *, cut: bool) -> None:
         """Find out how a query has ended that was asked to."""
         if one.over:
             return
@@ -143,7 +145,7 @@ class Running:
                 one.error = self._explained(one, failure)
         self.board.ended(one.query.name, one.error, _left_out(one.query))
 
-    def _look(self, one: Ongoing) -> None:
+    def _check(self, one: SupervisedQuery) -> None:
         """See to one query."""
         if one.over:
             return
@@ -161,7 +163,7 @@ class Running:
         elif (failure := one.running.exception()) is not None:
             self._ended(one, failure)
 
-    def _ended(self, one: Ongoing, failure: BaseException) -> None:
+    def _ended(self, one: SupervisedQuery, failure: BaseException) -> None:
         """See to one that has ended by itself."""
         try:
             careful = asks_for_care(failure) and self.workshop.take_care(one.query)
@@ -174,37 +176,37 @@ class Running:
         else:
             self._failed(one, failure)
 
-    def _tell_care(self, one: Ongoing, who: str) -> None:
+    def _tell_care(self, one: SupervisedQuery, who: str) -> None:
         met = f"query {one.query.name!r} has met its first bad record"
         self.workshop.tell(f"{met}: {who} runs the batch again, and looks at each record from now on")
 
-    def _idle(self, one: Ongoing) -> bool:
+    def _idle(self, one: SupervisedQuery) -> bool:
         """Whether no batch is at work, which might be the one that failed."""
         if not one.query.batches:
             return True
         at = self._in_hand(one)
         return at is not None and at.batch is None
 
-    def _in_hand(self, one: Ongoing) -> InHand | None:
+    def _in_hand(self, one: SupervisedQuery) -> BatchState | None:
         """How far a query is; None where nobody can tell: its state is on a store that is away."""
         try:
-            return in_hand(self.workshop.checkpoint(one.query))
+            return batch_state(self.workshop.checkpoint(one.query))
         except OSError:
             return None
 
-    def _restart(self, one: Ongoing) -> None:
+    def _restart(self, one: SupervisedQuery) -> None:
         try:
             self._start(one)
         except MillraceError as error:  # what it needs is still away
             self._failed(one, error)
 
-    def _failed(self, one: Ongoing, failure: BaseException) -> None:
+    def _failed(self, one: SupervisedQuery, failure: BaseException) -> None:
         """Decide what becomes of a query that has failed."""
         error = self._explained(one, failure)
-        at = self._in_hand(one) or InHand(one.course.done)
-        verdict = self._verdict(one, error, said(failure))
+        at = self._in_hand(one) or BatchState(one.course.done)
+        verdict = self._verdict(one, error, full_text(failure))
         decided = one.course.failed(verdict, done=at.done, batch=at.batch)
-        if isinstance(decided, GivenUp):
+        if isinstance(decided, GiveUp):
             self._give_up(one, error, _tried(decided, at))
             return
         one.running, one.error, one.due = None, error, time.monotonic() + decided.seconds
@@ -212,14 +214,14 @@ class Running:
         self.board.restarting(one.query.name, error, Restart(decided.number, decided.most, due, verdict.why))
         self._tell_panels(one, error)
 
-    def _verdict(self, one: Ongoing, error: MillraceError, text: str) -> Verdict:
-        verdict = judge(error, text)
-        if verdict.kind is Kind.TERMINAL or not self._writes(one) or self.workshop.rereads(one.query):
+    def _verdict(self, one: SupervisedQuery, error: MillraceError, text: str) -> Classification:
+        verdict = classify(error, text)
+        if verdict.kind is FailureKind.TERMINAL or not self._writes(one) or self.workshop.rereads(one.query):
             return verdict
         error.why = "; ".join(filter(None, (error.why, _NOT_AGAIN)))
-        return Verdict(Kind.TERMINAL, _NOT_AGAIN)
+        return Classification(FailureKind.TERMINAL, _NOT_AGAIN)
 
-    def _give_up(self, one: Ongoing, error: MillraceError, tried: str = "") -> None:
+    def _give_up(self, one: SupervisedQuery, error: MillraceError, tried: str = "") -> None:
         """Tell that a query is dead; one that writes ends the run."""
         one.error, one.over = error, True
         error.message += f" ({tried})" if tried else ""
@@ -229,18 +231,18 @@ class Running:
         self.queries.remove(one)
         self._tell_panels(one, error)
 
-    def _writing(self) -> list[Ongoing]:
+    def _writing(self) -> list[SupervisedQuery]:
         return [one for one in self.queries if self._writes(one)]
 
-    def _writes(self, one: Ongoing) -> bool:
+    def _writes(self, one: SupervisedQuery) -> bool:
         """Whether the run depends on it, or it only draws, where somebody sees it."""
         return one.query.lasts or self.workshop.gallery is None
 
-    def _tell_panels(self, one: Ongoing, error: MillraceError) -> None:
+    def _tell_panels(self, one: SupervisedQuery, error: MillraceError) -> None:
         if self.workshop.gallery and not self._writes(one):
             self.workshop.gallery.fail(one.query.panels, error)
 
-    def _explained(self, one: Ongoing, failure: BaseException) -> MillraceError:
+    def _explained(self, one: SupervisedQuery, failure: BaseException) -> MillraceError:
         error = explain(failure, cluster=self._cluster(), checkpoint=self.workshop.checkpoint(one.query))
         if error is not failure:
             error.__cause__ = failure
@@ -258,7 +260,7 @@ def _left_out(query: Query) -> str:
     return "" if query.batches else _UNCOUNTED
 
 
-def _of_query(one: Ongoing, error: MillraceError) -> MillraceError:
+def _of_query(one: SupervisedQuery, error: MillraceError) -> MillraceError:
     """The error as it ends the run: it says whose it is."""
     told = copy(error)
     told.message = f"query {one.query.name!r} failed: {error.message}"
@@ -266,7 +268,7 @@ def _of_query(one: Ongoing, error: MillraceError) -> MillraceError:
     return told
 
 
-def _tried(decided: GivenUp, at: InHand) -> str:
+def _tried(decided: GiveUp, at: BatchState) -> str:
     """What was tried, in words; nothing when it was clear at once that nothing would help."""
     if decided.same:
         return f"{decided.same} times at the same batch, {at}"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from millrace.clients.kafka.record import Done, Record
-from millrace.connectors.base.record_sink import Sink, Tally
+from millrace.connectors.base.record_sink import DeliveryReport, RecordSink
 from millrace.errors import MillraceError
 from millrace.feeds.base.api import Batch, Feed, Run
 
@@ -79,7 +79,7 @@ class Outcome:
 
     sent: int
     """Records handed to the sink."""
-    tally: Tally
+    tally: DeliveryReport
     """What became of them there."""
     seconds: float
 
@@ -89,7 +89,7 @@ Progress = Callable[[Outcome], None]
 
 def pump(
     feed: Feed,
-    sink: Sink,
+    sink: RecordSink,
     run: Run,
     *,
     on_progress: Progress | None = None,
@@ -132,7 +132,7 @@ def _alarm(duration: float | None, stop: threading.Event) -> Iterator[None]:
 
 class _Flow:
     def __init__(
-        self, sink: Sink, run: Run, clock: Clock, duration: float | None, on_progress: Progress | None
+        self, sink: RecordSink, run: Run, clock: Clock, duration: float | None, on_progress: Progress | None
     ) -> None:
         self._sink = sink
         self._run = run
@@ -156,7 +156,7 @@ class _Flow:
             if isinstance(batches, Generator):
                 batches.close()
 
-    def outcome(self, tally: Tally) -> Outcome:
+    def outcome(self, tally: DeliveryReport) -> Outcome:
         """How far it has come."""
         return Outcome(self._sent, tally, self._clock.now() - self._begun)
 
@@ -197,7 +197,7 @@ class _Flow:
         self._failed = tally.reason is not None
         self._report(tally)
 
-    def _report(self, tally: Tally) -> None:
+    def _report(self, tally: DeliveryReport) -> None:
         now = self._clock.now()
         if self._on_progress is not None and now - self._reported >= _REPORT_EVERY:
             self._reported = now

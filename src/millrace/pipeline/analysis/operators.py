@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from millrace.errors import Place
+from millrace.errors import SourceLocation
 
 Events = frozenset[str] | None
 """The columns (in small letters) that carry a watermark; None when that cannot be told."""
 
 
 @dataclass(frozen=True)
-class Step:
+class Operator:
     """One operation on a stream. `kind` is one of
 
     - `aggregate` (GROUP BY, SELECT DISTINCT, UNION), `deduplicate`, `within` (a watermark), `join`, `state` (by Python)
@@ -27,7 +27,7 @@ class Step:
     kind: str
     what: str
     """As the user wrote it: GROUP BY, orderBy."""
-    place: Place
+    place: SourceLocation
     table: str
     bounded: bool | None = None
     """Whether a watermark ends its state; None when that cannot be told."""
@@ -43,12 +43,12 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Shape:
+class StreamPlan:
     """What is known of the rows of a source or a table."""
 
     streaming: bool | None
     events: Events = frozenset()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Operator, ...] = ()
     opaque: bool = False
     """Whether more may happen to it than the steps say."""
 
@@ -57,7 +57,7 @@ class Shape:
         """Whether an aggregation is among the steps."""
         return any(step.kind == "aggregate" for step in self.steps)
 
-    def then(self, step: Step) -> Shape:
+    def then(self, step: Operator) -> StreamPlan:
         """The same rows after one more operation; one on static rows does not count."""
         if self.streaming is False:
             return self
@@ -65,22 +65,22 @@ class Shape:
         done = replace(step, after_aggregate=self.aggregated, sure=certain)
         return replace(self, steps=(*self.steps, done))
 
-    def carrying(self, events: Events) -> Shape:
+    def carrying(self, events: Events) -> StreamPlan:
         """The same rows with other columns of event time."""
         return replace(self, events=events)
 
-    def watermarked(self, column: str) -> Shape:
+    def watermarked(self, column: str) -> StreamPlan:
         """The same rows with a watermark; an unnamed column is one that could not be read."""
         if self.events is None or not column:
             return replace(self, events=None)
         return replace(self, events=self.events | {column.lower()})
 
 
-STATIC = Shape(False)
-UNKNOWN = Shape(None, None, opaque=True)
+STATIC = StreamPlan(False)
+UNKNOWN = StreamPlan(None, None, opaque=True)
 
 
-def together(shapes: Iterable[Shape]) -> Shape:
+def together(shapes: Iterable[StreamPlan]) -> StreamPlan:
     """Rows made from several: a stream when one of them is, with the steps of all."""
     found = list(shapes)
     streaming = True if any(one.streaming for one in found) else None
@@ -89,7 +89,7 @@ def together(shapes: Iterable[Shape]) -> Shape:
     steps = dict.fromkeys(step for one in found for step in one.steps)
     known = [one.events for one in found if one.events is not None]
     events = frozenset[str]().union(*known) if len(known) == len(found) else None
-    return Shape(streaming, events, tuple(steps), any(one.opaque for one in found))
+    return StreamPlan(streaming, events, tuple(steps), any(one.opaque for one in found))
 
 
 JOIN_KINDS = {
@@ -124,7 +124,7 @@ def named_kind(text: str) -> str | None:
     return JOIN_KINDS.get(text.lower().replace("_", "").replace(" ", ""))
 
 
-def joined(kind: str, left: Shape, right: Shape, bounded: bool | None, what: str) -> Joined | None:
+def joined(kind: str, left: StreamPlan, right: StreamPlan, bounded: bool | None, what: str) -> Joined | None:
     """The step that joining two shapes is; None when it is nothing special or cannot be told."""
     if left.streaming is None or right.streaming is None:
         return None
@@ -136,7 +136,7 @@ def joined(kind: str, left: Shape, right: Shape, bounded: bool | None, what: str
     return None
 
 
-def join_ends(kind: str, left: Shape, right: Shape) -> bool:
+def join_ends(kind: str, left: StreamPlan, right: StreamPlan) -> bool:
     """Whether the watermarks that a kind of join needs are there."""
     if kind in ("left", "semi"):
         return bool(right.events)

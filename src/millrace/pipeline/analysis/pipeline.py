@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from millrace.pipeline.analysis.operators import STATIC, UNKNOWN, Shape
+from millrace.pipeline.analysis.operators import STATIC, UNKNOWN, StreamPlan
 from millrace.pipeline.analysis.python import python_shape
-from millrace.pipeline.model import Pipeline, Source, Table
+from millrace.pipeline.model import Pipeline, SourceDef, TableDef
 
 
-def shapes(pipeline: Pipeline) -> dict[str, Shape]:
+def analyse(pipeline: Pipeline) -> dict[str, StreamPlan]:
     """The shape of every source and table by its name, in small letters."""
     found = {source.name.lower(): source_shape(source) for source in reversed(pipeline.sources)}
     for table in pipeline.tables:
@@ -15,15 +15,15 @@ def shapes(pipeline: Pipeline) -> dict[str, Shape]:
     return found
 
 
-def source_shape(source: Source) -> Shape:
+def source_shape(source: SourceDef) -> StreamPlan:
     """What is known of a source's rows."""
     if source.static:
         return STATIC
-    shape = Shape(True)
+    shape = StreamPlan(True)
     return shape.watermarked(source.watermark.column) if source.watermark else shape
 
 
-def _add(pipeline: Pipeline, table: Table, found: dict[str, Shape]) -> None:
+def _add(pipeline: Pipeline, table: TableDef, found: dict[str, StreamPlan]) -> None:
     """A table's shape, after those of what it reads; not by recursion, since a chain of tables may be long."""
     waiting = [(table, False)]
     begun: set[str] = set()
@@ -41,7 +41,7 @@ def _add(pipeline: Pipeline, table: Table, found: dict[str, Shape]) -> None:
         waiting.extend((read, False) for read in reads if read and read.name.lower() not in found)
 
 
-def _shape(table: Table, found: dict[str, Shape]) -> Shape:
+def _shape(table: TableDef, found: dict[str, StreamPlan]) -> StreamPlan:
     if table.sql is not None:
         from millrace.pipeline.analysis.sql import sql_shape
 

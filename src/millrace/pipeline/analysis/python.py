@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from millrace.errors import Place
-from millrace.pipeline.analysis.operators import UNKNOWN, Events, Shape, Step, joined, named_kind, together
-from millrace.pipeline.model import Table
+from millrace.errors import SourceLocation
+from millrace.pipeline.analysis.operators import UNKNOWN, Events, Operator, StreamPlan, joined, named_kind, together
+from millrace.pipeline.model import TableDef
 from millrace.pipeline.python_source import function_tree
 
 GROUPS = frozenset({"groupBy", "groupby", "rollup", "cube"})
@@ -63,7 +63,7 @@ _SAME = frozenset(
 )
 
 
-def after_method(shape: Shape, name: str, node: ast.Call) -> Shape:
+def after_method(shape: StreamPlan, name: str, node: ast.Call) -> StreamPlan:
     """The rows that another method gives: what it does to the columns of event time."""
     words = [_text(one) for one in node.args]
     if name == "withWatermark":
@@ -133,7 +133,7 @@ def name_of(node: ast.expr) -> str | None:
     return None
 
 
-def ends_duplicates(shape: Shape, node: ast.Call) -> bool | None:
+def ends_duplicates(shape: StreamPlan, node: ast.Call) -> bool | None:
     """Whether a watermark ends what a deduplication remembers: event time must be among its columns."""
     if not shape.events:
         return None if shape.events is None else False
@@ -148,7 +148,7 @@ def ends_duplicates(shape: Shape, node: ast.Call) -> bool | None:
     return None if None in names else False
 
 
-def ends_join(left: Shape, right: Shape, node: ast.Call) -> bool | None:
+def ends_join(left: StreamPlan, right: StreamPlan, node: ast.Call) -> bool | None:
     """Whether watermarks end the state of a join; a condition that is an expression cannot be told."""
     if left.events is None or right.events is None:
         return None
@@ -178,14 +178,14 @@ _BRANCHES = (ast.If, ast.For, ast.While, ast.Try, ast.With, ast.Match)
 class Grouped:
     """What `groupBy` gives: rows in groups that are not yet aggregated."""
 
-    shape: Shape
+    shape: StreamPlan
     bounded: bool | None
     events: Events
     session: bool = False
     pivoted: bool = False
 
 
-def python_shape(table: Table, inputs: Mapping[str, Shape]) -> Shape:
+def python_shape(table: TableDef, inputs: Mapping[str, StreamPlan]) -> StreamPlan:
     """What a table's function does to what it reads; `inputs` are by name, in small letters."""
     if table.function is None:
         return UNKNOWN
@@ -196,7 +196,7 @@ def python_shape(table: Table, inputs: Mapping[str, Shape]) -> Shape:
     names = [argument.arg for argument in (*tree.args.posonlyargs, *tree.args.args)]
     reading = _Reading(table, dict(zip(names, given.values(), strict=False)))
     reading.run(tree.body)
-    rows = [one for one in reading.returned if isinstance(one, Shape)]
+    rows = [one for one in reading.returned if isinstance(one, StreamPlan)]
     if not rows or len(rows) < len(reading.returned):
         return replace(together([*given.values(), *rows, *reading.actions]), events=None, opaque=True)
     made = together(rows)
@@ -204,11 +204,11 @@ def python_shape(table: Table, inputs: Mapping[str, Shape]) -> Shape:
 
 
 class _Reading:
-    def __init__(self, table: Table, given: dict[str, Any]) -> None:
+    def __init__(self, table: TableDef, given: dict[str, Any]) -> None:
         self.table = table
         self.known: dict[str, Any] = given
         self.returned: list[Any] = []
-        self.actions: list[Shape] = []
+        self.actions: list[StreamPlan] = []
         self.sure = True
 
     def run(self, statements: list[ast.stmt]) -> None:
@@ -240,41 +240,41 @@ class _Reading:
             self.known[target.id] = self._uncertain(self.frame(value))
 
     def _uncertain(self, found: Any) -> Any:
-        if self.sure or not isinstance(found, Shape):
+        if self.sure or not isinstance(found, StreamPlan):
             return found
         return replace(found, opaque=True, events=None if found.events else found.events)
 
-    def frame(self, node: ast.expr) -> Shape | Grouped | None:
+    def frame(self, node: ast.expr) -> StreamPlan | Grouped | None:
         """The rows that an expression stands for, or None when it is something else."""
         if isinstance(node, ast.Name):
-            found: Shape | Grouped | None = self.known.get(node.id)
+            found: StreamPlan | Grouped | None = self.known.get(node.id)
             return found
         if isinstance(node, ast.Attribute) and node.attr == "na":
             return self.frame(node.value)
         if isinstance(node, ast.IfExp):
-            both = [one for one in map(self.frame, (node.body, node.orelse)) if isinstance(one, Shape)]
+            both = [one for one in map(self.frame, (node.body, node.orelse)) if isinstance(one, StreamPlan)]
             return replace(together(both), opaque=True, events=None) if both else None
         if not isinstance(node, ast.Call):
             return None
         if isinstance(node.func, ast.Attribute):
             on = self.frame(node.func.value)
-            if isinstance(on, Shape):
+            if isinstance(on, StreamPlan):
                 return self._method(self._expressions(on, node), node.func.attr, node)
             if isinstance(on, Grouped):
                 return self._grouped(replace(on, shape=self._expressions(on.shape, node)), node.func.attr, node)
         return self._helper(node)
 
-    def _helper(self, node: ast.Call) -> Shape | None:
+    def _helper(self, node: ast.Call) -> StreamPlan | None:
         """A function of the user's that is given rows: what comes out may be anything."""
-        given = [one for one in map(self.frame, node.args) if isinstance(one, Shape)]
+        given = [one for one in map(self.frame, node.args) if isinstance(one, StreamPlan)]
         return replace(together(given), events=None, opaque=True) if given else None
 
-    def step(self, kind: str, node: ast.Call | ast.Attribute, what: str, **more: Any) -> Step:
+    def step(self, kind: str, node: ast.Call | ast.Attribute, what: str, **more: Any) -> Operator:
         at = node.func if isinstance(node, ast.Call) else node
         file = self.table.function.__code__.co_filename if self.table.function else self.table.place.file
-        return Step(kind, what, Place(file, at.end_lineno), self.table.name, sure=self.sure, **more)
+        return Operator(kind, what, SourceLocation(file, at.end_lineno), self.table.name, sure=self.sure, **more)
 
-    def _method(self, shape: Shape, name: str, node: ast.Call) -> Shape | Grouped | None:
+    def _method(self, shape: StreamPlan, name: str, node: ast.Call) -> StreamPlan | Grouped | None:
         what = f".{name}()"
         if name in ACTIONS:
             self.actions.append(shape.then(self.step("action", node, what)))
@@ -298,7 +298,7 @@ class _Reading:
             return shape.then(self.step("python", node, what)).carrying(frozenset())
         return after_method(shape, name, node)
 
-    def _expressions(self, shape: Shape, node: ast.Call) -> Shape:
+    def _expressions(self, shape: StreamPlan, node: ast.Call) -> StreamPlan:
         """The same rows after what the columns in a call do."""
         for called, name in _calls(node):
             if name in COLUMNS:
@@ -312,7 +312,7 @@ class _Reading:
             return False
         return hasattr(self.table.function.__globals__.get(node.id), "evalType")
 
-    def _group(self, shape: Shape, node: ast.Call, *, plain: bool) -> Grouped:
+    def _group(self, shape: StreamPlan, node: ast.Call, *, plain: bool) -> Grouped:
         keys = [one for given in node.args for one in (given.elts if isinstance(given, ast.List) else [given])]
         session = any(name == "session_window" for _, name in _calls(node))
         if not shape.events:
@@ -323,7 +323,7 @@ class _Reading:
         events = frozenset(name for one, name in found if one and name) if sure else None
         return Grouped(shape, bounded, events, session)
 
-    def _grouped(self, on: Grouped, name: str, node: ast.Call) -> Shape | Grouped | None:
+    def _grouped(self, on: Grouped, name: str, node: ast.Call) -> StreamPlan | Grouped | None:
         what = f".{name}()"
         if name == "pivot":
             return replace(on, shape=on.shape.then(self.step("pivot", node, what)), pivoted=True)
@@ -338,9 +338,9 @@ class _Reading:
             return on.shape.then(self.step("python", node, what)).carrying(frozenset())
         return replace(on.shape, events=None, opaque=True)
 
-    def _join(self, shape: Shape, name: str, node: ast.Call, what: str) -> Shape:
+    def _join(self, shape: StreamPlan, name: str, node: ast.Call, what: str) -> StreamPlan:
         other = self.frame(node.args[0]) if node.args else None
-        right = other if isinstance(other, Shape) else UNKNOWN
+        right = other if isinstance(other, StreamPlan) else UNKNOWN
         kind = "cross" if name == "crossJoin" else _join_kind(node)
         both = together((shape, right))
         if kind is None:
@@ -348,9 +348,9 @@ class _Reading:
         added = joined(kind, shape, right, ends_join(shape, right, node), what)
         return both.then(self.step(added.kind, node, what, bounded=added.bounded, join=kind)) if added else both
 
-    def _set(self, shape: Shape, kind: str, node: ast.Call, what: str) -> Shape:
+    def _set(self, shape: StreamPlan, kind: str, node: ast.Call, what: str) -> StreamPlan:
         other = self.frame(node.args[0]) if node.args else None
-        right = other if isinstance(other, Shape) else UNKNOWN
+        right = other if isinstance(other, StreamPlan) else UNKNOWN
         both = together((shape, right)).carrying(shape.events)
         if kind == "union" and {shape.streaming, right.streaming} == {True, False}:
             both = both.then(self.step("mixed", node, what))

@@ -15,20 +15,20 @@ from typing import Any
 
 from sqlglot import exp
 
-from millrace.errors import InvalidSql, Place
+from millrace.errors import InvalidSql, SourceLocation
 from millrace.pipeline.analysis.operators import (
     JOIN_KINDS,
     STATIC,
     UNKNOWN,
     Events,
     Joined,
-    Shape,
-    Step,
+    Operator,
+    StreamPlan,
     join_ends,
     joined,
     together,
 )
-from millrace.pipeline.model import Table
+from millrace.pipeline.model import TableDef
 from millrace.pipeline.sql import defined_by, parsed
 
 _RANGES = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
@@ -38,9 +38,9 @@ _RANGES = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
 class Sides:
     """What a join joins."""
 
-    left: Shape
-    right: Shape
-    left_names: dict[str, Shape]
+    left: StreamPlan
+    right: StreamPlan
+    left_names: dict[str, StreamPlan]
     name: str
     """The right side's."""
 
@@ -240,7 +240,7 @@ _EXPLODES = ("inline_outer", "posexplode_outer", "stack")
 _CLOCKS = (exp.CurrentTimestamp, exp.CurrentDate, exp.Localtimestamp)
 
 
-def sql_shape(table: Table, inputs: Mapping[str, Shape]) -> Shape:
+def sql_shape(table: TableDef, inputs: Mapping[str, StreamPlan]) -> StreamPlan:
     """What a table's SQL does to what it reads; `inputs` are by name, in small letters."""
     try:
         return _Reading(table, inputs).query(parsed(table.sql or ""))
@@ -252,16 +252,16 @@ def sql_shape(table: Table, inputs: Mapping[str, Shape]) -> Shape:
 class _From:
     """What a SELECT reads, by the names that its columns may be written with."""
 
-    shape: Shape = STATIC
-    named: dict[str, Shape] = field(default_factory=dict)
+    shape: StreamPlan = STATIC
+    named: dict[str, StreamPlan] = field(default_factory=dict)
 
 
 class _Reading:
-    def __init__(self, table: Table, inputs: Mapping[str, Shape]) -> None:
+    def __init__(self, table: TableDef, inputs: Mapping[str, StreamPlan]) -> None:
         self.table, self.inputs = table, inputs
-        self._parts: dict[int, Shape] = {}
+        self._parts: dict[int, StreamPlan] = {}
 
-    def query(self, node: Any) -> Shape:
+    def query(self, node: Any) -> StreamPlan:
         if isinstance(node, exp.Subquery):
             return self._end(node, self.query(node.this))
         if isinstance(node, exp.SetOperation):
@@ -270,7 +270,7 @@ class _Reading:
             return self._select(node)
         return STATIC
 
-    def place(self, node: Any) -> Place:
+    def place(self, node: Any) -> SourceLocation:
         """The line of the user's file where a part of the SQL stands."""
         for one in node.walk():
             if "line" in one.meta:
@@ -278,10 +278,10 @@ class _Reading:
                 return self.table.sql_line(one.meta["line"], max(one.meta.get("col", 1) - length, 1))
         return self.table.sql_line(1)
 
-    def step(self, kind: str, what: str, node: Any, **more: Any) -> Step:
-        return Step(kind, what, self.place(node), self.table.name, **more)
+    def step(self, kind: str, what: str, node: Any, **more: Any) -> Operator:
+        return Operator(kind, what, self.place(node), self.table.name, **more)
 
-    def _select(self, node: exp.Select) -> Shape:
+    def _select(self, node: exp.Select) -> StreamPlan:
         origin = self._from(node)
         shape = self._subqueries(node, origin.shape)
         aggregated = is_grouped(node)
@@ -303,7 +303,7 @@ class _Reading:
             shape = shape.then(self.step("aggregate", "SELECT DISTINCT", node.expressions[0], bounded=bounded, **kept))
         return self._end(node, shape)
 
-    def _operation(self, node: Any, shape: Shape) -> Shape:
+    def _operation(self, node: Any, shape: StreamPlan) -> StreamPlan:
         """Operations that are functions: an aggregate of distinct values, a row's number, the clock."""
         if isinstance(node, exp.Distinct) and isinstance(node.parent, exp.AggFunc):
             return shape.then(self.step("distinct", f"{node.parent.sql_name()}(DISTINCT …)", node.parent))
@@ -315,7 +315,7 @@ class _Reading:
             return shape.then(self.step("clock", "the current time", node))
         return shape
 
-    def _end(self, node: Any, shape: Shape) -> Shape:
+    def _end(self, node: Any, shape: StreamPlan) -> StreamPlan:
         """ORDER BY, LIMIT and OFFSET, which come last."""
         for key, what in (("order", "ORDER BY"), ("sort", "SORT BY"), ("cluster", "CLUSTER BY")):
             if node.args.get(key):
@@ -356,7 +356,7 @@ class _Reading:
         found.shape = made
         found.named[sides.name] = right
 
-    def _relation(self, node: Any) -> Shape:
+    def _relation(self, node: Any) -> StreamPlan:
         shape = self._rows(node)
         if node.args.get("sample"):
             shape = shape.then(self.step("sample", "TABLESAMPLE", node))
@@ -364,7 +364,7 @@ class _Reading:
             shape = shape.then(self.step("pivot", "PIVOT", pivot)).carrying(None)
         return shape
 
-    def _rows(self, node: Any) -> Shape:
+    def _rows(self, node: Any) -> StreamPlan:
         if isinstance(node, exp.Subquery):
             return self.query(node)
         if not isinstance(node, exp.Table) or not node.name or node.db:
@@ -377,7 +377,7 @@ class _Reading:
             self._parts[id(part)] = self.query(part.this).then(self.step("with", "WITH", part))
         return self._parts[id(part)]
 
-    def _combined(self, node: exp.SetOperation) -> Shape:
+    def _combined(self, node: exp.SetOperation) -> StreamPlan:
         left, right = self.query(node.this), self.query(node.expression)
         both = together((left, right))
         both = both.carrying(left.events)  # the columns are the left side's, and so is what they carry
@@ -395,7 +395,7 @@ class _Reading:
             both = both.then(self.step("except", "EXCEPT", at, sure=right.streaming is True))
         return both
 
-    def _subqueries(self, node: exp.Select, shape: Shape) -> Shape:
+    def _subqueries(self, node: exp.Select, shape: StreamPlan) -> StreamPlan:
         for one in inner_queries(node):
             inner = self.query(one)
             if inner.streaming:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millrace.errors import Place, Problem
+from millrace.errors import Problem, SourceLocation
 from millrace.pipeline.checks.context import Scope
 from millrace.pipeline.connector_facts import Facts
 from millrace.pipeline.model import Connection
@@ -31,7 +31,7 @@ def plain_secrets(scope: Scope) -> Iterator[Problem]:
             yield Problem("secret.plain", said, place, hint, "whoever sees the file sees it")
 
 
-def _spelt_out(connection: Connection) -> Iterator[tuple[str, Place]]:
+def _spelt_out(connection: Connection) -> Iterator[tuple[str, SourceLocation]]:
     """Those in a call in Python."""
     if not connection.place.file.endswith(".py") or not _has_secret((connection.argument, connection.options)):
         return

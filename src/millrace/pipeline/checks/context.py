@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from millrace.errors import InvalidSql
-from millrace.pipeline.analysis.operators import UNKNOWN, Shape, Step
-from millrace.pipeline.analysis.pipeline import shapes
+from millrace.pipeline.analysis.operators import UNKNOWN, Operator, StreamPlan
+from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.connector_facts import Connectors, Facts
-from millrace.pipeline.model import Pipeline, Sink, Source, Table, Trigger
+from millrace.pipeline.model import Pipeline, SinkDef, SourceDef, TableDef, Trigger
 from millrace.pipeline.schema import Decimal, Schema, Simple, Type
 from millrace.pipeline.sql import parsed
 
@@ -68,27 +68,27 @@ class Scope:
         self._sinks: dict[int, Facts] = {}
 
     @cached_property
-    def shapes(self) -> dict[str, Shape]:
+    def shapes(self) -> dict[str, StreamPlan]:
         """The shape of every source and table, by name in small letters."""
-        return shapes(self.pipeline)
+        return analyse(self.pipeline)
 
-    def shape(self, name: str) -> Shape:
+    def shape(self, name: str) -> StreamPlan:
         """The shape of one of them."""
         return self.shapes.get(name.lower(), UNKNOWN)
 
     @property
-    def elements(self) -> tuple[Source | Table, ...]:
+    def elements(self) -> tuple[SourceDef | TableDef, ...]:
         """All that has a name to read it by."""
         return (*self.pipeline.sources, *self.pipeline.tables)
 
-    def columns(self, element: Source | Table) -> list[Known] | None:
+    def columns(self, element: SourceDef | TableDef) -> list[Known] | None:
         """Its columns, when they are known without Spark."""
-        if isinstance(element, Source):
+        if isinstance(element, SourceDef):
             schema = self.source_facts(element).schema
             return columns_of_schema(schema) if schema else None
         return columns_of_sql(element.sql) if element.sql else None
 
-    def source_facts(self, source: Source) -> Facts:
+    def source_facts(self, source: SourceDef) -> Facts:
         """What the connector says of a source; nothing when the source could not be read in full."""
         if id(source) not in self._sources:
             readable = source.connection.readable
@@ -96,31 +96,31 @@ class Scope:
             self._sources[id(source)] = asked
         return self._sources[id(source)]
 
-    def sink_facts(self, sink: Sink) -> Facts:
+    def sink_facts(self, sink: SinkDef) -> Facts:
         """What the connector says of a sink."""
         if id(sink) not in self._sinks:
             readable = sink.connection.readable
             self._sinks[id(sink)] = self._connectors.sink(sink.connection, sink.table) if readable else Facts()
         return self._sinks[id(sink)]
 
-    def trigger(self, sink: Sink) -> Trigger:
+    def trigger(self, sink: SinkDef) -> Trigger:
         """What holds for a sink: its own trigger, else the pipeline's."""
         return sink.trigger or self.pipeline.trigger
 
-    def sinks_with(self, trigger: str) -> Iterator[Sink]:
+    def sinks_with(self, trigger: str) -> Iterator[SinkDef]:
         """The sinks whose trigger is of a kind."""
         return (sink for sink in self.pipeline.sinks if self.trigger(sink).kind == trigger)
 
-    def steps(self, sink: Sink, kind: str) -> Iterator[Step]:
+    def steps(self, sink: SinkDef, kind: str) -> Iterator[Operator]:
         """The operations of a kind on the way to a sink that are certainly there."""
         return (step for step in self.shape(sink.table).steps if step.kind == kind and step.sure)
 
-    def sources_of(self, sink: Sink) -> Iterator[Source]:
+    def sources_of(self, sink: SinkDef) -> Iterator[SourceDef]:
         """The streams that a sink's rows come from."""
         found = (self.pipeline.source(name) for name in self.pipeline.upstream(sink.table))
         return (source for source in found if source and not source.static)
 
-    def watermarked(self, sink: Sink) -> Iterator[Source | Table]:
+    def watermarked(self, sink: SinkDef) -> Iterator[SourceDef | TableDef]:
         """The streams and tables on the way to a sink that have a watermark of their own."""
         for name in self.pipeline.upstream(sink.table):
             element = self.pipeline.table(name) or self.pipeline.source(name)
@@ -128,6 +128,6 @@ class Scope:
                 yield element
 
 
-def written_to(sink: Sink) -> str:
+def written_to(sink: SinkDef) -> str:
     """A sink in a message."""
     return f"the {sink.connection.connector or 'unknown'} sink of {sink.table!r}"

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from millrace.errors import Place, Problem, did_you_mean
+from millrace.errors import Problem, SourceLocation, did_you_mean
 from millrace.pipeline.checks.context import Scope, written_to
 from millrace.pipeline.checks.tables import parses_as_sql
-from millrace.pipeline.model import Pipeline, Sink, Source, Table
+from millrace.pipeline.model import Pipeline, SinkDef, SourceDef, TableDef
 
 
 def cycles(scope: Scope) -> Iterator[Problem]:
@@ -73,9 +73,9 @@ def _used(scope: Scope) -> set[str] | None:
     return {name.lower() for name in (*reads, *taken)}
 
 
-def _cycle(pipeline: Pipeline, start: Table) -> list[str]:
+def _cycle(pipeline: Pipeline, start: TableDef) -> list[str]:
     """The names on a way from a table back to itself, or nothing."""
-    came: dict[str, Table] = {}
+    came: dict[str, TableDef] = {}
     waiting = [start]
     while waiting:
         table = waiting.pop()
@@ -90,7 +90,7 @@ def _cycle(pipeline: Pipeline, start: Table) -> list[str]:
     return []
 
 
-def _path(came: dict[str, Table], start: Table) -> list[str]:
+def _path(came: dict[str, TableDef], start: TableDef) -> list[str]:
     path = [start.name]
     table = came[start.name.lower()]
     while table is not start:
@@ -128,7 +128,7 @@ def invalid_names(scope: Scope) -> Iterator[Problem]:
 
 def duplicate_names(scope: Scope) -> Iterator[Problem]:
     """Sources and tables share their names, and to SQL capitals make no difference."""
-    first: dict[str, Source | Table] = {}
+    first: dict[str, SourceDef | TableDef] = {}
     for element in scope.elements:
         before = first.setdefault(element.name.lower(), element)
         if before is not element:
@@ -156,7 +156,7 @@ def unknown_names(scope: Scope) -> Iterator[Problem]:
             yield Problem("name.unknown", said, place, did_you_mean(name, known))
 
 
-def _reading_place(table: Table, read: str) -> Place:
+def _reading_place(table: TableDef, read: str) -> SourceLocation:
     if table.sql is None:
         return table.place
     from sqlglot import exp
@@ -169,13 +169,13 @@ def _reading_place(table: Table, read: str) -> Place:
     return table.sql_line(1)
 
 
-def _kind(element: Source | Table) -> str:
-    return "source" if isinstance(element, Source) else "table"
+def _kind(element: SourceDef | TableDef) -> str:
+    return "source" if isinstance(element, SourceDef) else "table"
 
 
 def shared_targets(scope: Scope) -> Iterator[Problem]:
     """Sinks that must be the only writers of something, and are not."""
-    first: dict[str, Sink] = {}
+    first: dict[str, SinkDef] = {}
     for sink in scope.pipeline.sinks:
         facts = scope.sink_facts(sink)
         for target in facts.touches if facts.alone else ():

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millrace.errors import Place, Problem, did_you_mean
-from millrace.pipeline.analysis.operators import Step
+from millrace.errors import Problem, SourceLocation, did_you_mean
+from millrace.pipeline.analysis.operators import Operator
 from millrace.pipeline.checks.context import Scope, written_to
-from millrace.pipeline.model import MODES, Sink
+from millrace.pipeline.model import MODES, SinkDef
 
 
 def unknown_mode(scope: Scope) -> Iterator[Problem]:
@@ -51,7 +51,7 @@ def append_without_watermark(scope: Scope) -> Iterator[Problem]:
                 break
 
 
-def _append_hint(scope: Scope, sink: Sink, step: Step) -> str:
+def _append_hint(scope: Scope, sink: SinkDef, step: Operator) -> str:
     own = scope.pipeline.table(step.table)
     if own and own.watermark:
         return f"the watermark of {own.name!r} holds for its result: give one to what it reads, or use mode: update"
@@ -101,7 +101,7 @@ def chained_aggregation(scope: Scope) -> Iterator[Problem]:
                 yield Problem("mode.chained", said, step.place, hint, why)
 
 
-def _place(sink: Sink) -> Place:
+def _place(sink: SinkDef) -> SourceLocation:
     return sink.connection.places.get("mode", sink.place)
 
 

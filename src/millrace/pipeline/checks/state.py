@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millrace.errors import Place, Problem, did_you_mean
+from millrace.errors import Problem, SourceLocation, did_you_mean
 from millrace.pipeline.checks.context import Scope
-from millrace.pipeline.model import Source, Table
+from millrace.pipeline.model import SourceDef, TableDef
 
 _OUTER = ("left", "right", "full", "semi")
 
@@ -97,7 +97,7 @@ def watermark_not_a_time(scope: Scope) -> Iterator[Problem]:
                 yield Problem("watermark.type", said, _place(source), hint)
 
 
-def _place(element: Source | Table) -> Place:
-    if isinstance(element, Source):
+def _place(element: SourceDef | TableDef) -> SourceLocation:
+    if isinstance(element, SourceDef):
         return element.connection.places.get("watermark", element.place)
     return element.place

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from millrace.errors import Place, Problem
+from millrace.errors import Problem, SourceLocation
 from millrace.pipeline.checks.context import Scope, written_to
 from millrace.pipeline.connector_facts import Connectors
-from millrace.pipeline.model import Pipeline, Sink, Trigger
+from millrace.pipeline.model import Pipeline, SinkDef, Trigger
 
 _REFUSED = {
     "join": "a join of two streams",
@@ -25,7 +25,7 @@ _REFUSED = {
 _REALTIME_HINT = "use another trigger, as 1s, or leave it out"
 
 
-def realtime_obstacles(pipeline: Pipeline, written: Sink, connectors: Connectors) -> list[Problem]:
+def realtime_obstacles(pipeline: Pipeline, written: SinkDef, connectors: Connectors) -> list[Problem]:
     """What would stand in the way of a sink if it had the trigger."""
     asked = replace(pipeline, sinks=(replace(written, trigger=Trigger("realtime")),))
     scope = Scope(asked, connectors)
@@ -81,7 +81,7 @@ def realtime_operators(scope: Scope) -> Iterator[Problem]:
                 yield realtime_refusal(step.kind, step.what, step.table, step.place)
 
 
-def realtime_refusal(kind: str, what: str, table: str, place: Place) -> Problem:
+def realtime_refusal(kind: str, what: str, table: str, place: SourceLocation) -> Problem:
     """What is in a table, of a kind that real-time mode does not do."""
     why = f"Spark's real-time mode does not do {_REFUSED[kind]}"
     return Problem("realtime.operator", f"{what} in {table!r} prevents trigger: realtime", place, _REALTIME_HINT, why)

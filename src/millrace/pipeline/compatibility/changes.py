@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millrace.errors import InvalidSql
-from millrace.pipeline.compatibility.query_snapshot import Said
+from millrace.pipeline.compatibility.query_snapshot import QuerySnapshot
 from millrace.pipeline.sql import parsed
 
 _OPERAND = re.compile(r"'(?:[^']|'')*'|`[^`]+`|\b\d[\w.]*|\b[a-z_]\w*(?:\.[a-z_]\w*)*\b")
@@ -69,7 +69,7 @@ class Change:
     what: str
 
 
-def changes(before: Said, now: Said) -> list[Change]:
+def changes(before: QuerySnapshot, now: QuerySnapshot) -> list[Change]:
     """Every difference that can be told without Spark."""
     tables = list(_tables(before, now))
     found = [*_sources(before, now), *_state(before, now, changed=bool(tables)), *tables, *_sinks(before, now)]
@@ -78,7 +78,7 @@ def changes(before: Said, now: Said) -> list[Change]:
     return found
 
 
-def _sources(before: Said, now: Said) -> Iterator[Change]:
+def _sources(before: QuerySnapshot, now: QuerySnapshot) -> Iterator[Change]:
     """Another place under the same name, and changed options; the state folder tells the rest, with the cluster."""
     for name in [one for one in now["sources"] if one in before["sources"]]:
         old, new = before["sources"][name], now["sources"][name]
@@ -99,12 +99,12 @@ def _sources(before: Said, now: Said) -> Iterator[Change]:
             yield Change(NEW, "source", f"{name}: the static table was {old['argument']!r}; now {new['argument']!r}")
 
 
-def _keeps(before: Said, now: Said) -> bool:
+def _keeps(before: QuerySnapshot, now: QuerySnapshot) -> bool:
     """Whether there is, or may be, a state that a change could harm."""
     return bool(before["steps"] or now["steps"] or not (before["certain"] and now["certain"]))
 
 
-def _tables(before: Said, now: Said) -> Iterator[Change]:
+def _tables(before: QuerySnapshot, now: QuerySnapshot) -> Iterator[Change]:
     old, new = before["tables"], now["tables"]
     keeps = _keeps(before, now)
     for name in new:
@@ -122,7 +122,7 @@ def _tables(before: Said, now: Said) -> Iterator[Change]:
             yield Change(ASKS if keeps else NEW, "table", f"table {name} is gone")
 
 
-def _rewritten(name: str, old: Said, new: Said, now: Said) -> Change | None:
+def _rewritten(name: str, old: QuerySnapshot, new: QuerySnapshot, now: QuerySnapshot) -> Change | None:
     """How a table's definition differs: its effect is `new` when it is a filter alone."""
     if (old["sql"] is None) != (new["sql"] is None):
         return Change(ASKS, "table", f"table {name} is now {'SQL' if new['sql'] else 'a function'}")
@@ -140,19 +140,19 @@ def _rewritten(name: str, old: Said, new: Said, now: Said) -> Change | None:
     return None
 
 
-def _first_to_keep(name: str, before: Said, now: Said) -> bool:
+def _first_to_keep(name: str, before: QuerySnapshot, now: QuerySnapshot) -> bool:
     """Whether nothing that a table reads keeps state, so that a filter in it only decides what comes in from now on."""
     return all(said["certain"] and _above(said, name) for said in (before, now))
 
 
-def _above(said: Said, name: str) -> bool:
+def _above(said: QuerySnapshot, name: str) -> bool:
     order = list(said["tables"])
     steps = [step for step in said["steps"] if step["table"] in order]
     joins = any(step["kind"] == "join" and step["table"] == name for step in steps)  # its WHERE comes after it
     return not joins and all(order.index(step["table"]) >= order.index(name) for step in steps)
 
 
-def _state(before: Said, now: Said, *, changed: bool) -> Iterator[Change]:
+def _state(before: QuerySnapshot, now: QuerySnapshot, *, changed: bool) -> Iterator[Change]:
     """What the state is kept by and what it holds, where both are known for sure."""
     old, new = before["steps"], now["steps"]
     if not changed or not (before["certain"] and now["certain"]):
@@ -165,7 +165,7 @@ def _state(before: Said, now: Said, *, changed: bool) -> Iterator[Change]:
             yield from _differing(one, other, part, "condition" if one["kind"] == "join" else noun)
 
 
-def _differing(old: Said, new: Said, part: str, noun: str) -> Iterator[Change]:
+def _differing(old: QuerySnapshot, new: QuerySnapshot, part: str, noun: str) -> Iterator[Change]:
     """Other functions, or another number of them, are certain; another name may be the same column."""
     was, given = old[part], new[part]
     if was is None or given is None or list(map(skeleton, was)) == list(map(skeleton, given)):
@@ -175,7 +175,7 @@ def _differing(old: Said, new: Said, part: str, noun: str) -> Iterator[Change]:
     yield Change(effect, "state", f"the {noun}{where} were {_listed(was)}; now {_listed(given)}")
 
 
-def _sinks(before: Said, now: Said) -> Iterator[Change]:
+def _sinks(before: QuerySnapshot, now: QuerySnapshot) -> Iterator[Change]:
     old = {(one["connector"], one["to"]): one for one in before["sinks"]}
     new = {(one["connector"], one["to"]): one for one in now["sinks"]}
     lasting = [one for one in old if old[one]["resumes"]]
@@ -203,11 +203,11 @@ def _different(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
 
 
-def _kind(step: Said) -> tuple[str, str]:
+def _kind(step: QuerySnapshot) -> tuple[str, str]:
     return step["kind"], step["join"]
 
 
-def _kept(steps: list[Said], verb: str) -> str:
+def _kept(steps: list[QuerySnapshot], verb: str) -> str:
     if not steps:
         return f"{verb} no state"
     return f"{verb} the state of {', '.join(step['what'] for step in steps)}"
@@ -218,7 +218,7 @@ def _sink_text(sink: tuple[str, str]) -> str:
     return to if to == connector else f"{to} ({connector})"
 
 
-def _watermark(old: Said, new: Said) -> str:
+def _watermark(old: QuerySnapshot, new: QuerySnapshot) -> str:
     was, given = (
         "none" if one["watermark"] is None else f"{one['watermark'][1]:g}s on {one['watermark'][0]}"
         for one in (old, new)

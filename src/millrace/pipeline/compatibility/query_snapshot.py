@@ -9,10 +9,10 @@ from typing import Any
 
 from millrace.limited_files import read_limited
 from millrace.masking import hidden, without_passwords
-from millrace.pipeline.analysis.operators import UNKNOWN, Step
-from millrace.pipeline.analysis.pipeline import shapes
+from millrace.pipeline.analysis.operators import UNKNOWN, Operator
+from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.connector_facts import Connectors
-from millrace.pipeline.model import Connection, Pipeline, Sink, Source, Table, Watermark
+from millrace.pipeline.model import Connection, Pipeline, SinkDef, SourceDef, TableDef, Watermark
 from millrace.pipeline.plan import Query
 from millrace.pipeline.python_source import function_tree
 from millrace.pipeline.secret import Secret
@@ -20,16 +20,16 @@ from millrace.pipeline.secret import Secret
 STATEFUL = ("aggregate", "deduplicate", "within", "join", "state", "limit")
 """The kinds of steps that keep something between batches."""
 
-Said = dict[str, Any]
+QuerySnapshot = dict[str, Any]
 """Part of what is remembered, as JSON has it."""
 
 
-def as_said(pipeline: Pipeline, query: Query, connectors: Connectors) -> Said:
+def snapshot_query(pipeline: Pipeline, query: Query, connectors: Connectors) -> QuerySnapshot:
     """What the file says of a query; no secret is in it."""
     names = pipeline.upstream(query.table)
     sources = [source for name in names if (source := pipeline.source(name))]
     tables = [table for name in names if (table := pipeline.table(name))]
-    shape = shapes(pipeline).get(query.table.lower(), UNKNOWN)
+    shape = analyse(pipeline).get(query.table.lower(), UNKNOWN)
     return {
         "table": query.table,
         "mode": query.mode,
@@ -42,26 +42,26 @@ def as_said(pipeline: Pipeline, query: Query, connectors: Connectors) -> Said:
     }
 
 
-def _source(source: Source, connectors: Connectors) -> Said:
+def _source(source: SourceDef, connectors: Connectors) -> QuerySnapshot:
     reads = ", ".join(connectors.source(source.connection, source.static).touches)
     told = _connection(source.connection) | {"reads": reads}
     return told | {"watermark": _watermark(source.watermark), "static": source.static}
 
 
-def _sink(sink: Sink, connectors: Connectors) -> Said:
+def _sink(sink: SinkDef, connectors: Connectors) -> QuerySnapshot:
     facts = connectors.sink(sink.connection, sink.table)
     named = sink.connection.argument if isinstance(sink.connection.argument, str) else ""
     to = ", ".join(facts.touches) or f"{sink.connection.connector} {plain(named)}".strip()
     return _connection(sink.connection) | {"to": to, "resumes": facts.resumes, "midway": facts.midway}
 
 
-def _connection(connection: Connection) -> Said:
+def _connection(connection: Connection) -> QuerySnapshot:
     options = {name: plain(value) for name, value in connection.options}
     return {"connector": connection.connector, "argument": plain(connection.argument), "options": options}
 
 
-def _table(table: Table) -> Said:
-    told: Said = {"watermark": _watermark(table.watermark), "sql": table.sql and hidden(table.sql)}
+def _table(table: TableDef) -> QuerySnapshot:
+    told: QuerySnapshot = {"watermark": _watermark(table.watermark), "sql": table.sql and hidden(table.sql)}
     if table.function is not None and table.sql is None:
         told |= {"function": _digest(function_text(table.function)), "file": _digest(_file_text(table.function))}
     return told
@@ -71,7 +71,7 @@ def _watermark(watermark: Watermark | None) -> list[Any] | None:
     return None if watermark is None else [watermark.column, watermark.seconds]
 
 
-def _step(step: Step) -> Said:
+def _step(step: Operator) -> QuerySnapshot:
     told = {"kind": step.kind, "what": step.what, "table": step.table, "join": step.join}
     return told | {"keys": _list(step.keys), "values": _list(step.values)}
 

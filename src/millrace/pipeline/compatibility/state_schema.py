@@ -26,7 +26,7 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class Fingerprint:
+class StateSchema:
     """What must stay as it is for a checkpoint to be of use, and the columns, which may change."""
 
     sources: tuple[str, ...]
@@ -41,7 +41,7 @@ class Fingerprint:
         return asdict(self)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Fingerprint:
+    def of(cls, told: Mapping[str, Any]) -> StateSchema:
         """From JSON."""
         operators = [
             Operator(one["kind"], _parts(one["keys"]), _parts(one["values"]), one["detail"])
@@ -50,19 +50,19 @@ class Fingerprint:
         return cls(tuple(told["sources"]), tuple(operators), _parts(told["columns"]), told["whole"])
 
 
-def state_differences(before: Fingerprint, now: Fingerprint) -> list[Change]:
+def state_differences(before: StateSchema, now: StateSchema) -> list[Change]:
     """Every difference, with its effect."""
     return [*_sources(before, now), *_operators(before, now), *_columns(before, now)]
 
 
-def _sources(before: Fingerprint, now: Fingerprint) -> Iterator[Change]:
+def _sources(before: StateSchema, now: StateSchema) -> Iterator[Change]:
     if before.sources != now.sources:
         was, given = (", ".join(one.sources) for one in (before, now))
         why = "Spark tells sources apart by their order"
         yield Change(BREAKS, "source", f"it read {was}; now {given}, and {why}")
 
 
-def _operators(before: Fingerprint, now: Fingerprint) -> Iterator[Change]:
+def _operators(before: StateSchema, now: StateSchema) -> Iterator[Change]:
     old, new = before.operators, now.operators
     if [(one.kind, one.detail) for one in old] != [(one.kind, one.detail) for one in new]:
         yield Change(BREAKS, "state", f"it kept {_all(old)}; now it keeps {_all(new)}")
@@ -82,7 +82,7 @@ def _compared(old: tuple[Part, ...], new: tuple[Part, ...], what: str, *, fixed:
     yield Change(MIXES if types or not fixed else BREAKS, "state", told)
 
 
-def _columns(before: Fingerprint, now: Fingerprint) -> Iterator[Change]:
+def _columns(before: StateSchema, now: StateSchema) -> Iterator[Change]:
     old, new = dict(before.columns), dict(now.columns)
     for name, kind in new.items():
         if name not in old:

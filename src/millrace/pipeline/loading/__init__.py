@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType
 
-from millrace.errors import FileUnusable, InputError, InvalidDefinition, MillraceError, Place, Problem
+from millrace.errors import FileUnusable, InputError, InvalidDefinition, MillraceError, Problem, SourceLocation
 from millrace.limited_files import DEFINITION_BYTES
 from millrace.pipeline.loading.python import collecting
 from millrace.pipeline.loading.user_errors import interrupts_noted, mistake, place_in
@@ -144,5 +144,5 @@ def _chosen(file: str, pipelines: list[Pipeline], name: str) -> Pipeline:
         return pipelines[0]
     if not pipelines:
         hint = 'it needs millrace.Pipeline("name")'
-        raise InvalidDefinition(f"{file} makes no pipeline", place=Place(file), hint=hint)
+        raise InvalidDefinition(f"{file} makes no pipeline", place=SourceLocation(file), hint=hint)
     raise InvalidDefinition(f"{file} makes {len(pipelines)} pipelines", hint=f"choose one: {file}::{names[0]}")

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar, overload
 
-from millrace.errors import InputError, InvalidDefinition, Place
+from millrace.errors import InputError, InvalidDefinition, SourceLocation
 from millrace.pipeline import model
 from millrace.pipeline.python_source import called_text, returned_text
 from millrace.pipeline.sql import tables_read, tidy
@@ -50,9 +50,9 @@ class Pipeline:
         self._place = calling_place()
         self.name = _text(name, "a pipeline's name", self._place)
         self._trigger = as_trigger(trigger, self._place) or model.FASTEST
-        self._sources: list[model.Source] = []
-        self._tables: list[model.Table] = []
-        self._sinks: list[model.Sink] = []
+        self._sources: list[model.SourceDef] = []
+        self._tables: list[model.TableDef] = []
+        self._sinks: list[model.SinkDef] = []
         self._panels: list[model.Panel] = []
         made = _made.get()
         if made is not None:
@@ -65,7 +65,7 @@ class Pipeline:
         place = calling_place()
         name = _text(name, "a source's name", place)
         _require_connection(connection, f"source {name!r}", place)
-        self._sources.append(model.Source(name, connection, as_watermark(watermark, place), static, place))
+        self._sources.append(model.SourceDef(name, connection, as_watermark(watermark, place), static, place))
 
     @overload
     def table(self, function: F, /) -> F: ...
@@ -91,7 +91,7 @@ class Pipeline:
         at, marks = called_text(place, query)
         text = tidy(query)
         waits = as_watermark(watermark, place)
-        self._tables.append(model.Table(name, read_by(text), text, None, waits, place, at, marks))
+        self._tables.append(model.TableDef(name, read_by(text), text, None, waits, place, at, marks))
 
     def sink(
         self,
@@ -105,7 +105,7 @@ class Pipeline:
         place = calling_place()
         table, mode = self._named(table, place), _text(mode, "a mode", place)
         _require_connection(connection, f"the sink of {table!r}", place)
-        self._sinks.append(model.Sink(table, connection, mode, as_trigger(trigger, place), place))
+        self._sinks.append(model.SinkDef(table, connection, mode, as_trigger(trigger, place), place))
 
     def panel(self, table: str | Callable[..., Any], picture: Any) -> None:
         """Show a table on the page, as `mr.top(label=…, value=…)` and others say."""
@@ -117,7 +117,7 @@ class Pipeline:
         kind, options = picture
         self._panels.append(model.Panel(table, kind, model.freeze(options), place))
 
-    def _named(self, table: Any, place: Place) -> str:
+    def _named(self, table: Any, place: SourceLocation) -> str:
         """The name of a table that is given by it, or by the function that makes it."""
         made = [one.name for one in self._tables if one.function is not None and one.function is table]
         return made[0] if made else _text(getattr(table, "__name__", table), "a table's name", place)
@@ -136,12 +136,12 @@ class Pipeline:
         return written.linked()
 
 
-def calling_place() -> Place:
+def calling_place() -> SourceLocation:
     """The line of the user's file that called us."""
     frame = sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "millrace":
         frame = frame.f_back
-    return Place(frame.f_code.co_filename, frame.f_lineno)
+    return SourceLocation(frame.f_code.co_filename, frame.f_lineno)
 
 
 def as_given(value: Any) -> Any:
@@ -160,7 +160,7 @@ def _column(field: Any) -> str:
     return f"`{name}` {field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}"
 
 
-def as_watermark(given: Sequence[str] | None, place: Place) -> model.Watermark | None:
+def as_watermark(given: Sequence[str] | None, place: SourceLocation) -> model.Watermark | None:
     """`("at", "10 seconds")` as a watermark."""
     if given is None:
         return None
@@ -175,7 +175,7 @@ def as_watermark(given: Sequence[str] | None, place: Place) -> model.Watermark |
         raise InvalidDefinition(f"the watermark's delay: {error.message}", place=place, hint=error.hint) from None
 
 
-def as_trigger(given: str | None, place: Place) -> model.Trigger | None:
+def as_trigger(given: str | None, place: SourceLocation) -> model.Trigger | None:
     """`5s`, `realtime` … as a trigger."""
     if given is None:
         return None
@@ -193,11 +193,11 @@ def read_by(query: str, otherwise: tuple[str, ...] = ()) -> tuple[str, ...]:
         return otherwise
 
 
-def _table(function: Callable[..., Any], given: str | None, watermark: Sequence[str] | None) -> model.Table:
+def _table(function: Callable[..., Any], given: str | None, watermark: Sequence[str] | None) -> model.TableDef:
     if not inspect.isfunction(function):
         kind = type(function).__name__
         raise InvalidDefinition(f"a table is made of a function, not of {kind}", place=calling_place())
-    place = Place(function.__code__.co_filename, function.__code__.co_firstlineno)
+    place = SourceLocation(function.__code__.co_filename, function.__code__.co_firstlineno)
     parameters = _parameters(function, place)
     name = given or function.__name__
     waits = as_watermark(watermark, place)
@@ -206,11 +206,11 @@ def _table(function: Callable[..., Any], given: str | None, watermark: Sequence[
         if isinstance(made, str):
             at, marks = returned_text(function, made)
             query = tidy(made)
-            return model.Table(name, read_by(query, parameters), query, None, waits, place, at, marks, parameters)
-    return model.Table(name, parameters, None, function, waits, place)
+            return model.TableDef(name, read_by(query, parameters), query, None, waits, place, at, marks, parameters)
+    return model.TableDef(name, parameters, None, function, waits, place)
 
 
-def _parameters(function: Callable[..., Any], place: Place) -> tuple[str, ...]:
+def _parameters(function: Callable[..., Any], place: SourceLocation) -> tuple[str, ...]:
     given = inspect.signature(function).parameters.values()
     if any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.KEYWORD_ONLY) for one in given):
         raise InvalidDefinition(
@@ -230,13 +230,13 @@ def _gives_text(function: Callable[..., Any], parameters: Sequence[str]) -> bool
     return not used and (bool(parameters) or not any("CALL" in step.opname for step in steps))
 
 
-def _text(given: Any, what: str, place: Place) -> str:
+def _text(given: Any, what: str, place: SourceLocation) -> str:
     if not isinstance(given, str):
         raise InvalidDefinition(f"{what} is text, not {type(given).__name__}", place=place)
     return given
 
 
-def _require_connection(given: Any, what: str, place: Place) -> None:
+def _require_connection(given: Any, what: str, place: SourceLocation) -> None:
     if not isinstance(given, model.Connection):
         raise InvalidDefinition(
             f"{what} needs a connection, not {type(given).__name__}", place=place, hint='as mr.kafka("posts", …)'

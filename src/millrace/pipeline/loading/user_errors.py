@@ -11,7 +11,7 @@ from traceback import walk_tb
 from types import FrameType
 from typing import Any
 
-from millrace.errors import InvalidDefinition, Place, described
+from millrace.errors import InvalidDefinition, SourceLocation, described
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -19,7 +19,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def mistake(file: str, error: BaseException) -> InvalidDefinition:
     """Return the error that says what the code of a file did wrong, and on which of its lines."""
     if isinstance(error, SyntaxError) and _is_of_parser(error):
-        place = Place(error.filename or file, error.lineno)
+        place = SourceLocation(error.filename or file, error.lineno)
         return InvalidDefinition(f"the file does not parse: {error.msg}", place=place)
     place = place_in(file, error)
     if isinstance(error, SystemExit):
@@ -32,11 +32,11 @@ def mistake(file: str, error: BaseException) -> InvalidDefinition:
     return InvalidDefinition(f"the file raised {described(error)}", place=place, hint="fix that line")
 
 
-def place_in(file: str, error: BaseException) -> Place:
+def place_in(file: str, error: BaseException) -> SourceLocation:
     """Return the last line of the user's file on the way to where an error was raised."""
     own = Path(file).absolute()
     lines = [line for frame, line in walk_tb(error.__traceback__) if Path(frame.f_code.co_filename).absolute() == own]
-    return Place(file, lines[-1] if lines else None)
+    return SourceLocation(file, lines[-1] if lines else None)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from millrace.errors import FileUnusable, InputError, InvalidDefinition, Place, Problem, did_you_mean
+from millrace.errors import FileUnusable, InputError, InvalidDefinition, Problem, SourceLocation, did_you_mean
 from millrace.limited_files import read_start
 from millrace.pipeline import model
 from millrace.pipeline.loading.python import read_by
@@ -59,7 +59,9 @@ def read_yaml(
     root = read_document(data, str(path), problems)
     if root is None:
         if not problems:
-            problems.append(Problem("file.empty", "the file is empty", Place(str(path)), "it needs name, sources …"))
+            problems.append(
+                Problem("file.empty", "the file is empty", SourceLocation(str(path)), "it needs name, sources …")
+            )
         return None, problems
     values = Values(os.environ if environment is None else environment, problems)
     return _Form(str(path), values, connectors).pipeline(root), problems
@@ -81,7 +83,7 @@ class _Form:
             self._problems.append(Problem("key.unknown", "these are tests, not a pipeline", place, hint))
             return None
         self._refuse_unknown(fields, KEYS, "a pipeline")
-        place = Place(self._file, 1)
+        place = SourceLocation(self._file, 1)
         if "name" not in fields:
             self._problems.append(Problem("key.missing", "the pipeline has no name", place, "add name: my_pipeline"))
         key, name = fields.get("name", (None, None))
@@ -95,13 +97,13 @@ class _Form:
             key.place if key else place,
         ).linked()
 
-    def _source(self, key: Scalar, node: Node) -> model.Source:
+    def _source(self, key: Scalar, node: Node) -> model.SourceDef:
         fields = self._fields(node, f"source {key.text!r}", hint="write {kafka: topic, schema: …}") or {}
         static = "static" in fields and self._values.flag(fields["static"][1], "static")
         connection = self._connection(fields, key.place, ("watermark", "static"), f"source {key.text!r}")
-        return model.Source(key.text, connection, self._watermark(fields), static, key.place)
+        return model.SourceDef(key.text, connection, self._watermark(fields), static, key.place)
 
-    def _table(self, key: Scalar, node: Node) -> model.Table:
+    def _table(self, key: Scalar, node: Node) -> model.TableDef:
         what = f"table {key.text!r}"
         if isinstance(node, Scalar):
             return self._sql_table(key, node, what, None)
@@ -112,25 +114,25 @@ class _Form:
             return self._sql_table(key, fields["sql"][1], what, watermark)
         if fields:
             self._problems.append(Problem("key.missing", f"{what} has no SQL", key.place, "add sql: SELECT …"))
-        return model.Table(key.text, (), watermark=watermark, place=key.place)
+        return model.TableDef(key.text, (), watermark=watermark, place=key.place)
 
-    def _sql_table(self, key: Scalar, node: Node, what: str, watermark: model.Watermark | None) -> model.Table:
+    def _sql_table(self, key: Scalar, node: Node, what: str, watermark: model.Watermark | None) -> model.TableDef:
         text = self._values.text(node, f"the SQL of {what}")
         if text is None or not isinstance(node, Scalar):
-            return model.Table(key.text, (), watermark=watermark, place=key.place)
+            return model.TableDef(key.text, (), watermark=watermark, place=key.place)
         begins = node.begins or node.place
         if node.marks is None and begins.line is not None:
-            begins = Place(begins.file, begins.line + blank_lines(text))
+            begins = SourceLocation(begins.file, begins.line + blank_lines(text))
         query = tidy(text)
-        return model.Table(key.text, read_by(query), query, None, watermark, key.place, begins, node.marks)
+        return model.TableDef(key.text, read_by(query), query, None, watermark, key.place, begins, node.marks)
 
-    def _sink(self, node: Node, fields: dict[str, tuple[Scalar, Node]]) -> model.Sink:
+    def _sink(self, node: Node, fields: dict[str, tuple[Scalar, Node]]) -> model.SinkDef:
         place = node.place
         connection = self._connection(fields, place, ("from", "mode", "trigger"), "the sink")
         mode = "append"
         if "mode" in fields:
             mode = self._values.text(fields["mode"][1], "mode") or ""
-        return model.Sink(self._from(node, fields, "a sink"), connection, mode, self._trigger(fields), place)
+        return model.SinkDef(self._from(node, fields, "a sink"), connection, mode, self._trigger(fields), place)
 
     def _panel(self, node: Node, fields: dict[str, tuple[Scalar, Node]]) -> model.Panel:
         kinds = [name for name in fields if name != "from"]
@@ -166,7 +168,7 @@ class _Form:
             self._problems.append(Problem("key.unknown", f"a panel has no {name!r}", key.place, hint))
 
     def _connection(
-        self, fields: dict[str, tuple[Scalar, Node]], place: Place, general: tuple[str, ...], what: str
+        self, fields: dict[str, tuple[Scalar, Node]], place: SourceLocation, general: tuple[str, ...], what: str
     ) -> model.Connection:
         chosen = self._connector(list(fields))
         if chosen is None:
@@ -174,7 +176,7 @@ class _Form:
                 hint = "add one as kafka: topic"
                 self._problems.append(Problem("connector.missing", f"{what} names no connector", place, hint))
             return model.connection("", place=place)
-        bare: list[tuple[str, Place]] = []
+        bare: list[tuple[str, SourceLocation]] = []
         options = {
             name: self._values.value(node, name, bare)
             for name, (_, node) in fields.items()

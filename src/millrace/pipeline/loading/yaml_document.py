@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from millrace.errors import Place, Problem
+from millrace.errors import Problem, SourceLocation
 from millrace.limited_files import DEFINITION_BYTES
 
 LARGEST = DEFINITION_BYTES
@@ -31,9 +31,9 @@ class Scalar:
     """A text as it is written; `plain` when no quotes or tag say that it is one."""
 
     text: str
-    place: Place
+    place: SourceLocation
     plain: bool = False
-    begins: Place | None = None
+    begins: SourceLocation | None = None
     """Where its first line stands, which in a block is the line after the `|`."""
     marks: tuple[int, ...] | None = None
     """As `Table.sql_marks`."""
@@ -44,7 +44,7 @@ class Items:
     """A list."""
 
     nodes: tuple[Node, ...]
-    place: Place
+    place: SourceLocation
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Fields:
     """A mapping, in its order, without duplicates."""
 
     pairs: tuple[tuple[Scalar, Node], ...]
-    place: Place
+    place: SourceLocation
 
 
 Node = Scalar | Items | Fields
@@ -77,17 +77,17 @@ def read_document(data: bytes, file: str, problems: list[Problem]) -> Node | Non
     except Refused as refused:
         problems.append(refused.problem)
     except yaml.YAMLError as error:
-        problems.append(Problem("file.syntax", f"the file is not YAML: {error}".splitlines()[0], Place(file)))
+        problems.append(Problem("file.syntax", f"the file is not YAML: {error}".splitlines()[0], SourceLocation(file)))
     return None
 
 
 def _decoded(data: bytes, file: str) -> str:
     if len(data) > LARGEST:
-        raise Refused(Problem("file.too-large", f"the file has more than {LARGEST:,} bytes", Place(file)))
+        raise Refused(Problem("file.too-large", f"the file has more than {LARGEST:,} bytes", SourceLocation(file)))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        place = Place(file, data.count(b"\n", 0, error.start) + 1)
+        place = SourceLocation(file, data.count(b"\n", 0, error.start) + 1)
         raise Refused(Problem("file.not-utf8", "the file is not UTF-8", place, "save it as UTF-8")) from None
 
 
@@ -101,7 +101,9 @@ def _syntax(error: yaml.MarkedYAMLError, file: str, lines: list[str]) -> Problem
         hint = "indent with spaces: YAML allows no tabs there"
     else:
         hint = "look at the indentation, and put text with : or # or { in quotes"
-    return Problem("file.syntax", f"the file is not YAML: {said}", Place(file, mark.line + 1 if mark else None), hint)
+    return Problem(
+        "file.syntax", f"the file is not YAML: {said}", SourceLocation(file, mark.line + 1 if mark else None), hint
+    )
 
 
 @dataclass
@@ -205,7 +207,7 @@ class _Composer:
         place = self._place(event)
         plain = not event.style and event.tag is None
         block = event.style in ("|", ">")
-        begins = Place(self.file, place.line + 1) if block and place.line else place
+        begins = SourceLocation(self.file, place.line + 1) if block and place.line else place
         return Scalar(event.value, place, plain, begins, None if event.style == "|" else self._marks(event))
 
     def _marks(self, event: yaml.ScalarEvent) -> tuple[int, ...]:
@@ -223,8 +225,8 @@ class _Composer:
         said = f"the tag {event.tag} means nothing here"
         self.problems.append(Problem("value.type", said, self._place(event), "leave it out"))
 
-    def _place(self, event: yaml.Event) -> Place:
-        return Place(self.file, _mark(event.start_mark).line + 1)
+    def _place(self, event: yaml.Event) -> SourceLocation:
+        return SourceLocation(self.file, _mark(event.start_mark).line + 1)
 
     def _refused(self, event: yaml.Event, condition: str, said: str, hint: str | None = None) -> Refused:
         return Refused(Problem(condition, said, self._place(event), hint))

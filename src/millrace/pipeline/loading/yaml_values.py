@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from millrace.errors import Place, Problem
+from millrace.errors import Problem, SourceLocation
 from millrace.pipeline.interpolation import Filled, fill
 from millrace.pipeline.loading.yaml_document import Fields, Items, Node, Scalar
 from millrace.pipeline.model import UNREADABLE
@@ -42,7 +42,7 @@ class Values:
         return found is True
 
     def value(
-        self, node: Node, name: str = "", bare: list[tuple[str, Place]] | None = None, *, inside: bool = False
+        self, node: Node, name: str = "", bare: list[tuple[str, SourceLocation]] | None = None, *, inside: bool = False
     ) -> Any:
         """A value of any kind, under an option's name; `bare` takes the secrets that the file spells out."""
         if isinstance(node, Items):

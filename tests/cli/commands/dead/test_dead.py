@@ -15,23 +15,23 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.delivery import Delivery
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.dead_letters.letter import Letter, from_line
-from millrace.dead_letters.writer import FolderBurial, KafkaBurial, Task
+from millrace.dead_letters.letter import DeadLetter, from_line
+from millrace.dead_letters.writer import FolderDeadLetterTarget, KafkaDeadLetterTarget, Task
 
 Run = Callable[..., Any]
 MOMENT = 1_700_000_000_000
 
 
-def letter(topic: str, offset: int, **more: Any) -> Letter:
+def letter(topic: str, offset: int, **more: Any) -> DeadLetter:
     common = {"key": b"ann", "partition": 1, "timestamp": MOMENT, "reason": f"not JSON at column {offset}"}
-    return Letter(topic=topic, offset=offset, **{"value": b'{"id": %d' % offset, **common, **more})
+    return DeadLetter(topic=topic, offset=offset, **{"value": b'{"id": %d' % offset, **common, **more})
 
 
 @pytest.fixture
 def pipeline(cluster: Cluster, topic: str) -> str:
     """A pipeline with four letters of a topic; the topic has another of another pipeline."""
     name = f"p-{topic}"
-    burial = KafkaBurial(cluster, name, "posts")
+    burial = KafkaDeadLetterTarget(cluster, name, "posts")
     burial.prepare([topic])
     letters = [
         letter(topic, 3),
@@ -39,9 +39,12 @@ def pipeline(cluster: Cluster, topic: str) -> str:
         letter(topic, 5, value=None),
         letter(topic, 6, reason="field 'at' is missing"),
     ]
-    for owner, found in ((burial, letters), (KafkaBurial(cluster, f"other-{topic}", "s"), [letter(topic, 9)])):
+    for owner, found in (
+        (burial, letters),
+        (KafkaDeadLetterTarget(cluster, f"other-{topic}", "s"), [letter(topic, 9)]),
+    ):
         grave = owner.open(Task("q", 0, 0))
-        grave.bury(found)
+        grave.write(found)
         grave.close()
     return name
 
@@ -50,8 +53,8 @@ def pipeline(cluster: Cluster, topic: str) -> str:
 def folder(offline_run: Run, tmp_path: Path) -> Path:
     """The dead letters of a source that reads files, in the folder where commands run."""
     folder = tmp_path / ".millrace" / "pipelines" / "trips" / "dead" / "csv"
-    grave = FolderBurial(folder, "trips", "csv").open(Task("q", 0, 0))
-    grave.bury([Letter(value=b"1,2", file="in/a.csv", reason=f"line {number}: 3 columns") for number in range(3)])
+    grave = FolderDeadLetterTarget(folder, "trips", "csv").open(Task("q", 0, 0))
+    grave.write([DeadLetter(value=b"1,2", file="in/a.csv", reason=f"line {number}: 3 columns") for number in range(3)])
     grave.close()
     return folder
 
@@ -121,10 +124,10 @@ def test_show_for_people(run: Run, topic: str, pipeline: str) -> None:
 
 
 def test_what_is_long_is_cut(run: Run, cluster: Cluster, topic: str) -> None:
-    burial = KafkaBurial(cluster, f"p-{topic}", "s")
+    burial = KafkaDeadLetterTarget(cluster, f"p-{topic}", "s")
     burial.prepare([topic])
     grave = burial.open(Task("q", 0, 0))
-    grave.bury([letter(topic, 0, value=b"x" * 5000), letter(topic, 1, value=b"\xff" * 5000)])
+    grave.write([letter(topic, 0, value=b"x" * 5000), letter(topic, 1, value=b"\xff" * 5000)])
     grave.close()
     shown = run("dead", "show", topic).out
     assert "xxx… (5,000 bytes)" in shown

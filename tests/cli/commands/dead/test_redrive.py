@@ -13,25 +13,25 @@ import pytest
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer import Reading, read_records
 from millrace.dead_letters.file_journal import FileSource
-from millrace.dead_letters.letter import Letter
-from millrace.dead_letters.writer import FolderBurial, KafkaBurial, Task
+from millrace.dead_letters.letter import DeadLetter
+from millrace.dead_letters.writer import FolderDeadLetterTarget, KafkaDeadLetterTarget, Task
 
 Run = Callable[..., Any]
 
 
-def letter(topic: str, offset: int, **more: Any) -> Letter:
+def letter(topic: str, offset: int, **more: Any) -> DeadLetter:
     common = {"key": b"ann", "partition": 1, "timestamp": None, "reason": f"not JSON at column {offset}"}
-    return Letter(topic=topic, offset=offset, **{"value": b'{"id": %d' % offset, **common, **more})
+    return DeadLetter(topic=topic, offset=offset, **{"value": b'{"id": %d' % offset, **common, **more})
 
 
 @pytest.fixture
 def pipeline(cluster: Cluster, topic: str) -> str:
     """A pipeline with four letters of a topic."""
     name = f"p-{topic}"
-    burial = KafkaBurial(cluster, name, "posts")
+    burial = KafkaDeadLetterTarget(cluster, name, "posts")
     burial.prepare([topic])
     grave = burial.open(Task("q", 0, 0))
-    grave.bury([*(letter(topic, number) for number in range(3)), letter(topic, 3, reason="field 'at' is missing")])
+    grave.write([*(letter(topic, number) for number in range(3)), letter(topic, 3, reason="field 'at' is missing")])
     grave.close()
     return name
 
@@ -42,9 +42,9 @@ def folder(offline_run: Run, tmp_path: Path) -> Path:
     source = tmp_path / "in"
     source.mkdir()
     buried = tmp_path / ".millrace" / "pipelines" / "trips" / "dead" / "csv"
-    grave = FolderBurial(buried, "trips", "csv", FileSource(str(source), header="a,b")).open(Task("q", 0, 0))
-    letters = [Letter(value=b"1;%d" % n, file=(source / "a.csv").as_uri(), reason="one column") for n in range(3)]
-    grave.bury(letters)
+    grave = FolderDeadLetterTarget(buried, "trips", "csv", FileSource(str(source), header="a,b")).open(Task("q", 0, 0))
+    letters = [DeadLetter(value=b"1;%d" % n, file=(source / "a.csv").as_uri(), reason="one column") for n in range(3)]
+    grave.write(letters)
     grave.close()
     return source
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from millrace.cli.commands.dead.selection import Target
-from millrace.dead_letters.letter import Letter
-from millrace.dead_letters.redrive_filter import Selection
-from millrace.dead_letters.store import Found
+from millrace.dead_letters.letter import DeadLetter
+from millrace.dead_letters.redrive_filter import RedriveFilter
+from millrace.dead_letters.store import StoredDeadLetter
 from millrace.engine.replay import generations
 from millrace.engine.replay.generations import Generation
 
@@ -28,10 +28,10 @@ def test_a_file_means_the_generation_that_counts_and_letters_since_its_replay(tm
 
 
 def test_what_a_replay_has_buried_is_not_sent_again_unless_its_topic_is_named() -> None:
-    letter = Letter(value=b"", topic="posts", partition=0, offset=1, reason="r", pipeline="trending@2")
-    live, replayed = (Found(letter, home, 0, 0, 0) for home in ("posts.dead", "posts.g2.dead"))
-    of_pipeline = Selection(pipeline="trending@2", replayed=False)
+    letter = DeadLetter(value=b"", topic="posts", partition=0, offset=1, reason="r", pipeline="trending@2")
+    live, replayed = (StoredDeadLetter(letter, home, 0, 0, 0) for home in ("posts.dead", "posts.g2.dead"))
+    of_pipeline = RedriveFilter(pipeline="trending@2", replayed=False)
     assert [of_pipeline.fits(one) for one in (live, replayed)] == [True, False]
-    assert Selection(home="posts.g2.dead").fits(replayed)
-    follower = replace(live, letter=replace(letter, topic="posts.g2"), home="posts.g2.dead")
+    assert RedriveFilter(home="posts.g2.dead").fits(replayed)
+    follower = replace(live, letter=replace(letter, topic="posts.g2"), location="posts.g2.dead")
     assert of_pipeline.fits(follower)  # read from a generation of another pipeline

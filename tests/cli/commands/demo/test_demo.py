@@ -20,10 +20,10 @@ from millrace.errors import MillraceError
 from millrace.feeds.base.api import FEEDS
 from millrace.services import kafka
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
 if TYPE_CHECKING:
-    from millrace.dashboard.run_page import Watching
+    from millrace.dashboard.run_page import RunPage
 
 
 @pytest.mark.parametrize("demo", DEMOS.values(), ids=lambda demo: demo.name)
@@ -93,7 +93,7 @@ def test_a_second_ctrl_c_kills_the_broker_and_waits_for_nobody(tmp_path: Path, m
             done.append("stopped")
 
     monkeypatch.setattr(kafka, "Kafka", Recorded)
-    way, page = Awaited(Board(), Channels()), cast("Watching", SimpleNamespace(doing=done.append))
+    way, page = Awaited(RunStatus(), Channels()), cast("RunPage", SimpleNamespace(doing=done.append))
     with pytest.raises(KeyboardInterrupt), command._kafka(None, str(tmp_path), way, page):
         raise KeyboardInterrupt
     assert done == ["Kafka is starting", "killed", "stopped"]

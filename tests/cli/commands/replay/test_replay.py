@@ -11,7 +11,7 @@ from cli.conftest import Run
 from millrace.cli.commands.replay import stage_text
 from millrace.engine.replay import generations
 from millrace.engine.replay.generations import Generation, Output
-from millrace.engine.replay.progress import Stage
+from millrace.engine.replay.progress import ReplayStage
 
 FILE = """
 name: trending
@@ -30,9 +30,9 @@ sinks:
 
 
 def test_how_far_a_replay_is_in_words() -> None:
-    assert stage_text(Stage(250, 1000, 250, 50.0)) == "250 of 1,000 records (25 %), 50/s, 15.0 s left"
-    assert stage_text(Stage(1000, 1000, 1000, 50.0)) == "1,000 of 1,000 records (100 %), 50/s"
-    assert stage_text(Stage(0, 0, 12, None)) == "12 rows"
+    assert stage_text(ReplayStage(250, 1000, 250, 50.0)) == "250 of 1,000 records (25 %), 50/s, 15.0 s left"
+    assert stage_text(ReplayStage(1000, 1000, 1000, 50.0)) == "1,000 of 1,000 records (100 %), 50/s"
+    assert stage_text(ReplayStage(0, 0, 12, None)) == "12 rows"
 
 
 def test_wrong_wishes_are_told_in_one_message(offline_run: Run, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def list_(
     topics = dead_topics(cluster) if cluster else []
     counts = {topic: Count() for topic in topics}
     for one in letters_in_topics(cluster, topics, marks=marks_in_topics(cluster, topics)) if cluster else ():
-        counts[one.home].add(one)
+        counts[one.location].add(one)
     for folder in dead_folders(STATE.value(state)):
         counts[str(folder)] = Count()
         for one in letters_in_folder(folder):
@@ -107,7 +107,7 @@ def show(
         for one in aim.letters(redriven=every)
         if partition in (None, one.letter.partition) and offset in (None, one.letter.offset)
     )
-    newest = heapq.nlargest(most, wanted, key=lambda one: (one.buried, one.home, one.partition or 0, one.offset))
+    newest = heapq.nlargest(most, wanted, key=lambda one: (one.buried, one.location, one.partition or 0, one.offset))
     with reader_may_leave():
         for one in reversed(newest):
             if as_json:

@@ -25,7 +25,7 @@ from millrace.cli.commands.dead.selection import (
 )
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, Yes, confirm
 from millrace.cli.output import out, progress_line, say, show_json, show_table
-from millrace.dead_letters.redrive_result import Outcome
+from millrace.dead_letters.redrive_result import RedriveResult
 from millrace.errors import InvalidOption
 from millrace.settings import STATE
 from millrace.units import so_many
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
     from millrace.dead_letters.fixes import Fix
     from millrace.dead_letters.redrive import Redrive
-    from millrace.dead_letters.redrive_filter import Selection
-    from millrace.dead_letters.store import Found
+    from millrace.dead_letters.redrive_filter import RedriveFilter
+    from millrace.dead_letters.store import StoredDeadLetter
 
 _FEW = 3
 _TOLD = 20
@@ -52,8 +52,8 @@ class Preview:
     folders: Counter[Path] = field(default_factory=Counter)
     sources: set[str] = field(default_factory=set)
     """Topics that the records came from."""
-    outcome: Outcome = field(default_factory=Outcome)
-    few: list[tuple[Found, Any]] = field(default_factory=list)
+    outcome: RedriveResult = field(default_factory=RedriveResult)
+    few: list[tuple[StoredDeadLetter, Any]] = field(default_factory=list)
     """The first letters, and what the fix makes of them."""
 
     @property
@@ -62,9 +62,9 @@ class Preview:
         return sum(self.kinds.values())
 
     @classmethod
-    def of(cls, aim: Target, selection: Selection, fix: Fix, *, whole: bool) -> Preview:
+    def of(cls, aim: Target, selection: RedriveFilter, fix: Fix, *, whole: bool) -> Preview:
         """A look at the open letters; the fix is tried on the first few, or on all."""
-        from millrace.dead_letters.fixes import mended
+        from millrace.dead_letters.fixes import apply_fix
         from millrace.dead_letters.redrive_filter import reason_kind
 
         made = cls()
@@ -72,16 +72,16 @@ class Preview:
             if not selection.fits(one):
                 continue
             if whole or made.letters < _FEW:
-                made.tried(one, mended(fix, one.letter))
+                made.tried(one, apply_fix(fix, one.letter))
             made.kinds[reason_kind(one.letter.reason)] += 1
             if one.partition is None:
-                made.folders[Path(one.home).parent] += 1
+                made.folders[Path(one.location).parent] += 1
             else:
-                made.topics[one.home] += 1
+                made.topics[one.location] += 1
                 made.sources.add(one.letter.topic or "")
         return made
 
-    def tried(self, one: Found, fixed: Any) -> None:
+    def tried(self, one: StoredDeadLetter, fixed: Any) -> None:
         """Count what the fix made of a letter."""
         if len(self.few) < _FEW:
             self.few.append((one, fixed))
@@ -93,7 +93,7 @@ class Preview:
             self.outcome.sent += 1
 
 
-def tell_failures(whole: Outcome) -> None:
+def tell_failures(whole: RedriveResult) -> None:
     """Say which letters stay, and why; the first of them when there are many."""
     for one in whole.failures[:_TOLD]:
         say(f"{one.place} stays: {safe_text(one.why)}")
@@ -118,7 +118,7 @@ def show_preview(found: Preview, wanted: Redrive, cluster: Cluster | None, *, as
         _tell_readers(cluster, found.sources)
 
 
-def _mended(one: Found, fixed: Any, fix: Fix) -> list[str]:
+def _mended(one: StoredDeadLetter, fixed: Any, fix: Fix) -> list[str]:
     lines = [
         one.letter.place,
         f"  reason:   {safe_text(one.letter.reason)}",
@@ -134,7 +134,7 @@ def _mended(one: Found, fixed: Any, fix: Fix) -> list[str]:
     ]
 
 
-def _stay(would: Outcome, letters: int) -> str:
+def _stay(would: RedriveResult, letters: int) -> str:
     """How many of them would not go, where the fix was tried on all."""
     if would.sent == letters or would.sent + would.left + would.failed < letters:
         return ""
@@ -200,13 +200,13 @@ def redrive(
 ) -> None:
     """Send dead letters through their pipeline again, and mark them: each goes once."""
     from millrace.dead_letters.redrive import Redrive
-    from millrace.dead_letters.redrive_filter import Selection
+    from millrace.dead_letters.redrive_filter import RedriveFilter
 
     if offset is not None and partition is None:
         raise InvalidOption("an offset needs a partition", hint="offsets count within a partition: add --partition P")
     mend = _fix(fix, fix_sql)
     aim = Target.named(target, STATE.value(state), *the_cluster(kafka, kafka_config, data))
-    selection = Selection(
+    selection = RedriveFilter(
         pipeline=aim.pipeline,
         source=source,
         containing=reason,
@@ -232,7 +232,7 @@ def redrive(
         _finish(_run(aim, wanted, found), as_json=as_json)
 
 
-def _tell_none(aim: Target, selection: Selection) -> None:
+def _tell_none(aim: Target, selection: RedriveFilter) -> None:
     """Say why there is nothing to do; raises when a letter was named that is none."""
     if selection.letter is not None:
         if not any(selection.fits(one) for one in aim.letters(redriven=True)):
@@ -261,21 +261,21 @@ def _milliseconds(text: str | None) -> int | None:
     return None if text is None else round(parse_time(text).timestamp() * 1000)
 
 
-def _run(aim: Target, wanted: Redrive, found: Preview) -> Outcome:
-    from millrace.dead_letters.file_redrive import refile
+def _run(aim: Target, wanted: Redrive, found: Preview) -> RedriveResult:
+    from millrace.dead_letters.file_redrive import redrive_files
     from millrace.dead_letters.redrive import redrive_topic as of_topic
 
-    whole = Outcome()
+    whole = RedriveResult()
     with progress_line() as renew:
 
-        def tell(so_far: Outcome) -> None:
+        def tell(so_far: RedriveResult) -> None:
             renew(f"{whole.sent + so_far.sent:,} of {found.letters:,} letters sent again")
 
         for topic in found.topics:
             if aim.cluster:
                 whole.add(of_topic(aim.cluster, topic, wanted, tell))
         for folder in {**found.folders, **dict.fromkeys([] if wanted.to else _interrupted(aim.folders))}:
-            whole.add(refile(folder, wanted, tell))
+            whole.add(redrive_files(folder, wanted, tell))
     return whole
 
 
@@ -286,7 +286,7 @@ def _interrupted(folders: Iterable[Path]) -> list[Path]:
     return [one for one in folders if not all(entry.is_done() for entry in Journal(one).entries())]
 
 
-def _finish(whole: Outcome, *, as_json: bool) -> None:
+def _finish(whole: RedriveResult, *, as_json: bool) -> None:
     tell_failures(whole)
     if as_json:
         show_json(asdict(whole))
@@ -296,7 +296,7 @@ def _finish(whole: Outcome, *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _summary(whole: Outcome) -> str:
+def _summary(whole: RedriveResult) -> str:
     parts = [f"{whole.sent:,} sent again"]
     parts += [f"{whole.already:,} only marked: their records had been sent"] if whole.already else []
     parts += [f"{whole.left:,} left by the fix"] if whole.left else []

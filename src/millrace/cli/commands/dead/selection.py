@@ -21,7 +21,7 @@ from millrace.settings import STATE
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
-    from millrace.dead_letters.store import Found
+    from millrace.dead_letters.store import StoredDeadLetter
 
 _FILES = {".py", ".yaml", ".yml"}
 
@@ -107,7 +107,7 @@ class Target:
         known = is_file or (state / "pipelines" / name).is_dir() or (cluster is not None and _has_topic(cluster, name))
         return cls(name, topics, folders, cluster, name, known, since=_replayed(name, state))
 
-    def letters(self, *, redriven: bool = False) -> Iterator[Found]:
+    def letters(self, *, redriven: bool = False) -> Iterator[StoredDeadLetter]:
         """The open letters, or all, counted in `read`; raises at the end when nothing has that name."""
         from millrace.dead_letters.store import letters_in_folder, letters_in_topics, marks_in_topics
 
@@ -127,7 +127,7 @@ class Target:
         if not self.read and not self.known:
             raise UnknownName.among("pipeline or topic with dead letters", self.name, self.topics)
 
-    def _counted(self, found: Iterator[Found], redriven: bool) -> Iterator[Found]:
+    def _counted(self, found: Iterator[StoredDeadLetter], redriven: bool) -> Iterator[StoredDeadLetter]:
         for one in found:
             if self.pipeline not in (None, one.letter.pipeline):
                 continue
@@ -163,17 +163,17 @@ def _has_topic(cluster: Cluster, name: str) -> bool:
 _LONGEST = 1000
 
 
-def letter_line(one: Found) -> bytes:
+def letter_line(one: StoredDeadLetter) -> bytes:
     """A letter as a line of JSON, with where it lies and what became of it."""
     from millrace.dead_letters.letter import to_line
 
-    home = {"topic": one.home, "partition": one.partition, "offset": one.offset}
-    lies = {"file": one.home, "line": one.offset} if one.partition is None else home
+    home = {"topic": one.location, "partition": one.partition, "offset": one.offset}
+    lies = {"file": one.location, "line": one.offset} if one.partition is None else home
     more = {"attempts": one.letter.attempts, "redriven": one.redriven}
     return to_line(one.letter, dead=lies, buried=one.buried, **more)
 
 
-def letter_text(one: Found) -> list[str]:
+def letter_text(one: StoredDeadLetter) -> list[str]:
     """A letter as lines for people."""
     letter = one.letter
     made = "" if letter.timestamp is None else f" of {letter_time(letter.timestamp)}"

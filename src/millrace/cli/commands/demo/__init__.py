@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from millrace.cli.commands.demo.startup_progress import Awaited
     from millrace.clients.kafka.cluster import Cluster
-    from millrace.dashboard.run_page import Watching
+    from millrace.dashboard.run_page import RunPage
     from millrace.dashboard.server import Options
     from millrace.engine.run import Settings
     from millrace.pipeline.plan import Plan
@@ -106,10 +106,10 @@ def _play(
     from millrace.engine.run import run
     from millrace.pipeline.loading import load
     from millrace.pipeline.plan import make_plan
-    from millrace.telemetry.query_status import Board
+    from millrace.telemetry.query_status import RunStatus
 
     plan = make_plan(load(str(chosen.file)), panels=True)
-    board, state = Board(), emptied(STATE.value() / "demo" / chosen.name)
+    board, state = RunStatus(), emptied(STATE.value() / "demo" / chosen.name)
     page = page_of_pipeline(plan, board, options, state=state, spark=LIGHT)
     with until_stopped() as stop, served_page(page, open_=open_ and has_display()):
         way = Awaited(board, page.channels, f"watch it at {page.address}; Ctrl-C ends it", quiet=bool(chosen.typed))
@@ -132,7 +132,7 @@ def _play(
     _say_how_to_go_on(chosen)
 
 
-def _settings(page: Watching, state: Path, cluster: Cluster, spark: SparkSession, seconds: float | None) -> Settings:
+def _settings(page: RunPage, state: Path, cluster: Cluster, spark: SparkSession, seconds: float | None) -> Settings:
     from millrace.engine.run import Settings
 
     return Settings(
@@ -162,7 +162,7 @@ def _spark(plan: Plan, state: Path, way: Awaited) -> Iterator[Future[SparkSessio
 
 
 @contextmanager
-def _kafka(named: Cluster | None, data: str | None, way: Awaited, page: Watching) -> Iterator[Cluster]:
+def _kafka(named: Cluster | None, data: str | None, way: Awaited, page: RunPage) -> Iterator[Cluster]:
     """The cluster that is there, or one of ours meanwhile."""
     from millrace.services.kafka import Kafka, Options
 

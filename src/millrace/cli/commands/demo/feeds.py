@@ -130,12 +130,12 @@ def _typed(
 
 
 def _feed(feed: Pouring, cluster: Cluster, over: threading.Event) -> Callable[[], None]:
-    from millrace.connectors.base.record_sink import SINKS, Target
+    from millrace.connectors.base.record_sink import SINKS, SinkTarget
     from millrace.feeds.base.api import FEEDS, Run
     from millrace.feeds.base.pump import pump
 
     def pour() -> None:
-        sink = SINKS.load("kafka")(Target(feed.feed, cluster=lambda: cluster))
+        sink = SINKS.load("kafka")(SinkTarget(feed.feed, cluster=lambda: cluster))
         pump(FEEDS.load(feed.feed)(**feed.options), sink, Run(feed.rate, stop=over))
 
     return pour

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from millrace.cli.live_view import Teller, of_page, picture
+from millrace.cli.live_view import PlainReporter, of_page, picture
 from millrace.cli.output import err, say
 from millrace.telemetry.channels import Channels
-from millrace.telemetry.query_status import Board
+from millrace.telemetry.query_status import RunStatus
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,7 +24,7 @@ _LOOK = 0.1
 class Awaited:
     """The way from the command to the first moving chart."""
 
-    board: Board
+    board: RunStatus
     channels: Channels
     foot: str = ""
     """What stands below, once there is something to see."""
@@ -90,7 +90,7 @@ class Awaited:
             say(text)
 
     def _follow(self, stop: threading.Event) -> None:
-        teller = Teller(self.board, of_page(self.channels))
+        teller = PlainReporter(self.board, of_page(self.channels))
         while not stop.wait(_LOOK):
             if not self._drawn and not self.quiet:
                 teller.tell(time.monotonic())

@@ -41,7 +41,7 @@ from millrace.settings import PATIENCE
 from millrace.units import format_duration, so_many
 
 if TYPE_CHECKING:
-    from millrace.engine.replay.progress import Distance, Stage
+    from millrace.engine.replay.progress import ReplayProgress, ReplayStage
     from millrace.engine.replay.replay import Asked
     from millrace.engine.run import Settings
     from millrace.pipeline.model import Pipeline
@@ -190,13 +190,13 @@ def _meant(base: Path, number: int | None) -> int:
 
 def _replay(file: str, pipeline: Pipeline, base: Path, asked: Asked | None, settings: Settings, stop: Event) -> None:
     from millrace.engine.replay import replay as engine
-    from millrace.telemetry.query_status import Board
+    from millrace.telemetry.query_status import RunStatus
 
     made = engine.resumed(pipeline, base) if asked is None else engine.begin(pipeline, base, asked, settings)
     for topic, number, first in engine.missing(made):
         say(f"{topic}[{number}] begins at offset {first}: what was before is gone, and will not be in the generation")
     say(f"generation {made.number}: {', '.join(one.own for one in made.outputs)}")
-    board = Board()
+    board = RunStatus()
     with showing_progress() as know:
         done = engine.carry_out(pipeline, base, made, settings, board, stop, know)
     say(board.summary())
@@ -215,14 +215,14 @@ class Shown:
     """What is shown of a replay; nothing before there is a distance."""
 
     def __init__(self) -> None:
-        self.distance: Distance | None = None
+        self.distance: ReplayProgress | None = None
 
     def line(self) -> str:
         """How far it is, in one line."""
         return "Spark is starting" if self.distance is None else stage_text(self.distance.stage())
 
 
-def stage_text(stage: Stage) -> str:
+def stage_text(stage: ReplayStage) -> str:
     """A stage in words."""
     if not stage.total:
         return so_many(stage.rows, "row")
@@ -234,11 +234,11 @@ def stage_text(stage: Stage) -> str:
 
 
 @contextmanager
-def showing_progress() -> Iterator[Callable[[Distance], None]]:
+def showing_progress() -> Iterator[Callable[[ReplayProgress], None]]:
     """A time in which the way of a replay is shown, once it is known."""
     console, stop, what = err(), threading.Event(), Shown()
 
-    def know(distance: Distance) -> None:
+    def know(distance: ReplayProgress) -> None:
         what.distance = distance
 
     if console.is_terminal:
@@ -252,8 +252,8 @@ def showing_progress() -> Iterator[Callable[[Distance], None]]:
 
 
 def _until(
-    stop: threading.Event, thread: threading.Thread, know: Callable[[Distance], None]
-) -> Iterator[Callable[[Distance], None]]:
+    stop: threading.Event, thread: threading.Thread, know: Callable[[ReplayProgress], None]
+) -> Iterator[Callable[[ReplayProgress], None]]:
     try:
         yield know
     finally:
