@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import RunContext
-from millrace.connectors.cassandra import CassandraWriter, read_table
+from millrace.connectors.cassandra import CassandraSink, read_table
 from millrace.engine.session.session import close_session, open_session
-from millrace.services.cassandra import Options, Service
+from millrace.services.cassandra import CassandraOptions, CassandraService
 
 ROWS = int(os.environ.get("ROWS", "100000"))
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
@@ -38,7 +38,7 @@ def lines(spark: SparkSession) -> DataFrame:
     return made.repartition(spark.sparkContext.defaultParallelism).localCheckpoint(eager=True)
 
 
-def by_sink(writer: CassandraWriter, frame: DataFrame, site: RunContext) -> Callable[[int], None]:
+def by_sink(writer: CassandraSink, frame: DataFrame, site: RunContext) -> Callable[[int], None]:
     """The sink, as a query calls it for each batch."""
     return lambda number: writer.write(frame, number, site)
 
@@ -70,12 +70,15 @@ def no_kafka() -> Cluster:
 
 def main() -> None:
     """A round to warm up, then the rounds that count."""
-    with tempfile.TemporaryDirectory() as folder, Service(Path(folder) / "ring", Options(heap="512m")) as door:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        CassandraService(Path(folder) / "ring", CassandraOptions(heap="512m")) as door,
+    ):
         spark = open_session("cassandra", master=None, settings={}, log=Path(folder) / "log")
         site = RunContext(spark, "bench", "lines", Path(folder), no_kafka, cassandra=lambda: door)
         frame = lines(spark)
-        writer = CassandraWriter(table="bench.sink", create=True, key=("application",), clustering=("time", "message"))
-        loop = CassandraWriter(table="bench.loop", create=True, key=("application",), clustering=("time", "message"))
+        writer = CassandraSink(table="bench.sink", create=True, key=("application",), clustering=("time", "message"))
+        loop = CassandraSink(table="bench.loop", create=True, key=("application",), clustering=("time", "message"))
         loop.write(frame.limit(1), 0, site)
         works = {"sink": by_sink(writer, frame, site), "bare loop": by_loop(door, "bench.loop")}
         took: dict[str, list[float]] = {name: [] for name in works}

@@ -19,19 +19,19 @@ import millrace as mr
 from millrace.clients.kafka.cluster import Cluster
 from millrace.engine.run import Settings, run
 from millrace.engine.session.session import close_session, open_session
-from millrace.feeds.simulation.malformed import WAYS, Good, Shape
+from millrace.feeds.simulation.malformed import WAYS, MalformedShape, WellFormed
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.query_status import RunStatus
 
 SCHEMA = "id string, user string, page string, kind string, ip string, at timestamp NOT NULL"
-SHAPE = Shape.of("id string, user string, page string, kind string, ip string, at timestamp", "at")
+SHAPE = MalformedShape.of("id string, user string, page string, kind string, ip string, at timestamp", "at")
 
 
 def mixed(number: int) -> bytes:
     """One event in a hundred is broken, in one of the ways."""
     if number % 100 != 50:
         return event(number)
-    return WAYS[number // 100 % len(WAYS)](Good(event(number), SHAPE, random.Random(number))) or b""
+    return WAYS[number // 100 % len(WAYS)](WellFormed(event(number), SHAPE, random.Random(number))) or b""
 
 
 def seconds(spark: SparkSession, cluster: Cluster, topic: str, on_bad: str) -> float:

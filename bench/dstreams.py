@@ -21,7 +21,7 @@ from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.dstreams import KafkaUtils
 from millrace.engine.session.session import close_session, open_session
-from millrace.services.kafka import Kafka, Options
+from millrace.services.kafka import KafkaCluster, KafkaClusterOptions
 
 RECORDS = int(os.environ.get("RECORDS", "400000"))
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
@@ -80,7 +80,7 @@ def by_stream(spark: SparkSession, cluster: Cluster) -> float:
 def main() -> None:
     """A round to warm up, then the rounds that count."""
     with tempfile.TemporaryDirectory() as folder:
-        service = Kafka(Path(folder) / "kafka", Options(heap="512m"))
+        service = KafkaCluster(Path(folder) / "kafka", KafkaClusterOptions(heap="512m"))
         service.start()
         cluster = service.cluster()
         pour(cluster)

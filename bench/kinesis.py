@@ -20,7 +20,7 @@ from measure import Took, median
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from emulator import KEYS, REGION, Emulator
-from millrace.connectors.kinesis.source import Following, stream_source
+from millrace.connectors.kinesis.source import ShardSourceSpec, stream_source
 from millrace.engine.session.session import close_session, open_session
 
 RECORDS = int(os.environ.get("RECORDS", "200000"))
@@ -69,7 +69,7 @@ def by_loop(emulator: Emulator, client: Any) -> Took:
 
 def by_source(emulator: Emulator, spark: Any, folder: str) -> Took:
     """A query that follows the stream from its oldest record and counts what comes."""
-    kind = stream_source(Following(emulator.door, STREAM))
+    kind = stream_source(ShardSourceSpec(emulator.door, STREAM))
     spark.dataSource.register(kind)
     counted: list[tuple[int, float]] = []
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.clients.kafka.cluster import Cluster
-from millrace.services.kafka import Kafka
+from millrace.services.kafka import KafkaCluster
 
 MILLRACE = Path(sys.executable).parent / "millrace"
 
@@ -30,7 +30,7 @@ class Took:
 @contextmanager
 def broker() -> Iterator[Cluster]:
     """A new broker in a temporary folder."""
-    with tempfile.TemporaryDirectory() as folder, Kafka(Path(folder)) as cluster:
+    with tempfile.TemporaryDirectory() as folder, KafkaCluster(Path(folder)) as cluster:
         yield cluster
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from measure import median
 
-from millrace.services.kafka import Kafka, Options
+from millrace.services.kafka import KafkaCluster, KafkaClusterOptions
 
 REPEATS = 5
 GOAL = 5.0
@@ -28,7 +28,7 @@ def main() -> None:
 
 def start(folder: Path, brokers: int | None = None) -> float:
     """Seconds until the cluster answers."""
-    service = Kafka(folder, Options(brokers=brokers))
+    service = KafkaCluster(folder, KafkaClusterOptions(brokers=brokers))
     begun = time.monotonic()
     service.start()
     took = time.monotonic() - begun

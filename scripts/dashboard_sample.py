@@ -37,17 +37,17 @@ from typing import Any
 
 from sample_pipeline import OUTLINE, PANELS, TOPICS, described
 
-from millrace.dashboard.run_interface import Letters, RunInterface, Work
-from millrace.dashboard.server import Dashboard, Options
+from millrace.dashboard.run_interface import DeadLetterQuery, RunInterface, Work
+from millrace.dashboard.server import Dashboard, ServerOptions
 from millrace.errors import InputError, KafkaUnreachable, QueryFailed, UnknownName, UnknownTopic
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.measurements import Lag, Measurements, Sampler
 from millrace.telemetry.metrics import health
 from millrace.telemetry.panel_registry import PanelRegistry
 from millrace.telemetry.process_usage import ProcessMeter
-from millrace.telemetry.progress import METRICS, Progress, SourceProgress
+from millrace.telemetry.progress import METRICS, BatchProgress, SourceProgress
 from millrace.telemetry.publisher import StatusPublisher
-from millrace.telemetry.query_status import Phase, Restart, RunStatus
+from millrace.telemetry.query_status import Phase, RestartRecord, RunStatus
 
 RESTARTING = 10.0
 """Seconds that the query `spikes` waits for a restart before it fails for good."""
@@ -119,7 +119,7 @@ class Story:
         left = self.fail - (now - self.began)
         if query == "spikes" and self.fail and 0 <= left < RESTARTING:
             if standing.phase is not Phase.RESTARTING:
-                again = Restart(5, 5, datetime.now(UTC) + timedelta(seconds=left), "Kafka does not answer")
+                again = RestartRecord(5, 5, datetime.now(UTC) + timedelta(seconds=left), "Kafka does not answer")
                 self.board.restarting(query, KafkaUnreachable("no broker answers"), again)
             return
         if query == "spikes" and self.fail and left < 0:
@@ -143,7 +143,7 @@ class Story:
         rows = int(self.pace * max(0.3, whole / 1000))
         quiet = query == "spikes"
         self.board.batch_done(
-            Progress(
+            BatchProgress(
                 query,
                 "run",
                 self.batch[query],
@@ -321,7 +321,7 @@ class Story:
             if self.dead // (place + 1)
         ]
 
-    def letters(self, wanted: Letters) -> Iterator[Mapping[str, Any]]:
+    def letters(self, wanted: DeadLetterQuery) -> Iterator[Mapping[str, Any]]:
         """Dead letters, one by one."""
         for number in range(min(self.dead, wanted.most or 100_000)):
             reason = REASONS[number % len(REASONS)]
@@ -398,7 +398,7 @@ def main() -> None:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with Dashboard(subject, Options(given.host, given.port, given.read_only)) as dashboard:
+    with Dashboard(subject, ServerOptions(given.host, given.port, given.read_only)) as dashboard:
         print(dashboard.address, flush=True)
         for one in samplers:
             one.start()

@@ -11,7 +11,7 @@ from typing import Any
 from millrace.connectors.base.api import READERS, WRITERS
 from millrace.connectors.base.message_source import DecodedSource
 from millrace.errors import UnknownName
-from millrace.plugins import Room
+from millrace.plugins import PluginRegistry
 
 _TABLE = "| option | what it says | default |\n| --- | --- | --- |\n"
 
@@ -102,7 +102,7 @@ def _default(option: dataclasses.Field[Any]) -> str:
     return f"`{str(option.default).lower() if isinstance(option.default, bool) else option.default}`"
 
 
-def _kind(room: Room[Any], name: str) -> type[Any] | None:
+def _kind(room: PluginRegistry[Any], name: str) -> type[Any] | None:
     try:
         return room.load(name)
     except UnknownName:

@@ -6,16 +6,16 @@ from typing import Any
 
 from millrace import __version__
 from millrace.pipeline.model import Panel
-from millrace.pipeline.panels import Shown
+from millrace.pipeline.panels import RunPanel
 from millrace.telemetry.panel_registry import RegisteredPanel
-from millrace.telemetry.panel_views import Frame, Heat, Number, PanelView, Series, Table, Top
-from millrace.telemetry.topology import Edge, Expected, Topology
+from millrace.telemetry.panel_views import Frame, HeatView, NumberView, PanelView, SeriesView, TableView, TopView
+from millrace.telemetry.topology import Edge, ExpectedQuery, Topology
 
 OUTLINE = Topology(
     (
-        Expected("popular-update", "popular", "update", watermarked=True, sources=("posts",)),
-        Expected("languages", "languages", "append", watermarked=True, sources=("posts",)),
-        Expected("spikes", "spikes", "append", watermarked=True, sources=("posts", "authors")),
+        ExpectedQuery("popular-update", "popular", "update", watermarked=True, sources=("posts",)),
+        ExpectedQuery("languages", "languages", "append", watermarked=True, sources=("posts",)),
+        ExpectedQuery("spikes", "spikes", "append", watermarked=True, sources=("posts", "authors")),
     ),
     (
         Edge("posts", "hashtags"),
@@ -40,17 +40,17 @@ _TABLE = Frame(("at", "author", "text", "score"), ("time", "text", "text", "numb
 
 def _hung(id_: str, table: str, query: str, picture: PanelView, width: int, **options: Any) -> RegisteredPanel:
     kind = id_.rpartition("-")[2]
-    shown = Shown(id_, Panel(table, kind, tuple(options.items())), inferred=id_ == "spikes-table")
+    shown = RunPanel(id_, Panel(table, kind, tuple(options.items())), inferred=id_ == "spikes-table")
     return RegisteredPanel(shown, query, "update" if "update" in query else "append", picture, width)
 
 
 PANELS = [
-    _hung("popular-top", "popular", "popular-update", Top(_TOP), 4, title="Trending", label="tag", value="count"),
+    _hung("popular-top", "popular", "popular-update", TopView(_TOP), 4, title="Trending", label="tag", value="count"),
     _hung(
         "languages-series",
         "languages",
         "languages",
-        Series(_SERIES),
+        SeriesView(_SERIES),
         4,
         title="Posts a second",
         time="at",
@@ -61,15 +61,17 @@ PANELS = [
         "popular-heat",
         "popular",
         "popular-update",
-        Heat(_HEAT),
+        HeatView(_HEAT),
         3,
         title="Tags over time",
         x="window",
         y="tag",
         value="count",
     ),
-    _hung("languages-number", "languages", "languages", Number(_NUMBER), 3, title="Posts", value="posts", unit="posts"),
-    _hung("spikes-table", "spikes", "spikes", Table(_TABLE), 4),
+    _hung(
+        "languages-number", "languages", "languages", NumberView(_NUMBER), 3, title="Posts", value="posts", unit="posts"
+    ),
+    _hung("spikes-table", "spikes", "spikes", TableView(_TABLE), 4),
 ]
 HASHTAGS_SQL = r"SELECT at, explode(regexp_extract_all(text, '#(\\w+)')) AS tag FROM posts"
 

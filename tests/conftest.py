@@ -26,7 +26,7 @@ from millrace.clients.cassandra import Cassandra
 from millrace.clients.kafka import offsets, topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.services import cassandra as cassandra_service
-from millrace.services.kafka import Kafka, Layout, Options
+from millrace.services.kafka import ClusterLayout, KafkaCluster, KafkaClusterOptions
 from shared import run_folder, started_once, stop_what_was_shared
 from standalone import Standalone
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from millrace.pipeline.loading.python import Pipeline as Written
-    from millrace.pipeline.model import Pipeline
+    from millrace.pipeline.model import PipelineDef
     from millrace.telemetry.channels import Channels
     from millrace.telemetry.query_status import RunStatus
 
@@ -128,17 +128,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     """One broker for the whole run."""
     folder = run_folder(tmp_path_factory, "kafka")
-    service = Kafka(folder / "data", Options(heap="384m"))
+    service = KafkaCluster(folder / "data", KafkaClusterOptions(heap="384m"))
     with started_once(folder, service.start, service.stop):
-        service.layout = service.layout or Layout.load(service.folder)
+        service.layout = service.layout or ClusterLayout.load(service.folder)
         yield service
 
 
 @pytest.fixture(scope="session")
-def cluster(broker: Kafka) -> Cluster:
+def cluster(broker: KafkaCluster) -> Cluster:
     """How to reach the broker."""
     return broker.cluster()
 
@@ -183,7 +183,9 @@ def committed(cluster: Cluster, topic: str) -> list[Message]:
 @pytest.fixture(scope="session")
 def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:
     """One Cassandra, started once: by the process that has Spark."""
-    service = cassandra_service.Service(tmp_path_factory.mktemp("cassandra"), cassandra_service.Options(heap="256m"))
+    service = cassandra_service.CassandraService(
+        tmp_path_factory.mktemp("cassandra"), cassandra_service.CassandraOptions(heap="256m")
+    )
     yield service.start()
     service.stop()
 
@@ -250,7 +252,7 @@ class RunPipeline:
 
     def __call__(
         self,
-        pipeline: str | Path | Pipeline | Written,
+        pipeline: str | Path | PipelineDef | Written,
         state: Path | None = None,
         *,
         until: Callable[[], bool] | None = None,
@@ -292,7 +294,7 @@ class RunPipeline:
         return board
 
 
-def _model(pipeline: str | Path | Pipeline | Written) -> Pipeline:
+def _model(pipeline: str | Path | PipelineDef | Written) -> PipelineDef:
     from millrace.pipeline.loading import load
     from millrace.pipeline.loading.python import Pipeline as Written
 

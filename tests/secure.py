@@ -19,7 +19,7 @@ from typing import Any
 
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.security import ALLOWED_URLS
-from millrace.services.kafka import Door, Kafka, Options
+from millrace.services.kafka import KafkaCluster, KafkaClusterOptions, Listener
 from millrace.services.process import free_port
 
 CLIENT, SECRET = "reporter", "Reporters-0wn-s3cret"
@@ -120,10 +120,10 @@ def _encoded(content: bytes) -> str:
 class Secured:
     """The broker, and what clients of it need."""
 
-    kafka: Kafka
+    kafka: KafkaCluster
     authority: Authority
     tokens: Tokens
-    doors: Mapping[str, Door]
+    doors: Mapping[str, Listener]
 
     def cluster(self, mechanism: str) -> Cluster:
         """As one is let in by PLAIN, SCRAM-SHA-…, OAUTHBEARER or MUTUAL (a certificate of one's own)."""
@@ -177,15 +177,15 @@ def secured(folder: Path) -> Iterator[Secured]:
     tokens = Tokens(authority)
     keys = papers / "keys.json"
     keys.write_text(json.dumps(tokens.keys()))
-    doors = {name: Door(free_port(), "SSL") for name in ("MUTUAL", "OLD", "ELSEWHERE")}
-    options = Options(
+    doors = {name: Listener(free_port(), "SSL") for name in ("MUTUAL", "OLD", "ELSEWHERE")}
+    options = KafkaClusterOptions(
         secure=True,
         heap="256m",
         properties=_properties(authority, keys),
         java=(f"-D{ALLOWED_URLS}={keys.as_uri()}",),
         doors=doors,
     )
-    kafka = Kafka(folder / "kafka", options)
+    kafka = KafkaCluster(folder / "kafka", options)
     try:
         kafka.start()
         yield Secured(kafka, authority, tokens, doors)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.atomic_files import Draft, write_whole
+from millrace.atomic_files import AtomicFile, write_whole
 
 
 def test_a_file_and_its_folder_are_written(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_others_may_read_what_is_not_private(tmp_path: Path) -> None:
 def test_what_was_begun_and_failed_leaves_the_old_content_alone(tmp_path: Path) -> None:
     path = tmp_path / "state"
     write_whole(path, "old")
-    draft = Draft(path)
+    draft = AtomicFile(path)
     draft.file.write(b"ne")
     draft.__exit__(ValueError, ValueError("half"), None)
     assert path.read_text() == "old"

@@ -12,7 +12,7 @@ import pytest
 from millrace.connectors.base.record_sink import SINKS
 from millrace.errors import FileUnusable, UnknownName
 from millrace.feeds.base.api import FEEDS, Run
-from millrace.plugins import Room
+from millrace.plugins import PluginRegistry
 
 COUNTER = '''
 from dataclasses import dataclass
@@ -48,17 +48,17 @@ def _modules(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Room[Tool]]:
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], PluginRegistry[Tool]]:
     """A room with one module of the given text, named `saw`."""
 
-    def make(text: str) -> Room[Tool]:
+    def make(text: str) -> PluginRegistry[Tool]:
         package = tmp_path / "shed"
         package.mkdir()
         (package / "__init__.py").touch()
         (package / "saw.py").write_text(text)
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setitem(sys.modules, "tool_of_the_test", sys.modules[__name__])
-        return Room("shed", Tool, "tool")
+        return PluginRegistry("shed", Tool, "tool")
 
     return make
 
@@ -78,7 +78,7 @@ def test_built_in_sinks_are_found() -> None:
 
 
 @pytest.mark.parametrize("room", [FEEDS, SINKS])
-def test_every_name_leads_to_a_class_that_says_what_it_is(room: Room[object]) -> None:
+def test_every_name_leads_to_a_class_that_says_what_it_is(room: PluginRegistry[object]) -> None:
     for name in room.names():
         assert issubclass(room.load(name), room.kind)
         assert room.load(name).__doc__
@@ -137,13 +137,13 @@ def test_a_file_may_have_the_name_of_a_module(tmp_path: Path) -> None:
     assert importlib.import_module("http") is before
 
 
-def test_a_module_of_a_room_is_found(room: Callable[[str], Room[Tool]]) -> None:
+def test_a_module_of_a_room_is_found(room: Callable[[str], PluginRegistry[Tool]]) -> None:
     tools = room("from tool_of_the_test import Tool\nclass Saw(Tool): 'It saws.'\n")
     assert tools.names() == ["saw"]
     assert tools.load("saw").__name__ == "Saw"
 
 
-def test_a_module_whose_dependency_is_missing_is_not_unknown(room: Callable[[str], Room[Tool]]) -> None:
+def test_a_module_whose_dependency_is_missing_is_not_unknown(room: Callable[[str], PluginRegistry[Tool]]) -> None:
     tools = room("import no_such_module\n")
     with pytest.raises(ModuleNotFoundError) as raised:
         tools.load("saw")

@@ -35,20 +35,20 @@ from millrace.connectors.base.batch_tasks import _NUMBERS as LANES_PROPERTY
 from millrace.connectors.base.batch_tasks import _TOLD as BATCH_PROPERTY
 from millrace.connectors.base.record_sink import SINKS
 from millrace.connectors.base.registry import CONNECTORS, sink_forms, source_forms
-from millrace.connectors.cassandra import CassandraWriter, times_path
-from millrace.connectors.cassandra.sink import Times
+from millrace.connectors.cassandra import CassandraSink, times_path
+from millrace.connectors.cassandra.sink import WriteTimestamps
 from millrace.connectors.cassandra.table import _TABLE as GENERATIONS_TABLE
-from millrace.connectors.files import CURRENT, FilesReader, FilesWriter
+from millrace.connectors.files import CURRENT, FilesSink, FilesSource
 from millrace.connectors.kafka.commit_ledger import LEDGER, BatchCommit, sink_group, sink_transactional_id
 from millrace.connectors.kafka.exactly_once import BatchLog, StartedBatch, batches_path
 from millrace.connectors.kafka.generation_alias import TOPIC as GENERATIONS_TOPIC
-from millrace.connectors.kafka.generation_alias import Alias
-from millrace.connectors.kafka.sink import KafkaWriter
-from millrace.connectors.kafka.source import KafkaReader
+from millrace.connectors.kafka.generation_alias import GenerationAlias
+from millrace.connectors.kafka.sink import KafkaSink
+from millrace.connectors.kafka.source import KafkaSource
 from millrace.connectors.kafka.start_offsets import _note as start_path
 from millrace.connectors.kafka.start_offsets import pinned_path
-from millrace.connectors.kinesis import KinesisReader
-from millrace.connectors.socket import SocketReader
+from millrace.connectors.kinesis import KinesisSource
+from millrace.connectors.socket import SocketSource
 from millrace.dashboard.app import make_app
 from millrace.dashboard.auth import COOKIE, Rules
 from millrace.dashboard.kafka.lag import LAG_COLUMNS
@@ -57,8 +57,8 @@ from millrace.dashboard.live import _KNOWN as CHANNELS
 from millrace.dashboard.live import _PREFIXES as CHANNEL_PREFIXES
 from millrace.dashboard.live import Broadcaster
 from millrace.dashboard.pipeline_info import pipeline_info, program_info
-from millrace.dashboard.run_interface import Group, RunInterface
-from millrace.dead_letters.file_journal import Entry, FileSource, Journal
+from millrace.dashboard.run_interface import LetterGroup, RunInterface
+from millrace.dead_letters.file_journal import FileSource, Journal, JournalEntry
 from millrace.dead_letters.fixes import FIX_COLUMNS
 from millrace.dead_letters.kafka_writer import dead_letter_transactional_id
 from millrace.dead_letters.letter import REDRIVEN, DeadLetter, dead_topic, redriven_name, to_headers, to_json
@@ -68,7 +68,7 @@ from millrace.dead_letters.offset_ledger import to_record as mark_record
 from millrace.dead_letters.redrive import _provenance as provenance
 from millrace.dead_letters.redrive import redrive_transactional_id
 from millrace.dead_letters.store import StoredDeadLetter, dead_folders
-from millrace.dead_letters.writer import FolderDeadLetterTarget, KafkaDeadLetterTarget, Task
+from millrace.dead_letters.writer import FolderDeadLetterTarget, KafkaDeadLetterTarget, WriterTask
 from millrace.dstreams.batch_log import DStreamBatchLog, LocalFolder, require_own
 from millrace.dstreams.kinesis import LEASES, LOST
 from millrace.engine.checkpoints.checkpoint import CHECKPOINTS, PANEL_CHECKPOINTS
@@ -77,7 +77,7 @@ from millrace.engine.checkpoints.fingerprint import _WHOLE as WHOLE_METRIC
 from millrace.engine.checkpoints.object_store_lock import ObjectStoreLock
 from millrace.engine.checkpoints.query_history import checkpoint_of, record_start
 from millrace.engine.checkpoints.run_lease import LeaseHolder, run_group
-from millrace.engine.checkpoints.state_dir import State, nearby
+from millrace.engine.checkpoints.state_dir import StateDir, nearby
 from millrace.engine.memory_sql import QUERY_FILE, QUERY_SOCKET
 from millrace.engine.queries.bad_records import switch_to_strict
 from millrace.engine.queries.decoding import _LETTER as LETTER_COLUMN
@@ -97,10 +97,10 @@ from millrace.pipeline.model import MODES
 from millrace.pipeline.panels import KINDS
 from millrace.pipeline.plan import make_plan
 from millrace.secret_files import SUFFIX as FILE_SUFFIX
-from millrace.services.cassandra import Ring
+from millrace.services.cassandra import CassandraNode
 from millrace.services.certificates import CERTIFICATE_FILES
 from millrace.services.jars import jar_sets
-from millrace.services.kafka import Layout, Node, node_folder
+from millrace.services.kafka import ClusterLayout, Node, node_folder
 from millrace.services.lifecycle import client_properties
 from millrace.services.process import Identity
 from millrace.settings import CASSANDRA_DATA, KAFKA_DATA, SETTINGS, STATE
@@ -277,7 +277,7 @@ def dashboard_keys(folder: Path) -> dict[str, Iterable[str]]:
         "events": EVENT_COLUMNS,
         "tail": RECORD_COLUMNS,
         "letter": to_json(LETTER),
-        "redrive": [one.name for one in dataclasses.fields(Group)],
+        "redrive": [one.name for one in dataclasses.fields(LetterGroup)],
         "hello": orjson.loads(Broadcaster(Channels(), None).hello()),  # type: ignore[arg-type]
     }
 
@@ -342,24 +342,24 @@ def test_topics_and_tables() -> None:
 
 
 def test_generations() -> None:
-    assert KafkaWriter(topic="popular").in_generation(2) == {"topic": "popular.g2"}
-    assert FilesWriter(path="/data/popular/").in_generation(2) == {"path": "/data/popular.g2"}
-    assert CassandraWriter(table="shop.popular").in_generation(2) == {"table": "shop.popular_g2"}
+    assert KafkaSink(topic="popular").in_generation(2) == {"topic": "popular.g2"}
+    assert FilesSink(path="/data/popular/").in_generation(2) == {"path": "/data/popular.g2"}
+    assert CassandraSink(table="shop.popular").in_generation(2) == {"table": "shop.popular_g2"}
     assert (name_of("trending", 1), name_of("trending", 2)) == ("trending", "trending@2")
     assert state_of(Path("/state/trending"), 2) == Path("/state/trending@2")
     assert CURRENT == ".current"
 
 
 def test_dead_topics_of_a_replay(tmp_path: Path) -> None:
-    burial = KafkaReader(topic=("posts",), schema="id string").burial(site(tmp_path, mark=mark_of(2)))
+    burial = KafkaSource(topic=("posts",), schema="id string").burial(site(tmp_path, topic_suffix=mark_of(2)))
     assert isinstance(burial, KafkaDeadLetterTarget)
     assert burial.dead_topic("posts") == "posts.g2.dead"
 
 
 def test_consumer_groups(tmp_path: Path) -> None:
-    sink = KafkaWriter(topic="popular")._outlet(site(tmp_path)).name
+    sink = KafkaSink(topic="popular")._outlet(site(tmp_path)).name
     assert sink == "trending/popular/popular"
-    assert KafkaWriter(topic="popular")._outlet(site(tmp_path, twin=1)).name == "trending/popular/popular/1"
+    assert KafkaSink(topic="popular")._outlet(site(tmp_path, duplicate_index=1)).name == "trending/popular/popular/1"
     groups = {
         run_group("trending"): "millrace.run/trending",
         sink_group(sink, 49): "millrace.sink/trending/popular/popular",
@@ -410,14 +410,14 @@ def test_what_is_committed_beside_an_offset() -> None:
 
 
 def test_lineage_of_dead_letters(tmp_path: Path) -> None:
-    reader = KafkaReader(topic=("posts",), schema="id string")
+    reader = KafkaSource(topic=("posts",), schema="id string")
     burial = reader.burial(site(tmp_path, state_id="state"))
     assert isinstance(burial, KafkaDeadLetterTarget)
     assert burial.lineage == "1db555900e43"
 
 
 def test_record_of_the_current_generation() -> None:
-    assert [one.name for one in dataclasses.fields(Alias)] == ["pipeline", "generation", "at", "topics"]
+    assert [one.name for one in dataclasses.fields(GenerationAlias)] == ["pipeline", "generation", "at", "topics"]
 
 
 # The state folder.
@@ -457,14 +457,14 @@ def test_queries_have_the_names_of_their_checkpoints(tmp_path: Path) -> None:
 def test_files_of_the_state(tmp_path: Path) -> None:
     plan, state = plan_in(tmp_path), tmp_path / "state"
     query, here = plan.queries[0], site(state)
-    with State(state, plan.pipeline) as held:
+    with StateDir(state, plan.pipeline) as held:
         held.claim(plan, "cluster")
     record_start(state, query.name, snapshot_query(plan.pipeline, query, CONNECTORS), None)
     switch_to_strict(state, query.name)
     TopicIds(state, query.name, CLUSTER).note([])
     BatchLog(batches_path(here, "sink")).begin(StartedBatch.of("id", 0, ("a",)))
-    Times(times_path(here, "shop.popular"), "id").of(0)
-    kinesis = KinesisReader(stream="posts", region="eu-west-1", start="2026-01-01T00:00:00Z", schema="id string")
+    WriteTimestamps(times_path(here, "shop.popular"), "id").of(0)
+    kinesis = KinesisSource(stream="posts", region="eu-west-1", start="2026-01-01T00:00:00Z", schema="id string")
     kinesis._since(here)
     assert files_in(state) == [
         "careful/popular",
@@ -506,15 +506,15 @@ def test_files_of_generations(tmp_path: Path) -> None:
 def test_files_of_dead_letters(tmp_path: Path) -> None:
     state = tmp_path / "pipelines/trending"
     folder = state / "dead/posts"
-    burial = FilesReader(path="/data", schema="id string").burial(site(state))
-    others = [SocketReader(address="127.0.0.1:1", schema="id string").burial(site(state))]
-    others.append(KinesisReader(stream="posts", region="eu-west-1", schema="id string").burial(site(state)))
+    burial = FilesSource(path="/data", schema="id string").burial(site(state))
+    others = [SocketSource(address="127.0.0.1:1", schema="id string").burial(site(state))]
+    others.append(KinesisSource(stream="posts", region="eu-west-1", schema="id string").burial(site(state)))
     assert isinstance(burial, FolderDeadLetterTarget)
     assert {one.folder for one in (burial, *others) if isinstance(one, FolderDeadLetterTarget)} == {folder}
-    grave = burial.open(Task("id", 4, 3))
+    grave = burial.open(WriterTask("id", 4, 3))
     grave.write([LETTER])
     grave.close()
-    Journal(folder).add([Entry(folder / "draft", folder / "final", ("a",))])
+    Journal(folder).add([JournalEntry(folder / "draft", folder / "final", ("a",))])
     with Journal(folder).owned():
         assert files_in(folder) == ["id-4-3.jsonl", "redrive.lock", "redriven.log", "source.json"]
     assert keys_of(folder / "redriven.log") == ["at", "draft", "file", "fix", "letters"]
@@ -554,8 +554,8 @@ def test_files_of_a_dstream_program(tmp_path: Path) -> None:
 
 def test_files_of_our_services(tmp_path: Path) -> None:
     process = Identity(42, "server.properties")
-    Layout("id", (Node(1, 9092, 9093, 9094, process),), password="p").save(tmp_path)
-    Ring(9042, 7000, process, password="p").save(tmp_path)
+    ClusterLayout("id", (Node(1, 9092, 9093, 9094, process),), password="p").save(tmp_path)
+    CassandraNode(9042, 7000, process, password="p").save(tmp_path)
     assert files_in(tmp_path) == ["cassandra.json", "cluster.json"]
     assert keys_of(tmp_path / "cluster.json") == ["cluster_id", "nodes", "password", "secure"]
     (node,) = json.loads((tmp_path / "cluster.json").read_text("utf-8"))["nodes"]

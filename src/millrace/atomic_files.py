@@ -10,7 +10,7 @@ from types import TracebackType
 from millrace.object_stores import StorePath
 
 
-class Draft:
+class AtomicFile:
     """A new content of a file, under a hidden name until it is whole. As a context it is named unless that raises."""
 
     def __init__(self, path: Path, *, private: bool = False) -> None:
@@ -41,7 +41,7 @@ class Draft:
         finally:
             self._place.unlink(missing_ok=True)
 
-    def __enter__(self) -> Draft:
+    def __enter__(self) -> AtomicFile:
         return self
 
     def __exit__(
@@ -60,7 +60,7 @@ def write_whole(path: Path, content: str | bytes, *, private: bool = False) -> N
         path.write_bytes(told)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with Draft(path, private=private) as draft:
+    with AtomicFile(path, private=private) as draft:
         draft.file.write(told)
 
 

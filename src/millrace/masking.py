@@ -24,7 +24,7 @@ _INSIDE = re.compile(
 )
 
 
-class _Book:
+class _SecretRegistry:
     """The secrets that are known, in every form, the longest first: one may be a part of another."""
 
     texts: tuple[str, ...] = ()
@@ -34,16 +34,19 @@ class _Book:
 
 def remember(value: str) -> None:
     """From now on a value is not shown, in any of the forms that texts may have it in."""
-    if value in _Book.texts or not _is_telling(value):
+    if value in _SecretRegistry.texts or not _is_telling(value):
         return
-    with _Book.writing:
-        texts = tuple(sorted({*_Book.texts, value, *_forms(value)}, key=len, reverse=True))
-        _Book.texts, _Book.encoded = texts, tuple(one.encode("utf-8", "surrogatepass") for one in texts)
+    with _SecretRegistry.writing:
+        texts = tuple(sorted({*_SecretRegistry.texts, value, *_forms(value)}, key=len, reverse=True))
+        _SecretRegistry.texts, _SecretRegistry.encoded = (
+            texts,
+            tuple(one.encode("utf-8", "surrogatepass") for one in texts),
+        )
 
 
 def hidden(text: str) -> str:
     """A text without the secrets that are known."""
-    for secret in _Book.texts:
+    for secret in _SecretRegistry.texts:
         if secret in text:
             text = text.replace(secret, MASK)
     return text
@@ -51,7 +54,7 @@ def hidden(text: str) -> str:
 
 def hidden_bytes(text: bytes) -> bytes:
     """The same for text that is encoded already."""
-    for secret in _Book.encoded:
+    for secret in _SecretRegistry.encoded:
         if secret in text:
             text = text.replace(secret, MASK.encode())
     return text

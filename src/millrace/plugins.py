@@ -66,7 +66,7 @@ def _points(group: str) -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=group))
 
 
-class Room(Generic[T]):
+class PluginRegistry(Generic[T]):
     """A package whose modules each define one class of a kind; the module's name is the plugin's name."""
 
     def __init__(self, package: str, kind: type[T], noun: str) -> None:

@@ -13,7 +13,7 @@ from platformdirs import user_cache_path
 
 from millrace.errors import InvalidOption, InvalidSetting
 from millrace.secret_files import looked_up
-from millrace.units import Behind, parse_behind, parse_duration, parse_heap, parse_rate_with_unit
+from millrace.units import Backlog, parse_behind, parse_duration, parse_heap, parse_rate_with_unit
 
 T = TypeVar("T")
 
@@ -161,7 +161,7 @@ ALERT = Setting[str | None](
     "none",
     secret=True,
 )
-ALERT_LAG = Setting[Behind | None](
+ALERT_LAG = Setting[Backlog | None](
     "alert_lag", parse_behind, None, "Alert when a query is further behind than this: 10000 (records) or 30s.", "never"
 )
 ALERT_DEAD = Setting[float | None](

@@ -64,7 +64,7 @@ def parse_rate_with_unit(text: str) -> float:
     return rate
 
 
-class Behind(NamedTuple):
+class Backlog(NamedTuple):
     """How far something is behind: so many records, or so many seconds."""
 
     records: int | None = None
@@ -74,12 +74,12 @@ class Behind(NamedTuple):
         return format_duration(self.seconds) if self.seconds is not None else so_many(self.records or 0, "record")
 
 
-def parse_behind(text: str) -> Behind:
+def parse_behind(text: str) -> Backlog:
     """`10000` (records) or `30s`."""
     if text.isascii() and text.isdigit() and len(text) < 19:
-        return Behind(records=int(text))
+        return Backlog(records=int(text))
     try:
-        return Behind(seconds=parse_duration(text))
+        return Backlog(seconds=parse_duration(text))
     except InvalidOption:
         raise InvalidOption(f"{text!r} is no lag", hint="write it as 10000 (records), 30s or 5m") from None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millrace.cli.isolated_check import Contents, Examined, Step, _line_of, _read, examined_apart
+from millrace.cli.isolated_check import CheckedContents, CheckResult, CheckStep, _line_of, _read, examined_apart
 from millrace.errors import JavaUnusable, Problem, SourceLocation
 
 PROBLEM: dict[str, Any] = {
@@ -23,27 +23,27 @@ PROBLEM: dict[str, Any] = {
 REPORT: dict[str, Any] = {"failure": None, "problems": [PROBLEM], "contents": None, "left_out": 0, "spark_asked": False}
 
 
-def apart(examine: Any, limit_s: float = 30.0) -> Examined:
+def apart(examine: Any, limit_s: float = 30.0) -> CheckResult:
     """Examine in a child."""
     return examined_apart("p.py", examine, limit_s, quiet=False, spark_starts=lambda: None)
 
 
 def test_what_is_found_comes_back() -> None:
-    found = Examined(
-        [Problem("a.b", "no", SourceLocation("p.py", 3), "so", "why", "warning")], Contents(1, 2, 3), 0, True
+    found = CheckResult(
+        [Problem("a.b", "no", SourceLocation("p.py", 3), "so", "why", "warning")], CheckedContents(1, 2, 3), 0, True
     )
     assert apart(lambda _: found) == found
 
 
 def test_problems_that_have_no_room_are_counted() -> None:
-    found = apart(lambda _: Examined([Problem("a.b", f"{number} " + "x" * 5000) for number in range(9000)]))
+    found = apart(lambda _: CheckResult([Problem("a.b", f"{number} " + "x" * 5000) for number in range(9000)]))
     assert 1000 < len(found.problems) < 9000
     assert len(found.problems) + found.left_out == 9000
     assert len(found.problems[0].message) == 4000
 
 
 def test_an_error_of_ours_is_raised_here_too() -> None:
-    def examine(step: Step) -> Examined:
+    def examine(step: CheckStep) -> CheckResult:
         raise JavaUnusable("there is none", why="so", hint="do", place=SourceLocation("p.py", 1))
 
     with pytest.raises(JavaUnusable) as raised:
@@ -55,7 +55,7 @@ def test_an_error_of_ours_is_raised_here_too() -> None:
 
 
 def test_steps_have_their_own_time() -> None:
-    def examine(step: Step) -> Examined:
+    def examine(step: CheckStep) -> CheckResult:
         step.of_millrace()
         step.of_the_file()
         step.of_the_file()

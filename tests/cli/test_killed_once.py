@@ -23,10 +23,10 @@ import os, signal, sys, time
 import millrace as mr
 from millrace.clients.kafka.transactions import TransactionalProducer
 from millrace.connectors.kafka import exactly_once
-from millrace.connectors.kafka.sink import KafkaWriter
+from millrace.connectors.kafka.sink import KafkaSink
 from pyspark.cloudpickle import register_pickle_by_value
 
-FAULT, DRIVER, WRITE, INSIST = os.environ.get("FAULT"), os.getpid(), KafkaWriter.write, TransactionalProducer._insist
+FAULT, DRIVER, WRITE, INSIST = os.environ.get("FAULT"), os.getpid(), KafkaSink.write, TransactionalProducer._insist
 register_pickle_by_value(sys.modules[__name__])
 
 
@@ -64,7 +64,7 @@ def write(self, frame, batch, site):
         kill()
 
 
-exactly_once.TransactionalWriter, KafkaWriter.write = Killing, write
+exactly_once.TransactionalWriter, KafkaSink.write = Killing, write
 
 pipeline = mr.Pipeline("killed")
 pipeline.source("events", mr.kafka("TOPIC", format="text", max_per_batch=600))

@@ -16,18 +16,18 @@ from millrace.cli.live_view import Figures, PlainReporter, live, of_board, of_pa
 from millrace.errors import QueryFailed
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.measurements import Lag, Measurements
-from millrace.telemetry.progress import Progress, SourceProgress
+from millrace.telemetry.progress import BatchProgress, SourceProgress
 from millrace.telemetry.publisher import StatusPublisher
-from millrace.telemetry.query_status import Phase, Restart, RunStatus
-from millrace.telemetry.topology import Expected, Topology
+from millrace.telemetry.query_status import Phase, RestartRecord, RunStatus
+from millrace.telemetry.topology import ExpectedQuery, Topology
 from terminal import at_a_terminal
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def batch(number: int) -> Progress:
+def batch(number: int) -> BatchProgress:
     source = SourceProgress("KafkaV2[Subscribe[posts]]", 10, lag=7)
-    return Progress(
+    return BatchProgress(
         "popular", "run", number, AT, 10, 1.0, 1234.0, {"addBatch": 3}, 345, AT, 6, 100, 2, (source,), "console", 1
     )
 
@@ -90,7 +90,9 @@ def test_without_a_page_the_figures_are_sparks() -> None:
 
 def test_with_a_page_the_figures_are_the_pages() -> None:
     board, channels, samples = RunStatus(), Channels(), Measurements()
-    outline = Topology((Expected("popular", "popular", batches=False, sources=("posts",)),), (), {"posts": ("posts",)})
+    outline = Topology(
+        (ExpectedQuery("popular", "popular", batches=False, sources=("posts",)),), (), {"posts": ("posts",)}
+    )
     telling = StatusPublisher(board, samples, outline, channels)
     assert of_page(channels)() == ()
     board.started("popular")  # in real-time mode no batch ends for minutes
@@ -131,7 +133,7 @@ def test_a_restart_is_one_sentence(said: list[str]) -> None:
     board.started("popular")
     teller.tell(0)
     due = datetime.now(UTC) + timedelta(seconds=3.5)
-    board.restarting("popular", QueryFailed("no broker answers"), Restart(2, 5, due, "Kafka does not answer"))
+    board.restarting("popular", QueryFailed("no broker answers"), RestartRecord(2, 5, due, "Kafka does not answer"))
     teller.tell(1)
     assert "popular: restarting in 4 s (2 of 5): Kafka does not answer" in shown(board)
     teller.tell(2)

@@ -11,7 +11,7 @@ from confluent_kafka import Message
 
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.clients.kafka.consumer import ReadRequest, read_records
 from millrace.clients.kafka.delivery import Delivery
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
@@ -44,7 +44,7 @@ def drain(cluster: Cluster, put: Put) -> Drain:
         left = len(topics.describe(cluster, [topic])[0].partitions)
         put(topic, *(Record(mark, headers=((_MARK, b""),), partition=number) for number in range(left)))
         found: list[Message] = []
-        with closing(read_records(cluster, Reading(topic, "earliest", committed=committed))) as batches:
+        with closing(read_records(cluster, ReadRequest(topic, "earliest", committed=committed))) as batches:
             while left:
                 batch = next(batches)
                 found += [one for one in batch if (_MARK, b"") not in (one.headers() or [])]

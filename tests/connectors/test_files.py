@@ -10,7 +10,7 @@ import pytest
 from millrace.clients.kafka.record import Record
 from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.record_sink import SinkTarget
-from millrace.connectors.files import FileSink, FilesWriter
+from millrace.connectors.files import FilesRecordSink, FilesSink
 from millrace.errors import FileUnusable, InvalidOption, MillraceError, StateMismatch
 from millrace.object_stores import mounted
 from test_object_stores import Kept
@@ -20,7 +20,7 @@ def test_values_are_appended_a_line_each(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"before\n")
     answers: list[MillraceError | None] = []
-    sink = FileSink(SinkTarget(path=str(path)))
+    sink = FilesRecordSink(SinkTarget(path=str(path)))
     sink.write([Record(b"a"), Record(None)], answers.append)
     assert path.read_bytes() == b"before\na\n\n"
     assert answers == [None]
@@ -29,16 +29,16 @@ def test_values_are_appended_a_line_each(tmp_path: Path) -> None:
 
 def test_a_path_is_needed() -> None:
     with pytest.raises(InvalidOption):
-        FileSink(SinkTarget())
+        FilesRecordSink(SinkTarget())
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(FileUnusable):
-        FileSink(SinkTarget(path=str(tmp_path)))
+        FilesRecordSink(SinkTarget(path=str(tmp_path)))
 
 
 def test_a_full_disk_is_a_failure() -> None:
-    sink = FileSink(SinkTarget(path="/dev/full"))
+    sink = FilesRecordSink(SinkTarget(path="/dev/full"))
     with pytest.raises(FileUnusable):
         sink.write([Record(b"x" * 100_000)], lambda _: None)
     with pytest.raises(FileUnusable):
@@ -49,7 +49,7 @@ def test_a_folder_that_is_ahead_of_the_checkpoint_is_refused(tmp_path: Path) -> 
     """Spark would skip the batches of a restored state folder by their numbers, whatever is in them."""
     nothing: Any = None
     site = RunContext(nothing, "p", "t", tmp_path, nothing, checkpoint=tmp_path / "checkpoint")
-    sink, log, offsets = FilesWriter(path=str(tmp_path / "out")), tmp_path / "out/_spark_metadata", "checkpoint/offsets"
+    sink, log, offsets = FilesSink(path=str(tmp_path / "out")), tmp_path / "out/_spark_metadata", "checkpoint/offsets"
     sink.require_new()
     sink.require_newest(site)
     log.mkdir(parents=True)
@@ -70,7 +70,7 @@ def test_a_folder_that_is_ahead_of_the_checkpoint_is_refused(tmp_path: Path) -> 
 def test_any_url_that_hadoop_takes_can_be_written_to(url: str, tmp_path: Path) -> None:
     nothing: Any = None
     site = RunContext(nothing, "p", "t", tmp_path, nothing, checkpoint=tmp_path / "checkpoint")
-    store, sink = Kept(), FilesWriter(path=url)
+    store, sink = Kept(), FilesSink(path=url)
     sink.require_new()  # before Spark is there
     with mounted(store):
         sink.require_new()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from millrace.connectors.base.registry import make_reader
-from millrace.connectors.flume import FlumeReader
-from millrace.connectors.kafka.source import KafkaReader
+from millrace.connectors.flume import FlumeSource
+from millrace.connectors.kafka.source import KafkaSource
 from millrace.feeds.base.api import FEEDS
 from millrace.feeds.flume import Flume
 from millrace.pipeline.model import connection
@@ -22,7 +22,7 @@ def made(argument: Any = "logs", **options: Any) -> tuple[Any, list[tuple[str, s
 def test_it_is_a_kafka_source_with_a_feed() -> None:
     reader, mistakes = made(listen="0.0.0.0:5000", allow=["10.0.0.0/8", "192.168.1.7"], key="host", start="latest")
     assert mistakes == []
-    assert isinstance(reader, KafkaReader)
+    assert isinstance(reader, KafkaSource)
     assert reader.resources() == ("topic logs",)
     filling = reader.filling()
     feed = FEEDS.load(filling.feed)(**filling.options)
@@ -33,7 +33,7 @@ def test_it_is_a_kafka_source_with_a_feed() -> None:
 def test_an_address_of_this_machine_needs_nobody_named() -> None:
     for where in ("127.0.0.1:4141", "localhost:4141", "[::1]:4141"):
         reader, mistakes = made(listen=where)
-        assert isinstance(reader, FlumeReader)
+        assert isinstance(reader, FlumeSource)
         assert mistakes == []
     assert reader.filling().options["host"] == "::1"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from millrace.dashboard.run_interface import RunInterface
-from millrace.dashboard.server import Dashboard, Options
+from millrace.dashboard.server import Dashboard, ServerOptions
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.metrics import Health
 
@@ -35,8 +35,8 @@ def serve(subject: RunInterface, tmp_path: Path) -> Iterator[Serve]:
     """`serve()` starts a server; what is given changes its subject."""
     with ExitStack() as stack:
 
-        def start(options: Options | None = None, static: Path | None = None, **changes: Any) -> Dashboard:
-            chosen = options or Options(port=0)
+        def start(options: ServerOptions | None = None, static: Path | None = None, **changes: Any) -> Dashboard:
+            chosen = options or ServerOptions(port=0)
             made = Dashboard(replace(subject, **changes), chosen, static or tmp_path / "not built")
             return stack.enter_context(made)
 

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import orjson
 
-from millrace.dashboard.run_interface import Group, Letters
-from millrace.dashboard.server import Dashboard, Options
+from millrace.dashboard.run_interface import DeadLetterQuery, LetterGroup
+from millrace.dashboard.server import Dashboard, ServerOptions
 from millrace.errors import InputError, KafkaUnreachable, NotReady, RedriveBusy
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.metrics import Health
@@ -81,22 +81,22 @@ def test_a_kafka_that_does_not_answer(serve: Serve) -> None:
 
 
 def test_dead_letters_and_their_export(serve: Serve) -> None:
-    asked: list[Letters] = []
+    asked: list[DeadLetterQuery] = []
 
-    def letters(wanted: Letters) -> Iterator[Mapping[str, Any]]:
+    def letters(wanted: DeadLetterQuery) -> Iterator[Mapping[str, Any]]:
         asked.append(wanted)
         for number in range(min(wanted.most or 5, 5)):
             yield {"reason": "</script>", "value": "eA==", "n": number}
 
     address = serve(letters=letters).address
     assert len(httpx.get(f"{address}api/dead?source=posts&reason=a%20b&max=2").json()) == 2
-    assert asked == [Letters("posts", "a b", 2)]
+    assert asked == [DeadLetterQuery("posts", "a b", 2)]
     httpx.get(f"{address}api/dead?topic=posts.dead")
-    assert asked.pop() == Letters(None, None, 100, "posts.dead")
+    assert asked.pop() == DeadLetterQuery(None, None, 100, "posts.dead")
     exported = httpx.get(f"{address}api/dead/export?source=posts")
     assert exported.headers["content-disposition"].startswith("attachment; filename=")
     assert [orjson.loads(line)["n"] for line in exported.text.splitlines()] == [0, 1, 2, 3, 4]
-    assert asked[-1] == Letters("posts", None, None)
+    assert asked[-1] == DeadLetterQuery("posts", None, None)
 
 
 def test_sql(serve: Serve) -> None:
@@ -138,15 +138,15 @@ def test_sql_while_spark_starts_and_read_only(serve: Serve) -> None:
 
     told = httpx.post(f"{serve(sql=answer).address}api/sql", json={"sql": "SELECT 1"})
     assert (told.status_code, told.json()["error"]) == (503, "Spark is starting")
-    address = serve(Options(port=0, read_only=True), sql=lambda *_: {}).address
+    address = serve(ServerOptions(port=0, read_only=True), sql=lambda *_: {}).address
     assert httpx.post(f"{address}api/sql", json={"sql": "SELECT 1"}).status_code == 403
     assert httpx.get(f"{address}api/pipeline").json()["actions"] is False
 
 
 def test_redrive(serve: Serve) -> None:
-    asked: list[Group] = []
+    asked: list[LetterGroup] = []
 
-    def redrive(group: Group) -> Mapping[str, Any]:
+    def redrive(group: LetterGroup) -> Mapping[str, Any]:
         asked.append(group)
         if group.letter:
             raise RedriveBusy("letters are being sent again at this moment")
@@ -156,14 +156,14 @@ def test_redrive(serve: Serve) -> None:
     told = httpx.post(address, json={"source": "posts", "topic": "posts.dead", "reason": "not JSON"})
     assert (told.status_code, told.json()) == (200, {"sent": 3})
     assert httpx.post(address, json={"source": "posts", "letter": "posts.dead[0]@7"}).status_code == 409
-    assert asked == [Group("posts", "posts.dead", "not JSON"), Group("posts", letter="posts.dead[0]@7")]
+    assert asked == [LetterGroup("posts", "posts.dead", "not JSON"), LetterGroup("posts", letter="posts.dead[0]@7")]
     for body in ({}, [], {"source": 5}, {"source": "posts", "topic": 5}, {"topic": "posts.dead"}):
         assert httpx.post(address, json=body).status_code == 400
     assert httpx.post(address, content=b'{"source": "posts"}').status_code == 415
     foreign = httpx.post(address, json={"source": "posts"}, headers={"origin": "http://elsewhere.example"})
     assert foreign.status_code == 403
     assert httpx.get(address).status_code == 405
-    read_only = serve(Options(port=0, read_only=True), redrive=redrive).address
+    read_only = serve(ServerOptions(port=0, read_only=True), redrive=redrive).address
     assert httpx.post(f"{read_only}api/dead/redrive", json={"source": "posts"}).status_code == 403
     assert len(asked) == 2
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from millrace.dashboard.server import Dashboard, Options
+from millrace.dashboard.server import Dashboard, ServerOptions
 from millrace.errors import InvalidOption, PortInUse
 
 from .pages import Page
@@ -59,7 +59,7 @@ def test_a_form_of_another_page_cannot_be_json(serve: Serve) -> None:
 
 
 def test_beyond_loopback_a_token_is_needed(serve: Serve) -> None:
-    server = serve(Options(BEYOND, 0), pipeline=lambda: {"name": "secret thing"})
+    server = serve(ServerOptions(BEYOND, 0), pipeline=lambda: {"name": "secret thing"})
     base, _, query = server.address.partition("?")
     token = query.removeprefix("token=")
     assert len(token) >= 24
@@ -74,7 +74,7 @@ def test_beyond_loopback_a_token_is_needed(serve: Serve) -> None:
 
 
 def test_the_token_becomes_a_cookie_and_leaves_the_address(serve: Serve) -> None:
-    server = serve(Options(BEYOND, 0))
+    server = serve(ServerOptions(BEYOND, 0))
     base = server.address.partition("?")[0]
     with httpx.Client() as browser:
         opened = browser.get(server.address)
@@ -92,13 +92,13 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address(serve: Serve) -> None
 
 
 def test_probes_need_no_token_and_learn_only_yes_or_no(serve: Serve) -> None:
-    base = serve(Options(BEYOND, 0)).address.partition("?")[0]
+    base = serve(ServerOptions(BEYOND, 0)).address.partition("?")[0]
     assert httpx.get(f"{base}healthz").json() == {"healthy": True}
     assert httpx.get(f"{base}readyz").json() == {"ready": True}
 
 
 def test_a_token_of_ones_own(serve: Serve) -> None:
-    assert serve(Options(BEYOND, 0, token="mine")).address.endswith("?token=mine")
+    assert serve(ServerOptions(BEYOND, 0, token="mine")).address.endswith("?token=mine")
 
 
 def test_headers_keep_browsers_from_mischief(serve: Serve) -> None:
@@ -116,16 +116,16 @@ def test_a_port_in_use(serve: Serve) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(PortInUse):
-            serve(Options(port=taken.getsockname()[1]))
-    first, second = serve(Options()), serve(Options())
+            serve(ServerOptions(port=taken.getsockname()[1]))
+    first, second = serve(ServerOptions()), serve(ServerOptions())
     assert first.port != second.port, "without a port asked for, the next free one"
 
 
 def test_addresses_that_are_none(serve: Serve) -> None:
     with pytest.raises(InvalidOption):
-        serve(Options("no such host.", 0))
+        serve(ServerOptions("no such host.", 0))
     with pytest.raises(InvalidOption):
-        serve(Options(port=70_000))
+        serve(ServerOptions(port=70_000))
 
 
 def test_a_server_that_has_ended_is_gone(serve: Serve) -> None:

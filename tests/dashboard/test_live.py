@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from millrace.dashboard.server import Dashboard, Options
+from millrace.dashboard.server import Dashboard, ServerOptions
 from millrace.errors import UnknownTopic
 from millrace.telemetry.channels import Channels
 
@@ -112,7 +112,7 @@ def test_a_server_that_was_restarted_has_another_epoch_and_sends_snapshots(serve
     first.__exit__(None, None, None)
     other = Channels()
     other.ring("events", 100).extend({"n": number} for number in range(90, 95))  # of the same version
-    second = serve(Options(port=first.port), channels=other)
+    second = serve(ServerOptions(port=first.port), channels=other)
     with Page(second.address, page) as again:
         again.subscribe("events")
         again.until(lambda one: rows(one, "events") == list(range(90, 95)))

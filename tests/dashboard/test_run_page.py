@@ -12,7 +12,7 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.dashboard.run_page import page_of_pipeline, page_of_program
-from millrace.dashboard.server import Options
+from millrace.dashboard.server import ServerOptions
 from millrace.errors import QueryFailed
 from millrace.pipeline.plan import Plan, make_plan
 from millrace.telemetry.query_status import Phase, RunStatus
@@ -20,7 +20,7 @@ from millrace.telemetry.query_status import Phase, RunStatus
 from .pages import Page
 from .test_pipeline_info import trending
 
-FREE = Options(port=0)
+FREE = ServerOptions(port=0)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_kafka_beside_it(plan: Plan, tmp_path: Path, cluster: Cluster, topic: st
     producer = Producer(cluster, topic)
     producer.send([Record(b"<b>", partition=0)])
     producer.close()
-    every = Options(port=0, all_topics=True)
+    every = ServerOptions(port=0, all_topics=True)
     with page_of_pipeline(plan, RunStatus(), every, state=tmp_path) as watching, watching.kafka(lambda: cluster):
         names = {one["name"] for one in httpx.get(f"{watching.address}api/topics", timeout=30).json()}
         assert topic in names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millrace.dead_letters.offset_ledger import MARK_KEY, Marks, marked_spans, spans_of_offsets, to_record
+from millrace.dead_letters.offset_ledger import MARK_KEY, RedriveMarkers, marked_spans, spans_of_offsets, to_record
 
 
 def test_offsets_become_spans() -> None:
@@ -20,7 +20,7 @@ def test_a_mark_is_told_from_other_records() -> None:
 
 
 def test_what_is_marked_is_known_by_place() -> None:
-    marks = Marks()
+    marks = RedriveMarkers()
     marks.add("t", 0, [(3, 6)])
     marks.add("t", 0, [(9, 10), (5, 7)])
     marks.add("t", 1, [(0, 1)])

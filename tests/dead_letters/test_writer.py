@@ -15,13 +15,13 @@ import pytest
 
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.clients.kafka.consumer import ReadRequest, read_records
 from millrace.dead_letters import kafka_writer
 from millrace.dead_letters.letter import DeadLetter, from_line, to_headers
 from millrace.dead_letters.store import letters_in_folder, letters_in_topics
-from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget, KafkaDeadLetterTarget, Task
+from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget, KafkaDeadLetterTarget, WriterTask
 from millrace.errors import AccessDenied, FileUnusable, InvalidOption, RecordRefused, TopicGone
-from millrace.services.kafka import Kafka, Options
+from millrace.services.kafka import KafkaCluster, KafkaClusterOptions
 
 DYING = """
 import os, pickle, sys
@@ -39,11 +39,11 @@ if sys.argv[1] == "die":
 burial, tasks = pickle.load(sys.stdin.buffer)
 for task, letters in tasks:
     grave = burial.open(task)
-    grave.bury(letters)
+    grave.write(letters)
     grave.close()
 """
 
-Tasks = list[tuple[Task, list[DeadLetter]]]
+Tasks = list[tuple[WriterTask, list[DeadLetter]]]
 
 
 def letter(topic: str, offset: int, partition: int = 0, value: bytes | None = None) -> DeadLetter:
@@ -64,11 +64,11 @@ def letters(topic: str, offsets: Iterable[int], partition: int = 0) -> list[Dead
     return [letter(topic, offset, partition) for offset in offsets]
 
 
-def task(batch: int | None = 0, partition: int = 0, query: str = "q") -> Task:
-    return Task(query, batch, partition)
+def task(batch: int | None = 0, partition: int = 0, query: str = "q") -> WriterTask:
+    return WriterTask(query, batch, partition)
 
 
-def bury(burial: DeadLetterTarget, where: Task, *chunks: Sequence[DeadLetter]) -> None:
+def bury(burial: DeadLetterTarget, where: WriterTask, *chunks: Sequence[DeadLetter]) -> None:
     grave = burial.open(where)
     for chunk in chunks:
         grave.write(chunk)
@@ -114,7 +114,9 @@ class TestKafka:
         bury(pickle.loads(pickle.dumps(burial)), task(), written)  # noqa: S301 - our own
         found = list(letters_in_topics(cluster, [f"{topic}.dead"]))
         assert [one.letter for one in found] == written
-        raw = [one for batch in read_records(cluster, Reading(f"{topic}.dead", "earliest", most=3)) for one in batch]
+        raw = [
+            one for batch in read_records(cluster, ReadRequest(f"{topic}.dead", "earliest", most=3)) for one in batch
+        ]
         assert [one.value() for one in raw] == [all_bytes, None, b""]
         assert [one.key() for one in raw] == [all_bytes, None, b""]
         assert [one.headers() for one in raw] == [to_headers(one) for one in written]
@@ -272,7 +274,7 @@ class TestKafka:
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster that wants passwords."""
-    with Kafka(tmp_path_factory.mktemp("secured"), Options(secure=True)) as cluster:
+    with KafkaCluster(tmp_path_factory.mktemp("secured"), KafkaClusterOptions(secure=True)) as cluster:
         yield cluster
 
 
@@ -289,7 +291,7 @@ def test_a_wrong_password_fails_the_task_at_once(secured: Cluster) -> None:
 
 @pytest.mark.chaos
 def test_a_broker_that_goes_away_and_comes_back(tmp_path: Path) -> None:
-    broker = Kafka(tmp_path, Options(heap="256m"))
+    broker = KafkaCluster(tmp_path, KafkaClusterOptions(heap="256m"))
     broker.start()
     try:
         cluster = broker.cluster()

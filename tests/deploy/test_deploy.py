@@ -17,7 +17,7 @@ from millrace import __version__
 from millrace.cli.main import app
 from millrace.cli.spark_submit import IN_IMAGE
 from millrace.connectors.base.registry import CONNECTORS
-from millrace.dashboard.server import Options
+from millrace.dashboard.server import ServerOptions
 from millrace.engine.checkpoints.state_dir import require_fit
 from millrace.engine.session.executors import require_reachable
 from millrace.engine.session.spark_conf import PARTITIONS, spark_choices
@@ -160,4 +160,4 @@ def test_the_pipeline_in_the_manifest_is_the_example() -> None:
     given = yaml.safe_load(documents("pipeline.yaml")["ConfigMap"]["data"]["pipeline.yaml"])
     example = yaml.safe_load((ROOT / "examples/trending/pipeline.yaml").read_text("utf-8"))
     assert given == {name: part for name, part in example.items() if name != "panels"}
-    assert Options().host == "127.0.0.1"  # so the manifest must say --host
+    assert ServerOptions().host == "127.0.0.1"  # so the manifest must say --host

@@ -10,14 +10,14 @@ import pytest
 from millrace.connectors.base.api import READERS, WRITERS
 from millrace.connectors.base.message_source import DecodedSource
 from millrace.formats.base import FORMATS
-from millrace.plugins import Room
+from millrace.plugins import PluginRegistry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "connectors.md").read_text("utf-8")
 KINDS = [(room, name) for room in (READERS, WRITERS) for name in room.names()]
 
 
 @pytest.mark.parametrize(("room", "name"), KINDS)
-def test_every_option_is_documented(room: Room[object], name: str) -> None:
+def test_every_option_is_documented(room: PluginRegistry[object], name: str) -> None:
     section = PAGE.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
     common = PAGE.partition("## Sources of messages")[2].partition("\n## ")[0]
     kind = room.load(name)

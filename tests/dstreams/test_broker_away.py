@@ -12,7 +12,7 @@ import pytest
 from dstreams.records import pour
 from millrace.clients.kafka import topics
 from millrace.dstreams import KafkaUtils
-from millrace.services.kafka import Kafka, Options
+from millrace.services.kafka import KafkaCluster, KafkaClusterOptions
 
 if TYPE_CHECKING:
     from pyspark.streaming import StreamingContext
@@ -24,7 +24,7 @@ AWAY = 20.0
 def test_a_stream_waits_for_its_broker(
     ssc: StreamingContext, tmp_path: Path, running: Callable[[Callable[[], object]], None]
 ) -> None:
-    service = Kafka(tmp_path / "kafka", Options(heap="256m"))
+    service = KafkaCluster(tmp_path / "kafka", KafkaClusterOptions(heap="256m"))
     cluster = service.start()
     try:
         topics.create(cluster, "numbers", 1)

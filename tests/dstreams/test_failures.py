@@ -16,10 +16,10 @@ from millrace.clients.kafka import consumer_groups
 from millrace.clients.kafka.cluster import Cluster
 from millrace.dstreams import KafkaUtils
 from millrace.dstreams.kafka_params import Parameters
-from millrace.dstreams.kafka_rdd import Decoding
-from millrace.dstreams.kafka_source import KafkaInflow, ranges_of
+from millrace.dstreams.kafka_rdd import RddDecoder
+from millrace.dstreams.kafka_source import KafkaStreamSource, ranges_of
 from millrace.dstreams.kafka_types import utf8_decoder
-from millrace.dstreams.source import Batch
+from millrace.dstreams.source import DStreamBatch
 from millrace.errors import FunctionFailed
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def test_where_a_stream_begins_is_committed_though_kafka_did_not_answer_at_first
     pour(cluster, lane, ["before", "first"])
     group = f"group-of-{lane}"
     parameters = Parameters.of({"metadata.broker.list": cluster.bootstrap})
-    inflow = KafkaInflow(parameters, [lane], {(lane, 0): 1}, Decoding(utf8_decoder, utf8_decoder), group=group)
+    inflow = KafkaStreamSource(parameters, [lane], {(lane, 0): 1}, RddDecoder(utf8_decoder, utf8_decoder), group=group)
     opened = inflow.open()
-    batch = Batch(0, 1.0, cast("Any", Settings()))
+    batch = DStreamBatch(0, 1.0, cast("Any", Settings()))
     with monkeypatch.context() as away:
         away.setattr(opened, "look", lambda *_, **__: None)
         note = inflow.decide(None, batch, opened)

@@ -14,9 +14,9 @@ import pytest
 from emulator import KEYS, REGION, Emulator, Faults, failing
 from millrace.clients.kinesis.kcl_leases import FileLeases, TableLeases
 from millrace.clients.kinesis.kpl_aggregation import packed
-from millrace.clients.kinesis.shard_positions import Position, Reach
+from millrace.clients.kinesis.shard_positions import ShardPosition, ShardReadLimit
 from millrace.dstreams import InitialPositionInStream, KinesisUtils
-from millrace.dstreams.kinesis import LEASES, KinesisInflow
+from millrace.dstreams.kinesis import LEASES, KinesisStreamSource
 from millrace.errors import (
     BadRecord,
     FileUnusable,
@@ -158,15 +158,15 @@ def test_a_decoder_that_raises_names_the_record(emulator: Emulator, stream: str,
 
 def test_leases_in_a_table_are_taken_over_once(emulator: Emulator, stream: str) -> None:
     app, about = f"app-{uuid.uuid4().hex[:8]}", emulator.door.stream(stream)
-    reach = Reach(stream, about.created, shards={"shardId-000000000000": Position("12", "10", seen=5)})
+    reach = ShardReadLimit(stream, about.created, shards={"shardId-000000000000": ShardPosition("12", "10", seen=5)})
     first, second = (TableLeases(emulator.door, app, owner, emulator.dynamodb) for owner in ("a", "b"))
     assert first.load(about) is None
     first.save(reach, {})
     found = second.load(about)
     assert found is not None
-    assert found.shards["shardId-000000000000"] == Position("12", seen=5)
+    assert found.shards["shardId-000000000000"] == ShardPosition("12", seen=5)
     second.save(found, {})
-    later = Reach(stream, about.created, shards={"shardId-000000000000": Position("13", "13", seen=6)})
+    later = ShardReadLimit(stream, about.created, shards={"shardId-000000000000": ShardPosition("13", "13", seen=6)})
     with pytest.raises(TakenOver):
         first.save(later, {})
 
@@ -189,7 +189,9 @@ def test_a_lease_that_another_library_left_before_it_read_is_read_from_the_oldes
 
 def test_leases_in_a_file_say_the_same_again(emulator: Emulator, stream: str, tmp_path: Path) -> None:
     leases, about = FileLeases(tmp_path / "leases" / "app.json"), emulator.door.stream(stream)
-    reach = Reach(stream, about.created, 7, {"a": Position("12", "10", seen=5), "b": Position(since=7, seen=9)})
+    reach = ShardReadLimit(
+        stream, about.created, 7, {"a": ShardPosition("12", "10", seen=5), "b": ShardPosition(since=7, seen=9)}
+    )
     assert leases.load(about) is None
     leases.save(reach, {})
     assert leases.load(about) == reach
@@ -206,33 +208,35 @@ def test_the_signature_is_that_of_pyspark() -> None:
 
 
 def test_a_lease_that_is_older_than_what_is_kept_is_an_error(emulator: Emulator, stream: str) -> None:
-    from millrace.clients.kinesis.shard_reader import Tail
+    from millrace.clients.kinesis.shard_reader import ShardReader
 
     emulator.put(stream, _words(*range(10)), key="one")
-    start = Reach(stream, emulator.door.stream(stream).created)
-    tail = Tail(emulator.door, start)
+    start = ShardReadLimit(stream, emulator.door.stream(stream).created)
+    tail = ShardReader(emulator.door, start)
     while not any(one.after for one in tail.reach.shards.values()):
         tail.wait(1)
         tail.take(3)
     tail.close()
     name, position = next((name, one) for name, one in tail.reach.shards.items() if one.after)
     assert position.after
-    old = Position(position.after, seen=1)
-    assert len(_all(emulator, Reach(stream, start.created, shards={name: old}))) == 7  # the last one read is there
+    old = ShardPosition(position.after, seen=1)
+    assert (
+        len(_all(emulator, ShardReadLimit(stream, start.created, shards={name: old}))) == 7
+    )  # the last one read is there
 
     shards = emulator.client.describe_stream(StreamName=stream)["StreamDescription"]["Shards"]
     ranges = {one["ShardId"]: one["SequenceNumberRange"] for one in shards}
-    gone = Position(ranges[name]["StartingSequenceNumber"], seen=1)  # a number of the shard that no record has
+    gone = ShardPosition(ranges[name]["StartingSequenceNumber"], seen=1)  # a number of the shard that no record has
     with pytest.raises(RecordsGone, match="may be gone"):
-        _all(emulator, Reach(stream, start.created, shards={name: gone}))
-    assert _all(emulator, Reach(stream, start.created, shards={name: gone}), go_on=True)
+        _all(emulator, ShardReadLimit(stream, start.created, shards={name: gone}))
+    assert _all(emulator, ShardReadLimit(stream, start.created, shards={name: gone}), go_on=True)
 
 
-def _all(emulator: Emulator, start: Reach, **options: Any) -> list[Any]:
+def _all(emulator: Emulator, start: ShardReadLimit, **options: Any) -> list[Any]:
     from millrace.clients.kinesis.shard_positions import records_between
-    from millrace.clients.kinesis.shard_reader import Tail
+    from millrace.clients.kinesis.shard_reader import ShardReader
 
-    tail, found = Tail(emulator.door, start, **options), []
+    tail, found = ShardReader(emulator.door, start, **options), []
     try:
         since = time.time()
         while not tail.is_caught_up(since):
@@ -246,16 +250,16 @@ def _all(emulator: Emulator, start: Reach, **options: Any) -> list[Any]:
 
 
 def test_a_lease_that_cannot_be_noted_now_is_noted_later(emulator: Emulator, stream: str) -> None:
-    from millrace.clients.kinesis.shard_reader import Tail
+    from millrace.clients.kinesis.shard_reader import ShardReader
 
-    inflow = KinesisInflow(emulator.door, f"app-{uuid.uuid4().hex[:8]}", stream, latest=False, interval=0)
+    inflow = KinesisStreamSource(emulator.door, f"app-{uuid.uuid4().hex[:8]}", stream, latest=False, interval=0)
     about, well = emulator.door.stream(stream), False
     faults = Faults(lambda action, _: (500, "InternalFailure") if action == "PutItem" and not well else None)
     opened = inflow.open()
     with failing(emulator.dynamodb_port, faults) as endpoint:
         opened.leases = TableLeases(emulator.door, inflow._application, "a", endpoint)
         assert opened.leases.load(about) is None
-        opened.tail = Tail(emulator.door, Reach(stream, about.created))
+        opened.tail = ShardReader(emulator.door, ShardReadLimit(stream, about.created))
         note = {"start": None, "end": opened.tail.reach.told(), "count": 0}
         assert not inflow.settle(note, opened)
         well = True

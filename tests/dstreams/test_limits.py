@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from millrace.dstreams.context_tracker import PidRateEstimator
 from millrace.dstreams.kafka_source import limits_of
-from millrace.dstreams.pyspark_hooks import Told
-from millrace.dstreams.source import Batch
+from millrace.dstreams.pyspark_hooks import BatchCompletedEvent
+from millrace.dstreams.source import DStreamBatch
 
 
 class Settings:
@@ -21,8 +21,8 @@ class Settings:
         return self.settings.get(name.rpartition(".")[2], otherwise)
 
 
-def batch(rate: float | None = None, **settings: str) -> Batch:
-    return Batch(0, 2.0, cast("Any", Settings(**settings)), rate)
+def batch(rate: float | None = None, **settings: str) -> DStreamBatch:
+    return DStreamBatch(0, 2.0, cast("Any", Settings(**settings)), rate)
 
 
 WAITING = {("t", 0): 300, ("t", 1): 100, ("t", 2): 0}
@@ -53,11 +53,11 @@ def test_the_pace_follows_what_batches_reach() -> None:
     pace = PidRateEstimator.of(settings, interval=1.0)
     assert pace
     assert pace.rate == 5000
-    pace.learn(Told(0, True, 2000, worked=2.0, waited=0.0), records=4000)
+    pace.learn(BatchCompletedEvent(0, True, 2000, worked=2.0, waited=0.0), records=4000)
     assert pace.rate == 2000
-    pace.learn(Told(0, True, 3000, worked=1.0, waited=0.5), records=1000)
+    pace.learn(BatchCompletedEvent(0, True, 3000, worked=1.0, waited=0.5), records=1000)
     assert pace.rate == 1000 - 0.2 * 500  # slower, and what waits is to be made up for
-    pace.learn(Told(0, True, 4000, worked=1.0, waited=0.0), records=0)
+    pace.learn(BatchCompletedEvent(0, True, 4000, worked=1.0, waited=0.0), records=0)
     assert pace.rate == 900
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from millrace.dstreams import context_tracker
 from millrace.dstreams.kafka_params import Parameters
-from millrace.dstreams.kafka_rdd import Decoding
-from millrace.dstreams.kafka_source import KafkaInflow
+from millrace.dstreams.kafka_rdd import RddDecoder
+from millrace.dstreams.kafka_source import KafkaStreamSource
 from millrace.dstreams.kafka_types import utf8_decoder
 from millrace.errors import RunError
 
@@ -20,7 +20,7 @@ def test_no_checkpoint_and_no_traceback_after_a_batch_that_could_not_be_made(
     from pyspark.serializers import CloudPickleSerializer
 
     parameters = Parameters.of({"metadata.broker.list": "localhost:1"})
-    inflow = KafkaInflow(parameters, ["t"], {("t", 0): 1}, Decoding(utf8_decoder, utf8_decoder), group="g")
+    inflow = KafkaStreamSource(parameters, ["t"], {("t", 0): 1}, RddDecoder(utf8_decoder, utf8_decoder), group="g")
     monkeypatch.setattr(context_tracker, "failure", lambda: RunError("not today"))
     with pytest.raises(pickle.PicklingError, match="not today"):
         CloudPickleSerializer().dumps(inflow)

@@ -17,7 +17,7 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.connectors.base.api import RunContext
-from millrace.connectors.cassandra import CassandraReader, CassandraWriter, read_table
+from millrace.connectors.cassandra import CassandraSink, CassandraSource, read_table
 from millrace.connectors.memory import MEMORY
 from millrace.errors import MillraceError
 
@@ -152,7 +152,7 @@ def test_a_table_is_read_whole_or_by_key(spark: SparkSession, cassandra: Cassand
 
 
 def test_a_value_that_spark_cannot_hold_may_fail_the_read(spark: SparkSession, cassandra: Cassandra, logs: str) -> None:
-    reader = CassandraReader(table=logs, on_bad="fail")
+    reader = CassandraSource(table=logs, on_bad="fail")
     with pytest.raises(Exception, match=r"millrace-error:.*cannot hold"):
         reader.rows(spark, cassandra).count()
 
@@ -160,7 +160,7 @@ def test_a_value_that_spark_cannot_hold_may_fail_the_read(spark: SparkSession, c
 def test_rows_of_a_batch_by_the_writer_alone(
     spark: SparkSession, cassandra: Cassandra, cluster: Cluster, keyspace: str, tmp_path: Path
 ) -> None:
-    writer = CassandraWriter(table=f"{keyspace}.t", create=True, key=("k",), clustering=("n desc",))
+    writer = CassandraSink(table=f"{keyspace}.t", create=True, key=("k",), clustering=("n desc",))
     site = RunContext(spark, "p", "result", tmp_path, lambda: cluster, cassandra=lambda: cassandra)
     frame = spark.range(1000).selectExpr("id % 7 AS k", "id AS n", "map('a', id) AS m").repartition(4)
     for batch in (0, 0, 1):

@@ -13,7 +13,7 @@ from pyspark.sql import Row, SparkSession
 import millrace as mr
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.clients.kafka.consumer import ReadRequest, read_records
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.connectors.memory import MEMORY
@@ -32,7 +32,7 @@ def send(cluster: Cluster, topic: str, *values: bytes | None, headers: tuple[tup
 
 def received(cluster: Cluster, topic: str, most: int) -> list[Any]:
     """So many records from the beginning of a topic."""
-    reading = Reading(topic, start="earliest", most=most, timeout=30.0)
+    reading = ReadRequest(topic, start="earliest", most=most, timeout=30.0)
     return [message for batch in read_records(cluster, reading) for message in batch]
 
 

@@ -22,7 +22,7 @@ from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.connectors.base.batch_tasks import task_inputs, with_deterministic_tasks
 from millrace.connectors.kafka import exactly_once
-from millrace.connectors.kafka.sink import KafkaWriter
+from millrace.connectors.kafka.sink import KafkaSink
 from millrace.engine.checkpoints.run_lease import RunLease
 from millrace.errors import InvalidOption, MillraceError, StateMismatch
 from millrace.errors.transport import to_transport
@@ -150,14 +150,14 @@ def test_a_failure_after_all_is_written(
     cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send(cluster, topic, range(100))
-    write = KafkaWriter.write
+    write = KafkaSink.write
 
     def fail(*given: Any) -> None:
         write(*given)
         raise ValueError("too late")
 
     with monkeypatch.context() as patched:
-        patched.setattr(KafkaWriter, "write", fail)
+        patched.setattr(KafkaSink, "write", fail)
         with pytest.raises(MillraceError):
             run_pipeline(copy(topic), tmp_path)
     assert numbers(cluster, topic) == Counter(range(100))
@@ -215,7 +215,7 @@ def test_windows_that_a_watermark_closes_come_out_once(
     cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, between: str
 ) -> None:
     """A failure between the commits of two tasks, or between the last of them and Spark's own."""
-    write = KafkaWriter.write
+    write = KafkaSink.write
 
     def closed() -> Counter[str]:
         return Counter((one.value() or b"").decode() for one in committed(cluster, f"{topic}-out"))
@@ -230,7 +230,7 @@ def test_windows_that_a_watermark_closes_come_out_once(
         if between == "tasks":
             patched.setattr(exactly_once, "TransactionalWriter", Failing)
         else:
-            patched.setattr(KafkaWriter, "write", fail)
+            patched.setattr(KafkaSink, "write", fail)
         with pytest.raises(MillraceError):
             run_pipeline(windows(topic), tmp_path)
     found = closed().total()
@@ -260,15 +260,15 @@ def test_several_sinks_of_one_table(
     pipeline = copy(topic)
     pipeline.sink("copied", mr.memory())
     pipeline.sink("copied", mr.kafka(f"{topic}-more", format="text", value="value"))
-    write = KafkaWriter.write
+    write = KafkaSink.write
 
-    def fail(self: KafkaWriter, *given: Any) -> None:
+    def fail(self: KafkaSink, *given: Any) -> None:
         write(self, *given)
         if self.topic.endswith("-more"):
             raise ValueError("too late")
 
     with monkeypatch.context() as patched:
-        patched.setattr(KafkaWriter, "write", fail)
+        patched.setattr(KafkaSink, "write", fail)
         with pytest.raises(MillraceError):
             run_pipeline(pipeline, tmp_path)
     run_pipeline(pipeline, tmp_path)

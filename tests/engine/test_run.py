@@ -17,7 +17,7 @@ from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.connectors.memory import MEMORY
 from millrace.dead_letters.store import letters_in_topic
-from millrace.engine.checkpoints.state_dir import State
+from millrace.engine.checkpoints.state_dir import StateDir
 from millrace.engine.run import Settings, run
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import make_plan
@@ -109,7 +109,11 @@ def test_a_checkpoint_made_for_another_topic_is_refused(
 
 def test_two_runs_do_not_share_a_state_folder(tmp_path: Path, topic: str) -> None:
     pipeline = lines_to(mr.memory(), topic).model()
-    with State(tmp_path, pipeline), pytest.raises(MillraceError) as raised, State(tmp_path, pipeline, patience=0.0):
+    with (
+        StateDir(tmp_path, pipeline),
+        pytest.raises(MillraceError) as raised,
+        StateDir(tmp_path, pipeline, patience=0.0),
+    ):
         pass
     assert raised.value.condition == "state.mismatch"
 

@@ -17,7 +17,7 @@ from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.connectors.memory import MEMORY
 from millrace.errors import CassandraDenied
-from millrace.services.cassandra import Options, Service
+from millrace.services.cassandra import CassandraOptions, CassandraService
 
 pytestmark = pytest.mark.chaos  # another Cassandra is a long start
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.chaos  # another Cassandra is a long start
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:
     """One with TLS and passwords."""
-    with Service(tmp_path_factory.mktemp("locked"), Options(heap="256m", secure=True)) as door:
+    with CassandraService(tmp_path_factory.mktemp("locked"), CassandraOptions(heap="256m", secure=True)) as door:
         yield door
 
 

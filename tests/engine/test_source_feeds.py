@@ -23,13 +23,13 @@ from millrace.engine.checkpoints.resume import resume_decisions
 from millrace.engine.checkpoints.state_dir import origins
 from millrace.engine.plan_report import query_report
 from millrace.errors import PortInUse
-from millrace.pipeline.model import Pipeline
+from millrace.pipeline.model import PipelineDef
 from millrace.pipeline.plan import make_plan
 from millrace.services.process import free_port
 from millrace.telemetry.topology import outline_of
 
 
-def pipeline(topic: str, port: int, folder: Path, **options: Any) -> Pipeline:
+def pipeline(topic: str, port: int, folder: Path, **options: Any) -> PipelineDef:
     """Events as rows in files."""
     made = mr.Pipeline("agents")
     where = f"127.0.0.1:{port}"

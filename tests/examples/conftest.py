@@ -15,11 +15,11 @@ import pytest
 from conftest import RunPipeline
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.clients.kafka.consumer import ReadRequest, read_records
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.pipeline.loading import load
-from millrace.pipeline.model import Connection, Pipeline
+from millrace.pipeline.model import Connection, PipelineDef
 from millrace.telemetry.query_status import RunStatus
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -31,7 +31,7 @@ def commands(page: Path) -> list[str]:
     return [found for block in blocks for found in re.findall(r"\$ (.+)", block)]
 
 
-def moved(pipeline: Pipeline, places: Mapping[str, Any]) -> Pipeline:
+def moved(pipeline: PipelineDef, places: Mapping[str, Any]) -> PipelineDef:
     """The same pipeline, reading and writing elsewhere: other topics, folders, addresses than its file says."""
     unused = set(places)
 
@@ -84,7 +84,7 @@ class Stage:
     def received(self, topic: str) -> list[tuple[str, Any]]:
         """The keys and (JSON) values of all records of a topic, in order."""
         (found,) = topics.describe(self.cluster, [topic])
-        reading = Reading(topic, "earliest", most=found.offsets, timeout=10)
+        reading = ReadRequest(topic, "earliest", most=found.offsets, timeout=10)
         messages = (
             [message for batch in read_records(self.cluster, reading) for message in batch] if found.offsets else []
         )

@@ -13,21 +13,21 @@ import pytest
 
 from conftest import CommandLine
 from millrace.clients.kafka import topics
-from millrace.services.kafka import Kafka, Options
+from millrace.services.kafka import KafkaCluster, KafkaClusterOptions
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     """A broker of these tests' own, which may be frozen; and then does not shut itself out for having been away."""
     patient = {"broker.session.timeout.ms": "600000"}
-    service = Kafka(tmp_path_factory.mktemp("kafka"), Options(heap="320m", properties=patient))
+    service = KafkaCluster(tmp_path_factory.mktemp("kafka"), KafkaClusterOptions(heap="320m", properties=patient))
     service.start()
     yield service
     service.stop()
 
 
 @pytest.fixture
-def topic(broker: Kafka) -> Iterator[str]:
+def topic(broker: KafkaCluster) -> Iterator[str]:
     """A new topic; the broker goes on when the test is over."""
     name = f"t-{uuid.uuid4().hex[:12]}"
     topics.create(broker.cluster(), name)
@@ -36,18 +36,18 @@ def topic(broker: Kafka) -> Iterator[str]:
 
 
 @pytest.fixture
-def line(broker: Kafka, offline_millrace: CommandLine) -> CommandLine:
+def line(broker: KafkaCluster, offline_millrace: CommandLine) -> CommandLine:
     """The command line for that broker, with little patience."""
     address = {"MILLRACE_KAFKA": broker.cluster().bootstrap, "MILLRACE_KAFKA_TIMEOUT": "2s"}
     return CommandLine(offline_millrace.folder, offline_millrace.environment | address)
 
 
-def freeze(service: Kafka) -> None:
+def freeze(service: KafkaCluster) -> None:
     """Stop the broker as a machine that hangs would."""
     os.kill(service._children[1].pid, signal.SIGSTOP)
 
 
-def thaw(service: Kafka) -> None:
+def thaw(service: KafkaCluster) -> None:
     """Let it go on."""
     os.kill(service._children[1].pid, signal.SIGCONT)
 
@@ -59,7 +59,7 @@ def read_until(process: subprocess.Popen[bytes], words: bytes) -> None:
         assert told, f"it ended without {words!r}"
 
 
-def test_consume_does_not_take_silence_for_the_end(broker: Kafka, line: CommandLine, topic: str) -> None:
+def test_consume_does_not_take_silence_for_the_end(broker: KafkaCluster, line: CommandLine, topic: str) -> None:
     line("kafka", "produce", topic, stdin="a\n")
     with line.start("kafka", "consume", topic, "--from-beginning", "--timeout", "3s") as process:
         assert process.stdout is not None
@@ -70,7 +70,7 @@ def test_consume_does_not_take_silence_for_the_end(broker: Kafka, line: CommandL
     assert b"kafka.unreachable" in told
 
 
-def test_consume_without_end_says_what_it_waits_for(broker: Kafka, line: CommandLine, topic: str) -> None:
+def test_consume_without_end_says_what_it_waits_for(broker: KafkaCluster, line: CommandLine, topic: str) -> None:
     line("kafka", "produce", topic, stdin="a\n")
     with line.start("kafka", "consume", topic, "--from-beginning") as process:
         assert process.stdout is not None
@@ -82,7 +82,9 @@ def test_consume_without_end_says_what_it_waits_for(broker: Kafka, line: Command
     assert process.returncode == 0
 
 
-def test_a_feed_ends_on_the_second_ctrl_c_and_says_what_was_lost(broker: Kafka, line: CommandLine, topic: str) -> None:
+def test_a_feed_ends_on_the_second_ctrl_c_and_says_what_was_lost(
+    broker: KafkaCluster, line: CommandLine, topic: str
+) -> None:
     with line.start("feed", "ads", "--topic", topic, "--rate", "20000/s") as process:
         line("kafka", "consume", topic, "--from-beginning", "--max", "1")
         freeze(broker)
@@ -96,7 +98,7 @@ def test_a_feed_ends_on_the_second_ctrl_c_and_says_what_was_lost(broker: Kafka, 
     assert b"kafka.not-delivered" in told
 
 
-def test_produce_ends_on_ctrl_c_though_its_queue_is_full(broker: Kafka, line: CommandLine, topic: str) -> None:
+def test_produce_ends_on_ctrl_c_though_its_queue_is_full(broker: KafkaCluster, line: CommandLine, topic: str) -> None:
     (line.folder / "small.properties").write_text("queue.buffering.max.messages=1000\n")
     arguments = ("kafka", "produce", topic, "--kafka-config", "small.properties")
     with line.start(*arguments) as process:
@@ -115,7 +117,7 @@ def test_produce_ends_on_ctrl_c_though_its_queue_is_full(broker: Kafka, line: Co
     assert b"kafka.not-delivered" in told
 
 
-def test_a_pause_is_survived(broker: Kafka, line: CommandLine, topic: str) -> None:
+def test_a_pause_is_survived(broker: KafkaCluster, line: CommandLine, topic: str) -> None:
     with line.start("kafka", "produce", topic) as process:
         assert process.stdin is not None
         process.stdin.write(b"first\n")

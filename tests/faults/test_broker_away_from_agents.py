@@ -15,7 +15,7 @@ from conftest import committed
 from faults.going import Going
 from flume_agent import flume_agent
 from millrace.clients.kafka import topics
-from millrace.services.kafka import Kafka, Options
+from millrace.services.kafka import KafkaCluster, KafkaClusterOptions
 from millrace.services.process import free_port
 
 EVENTS = 5_000
@@ -42,9 +42,9 @@ agent.sinks.millrace.port = PORT
 
 
 @pytest.fixture
-def own_broker(tmp_path: Path) -> Iterator[Kafka]:
+def own_broker(tmp_path: Path) -> Iterator[KafkaCluster]:
     """A broker that may be killed."""
-    service = Kafka(tmp_path / "kafka", Options(heap="320m"))
+    service = KafkaCluster(tmp_path / "kafka", KafkaClusterOptions(heap="320m"))
     topics.create(service.start(), "numbers", 2)
     yield service
     service.stop()
@@ -52,7 +52,7 @@ def own_broker(tmp_path: Path) -> Iterator[Kafka]:
 
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
-def test_every_event_is_there(tmp_path: Path, own_broker: Kafka, spark: SparkSession) -> None:
+def test_every_event_is_there(tmp_path: Path, own_broker: KafkaCluster, spark: SparkSession) -> None:
     cluster, port, pause = own_broker.cluster(), free_port(), threading.Event()
     pipeline = mr.Pipeline("steadfast")
     pipeline.source("numbers", mr.flume("numbers", listen=f"127.0.0.1:{port}", format="text"))

@@ -14,7 +14,7 @@ import millrace as mr
 from faults.going import Going, numbers_in, send
 from millrace.clients.kafka import topics
 from millrace.connectors.base.registry import topics_read
-from millrace.services.kafka import Kafka, Options
+from millrace.services.kafka import KafkaCluster, KafkaClusterOptions
 from millrace.telemetry.measurements import Measurements
 from millrace.telemetry.metrics import health
 from millrace.telemetry.query_status import Phase
@@ -27,9 +27,9 @@ AWAY = 20.0
 
 
 @pytest.fixture
-def own_broker(tmp_path: Path) -> Iterator[Kafka]:
+def own_broker(tmp_path: Path) -> Iterator[KafkaCluster]:
     """A broker that may be killed."""
-    service = Kafka(tmp_path / "kafka", Options(heap="320m"))
+    service = KafkaCluster(tmp_path / "kafka", KafkaClusterOptions(heap="320m"))
     topics.create(service.start(), "numbers", 2)
     yield service
     service.stop()
@@ -47,7 +47,7 @@ def copy(folder: Path, config: dict[str, str] | None = None, *, topic: bool = Tr
 
 
 @pytest.mark.parametrize("topic", [False, pytest.param(True, marks=pytest.mark.chaos)], ids=["files", "and a topic"])
-def test_the_result_is_exact(tmp_path: Path, own_broker: Kafka, spark: SparkSession, *, topic: bool) -> None:
+def test_the_result_is_exact(tmp_path: Path, own_broker: KafkaCluster, spark: SparkSession, *, topic: bool) -> None:
     cluster = own_broker.cluster()
     send(cluster, "numbers", range(RECORDS // 2))
     with Going(copy(tmp_path / "out", IMPATIENT, topic=topic), tmp_path / "state", cluster, spark) as going:
@@ -69,7 +69,7 @@ def test_the_result_is_exact(tmp_path: Path, own_broker: Kafka, spark: SparkSess
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_it_is_away_for_twenty_seconds_in_the_middle_of_batches(
-    tmp_path: Path, own_broker: Kafka, spark: SparkSession
+    tmp_path: Path, own_broker: KafkaCluster, spark: SparkSession
 ) -> None:
     cluster, records, pause = own_broker.cluster(), 12_000, threading.Event()
     send(cluster, "numbers", range(records))
@@ -83,7 +83,7 @@ def test_it_is_away_for_twenty_seconds_in_the_middle_of_batches(
     is_exact(own_broker, tmp_path, spark, records)
 
 
-def is_exact(broker: Kafka, folder: Path, spark: SparkSession, records: int, *, topic: bool = True) -> None:
+def is_exact(broker: KafkaCluster, folder: Path, spark: SparkSession, records: int, *, topic: bool = True) -> None:
     """Each number is in the files once, and in the topic once."""
     if topic:
         assert numbers_in(broker.cluster(), "copied") == Counter(range(records))

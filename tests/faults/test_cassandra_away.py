@@ -17,9 +17,9 @@ from faults.going import Going, send
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.cassandra.sink import Insertion
-from millrace.connectors.cassandra.table import Design
+from millrace.connectors.cassandra.table import TableDesign
 from millrace.errors import CassandraUnreachable
-from millrace.services.cassandra import Options, Service
+from millrace.services.cassandra import CassandraOptions, CassandraService
 
 ROWS, PART = 40_000, 500
 SCHEMA = T.StructType([T.StructField("k", T.LongType()), T.StructField("n", T.LongType())])
@@ -43,10 +43,10 @@ class Parts:
 
 @pytest.mark.chaos
 def test_a_batch_outlives_cassandra(tmp_path: Path) -> None:
-    service = Service(tmp_path, Options(heap="256m"))
+    service = CassandraService(tmp_path, CassandraOptions(heap="256m"))
     try:
         door = service.start()
-        table = Design("kept.t", ("k",), (), 1).make(door, SCHEMA)
+        table = TableDesign("kept.t", ("k",), (), 1).make(door, SCHEMA)
         work, parts = Insertion(door, table, table.columns, 1, in_flight=16), Parts()
         counts: list[int] = []
         writing = threading.Thread(target=lambda: counts.append(work.insert(parts)))
@@ -79,7 +79,7 @@ def numbers(door: Cassandra) -> set[int]:
 def test_a_pipeline_outlives_twenty_seconds_without_it(
     tmp_path: Path, cluster: Cluster, topic: str, spark: SparkSession
 ) -> None:
-    service = Service(tmp_path / "cassandra", Options(heap="256m"))
+    service = CassandraService(tmp_path / "cassandra", CassandraOptions(heap="256m"))
     records, pause = 20_000, threading.Event()
     send(cluster, topic, range(records))
     pipeline = mr.Pipeline(f"kept-{topic}")

@@ -10,11 +10,11 @@ import pytest
 
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.clients.kafka.consumer import ReadRequest, read_records
 from millrace.clients.kafka.delivery import Delivery
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.services.kafka import Kafka, Options
+from millrace.services.kafka import KafkaCluster, KafkaClusterOptions
 
 RECORDS = 200_000
 KEYS = 50
@@ -22,9 +22,9 @@ BATCH = 1_000
 
 
 @pytest.fixture
-def three_brokers(tmp_path: Path) -> Iterator[Kafka]:
+def three_brokers(tmp_path: Path) -> Iterator[KafkaCluster]:
     """Three nodes, each broker and controller."""
-    service = Kafka(tmp_path, Options(brokers=3, heap="320m"))
+    service = KafkaCluster(tmp_path, KafkaClusterOptions(brokers=3, heap="320m"))
     service.start()
     yield service
     service.stop()
@@ -45,7 +45,7 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
     raise AssertionError(f"never happened: {what}")
 
 
-def test_every_record_is_there_once_and_in_order_per_key(three_brokers: Kafka) -> None:
+def test_every_record_is_there_once_and_in_order_per_key(three_brokers: KafkaCluster) -> None:
     cluster = three_brokers.cluster()
     topics.create(cluster, "ledger", partitions=1, replication=3)
     first = leader(cluster, "ledger")
@@ -66,7 +66,7 @@ def test_every_record_is_there_once_and_in_order_per_key(three_brokers: Kafka) -
     assert (producer.delivered, producer.failed) == (RECORDS, 0)
 
     seen: dict[bytes, list[int]] = {}
-    for batch in read_records(cluster, Reading("ledger", start="earliest", most=RECORDS, timeout=10)):
+    for batch in read_records(cluster, ReadRequest("ledger", start="earliest", most=RECORDS, timeout=10)):
         for message in batch:
             seen.setdefault(message.key() or b"", []).append(int(message.value() or b""))
     assert seen == {b"key-%d" % key: list(range(key, RECORDS, KEYS)) for key in range(KEYS)}

@@ -17,16 +17,16 @@ from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.services.kafka import Kafka, Options
+from millrace.services.kafka import KafkaCluster, KafkaClusterOptions
 
 TOPICS = ("numbers", "copied")
 STEP = 500
 
 
 @pytest.fixture
-def three_brokers(tmp_path: Path) -> Iterator[Kafka]:
+def three_brokers(tmp_path: Path) -> Iterator[KafkaCluster]:
     """Three nodes, each broker and controller, and topics with a copy on each."""
-    service = Kafka(tmp_path / "kafka", Options(brokers=3, heap="320m"))
+    service = KafkaCluster(tmp_path / "kafka", KafkaClusterOptions(brokers=3, heap="320m"))
     cluster = service.start()
     for name in TOPICS:
         topics.create(cluster, name, 3, 3)
@@ -72,7 +72,7 @@ class Sending:
 
 @pytest.mark.chaos
 @pytest.mark.timeout(900)
-def test_each_broker_in_turn(tmp_path: Path, three_brokers: Kafka, spark: SparkSession) -> None:
+def test_each_broker_in_turn(tmp_path: Path, three_brokers: KafkaCluster, spark: SparkSession) -> None:
     cluster = three_brokers.cluster()
     pipeline = mr.Pipeline("moving")
     pipeline.source("numbers", mr.kafka("numbers", format="text", max_per_batch=STEP))

@@ -22,9 +22,9 @@ from websockets.sync.server import Server, ServerConnection, serve
 
 from millrace.clients.kafka.record import Record
 from millrace.feeds.base.api import Feed, Run
-from millrace.feeds.public_streams import Backoff, Ramp, reader
+from millrace.feeds.public_streams import Backoff, DelayRamp, reader
 
-NO_WAIT = Ramp(0.001, 0.001)
+NO_WAIT = DelayRamp(0.001, 0.001)
 QUICK = Backoff(network=NO_WAIT, server=NO_WAIT, limited=NO_WAIT, jitter=0.0)
 
 

@@ -21,7 +21,7 @@ from millrace.feeds.base.api import Batch, Run
 from millrace.feeds.base.pump import pump
 from millrace.feeds.flume import Flume
 from millrace.feeds.listeners import flume_protocol, flume_server
-from millrace.feeds.listeners.flume_server import Terms
+from millrace.feeds.listeners.flume_server import FlumeListenerOptions
 
 from .conftest import MemorySink
 
@@ -239,8 +239,8 @@ def test_only_those_who_are_allowed_may_send() -> None:
         assert "not allowed" in there.said.get(timeout=5)
     with listening(allow="127.0.0.1") as there, Client(there.port) as agent:
         assert agent.append(EVENTS) == "OK"
-    assert Terms(1, None, (ip_network("10.0.0.0/8"),)).admits("::ffff:10.1.2.3")
-    assert not Terms(1, None, (ip_network("10.0.0.0/8"),)).admits("::1")
+    assert FlumeListenerOptions(1, None, (ip_network("10.0.0.0/8"),)).admits("::ffff:10.1.2.3")
+    assert not FlumeListenerOptions(1, None, (ip_network("10.0.0.0/8"),)).admits("::1")
 
 
 @pytest.mark.parametrize(

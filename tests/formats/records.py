@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from millrace.formats.base import FORMATS, Decoded, Decoder
+from millrace.formats.base import FORMATS, DecodedRecords, Decoder
 from millrace.pipeline.schema import parse_schema
 
 
@@ -17,7 +17,7 @@ def decoder(name: str, ddl: str | None, **options: Any) -> Decoder:
     return FORMATS.load(name)(**options).decoder(parse_schema(ddl) if ddl else None)
 
 
-def decode(with_decoder: Decoder, values: Sequence[bytes | None]) -> Decoded:
+def decode(with_decoder: Decoder, values: Sequence[bytes | None]) -> DecodedRecords:
     """Decode values, and see that every one of them is in the result once."""
     decoded = with_decoder.decode(pa.array(values, pa.binary()))
     decoded.rows.validate(full=True)
@@ -31,17 +31,17 @@ def decode(with_decoder: Decoder, values: Sequence[bytes | None]) -> Decoded:
     return decoded
 
 
-def rows(decoded: Decoded) -> list[dict[str, Any]]:
+def rows(decoded: DecodedRecords) -> list[dict[str, Any]]:
     """The good rows as Python values."""
     return list(decoded.rows.to_pylist())
 
 
-def reasons(decoded: Decoded) -> dict[int, str]:
+def reasons(decoded: DecodedRecords) -> dict[int, str]:
     """Why each bad record is bad."""
     return {bad.index: bad.reason for bad in decoded.bad}
 
 
-def outcomes(decoded: Decoded, count: int) -> list[object]:
+def outcomes(decoded: DecodedRecords, count: int) -> list[object]:
     """What became of each value: a row, or a reason."""
     bad = reasons(decoded)
     good = iter(rows(decoded))

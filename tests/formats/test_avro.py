@@ -20,7 +20,7 @@ from formats.records import decode, outcomes, reasons, rows
 from millrace.errors import FileUnusable, InvalidOption, InvalidSchema, RunError
 from millrace.formats.arrow_types import arrow_schema
 from millrace.formats.avro import Avro
-from millrace.formats.base import Decoded
+from millrace.formats.base import DecodedRecords
 from millrace.pipeline.schema import parse_schema
 
 
@@ -81,7 +81,7 @@ ROW = VALUE | {"counts": [("x", 1), ("y", None)], "key": str(UUID(int=1)), "hour
 GOOD = body(EVENT, VALUE)
 
 
-def decoded(values: list[bytes | None], ddl: str | None = None, schema: dict[str, Any] = EVENT) -> Decoded:
+def decoded(values: list[bytes | None], ddl: str | None = None, schema: dict[str, Any] = EVENT) -> DecodedRecords:
     """Decode bytes without headers."""
     made = Avro(avro_schema=json.dumps(schema))
     return decode(made.decoder(parse_schema(ddl) if ddl else None), values)

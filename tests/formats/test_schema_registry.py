@@ -14,7 +14,7 @@ from formats.records import decode, reasons, rows
 from formats.test_avro import body, record
 from millrace.errors import InvalidOption, MillraceError, RegistryRefused, RegistryUnreachable
 from millrace.formats.avro import Avro
-from millrace.formats.base import Decoded
+from millrace.formats.base import DecodedRecords
 from millrace.formats.schema_registry import registry_at
 from millrace.pipeline.schema import parse_schema
 
@@ -28,7 +28,7 @@ def message(number: int, schema: dict[str, Any], value: dict[str, Any]) -> bytes
     return b"\0" + number.to_bytes(4) + body(schema, value)
 
 
-def decoded(address: str, values: list[bytes | None], ddl: str = "id string NOT NULL, n int") -> Decoded:
+def decoded(address: str, values: list[bytes | None], ddl: str = "id string NOT NULL, n int") -> DecodedRecords:
     """Decode messages that have headers."""
     return decode(Avro(registry=address).decoder(parse_schema(ddl)), values)
 

@@ -10,9 +10,9 @@ import pytest
 
 from millrace.errors import InputError, Problem
 from millrace.pipeline.checks import check, in_order
-from millrace.pipeline.connector_facts import Connectors, Facts, Mistake
+from millrace.pipeline.connector_facts import Connectors, Facts, OptionMistake
 from millrace.pipeline.loading.yaml import read_yaml
-from millrace.pipeline.model import Connection, Pipeline
+from millrace.pipeline.model import Connection, PipelineDef
 from millrace.pipeline.schema import parse_schema
 
 NAMES = ("kafka", "files", "console", "rate")
@@ -22,12 +22,12 @@ def source(connection: Connection, static: bool) -> Facts:
     """What a connector says of a source."""
     options = dict(connection.options)
     if connection.connector not in NAMES:
-        return Facts((Mistake("connector.unknown", f"there is no source named {connection.connector!r}"),))
+        return Facts((OptionMistake("connector.unknown", f"there is no source named {connection.connector!r}"),))
     schema = None
     with suppress(InputError, TypeError, AttributeError):
         schema = parse_schema(options["schema"]) if "schema" in options else None
     live = connection.connector == "kafka"
-    mistakes = tuple(Mistake("option.unknown", f"no {name!r}", name) for name in options if name == "odd")
+    mistakes = tuple(OptionMistake("option.unknown", f"no {name!r}", name) for name in options if name == "odd")
     return Facts(mistakes, schema, realtime=None if live else "not live", continuous=None if live else "not live")
 
 
@@ -37,20 +37,20 @@ def sink(connection: Connection, table: str) -> Facts:
     if connection.connector == "files":
         return Facts(modes=("append",), realtime="files are written in batches", continuous="files are")
     if connection.connector not in NAMES:
-        return Facts((Mistake("connector.unknown", f"there is no sink named {connection.connector!r}"),))
+        return Facts((OptionMistake("connector.unknown", f"there is no sink named {connection.connector!r}"),))
     return Facts()
 
 
 CONNECTORS = Connectors(source, sink)
 
-Read = Callable[..., tuple[Pipeline | None, list[Problem]]]
+Read = Callable[..., tuple[PipelineDef | None, list[Problem]]]
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
     """What can be read of a YAML text, in a file of its own, and what is wrong with it."""
 
-    def read(text: str | bytes, **environment: str) -> tuple[Pipeline | None, list[Problem]]:
+    def read(text: str | bytes, **environment: str) -> tuple[PipelineDef | None, list[Problem]]:
         path = tmp_path / "pipeline.yaml"
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         return read_yaml(path, NAMES, environment)

@@ -10,7 +10,7 @@ from millrace.errors import InvalidOption, SourceLocation
 from millrace.pipeline.model import (
     UNREADABLE,
     Panel,
-    Pipeline,
+    PipelineDef,
     SinkDef,
     SourceDef,
     TableDef,
@@ -64,7 +64,7 @@ def test_options_have_no_order_and_none_is_no_option() -> None:
 
 def test_it_is_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
-        Pipeline("p").name = "q"  # type: ignore[misc]
+        PipelineDef("p").name = "q"  # type: ignore[misc]
 
 
 def test_secrets_are_hidden_in_its_repr() -> None:
@@ -126,7 +126,7 @@ def test_what_could_not_be_read_is_known() -> None:
     assert not connection("").readable
 
 
-CHAIN = Pipeline(
+CHAIN = PipelineDef(
     "p",
     (SourceDef("Posts", connection("kafka", "p")), SourceDef("other", connection("kafka", "o"))),
     (

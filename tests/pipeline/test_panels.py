@@ -9,7 +9,7 @@ import pytest
 
 import millrace as mr
 from millrace.errors import InvalidDefinition, Problem
-from millrace.pipeline.model import PANELS, Panel, Pipeline, SinkDef, SourceDef, TableDef, Trigger, connection
+from millrace.pipeline.model import PANELS, Panel, PipelineDef, SinkDef, SourceDef, TableDef, Trigger, connection
 from millrace.pipeline.panels import KINDS, columns_named, parse_order, shown
 from millrace.pipeline.plan import make_plan
 
@@ -135,7 +135,7 @@ def test_ids_titles_and_columns() -> None:
 def planned(*panels: Panel, once: bool = False, trigger: Trigger | None = None, **sinks: str) -> dict[str, list[str]]:
     """The queries of a plan, and the panels that look at each."""
     made = tuple(SinkDef(table, connection("console"), mode, trigger) for table, mode in sinks.items())
-    plan = make_plan(Pipeline("p", SOURCES, TABLES, made, panels), once=once, panels=True)
+    plan = make_plan(PipelineDef("p", SOURCES, TABLES, made, panels), once=once, panels=True)
     return {query.name: [one.id for one in query.panels] for query in plan.queries}
 
 
@@ -146,18 +146,18 @@ def test_a_panel_looks_at_its_tables_query() -> None:
 
 
 def test_without_a_page_nothing_looks() -> None:
-    model = Pipeline("p", SOURCES, TABLES, (SinkDef("tags", connection("console")),), (Panel("counts", "table"),))
+    model = PipelineDef("p", SOURCES, TABLES, (SinkDef("tags", connection("console")),), (Panel("counts", "table"),))
     assert [(query.name, query.panels) for query in make_plan(model).queries] == [("tags", ())]
 
 
 def test_of_several_queries_the_one_with_changes_is_looked_at() -> None:
     sinks = tuple(SinkDef("counts", connection("console"), mode) for mode in ("append", "complete", "update"))
-    plan = make_plan(Pipeline("p", SOURCES, TABLES, sinks, (Panel("counts", "table"),)), panels=True)
+    plan = make_plan(PipelineDef("p", SOURCES, TABLES, sinks, (Panel("counts", "table"),)), panels=True)
     assert [query.name for query in plan.queries if query.panels] == ["counts-update"]
 
 
 def test_a_table_without_a_sink_gets_a_query_that_buries_nothing_twice() -> None:
-    model = Pipeline("p", SOURCES, TABLES, (SinkDef("tags", connection("console")),), (Panel("counts", "table"),))
+    model = PipelineDef("p", SOURCES, TABLES, (SinkDef("tags", connection("console")),), (Panel("counts", "table"),))
     plan = make_plan(model, panels=True)
     own = plan.queries[-1]
     assert (own.name, own.mode, own.sinks, own.buries) == ("panels.counts", "update", (), ())
@@ -178,7 +178,7 @@ def test_without_batches_the_panel_has_its_own_query() -> None:
 
 def test_when_none_is_declared_one_query_of_each_table_infers() -> None:
     sinks = tuple(SinkDef("counts", connection("console"), mode) for mode in ("complete", "update"))
-    plan = make_plan(Pipeline("p", SOURCES, TABLES, sinks), panels=True)
+    plan = make_plan(PipelineDef("p", SOURCES, TABLES, sinks), panels=True)
     assert [(query.name, query.infers) for query in plan.queries] == [
         ("counts-complete", False),
         ("counts-update", True),

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from millrace.engine import sql_process
-from millrace.engine.sql_process import Question
+from millrace.engine.sql_process import SqlQuestion
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def main() -> None:
         database.register("rooms", tables["rooms"])
     else:
         database = sql_process._confined(tables)
-    found = [sql_process._answer(database, Question(sql, 10, 1024**2, 0.0)) for sql in questions]
+    found = [sql_process._answer(database, SqlQuestion(sql, 10, 1024**2, 0.0)) for sql in questions]
     with os.fdopen(answers, "w", encoding="utf-8") as out:
         json.dump(found, out)
 

@@ -17,7 +17,7 @@ from typing import IO, Any, Protocol, cast
 from pyroute2 import IPRoute
 
 from millrace.dashboard.run_interface import RunInterface
-from millrace.dashboard.server import Dashboard, Options
+from millrace.dashboard.server import Dashboard, ServerOptions
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.metrics import Health
 
@@ -33,10 +33,12 @@ _CLIENT = Path(__file__).with_name("security_client.py")
 
 
 @contextmanager
-def serving(options: Options | None = None, static: Path = Path("/nowhere"), **changes: Any) -> Iterator[Dashboard]:
+def serving(
+    options: ServerOptions | None = None, static: Path = Path("/nowhere"), **changes: Any
+) -> Iterator[Dashboard]:
     """Serve a run of which little is known; what is given changes it."""
     subject = RunInterface(Channels(), lambda: Health(True, True), lambda: {"name": "the-run"})
-    with Dashboard(replace(subject, **changes), options or Options(port=0), static) as server:
+    with Dashboard(replace(subject, **changes), options or ServerOptions(port=0), static) as server:
         yield server
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyroute2 import IPRoute
 
-from millrace.dashboard.run_interface import Group
-from millrace.dashboard.server import Dashboard, Options
+from millrace.dashboard.run_interface import LetterGroup
+from millrace.dashboard.server import Dashboard, ServerOptions
 
 from .security_http import UPGRADE, Ask, as_account, ask, closing, everything, from_elsewhere, head, serving, status
 
@@ -50,8 +50,8 @@ def answer(asking: Ask, server: Dashboard, line: str, *more: str, host: str = "1
     return asking(host, server.port, closing(server, line, *more, host=shown))
 
 
-def redriving(sent: list[Group]) -> Any:
-    def redrive(group: Group) -> Mapping[str, Any]:
+def redriving(sent: list[LetterGroup]) -> Any:
+    def redrive(group: LetterGroup) -> Mapping[str, Any]:
         sent.append(group)
         return {"sent": 1}
 
@@ -64,7 +64,7 @@ def post(body: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_another_account_of_this_machine_is_refused(stranger: Ask, host: str) -> None:
-    with serving(Options(host, 0)) as server:
+    with serving(ServerOptions(host, 0)) as server:
         for path in PATHS:
             refused = answer(stranger, server, f"GET {path}", host=host)
             assert status(refused) == 403, path
@@ -82,7 +82,7 @@ def test_another_account_gets_a_bare_yes_or_no(stranger: Ask) -> None:
 
 
 def test_our_own_account_needs_no_token_and_another_needs_it(stranger: Ask) -> None:
-    with serving(Options(port=0, token=TOKEN)) as server:
+    with serving(ServerOptions(port=0, token=TOKEN)) as server:
         assert b"the-run" in ask(server, closing(server, "GET /api/pipeline"))
         assert status(answer(stranger, server, "GET /api/pipeline")) == 401
         assert status(answer(stranger, server, f"GET /api/pipeline?token={TOKEN}")) == 401
@@ -95,7 +95,7 @@ def test_our_own_account_needs_no_token_and_another_needs_it(stranger: Ask) -> N
 
 def test_another_account_cannot_act_by_a_connection_that_it_has_closed_already(stranger: Ask) -> None:
     """The kernel lists a socket that no process has open as root's."""
-    sent: list[Group] = []
+    sent: list[LetterGroup] = []
     body = '{"source": "posts"}'
     with serving(redrive=redriving(sent)) as server:
         for _ in range(50):
@@ -107,9 +107,9 @@ def test_another_account_cannot_act_by_a_connection_that_it_has_closed_already(s
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_read_only_holds_for_everybody(stranger: Ask, read_only: bool) -> None:
-    sent: list[Group] = []
+    sent: list[LetterGroup] = []
     body = '{"source": "posts"}'
-    with serving(Options(port=0, read_only=read_only, token=TOKEN), redrive=redriving(sent)) as server:
+    with serving(ServerOptions(port=0, read_only=read_only, token=TOKEN), redrive=redriving(sent)) as server:
         line, *more = post(body)
         theirs = stranger("127.0.0.1", server.port, closing(server, line, *more, BEARER) + body)
         ours = ask(server, closing(server, line, *more) + body)
@@ -132,7 +132,7 @@ def test_an_address_of_ipv4_within_ipv6_is_the_same_account() -> None:
 @pytest.mark.parametrize("host", [None, ANY])
 def test_from_another_machine_a_token_is_needed(elsewhere: Elsewhere, host: str | None) -> None:
     ours, asking = elsewhere
-    with serving(Options(host or ours, 0, token=TOKEN)) as server:
+    with serving(ServerOptions(host or ours, 0, token=TOKEN)) as server:
         for path in PATHS:
             refused = answer(asking, server, f"GET {path}", host=ours)
             assert status(refused) == 401, path
@@ -147,7 +147,7 @@ def test_from_another_machine_a_token_is_needed(elsewhere: Elsewhere, host: str 
 
 def test_beyond_loopback_our_own_account_needs_the_token_too(elsewhere: Elsewhere) -> None:
     ours, _ = elsewhere
-    with serving(Options(ours, 0)) as server, socket.create_connection((ours, server.port)) as connection:
+    with serving(ServerOptions(ours, 0)) as server, socket.create_connection((ours, server.port)) as connection:
         connection.sendall(closing(server, "GET /api/pipeline", host=ours).encode())
         assert status(everything(connection)) == 401
 
@@ -160,11 +160,11 @@ def test_from_another_machine_loopback_is_not_reached(elsewhere: Elsewhere) -> N
 
 def test_read_only_and_actions_from_another_machine(elsewhere: Elsewhere) -> None:
     ours, asking = elsewhere
-    sent: list[Group] = []
+    sent: list[LetterGroup] = []
     body = '{"source": "posts"}'
     line, *more = post(body)
     for read_only, allowed in ((True, 403), (False, 200)):
-        with serving(Options(ours, 0, read_only, TOKEN), redrive=redriving(sent)) as server:
+        with serving(ServerOptions(ours, 0, read_only, TOKEN), redrive=redriving(sent)) as server:
             request = closing(server, line, *more, host=ours) + body
             assert status(asking(ours, server.port, request)) == 401
             request = closing(server, line, *more, BEARER, host=ours) + body

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millrace.dashboard.server import Dashboard, Options
+from millrace.dashboard.server import Dashboard, ServerOptions
 
 from .security_http import ask, closing, head, serving, status
 
@@ -70,7 +70,7 @@ def test_our_own_names_are_taken(host: str) -> None:
 
 
 def test_beyond_loopback_any_name_is_taken_that_is_one() -> None:
-    with serving(Options(ANY, 0, token=TOKEN)) as server:
+    with serving(ServerOptions(ANY, 0, token=TOKEN)) as server:
         bearer = f"Authorization: Bearer {TOKEN}"
         assert b"the-run" in asked_as(server, "millrace.example:4040", bearer)
         for host in ("evil@millrace.example", "a b", "[::1"):
@@ -79,7 +79,7 @@ def test_beyond_loopback_any_name_is_taken_that_is_one() -> None:
 
 
 def test_behind_a_proxy_with_tls_the_page_may_act() -> None:
-    with serving(Options(ANY, 0, token=TOKEN), sql=lambda *_: {"columns": [], "rows": []}) as server:
+    with serving(ServerOptions(ANY, 0, token=TOKEN), sql=lambda *_: {"columns": [], "rows": []}) as server:
         body = '{"sql": "SELECT 1"}'
         sent = ("POST /api/sql HTTP/1.1", "Host: dash.example", "Connection: close", f"Authorization: Bearer {TOKEN}")
         for origin, wanted in (
@@ -147,7 +147,7 @@ def test_another_page_can_link_to_us_and_load_nothing_of_us() -> None:
 
 
 def test_a_token_in_the_address_opens_only_the_page() -> None:
-    with serving(Options(ANY, 0, token=TOKEN)) as server:
+    with serving(ServerOptions(ANY, 0, token=TOKEN)) as server:
         for path in ("/api/pipeline", "/api/state", "/api/events", "/api/dead/export", "/metrics", "/index.html", "//"):
             assert status(ask(server, closing(server, f"GET {path}?token={TOKEN}"))) == 401, path
         assert status(ask(server, head(server, f"GET /ws?token={TOKEN}", *UPGRADE))) == 403

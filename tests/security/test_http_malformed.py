@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.dashboard.server import Dashboard, Options
+from millrace.dashboard.server import Dashboard, ServerOptions
 
 from .security_http import ask, closing, head, serving, status
 
@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
     (static / "link.txt").symlink_to(folder / "secret.txt")
     (static / "assets" / "link.txt").symlink_to(folder / "secret.txt")
     (static / "assets" / "up").symlink_to(folder)
-    with serving(Options(port=0, token="a-token-of-16-or-more"), static) as served:
+    with serving(ServerOptions(port=0, token="a-token-of-16-or-more"), static) as served:
         yield served
 
 

@@ -17,9 +17,9 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.dashboard.run_page import RunPage, page_of_pipeline, page_of_program
-from millrace.dashboard.server import Options
+from millrace.dashboard.server import ServerOptions
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.progress import Progress, SourceProgress
+from millrace.telemetry.progress import BatchProgress, SourceProgress
 from millrace.telemetry.query_status import RunStatus
 
 OFFSETS = "__consumer_offsets"
@@ -43,7 +43,7 @@ def watching_pipeline(topic: str, folder: Path, *, all_topics: bool = False) -> 
     pipeline.source("posts", mr.kafka(topic, schema="id string"))
     pipeline.sink("posts", mr.memory())
     plan = make_plan(pipeline.model())
-    return page_of_pipeline(plan, RunStatus(), Options(port=0, all_topics=all_topics), state=folder)
+    return page_of_pipeline(plan, RunStatus(), ServerOptions(port=0, all_topics=all_topics), state=folder)
 
 
 def tail_error(address: str, name: str) -> str:
@@ -99,13 +99,13 @@ def test_of_a_program_the_topics_that_it_is_seen_to_read(
     cluster: Cluster, topic: str, other: str, tmp_path: Path
 ) -> None:
     board = RunStatus()
-    page = page_of_program(tmp_path / "job.py", board, Options(port=0), kafka=cluster.bootstrap)
+    page = page_of_program(tmp_path / "job.py", board, ServerOptions(port=0), kafka=cluster.bootstrap)
     with page as watching, watching.kafka(lambda: cluster):
         address = watching.address
         assert httpx.get(f"{address}api/topics", timeout=PATIENCE).json() == []
         board.started("query 1")
         read = SourceProgress("KafkaV2", 1, end={topic: {"0": 0}})
-        board.batch_done(Progress("query 1", "r", 0, datetime.now(UTC), sources=(read,)))
+        board.batch_done(BatchProgress("query 1", "r", 0, datetime.now(UTC), sources=(read,)))
         assert {one["name"] for one in httpx.get(f"{address}api/topics", timeout=PATIENCE).json()} == {topic}
         assert httpx.get(f"{address}api/topics/{other}", timeout=PATIENCE).status_code == 404
         assert httpx.get(f"{address}api/dead", timeout=PATIENCE).json() == []

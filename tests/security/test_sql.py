@@ -30,7 +30,7 @@ import pytest
 
 from millrace.connectors.memory import MEMORY
 from millrace.dashboard.run_interface import RunInterface
-from millrace.dashboard.server import Dashboard, Options
+from millrace.dashboard.server import Dashboard, ServerOptions
 from millrace.engine.memory_sql import MemorySql
 from millrace.errors import InputError
 from millrace.telemetry.channels import Channels
@@ -176,7 +176,7 @@ def memory() -> Iterator[MemorySql]:
 def address(memory: MemorySql, tmp_path: Path) -> Iterator[str]:
     """The dashboard's server over these tables."""
     subject = RunInterface(Channels(), lambda: Health(True, True), lambda: {"name": "test"}, sql=memory.ask)
-    with Dashboard(subject, Options(port=0), tmp_path / "not built") as server:
+    with Dashboard(subject, ServerOptions(port=0), tmp_path / "not built") as server:
         yield server.address
 
 

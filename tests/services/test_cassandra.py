@@ -16,9 +16,9 @@ import pytest
 
 from millrace.errors import CassandraInUse, CassandraMismatch, FileUnusable, NoCassandra, PortInUse, ServiceFailed
 from millrace.services import cassandra
-from millrace.services.cassandra import Options, Service
+from millrace.services.cassandra import CassandraOptions, CassandraService
 
-SMALL = Options(heap="256m")
+SMALL = CassandraOptions(heap="256m")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_a_killed_parent_takes_it_along_and_its_data_stays(folder: Path) -> None
     program = textwrap.dedent(f"""
         import time
         from pathlib import Path
-        from millrace.services.cassandra import Options, Service
+        from millrace.services.cassandra import CassandraOptions, CassandraService
         door = Service(Path({str(folder)!r}), Options(heap="256m")).start()
         copies = "{{'class': 'SimpleStrategy', 'replication_factor': 1}}"
         door.execute("CREATE KEYSPACE kept WITH replication = " + copies)
@@ -57,11 +57,11 @@ def test_a_killed_parent_takes_it_along_and_its_data_stays(folder: Path) -> None
         assert ring
         assert ring.process
         with pytest.raises(CassandraInUse) as caught:
-            Service(folder, SMALL).start()
+            CassandraService(folder, SMALL).start()
         assert str(ring.process.pid) in str(caught.value.why)
         os.kill(parent.pid, signal.SIGKILL)
     assert_ended(ring.process.pid)
-    service = Service(folder, replace(SMALL, detach=True))  # the lock went with it
+    service = CassandraService(folder, replace(SMALL, detach=True))  # the lock went with it
     try:
         door = service.start()
         assert door.address == address
@@ -80,12 +80,12 @@ def test_a_taken_port_is_refused(folder: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(PortInUse):
-            Service(folder, Options(port=taken.getsockname()[1])).start()
+            CassandraService(folder, CassandraOptions(port=taken.getsockname()[1])).start()
 
 
 def test_a_start_that_fails_is_quoted_from_its_log(tmp_path: Path) -> None:
     with pytest.raises(ServiceFailed) as caught:
-        Service(tmp_path, Options(heap="1k")).start()
+        CassandraService(tmp_path, CassandraOptions(heap="1k")).start()
     assert "heap" in str(caught.value.why).lower()
     assert cassandra.running(tmp_path) is None
 
@@ -93,12 +93,12 @@ def test_a_start_that_fails_is_quoted_from_its_log(tmp_path: Path) -> None:
 def test_a_folder_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CassandraMismatch):
-        Service(tmp_path).start()
+        CassandraService(tmp_path).start()
     with pytest.raises(FileUnusable):
-        Service(tmp_path / "file" / "data").start()
+        CassandraService(tmp_path / "file" / "data").start()
 
 
 def test_a_damaged_description(tmp_path: Path) -> None:
     (tmp_path / "cassandra.json").write_text('{"port": 7}')
     with pytest.raises(CassandraMismatch):
-        Service(tmp_path).start()
+        CassandraService(tmp_path).start()

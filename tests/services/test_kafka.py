@@ -29,7 +29,7 @@ from millrace.errors import (
     ServiceFailed,
 )
 from millrace.services import kafka
-from millrace.services.kafka import Kafka, Options
+from millrace.services.kafka import KafkaCluster, KafkaClusterOptions
 from millrace.services.process import free_port
 
 
@@ -54,48 +54,48 @@ def assert_ended(pid: int) -> None:
 
 
 def test_data_and_address_survive_a_restart(folder: Path) -> None:
-    with Kafka(folder) as cluster:
+    with KafkaCluster(folder) as cluster:
         topics.create(cluster, "kept", 2)
         producer = Producer(cluster, "kept")
         producer.send([Record(b"still here")])
         producer.close()
         address = cluster.bootstrap
     assert kafka.running(folder) is None
-    with Kafka(folder) as cluster:
+    with KafkaCluster(folder) as cluster:
         assert cluster.bootstrap == address
         assert topics.describe(cluster, ["kept"])[0].offsets == 1
 
 
 def test_a_second_one_is_refused(folder: Path) -> None:
-    with Kafka(folder):
+    with KafkaCluster(folder):
         with pytest.raises(DataDirInUse) as caught:
-            Kafka(folder).start()
+            KafkaCluster(folder).start()
         assert str(pids(folder)[0]) in str(caught.value.why)
         assert pids(folder)
 
 
 def test_a_chosen_port_is_used_and_a_taken_one_refused(folder: Path) -> None:
     port = free_port()
-    with Kafka(folder, Options(port=port)) as cluster:
+    with KafkaCluster(folder, KafkaClusterOptions(port=port)) as cluster:
         assert cluster.bootstrap == f"127.0.0.1:{port}"
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(PortInUse):
-            Kafka(folder, Options(port=taken.getsockname()[1])).start()
+            KafkaCluster(folder, KafkaClusterOptions(port=taken.getsockname()[1])).start()
     assert pids(folder) == []
 
 
 def test_another_number_of_brokers_is_refused(folder: Path) -> None:
     with pytest.raises(DataDirMismatch):
-        Kafka(folder, Options(brokers=3)).start()
+        KafkaCluster(folder, KafkaClusterOptions(brokers=3)).start()
 
 
 def test_a_killed_parent_takes_the_broker_along(folder: Path) -> None:
     program = textwrap.dedent(f"""
         import time
         from pathlib import Path
-        from millrace.services.kafka import Kafka
+        from millrace.services.kafka import KafkaCluster
         Kafka(Path({str(folder)!r})).start()
         print("up", flush=True)
         time.sleep(600)
@@ -106,27 +106,27 @@ def test_a_killed_parent_takes_the_broker_along(folder: Path) -> None:
         (pid,) = pids(folder)
         parent.send_signal(signal.SIGKILL)
     assert_ended(pid)
-    with Kafka(folder):  # the lock went with the broker
+    with KafkaCluster(folder):  # the lock went with the broker
         assert pids(folder) != [pid]
 
 
 def test_a_broken_property_is_quoted_and_the_next_start_is_not_harmed(tmp_path: Path) -> None:
     with pytest.raises(ServiceFailed) as caught:
-        Kafka(tmp_path, Options(properties={"num.io.threads": "many"})).start()
+        KafkaCluster(tmp_path, KafkaClusterOptions(properties={"num.io.threads": "many"})).start()
     assert "num.io.threads" in str(caught.value.why)
-    with Kafka(tmp_path):
+    with KafkaCluster(tmp_path):
         assert pids(tmp_path)
 
 
 def test_a_property_that_stops_the_broker_is_quoted_from_its_log(folder: Path) -> None:
     with pytest.raises(ServiceFailed) as caught:
-        Kafka(folder, Options(properties={"num.io.threads": "many"})).start()
+        KafkaCluster(folder, KafkaClusterOptions(properties={"num.io.threads": "many"})).start()
     assert "num.io.threads" in str(caught.value.why)
     assert pids(folder) == []
 
 
 def test_a_broker_that_dies_is_noticed(folder: Path) -> None:
-    service = Kafka(folder)
+    service = KafkaCluster(folder)
     service.start()
     try:
         assert service.died() is None
@@ -142,7 +142,7 @@ def test_a_broker_that_dies_is_noticed(folder: Path) -> None:
 
 
 def test_detached_and_stopped_by_its_folder(folder: Path) -> None:
-    service = Kafka(folder, Options(detach=True))
+    service = KafkaCluster(folder, KafkaClusterOptions(detach=True))
     service.start()
     (pid,) = pids(folder)
     assert len(kafka.stop(folder)) == 1
@@ -155,30 +155,30 @@ def test_detached_and_stopped_by_its_folder(folder: Path) -> None:
 def test_a_folder_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("cluster.id=other")
     with pytest.raises(DataDirMismatch):
-        Kafka(tmp_path).start()
+        KafkaCluster(tmp_path).start()
 
 
 def test_a_damaged_description(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text('{"nodes": 7}')
     with pytest.raises(DataDirMismatch):
-        Kafka(tmp_path).start()
+        KafkaCluster(tmp_path).start()
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileUnusable):
-        Kafka(tmp_path / "file" / "data").start()
+        KafkaCluster(tmp_path / "file" / "data").start()
 
 
 def test_no_java(tmp_path: Path, set_environment: Callable[..., None]) -> None:
     set_environment(MILLRACE_JAVA="/nonexistent/java")
     with pytest.raises(JavaUnusable):
-        Kafka(tmp_path).start()
+        KafkaCluster(tmp_path).start()
 
 
 def test_a_folder_with_letters_of_every_kind(tmp_path: Path) -> None:
     folder = tmp_path / 'josé & "söhne" <ключ>'
-    with Kafka(folder) as cluster:
+    with KafkaCluster(folder) as cluster:
         topics.create(cluster, "kept")
     assert (folder / "node-1" / "data" / "kept-0").is_dir()
     assert (folder / "node-1" / "broker.log").stat().st_size
@@ -186,19 +186,19 @@ def test_a_folder_with_letters_of_every_kind(tmp_path: Path) -> None:
 
 
 def test_a_chosen_port_is_not_used_twice(folder: Path) -> None:
-    layout = kafka.Layout.load(folder)
+    layout = kafka.ClusterLayout.load(folder)
     assert layout is not None
     port = layout.nodes[0].controller_port
-    with Kafka(folder, Options(port=port)) as cluster:
+    with KafkaCluster(folder, KafkaClusterOptions(port=port)) as cluster:
         assert cluster.bootstrap == f"127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="module")
 def secured(folder: Path) -> Iterator[Cluster]:
     """The same folder's cluster with TLS and passwords."""
-    with Kafka(folder, Options(secure=True)) as cluster:
+    with KafkaCluster(folder, KafkaClusterOptions(secure=True)) as cluster:
         yield cluster
-    with Kafka(folder, Options(secure=False)) as cluster:
+    with KafkaCluster(folder, KafkaClusterOptions(secure=False)) as cluster:
         assert not cluster.options
 
 

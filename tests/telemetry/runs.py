@@ -6,19 +6,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from millrace.errors import QueryFailed
-from millrace.telemetry.progress import Progress, SourceProgress
-from millrace.telemetry.query_status import Phase, Restart, RunStatus
-from millrace.telemetry.topology import Edge, Expected, Topology
+from millrace.telemetry.progress import BatchProgress, SourceProgress
+from millrace.telemetry.query_status import Phase, RestartRecord, RunStatus
+from millrace.telemetry.topology import Edge, ExpectedQuery, Topology
 
 NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
 OUTLINE = Topology(
-    (Expected("popular", "popular", "append", watermarked=True, sources=("posts",)),),
+    (ExpectedQuery("popular", "popular", "append", watermarked=True, sources=("posts",)),),
     (Edge("posts", "hashtags"), Edge("hashtags", "popular"), Edge("popular", "sink:0", "popular", "out")),
     {"posts": ("posts",)},
 )
 
 
-def batch(number: int = 0, query: str = "popular", ago: float = 1.0, **more: Any) -> Progress:
+def batch(number: int = 0, query: str = "popular", ago: float = 1.0, **more: Any) -> BatchProgress:
     """A batch that ended so many seconds ago."""
     given: dict[str, Any] = {
         "input_rows": 100,
@@ -30,16 +30,16 @@ def batch(number: int = 0, query: str = "popular", ago: float = 1.0, **more: Any
         "sink_rows": 10,
     }
     at = NOW - timedelta(seconds=ago, milliseconds=500)
-    return Progress(query, "run", number, at, **(given | more))
+    return BatchProgress(query, "run", number, at, **(given | more))
 
 
 def restarting(board: RunStatus, number: int = 2, query: str = "popular") -> None:
     """A query has failed, and is started again in four seconds."""
     due = datetime.now(UTC) + timedelta(seconds=3.5)
-    board.restarting(query, QueryFailed("no broker answers"), Restart(number, 5, due, "Kafka does not answer"))
+    board.restarting(query, QueryFailed("no broker answers"), RestartRecord(number, 5, due, "Kafka does not answer"))
 
 
-def running(*batches: Progress, phase: Phase = Phase.RUNNING, query: str = "popular") -> RunStatus:
+def running(*batches: BatchProgress, phase: Phase = Phase.RUNNING, query: str = "popular") -> RunStatus:
     """A board with one query that has done these batches."""
     board = RunStatus()
     board.started(query)

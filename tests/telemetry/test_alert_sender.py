@@ -13,7 +13,7 @@ import pytest
 
 from millrace.errors import InvalidOption
 from millrace.telemetry import alerts
-from millrace.telemetry.alerts import Alert, Messenger, alert_sender
+from millrace.telemetry.alerts import Alert, AlertSender, alert_sender
 
 ALERT = Alert("trending", "popular", "failed", "Kafka does not answer", "2026-05-04T12:00:00.000+00:00")
 
@@ -61,7 +61,7 @@ def hook() -> Iterator[Hook]:
 
 def test_a_url_gets_json(hook: Hook) -> None:
     said: list[str] = []
-    sending = Messenger(alert_sender(hook.url), said.append)
+    sending = AlertSender(alert_sender(hook.url), said.append)
     sending.tell(ALERT)
     sending.close()
     (got,) = hook.got
@@ -73,7 +73,7 @@ def test_a_url_gets_json(hook: Hook) -> None:
 def test_a_refusal_is_said_once_and_without_the_address(hook: Hook) -> None:
     hook.status = 404
     said: list[str] = []
-    sending = Messenger(alert_sender(hook.url), said.append)
+    sending = AlertSender(alert_sender(hook.url), said.append)
     sending.tell(ALERT)
     sending.tell(ALERT)
     sending.close()
@@ -86,7 +86,7 @@ def test_a_refusal_is_said_once_and_without_the_address(hook: Hook) -> None:
 def test_one_that_hangs_holds_up_nobody(hook: Hook) -> None:
     hook.hang.clear()
     said: list[str] = []
-    sending = Messenger(alert_sender(hook.url), said.append, patience=0.1)
+    sending = AlertSender(alert_sender(hook.url), said.append, patience=0.1)
     for _ in range(200):
         sending.tell(ALERT)
     sending.close()

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from millrace.errors import KafkaUnreachable, SparkFailed
-from millrace.telemetry.alerts import CALM, Alarm, Alert, Limits
+from millrace.telemetry.alerts import CALM, Alert, AlertMonitor, Limits
 from millrace.telemetry.measurements import Lag, Measurements
-from millrace.telemetry.query_status import Phase, Restart, RunStatus
-from millrace.telemetry.topology import Expected, Topology
+from millrace.telemetry.query_status import Phase, RestartRecord, RunStatus
+from millrace.telemetry.topology import ExpectedQuery, Topology
 from millrace.units import parse_behind, parse_rate
 
 from .runs import OUTLINE, batch, running
@@ -21,13 +21,13 @@ def told() -> list[Alert]:
     return []
 
 
-def alarm(board: RunStatus, told: list[Alert], outline: Topology = OUTLINE, **limits: object) -> Alarm:
-    return Alarm("trending", board, Measurements(), outline, Limits(**limits), told.append)  # type: ignore[arg-type]
+def alarm(board: RunStatus, told: list[Alert], outline: Topology = OUTLINE, **limits: object) -> AlertMonitor:
+    return AlertMonitor("trending", board, Measurements(), outline, Limits(**limits), told.append)  # type: ignore[arg-type]
 
 
 def restart(board: RunStatus, number: int, query: str = "popular", why: str = "Kafka does not answer") -> None:
     due = datetime.now(UTC) + timedelta(seconds=4)
-    board.restarting(query, KafkaUnreachable("no broker answers"), Restart(number, 5, due, why))
+    board.restarting(query, KafkaUnreachable("no broker answers"), RestartRecord(number, 5, due, why))
 
 
 def test_a_failure_and_its_recovery(told: list[Alert]) -> None:
@@ -76,7 +76,7 @@ def test_a_run_that_fails_by_a_mistake_of_ours(told: list[Alert]) -> None:
 def test_a_query_that_only_draws_alerts_nobody(told: list[Alert]) -> None:
     board = running(batch(0, query="panels.x"), query="panels.x")
     restart(board, 1, "panels.x")
-    alarm(board, told, Topology((Expected("panels.x", "x", writes=False),))).look(0)
+    alarm(board, told, Topology((ExpectedQuery("panels.x", "x", writes=False),))).look(0)
     assert told == []
 
 

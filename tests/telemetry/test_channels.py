@@ -9,7 +9,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.telemetry.channels import Channels, Delta, Ring, Slot
+from millrace.telemetry.channels import Channels, Delta, RowBuffer, Slot
 
 SIZE = 5
 
@@ -52,7 +52,7 @@ STEPS = st.one_of(
 
 @given(st.lists(STEPS, max_size=40))
 def test_every_reader_has_the_newest_rows_after_any_sequence(steps: list[tuple[Any, ...]]) -> None:
-    ring, copies = Ring(SIZE, ("time",)), [Copy(), Copy(), Copy()]
+    ring, copies = RowBuffer(SIZE, ("time",)), [Copy(), Copy(), Copy()]
     kept: list[dict[str, Any]] = []
     number = 0
     for step in steps:
@@ -88,7 +88,7 @@ def test_a_slot_gives_its_latest_value_only() -> None:
 
 
 def test_a_reader_that_has_missed_too_much_gets_a_snapshot() -> None:
-    ring = Ring(3)
+    ring = RowBuffer(3)
     ring.extend({"n": number} for number in range(10))
     assert ring.since(7) == Delta("append", 10, {"columns": {"n": [7, 8, 9]}, "size": 3})
     assert ring.since(6) == Delta("snapshot", 10, {"columns": {"n": [7, 8, 9]}, "size": 3})
@@ -115,7 +115,7 @@ def test_channels_by_name() -> None:
 
 
 def test_many_writers_and_readers() -> None:
-    ring, copies = Ring(50), [Copy() for _ in range(4)]
+    ring, copies = RowBuffer(50), [Copy() for _ in range(4)]
     over = threading.Event()
 
     def write(who: int) -> None:

@@ -8,7 +8,7 @@ from millrace.errors import QueryFailed
 from millrace.telemetry.measurements import Measurements
 from millrace.telemetry.metrics import UNHEALTHY_AFTER, health
 from millrace.telemetry.query_status import Phase, RunStatus
-from millrace.telemetry.topology import UNPLANNED, Expected, Topology
+from millrace.telemetry.topology import UNPLANNED, ExpectedQuery, Topology
 
 from .runs import OUTLINE, batch, restarting, running
 
@@ -44,13 +44,13 @@ def test_a_query_that_is_being_restarted() -> None:
 
 
 def test_one_of_two_queries_that_ended_by_itself() -> None:
-    outline = Topology((Expected("popular", "popular"), Expected("other", "other")))
+    outline = Topology((ExpectedQuery("popular", "popular"), ExpectedQuery("other", "other")))
     board = running(batch())
     board.started("other")
     board.update("other", Phase.RUNNING)
     board.ended("popular")
     assert health(board, Measurements(), outline).reasons == ("query popular has ended",)
-    once = replace(outline, queries=(Expected("popular", "popular", lasting=False), outline.queries[1]))
+    once = replace(outline, queries=(ExpectedQuery("popular", "popular", lasting=False), outline.queries[1]))
     assert health(board, Measurements(), once).healthy
 
 

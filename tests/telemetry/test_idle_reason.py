@@ -8,18 +8,22 @@ from datetime import timedelta
 import pytest
 
 from millrace.errors import QueryFailed
-from millrace.telemetry.idle_reason import Case, idle_reason
-from millrace.telemetry.progress import Progress
+from millrace.telemetry.idle_reason import IdleFacts, idle_reason
+from millrace.telemetry.progress import BatchProgress
 from millrace.telemetry.query_status import Phase
 
 from .runs import NOW, OUTLINE, batch, running
 
 
-def why(*batches: Progress, phase: Phase = Phase.RUNNING, lag: int | None = None, dead: int = 0, mode: str = "append"):
+def why(
+    *batches: BatchProgress, phase: Phase = Phase.RUNNING, lag: int | None = None, dead: int = 0, mode: str = "append"
+):
     standing = running(*batches, phase=phase).query("popular")
     expected = replace(OUTLINE.queries[0], mode=mode)
     since = NOW - timedelta(seconds=20)
-    return idle_reason(Case(replace(standing, since=since), expected, batches[-1] if batches else None, lag, dead, NOW))
+    return idle_reason(
+        IdleFacts(replace(standing, since=since), expected, batches[-1] if batches else None, lag, dead, NOW)
+    )
 
 
 def test_there_is_output() -> None:
@@ -53,10 +57,10 @@ def test_sentences(sentence: str, words: str) -> None:
 def test_an_end() -> None:
     board = running(batch())
     board.ended("popular", QueryFailed("the disk is full"))
-    case = Case(board.query("popular"), OUTLINE.queries[0], batch(), None, 0, NOW)
+    case = IdleFacts(board.query("popular"), OUTLINE.queries[0], batch(), None, 0, NOW)
     assert idle_reason(case) == "The query has failed: the disk is full."
 
 
 def test_real_time_mode_is_not_accused_of_silence() -> None:
-    case = Case(running().query("popular"), replace(OUTLINE.queries[0], batches=False), None, None, 0, NOW)
+    case = IdleFacts(running().query("popular"), replace(OUTLINE.queries[0], batches=False), None, None, 0, NOW)
     assert idle_reason(case) is None

@@ -12,7 +12,7 @@ from millrace.telemetry.measurements import Lag, Measurements, Usage
 from millrace.telemetry.metrics import run_state
 from millrace.telemetry.progress import SourceProgress
 from millrace.telemetry.query_status import Phase, RunStatus
-from millrace.telemetry.topology import UNPLANNED, Expected, Topology
+from millrace.telemetry.topology import UNPLANNED, ExpectedQuery, Topology
 
 from .runs import NOW, OUTLINE, batch, restarting, running
 
@@ -70,7 +70,7 @@ def test_a_run_one_of_whose_queries_is_restarted() -> None:
 
 
 def test_a_query_that_only_draws_does_not_fail_the_run() -> None:
-    outline = replace(OUTLINE, queries=(*OUTLINE.queries, Expected("panels.x", "x", writes=False)))
+    outline = replace(OUTLINE, queries=(*OUTLINE.queries, ExpectedQuery("panels.x", "x", writes=False)))
     board = running(batch())
     board.started("panels.x")
     board.ended("panels.x", QueryFailed("no"))
@@ -91,7 +91,9 @@ def test_edges_have_the_rates_of_what_is_read_and_written() -> None:
 
 def test_two_sources_of_one_query_are_told_apart_by_their_topics() -> None:
     outline = Topology(
-        (Expected("popular", "popular", sources=("posts", "likes")),), (), {"posts": ("posts",), "likes": ("likes",)}
+        (ExpectedQuery("popular", "popular", sources=("posts", "likes")),),
+        (),
+        {"posts": ("posts",), "likes": ("likes",)},
     )
     sources = (
         SourceProgress("a", 75, end={"posts": {"0": 1}}),
@@ -102,7 +104,9 @@ def test_two_sources_of_one_query_are_told_apart_by_their_topics() -> None:
 
 
 def test_two_queries_that_read_one_source_count_it_once() -> None:
-    outline = Topology((Expected("popular", "p", sources=("posts",)), Expected("other", "o", sources=("posts",))))
+    outline = Topology(
+        (ExpectedQuery("popular", "p", sources=("posts",)), ExpectedQuery("other", "o", sources=("posts",)))
+    )
     board = running(batch())
     board.started("other")
     board.batch_done(batch(query="other", input_rows=120))

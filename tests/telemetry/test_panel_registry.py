@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from millrace.errors import RunError, SourceLocation
-from millrace.pipeline.model import Panel, Pipeline, SinkDef, SourceDef, connection
+from millrace.pipeline.model import Panel, PipelineDef, SinkDef, SourceDef, connection
 from millrace.pipeline.panels import shown
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.panel_registry import PanelRegistry, RegisteredPanel
-from millrace.telemetry.panel_views import Frame, Top
+from millrace.telemetry.panel_views import Frame, TopView
 from millrace.telemetry.progress import METRICS
 
 PANEL = Panel("posts", "top", (("label", "tag"), ("value", "n")))
-PIPELINE = Pipeline(
+PIPELINE = PipelineDef(
     "p", (SourceDef("posts", connection("kafka", "posts")),), (), (SinkDef("posts", connection("console")),), (PANEL,)
 )
 
@@ -21,7 +21,7 @@ def hung(channels: Channels) -> PanelRegistry:
     """A gallery with one panel."""
     gallery = PanelRegistry(channels)
     gallery.expect(make_plan(PIPELINE, panels=True))
-    picture = Top(Frame(("label", "value"), ("text", "number"), 2))
+    picture = TopView(Frame(("label", "value"), ("text", "number"), 2))
     gallery.hang(RegisteredPanel(shown((PANEL,))[0], "posts", "update", picture, 4))
     return gallery
 

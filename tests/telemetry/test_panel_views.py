@@ -13,12 +13,12 @@ from millrace.telemetry.panel_views import (
     MOST_POINTS,
     NAMES,
     Frame,
-    Heat,
-    Number,
+    HeatView,
+    NumberView,
     PanelView,
-    Series,
-    Table,
-    Top,
+    SeriesView,
+    TableView,
+    TopView,
 )
 
 LABELLED = Frame(("label", "value"), ("text", "number"), limit=3)
@@ -33,7 +33,7 @@ def rows(picture: PanelView, now: int = NOW) -> list[list[Any]]:
 
 
 def test_the_newest_value_of_each_label_counts() -> None:
-    top = Top(LABELLED)
+    top = TopView(LABELLED)
     top.take([("a", 3, None, None), ("b", 2, None, None)], 2, "update")
     top.take([("b", 9, None, None), ("c", 1, None, None), ("d", 1, None, None)], 3, "update")
     assert rows(top) == [["b", 9], ["a", 3], ["c", 1]]
@@ -41,7 +41,7 @@ def test_the_newest_value_of_each_label_counts() -> None:
 
 
 def test_complete_mode_replaces_all() -> None:
-    top = Top(LABELLED)
+    top = TopView(LABELLED)
     top.take([("a", 3, None, None)], 1, "complete")
     top.take([("b", 2, None, None)], 1, "complete")
     assert rows(top) == [["b", 2]]
@@ -49,13 +49,13 @@ def test_complete_mode_replaces_all() -> None:
 
 @pytest.mark.parametrize(("mode", "window"), [("update", (10, 70)), ("append", (60, 120))])
 def test_of_sliding_windows_the_one_that_is_going_on_and_ends_first(mode: str, window: tuple[int, int]) -> None:
-    top = Top(LABELLED)
+    top = TopView(LABELLED)
     top.take([("a", start, start, start + 60) for start in (0, 10, 20, 30, 40, 50, 60)], 7, mode)
     assert top.view(NOW).window == window
 
 
 def test_old_windows_are_forgotten_and_one_from_the_future_does_not_stay() -> None:
-    top = Top(LABELLED)
+    top = TopView(LABELLED)
     top.take([("a", 1, 0, 60), ("odd", 1, 10**9, 10**9 + 60)], 2, "update")
     assert top.view(NOW).window == (10**9, 10**9 + 60)
     for batch in range(1, 12):
@@ -66,7 +66,7 @@ def test_old_windows_are_forgotten_and_one_from_the_future_does_not_stay() -> No
 
 
 def test_ten_thousand_labels_do_not_grow_without_bound() -> None:
-    top = Top(LABELLED)
+    top = TopView(LABELLED)
     for first in range(0, 10_000, 1000):
         top.take([(f"label {n}", n, None, None) for n in range(first, first + 1000)], 1000, "update")
     assert rows(top)[0] == ["label 9999", 9999]
@@ -74,7 +74,7 @@ def test_ten_thousand_labels_do_not_grow_without_bound() -> None:
 
 
 def test_a_number_is_that_of_the_window_going_on() -> None:
-    number = Number(Frame(("value",), ("number",)))
+    number = NumberView(Frame(("value",), ("number",)))
     number.take([(5, None, None)], 1, "update")
     assert rows(number) == [[5]]
     number.take([(7, 0, 60), (2, 30, 90)], 2, "update")
@@ -82,7 +82,7 @@ def test_a_number_is_that_of_the_window_going_on() -> None:
 
 
 def test_new_rows_stand_above_old_ones() -> None:
-    table = Table(Frame(("a",), ("number",), limit=3))
+    table = TableView(Frame(("a",), ("number",), limit=3))
     table.take([(2,), (1,)], 2, "append")
     table.take([(4,), (3,)], 10, "append")
     assert rows(table) == [[4], [3], [2]]
@@ -90,7 +90,7 @@ def test_new_rows_stand_above_old_ones() -> None:
 
 
 def test_with_a_key_there_is_one_row_each_in_the_order_asked_for() -> None:
-    table = Table(Frame(("name", "n"), ("text", "number"), limit=2, key=(0,), order=1, falling=True))
+    table = TableView(Frame(("name", "n"), ("text", "number"), limit=2, key=(0,), order=1, falling=True))
     table.take([("a", 1), ("b", 5), ("c", None)], 3, "update")
     table.take([("a", 9)], 1, "update")
     assert rows(table) == [["a", 9], ["b", 5]]
@@ -101,27 +101,27 @@ def test_with_a_key_there_is_one_row_each_in_the_order_asked_for() -> None:
 
 
 def test_cells_are_replaced_and_bounded() -> None:
-    heat = Heat(GRID)
+    heat = HeatView(GRID)
     heat.take([(10, "a", 1), (20, "a", 2)], 2, "update")
     heat.take([(20, "a", 3)], 1, "update")
     assert rows(heat) == [[10, "a", 1], [20, "a", 3]]
     heat.take([(x, "a", 1) for x in range(1000)], 1000, "update")
     assert len(rows(heat)) == 120
-    plain = Heat(Frame(("x", "y", "value"), ("text", "text", "number")))
+    plain = HeatView(Frame(("x", "y", "value"), ("text", "text", "number")))
     plain.take([(f"{n}", "y", n) for n in reversed(range(CELLS + 7))], CELLS + 7, "update")
     assert {row[0] for row in rows(plain)} == {f"{n}" for n in range(CELLS + 7 - NAMES, CELLS + 7)}
     assert plain.view(NOW).cut == CELLS + 7 - NAMES
 
 
 def test_a_point_is_replaced_when_its_window_changes() -> None:
-    series = Series(TIMED)
+    series = SeriesView(TIMED)
     series.take([(60_000, 120_000, "a", 1), (0, 60_000, "a", 4)], 2, "update")
     series.take([(60_000, 120_000, "a", 2)], 1, "update")
     assert rows(series) == [[0, "a", 4], [60_000, "a", 2]]
 
 
 def test_a_short_window_is_drawn_when_the_next_one_has_begun_or_when_nothing_comes() -> None:
-    series = Series(TIMED)
+    series = SeriesView(TIMED)
     series.take([(1000, 2000, "a", 1), (0, 1000, "a", 4)], 2, "update")
     assert rows(series, now=1500) == [[0, "a", 4]]
     assert not series.due(2500)
@@ -133,26 +133,26 @@ def test_a_short_window_is_drawn_when_the_next_one_has_begun_or_when_nothing_com
 
 
 def test_lines_and_points_are_bounded_and_the_largest_lines_stay() -> None:
-    series = Series(TIMED)
+    series = SeriesView(TIMED)
     series.take([(0, None, f"key {n}", n) for n in range(10_000)], 10_000, "append")
     assert len(rows(series)) == MOST_LINES
     assert ["key 9999", 9999] in [row[1:] for row in rows(series)]
     assert series.view(NOW).cut == 10_000 - MOST_LINES
-    one = Series(TIMED)
+    one = SeriesView(TIMED)
     one.take([(n, None, None, n) for n in reversed(range(2000))], 2000, "append")
     assert [row[0] for row in rows(one)] == list(range(2000 - MOST_POINTS, 2000))
 
 
 def test_a_point_of_the_far_future_does_not_squeeze_the_others() -> None:
-    series = Series(TIMED)
+    series = SeriesView(TIMED)
     series.take([(NOW * 100, None, "a", 1), (NOW, None, "a", 2)], 2, "append")
     assert rows(series) == [[NOW, "a", 2]]
-    alone = Series(TIMED)
+    alone = SeriesView(TIMED)
     alone.take([(NOW * 100, None, "a", 1)], 1, "append")
     assert rows(alone) == [[NOW * 100, "a", 1]]
 
 
 def test_of_several_rows_the_newest_is_the_number() -> None:
-    number = Number(Frame(("value",), ("number",), limit=1))
+    number = NumberView(Frame(("value",), ("number",), limit=1))
     number.take([(9, None, None), (1, None, None)], 2, "append")  # Spark gives the newest first
     assert rows(number) == [[9]]

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from millrace.telemetry.progress import Progress
+from millrace.telemetry.progress import BatchProgress
 
 TOLD: dict[str, Any] = {
     "id": "ad547f4b-1102-4755-bcdb-1f02dec6d829",
@@ -38,8 +38,8 @@ TOLD: dict[str, Any] = {
 }
 
 
-def told(**changes: Any) -> Progress:
-    return Progress.of(json.dumps(TOLD | changes), "popular")
+def told(**changes: Any) -> BatchProgress:
+    return BatchProgress.of(json.dumps(TOLD | changes), "popular")
 
 
 def test_a_batch() -> None:

@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from millrace.errors import QueryFailed
-from millrace.telemetry.channels import Channels, Ring
+from millrace.telemetry.channels import Channels, RowBuffer
 from millrace.telemetry.measurements import Measurements
 from millrace.telemetry.publisher import StatusPublisher
 from millrace.telemetry.query_status import Phase, RunStatus
@@ -14,9 +14,9 @@ from millrace.telemetry.query_status import Phase, RunStatus
 from .runs import OUTLINE, batch, running
 
 
-def ring(channels: Channels, name: str) -> Ring:
+def ring(channels: Channels, name: str) -> RowBuffer:
     found = channels.get(name)
-    assert isinstance(found, Ring)
+    assert isinstance(found, RowBuffer)
     return found
 
 

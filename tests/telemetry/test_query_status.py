@@ -6,13 +6,13 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 from millrace.errors import QueryFailed
-from millrace.telemetry.progress import Progress
-from millrace.telemetry.query_status import Phase, Restart, RunStatus
+from millrace.telemetry.progress import BatchProgress
+from millrace.telemetry.query_status import Phase, RestartRecord, RunStatus
 
 
-def batch(number: int, query: str = "popular", rows: int = 10, late: int = 0) -> Progress:
+def batch(number: int, query: str = "popular", rows: int = 10, late: int = 0) -> BatchProgress:
     at = datetime(2026, 1, 1, 0, 0, number % 60, tzinfo=UTC)
-    return Progress(query, "run", number, at, input_rows=rows, late_rows=late)
+    return BatchProgress(query, "run", number, at, input_rows=rows, late_rows=late)
 
 
 def test_totals_and_history() -> None:
@@ -50,7 +50,7 @@ def test_a_failed_query_that_starts_again_keeps_its_totals() -> None:
 
 def restarting(board: RunStatus, number: int = 2) -> None:
     due = datetime.now(UTC) + timedelta(seconds=3.5)
-    board.restarting("popular", QueryFailed("no"), Restart(number, 5, due, "Kafka does not answer"))
+    board.restarting("popular", QueryFailed("no"), RestartRecord(number, 5, due, "Kafka does not answer"))
 
 
 def test_a_query_that_is_restarted_is_so_until_it_works() -> None:

@@ -8,19 +8,21 @@ from typing import Any
 
 import pytest
 
-from millrace.testing.accept import Accepted, accept
-from millrace.testing.runner import Finding, Result
+from millrace.testing.accept import AcceptResult, accept
+from millrace.testing.runner import CaseFinding, Result
 from millrace.testing.spec import SpecFile
 from millrace.testing.spec_file import read_sheet
 
-Ran = Callable[..., tuple[Accepted, str]]
+Ran = Callable[..., tuple[AcceptResult, str]]
 
 
 @pytest.fixture
 def accepted(tmp_path: Path) -> Ran:
     """What becomes of a file of tests when each expectation is met by other rows, or by those of several pipelines."""
 
-    def run(text: str, came: Any = None, *, others: Any = None, only: str = "", **files: str) -> tuple[Accepted, str]:
+    def run(
+        text: str, came: Any = None, *, others: Any = None, only: str = "", **files: str
+    ) -> tuple[AcceptResult, str]:
         (tmp_path / "trending.yaml").touch()
         file = tmp_path / "trending.test.yaml"
         file.write_bytes(text.encode())
@@ -40,7 +42,7 @@ def ran(sheet: SpecFile, came: Any, only: str) -> list[Result]:
         parts = [part for step in (*case.steps, case.whole) for part in (step.rows, step.late, step.dead)]
         expected = [one for part in parts for one in part.values()]
         chosen = came.get(case.name) if isinstance(came, dict) else came
-        findings = [Finding(None if chosen is None else "unlike", one.place, one, chosen) for one in expected]
+        findings = [CaseFinding(None if chosen is None else "unlike", one.place, one, chosen) for one in expected]
         if only in case.name:
             results.append(Result(sheet, "", case, 0, findings))
     return results

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millrace.testing.recording import ColumnMasker, Unmaskable
+from millrace.testing.recording import ColumnMasker, UnmaskableColumn
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -156,5 +156,5 @@ def test_yes_and_no_are_told_by_nobody_and_a_name_with_a_dot_is_a_column() -> No
     "value", [b"{broken", b"[1]", b"\xff", b'{"author":"ada","author":"bob"}', b'{"x":NaN}', b"[" * 100_000]
 )
 def test_what_cannot_be_looked_into_cannot_be_masked(value: bytes) -> None:
-    with pytest.raises(Unmaskable):
+    with pytest.raises(UnmaskableColumn):
         ColumnMasker(["author"]).record(record(value))

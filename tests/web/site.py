@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from millrace.dashboard.run_interface import Group, Letters, RunInterface
-from millrace.dashboard.server import Dashboard, Options
+from millrace.dashboard.run_interface import DeadLetterQuery, LetterGroup, RunInterface
+from millrace.dashboard.server import Dashboard, ServerOptions
 from millrace.errors import InputError
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.metrics import Health
@@ -39,7 +39,7 @@ class Site:
         self.panels: list[dict[str, Any]] = []
         self.asked: list[str] = []
         """SQL that was run."""
-        self.redriven: list[Group] = []
+        self.redriven: list[LetterGroup] = []
         """What was sent again; the channels are told by the test."""
         self.bytes = b'{"at": "never"}'
         """Of the one dead letter."""
@@ -58,7 +58,7 @@ class Site:
             redrive=self._redrive,
             work=lambda _: None,
         )
-        options = Options(port=self.port, read_only=read_only)
+        options = ServerOptions(port=self.port, read_only=read_only)
         served = self._open.enter_context(Dashboard(subject, options))
         self.port, self.address = served.port, served.address
 
@@ -236,7 +236,7 @@ class Site:
             raise InputError("only SELECT can be asked here", hint="write SELECT … FROM popular")
         return {"columns": ["word", "count"], "rows": [["<b>river</b>", 3], [None, 4]]}
 
-    def _letters(self, wanted: Letters) -> Iterator[Mapping[str, Any]]:
+    def _letters(self, wanted: DeadLetterQuery) -> Iterator[Mapping[str, Any]]:
         from millrace.dead_letters.letter import DeadLetter, to_json
 
         del wanted
@@ -248,7 +248,7 @@ class Site:
         lies = {"topic": "posts.dead", "partition": 0, "offset": 3}
         yield {**told, "dead": lies, "place": "posts.dead[0]@3", "redriven": bool(self.redriven), "attempts": 2}
 
-    def _redrive(self, group: Group) -> Mapping[str, Any]:
+    def _redrive(self, group: LetterGroup) -> Mapping[str, Any]:
         self.redriven.append(group)
         failures = [{"place": "posts[0]@7", "why": "ValueError: <b>no</b>"}] if group.letter else []
         told = {"sent": 3 - len(failures), "already": 0, "left": 0, "failed": len(failures), "failures": failures}

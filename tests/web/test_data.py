@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from millrace.dashboard.run_interface import Group
+from millrace.dashboard.run_interface import LetterGroup
 from web.conftest import Tabs
 from web.site import BROKEN, Site
 
@@ -88,8 +88,8 @@ def test_dead_letters_are_sent_again(show: Show, site: Site, tabs: Tabs) -> None
     expect(page.locator(".toast").last).to_contain_text("3 dead letters sent again")
     expect(dialog).to_have_count(0)
     assert site.redriven == [
-        Group("posts", "posts.dead", letter="posts.dead[0]@3"),
-        Group("posts", "posts.dead", BROKEN),
+        LetterGroup("posts", "posts.dead", letter="posts.dead[0]@3"),
+        LetterGroup("posts", "posts.dead", BROKEN),
     ]
     expect(page.locator(".letter")).to_contain_text("sent again")
     site.dead(count=0, redriven=3)

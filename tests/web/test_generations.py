@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from engine.replay.test_generations import made, trending
 from millrace.dashboard.run_page import page_of_pipeline
-from millrace.dashboard.server import Options
+from millrace.dashboard.server import ServerOptions
 from millrace.engine.replay import generations
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.query_status import RunStatus
@@ -24,7 +24,7 @@ def test_a_run_says_which_generation_it_writes_and_which_there_are(tabs: Tabs, t
     chosen = generations.choose(trending().model(), base)
     plan, number = make_plan(chosen.pipeline), chosen.number
     with page_of_pipeline(
-        plan, RunStatus(), Options(port=0), state=chosen.state, generation=number, base=base
+        plan, RunStatus(), ServerOptions(port=0), state=chosen.state, generation=number, base=base
     ) as watching:
         told = httpx.get(f"{watching.address}api/pipeline").json()
         assert told["generation"] == 2
@@ -54,7 +54,7 @@ def test_a_run_says_which_generation_it_writes_and_which_there_are(tabs: Tabs, t
 
 def test_of_the_first_generation_there_is_nothing_to_say(tabs: Tabs, tmp_path: Path) -> None:
     plan = make_plan(trending().model())
-    with page_of_pipeline(plan, RunStatus(), Options(port=0), state=tmp_path / "trending") as watching:
+    with page_of_pipeline(plan, RunStatus(), ServerOptions(port=0), state=tmp_path / "trending") as watching:
         page = tabs.open(f"{watching.address}#/about")
         expect(page.get_by_role("grid", name="guarantees")).to_contain_text("kafka popular")
         expect(page.get_by_role("grid", name="generations")).to_have_count(0)

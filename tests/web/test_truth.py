@@ -18,7 +18,7 @@ from engine.supervision.test_offset_commits import described
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.dashboard.run_page import page_of_pipeline
-from millrace.dashboard.server import Options
+from millrace.dashboard.server import ServerOptions
 from millrace.engine.run import Settings, run
 from millrace.engine.supervision.offset_commits import group_of
 from millrace.pipeline.plan import make_plan
@@ -50,7 +50,10 @@ def running(spark: SparkSession, cluster: Cluster, topic: str, folder: Path) -> 
     pipeline.sql("counts", "SELECT value, count(*) AS count FROM words GROUP BY value")
     pipeline.sink("counts", mr.memory(), mode="complete")
     plan, board, stop = make_plan(pipeline.model(), panels=True), RunStatus(), threading.Event()
-    with page_of_pipeline(plan, board, Options(port=0), state=folder) as watching, watching.kafka(lambda: cluster):
+    with (
+        page_of_pipeline(plan, board, ServerOptions(port=0), state=folder) as watching,
+        watching.kafka(lambda: cluster),
+    ):
         settings = Settings(folder, lambda: cluster, panels=watching.channels, opened=watching.spark_is, session=spark)
         thread = threading.Thread(target=run, args=(plan, settings, board, stop), daemon=True)
         thread.start()

@@ -62,7 +62,7 @@ _exit, _getpid = os._exit, os.getpid
 
 
 @dataclass(frozen=True)
-class Contents:
+class CheckedContents:
     """How much a pipeline has."""
 
     sources: int
@@ -71,11 +71,11 @@ class Contents:
 
 
 @dataclass(frozen=True)
-class Examined:
+class CheckResult:
     """What there is to say of a file."""
 
     problems: list[Problem]
-    contents: Contents | None = None
+    contents: CheckedContents | None = None
     left_out: int = 0
     """Problems that the report had no room for."""
     spark_asked: bool = False
@@ -88,7 +88,7 @@ class Examined:
         return [problem for problem in self.problems if problem.severity == "error"]
 
 
-class Step:
+class CheckStep:
     """What the child is at, for the side that keeps the time."""
 
     def __init__(self, begin: Callable[[bool], None]) -> None:
@@ -103,17 +103,17 @@ class Step:
         self._begin(True)
 
 
-Examine = Callable[[Step], Examined]
+Examine = Callable[[CheckStep], CheckResult]
 
 
 def examined_apart(
     file: str, examine: Examine, limit_s: float, *, quiet: bool, spark_starts: Callable[[], None]
-) -> Examined:
+) -> CheckResult:
     """Return what `examine` finds, which runs in a child; raise the error of ours that it raises.
 
     `quiet` sends what the file prints to standard error. `spark_starts` is called when the child starts Spark.
     """
-    board = _Board()
+    board = _CheckReporter()
     with tempfile.TemporaryFile() as trace, _forked() as child:
         if child.pid == 0:
             _run(board, trace.fileno(), file.partition("::")[0], examine, limit_s, quiet=quiet)
@@ -123,7 +123,7 @@ def examined_apart(
     report = board.report() if code == 0 else None
     if report is not None and (found := _read(report)):
         return found
-    return Examined([_ended_early(file.partition("::")[0], code, dump, board.note(), limit_s)], complete=False)
+    return CheckResult([_ended_early(file.partition("::")[0], code, dump, board.note(), limit_s)], complete=False)
 
 
 # The parent's side
@@ -163,7 +163,7 @@ def _forked() -> Iterator[_Child]:
             os.waitpid(pid, 0)
 
 
-def _waited(child: _Child, board: _Board, limit_s: float, spark_starts: Callable[[], None]) -> int | None:
+def _waited(child: _Child, board: _CheckReporter, limit_s: float, spark_starts: Callable[[], None]) -> int | None:
     """Return the child's exit code (of a signal, its number below zero) or None when its time is over."""
     step, deadline, at_end = 0, time.monotonic() + limit_s + _GRACE_S, False
     while time.monotonic() < deadline:
@@ -192,16 +192,16 @@ def _exit_code(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if found else None
 
 
-def _read(report: bytes) -> Examined | None:
+def _read(report: bytes) -> CheckResult | None:
     """Return the report if it has the shape of one; raise the error of ours that it tells of."""
     try:
         fields = json.loads(report)
         failure = fields["failure"]
         if failure is not None:
             raise _failure(failure)
-        return Examined(
+        return CheckResult(
             [_problem(one) for one in fields["problems"]],
-            Contents(**{name: int(count) for name, count in fields["contents"].items()})
+            CheckedContents(**{name: int(count) for name, count in fields["contents"].items()})
             if fields["contents"]
             else None,
             int(fields["left_out"]),
@@ -295,7 +295,7 @@ def _escaped(code: int) -> str:
 # Between the two
 
 
-class _Board:
+class _CheckReporter:
     """Memory that parent and child share."""
 
     def __init__(self) -> None:
@@ -335,7 +335,7 @@ class _Board:
 # The child's side
 
 
-def _run(board: _Board, trace: int, file: str, examine: Examine, limit_s: float, *, quiet: bool) -> NoReturn:
+def _run(board: _CheckReporter, trace: int, file: str, examine: Examine, limit_s: float, *, quiet: bool) -> NoReturn:
     """Examine, report and end, whatever happens."""
     pid, write = _getpid(), board.write
     gc.freeze()  # what the parent has left to collect may belong to threads that are not here
@@ -353,7 +353,7 @@ def _run(board: _Board, trace: int, file: str, examine: Examine, limit_s: float,
 
         free_memory = _limit_memory()
         faulthandler.dump_traceback_later(limit_s, exit=True, file=trace)
-        report = _reported(file, examine, Step(begin), free_memory)
+        report = _reported(file, examine, CheckStep(begin), free_memory)
         _flush()
         if _getpid() == pid:  # a process that the file has forked also comes here
             write(report)
@@ -384,7 +384,7 @@ def _set_apart(trace: int, *, quiet: bool) -> int:
     return trace
 
 
-def _note_endings(board: _Board, file: str, pid: int) -> None:
+def _note_endings(board: _CheckReporter, file: str, pid: int) -> None:
     """Let the calls that end this process leave a note of their line."""
 
     def noting(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -439,7 +439,7 @@ def _limit_memory() -> Callable[[], None]:
     return undo
 
 
-def _reported(file: str, examine: Examine, step: Step, free_memory: Callable[[], None]) -> bytes:
+def _reported(file: str, examine: Examine, step: CheckStep, free_memory: Callable[[], None]) -> bytes:
     try:
         return _as_report(examine(step))
     except MillraceError as error:
@@ -449,10 +449,10 @@ def _reported(file: str, examine: Examine, step: Step, free_memory: Callable[[],
         free_memory()  # to tell of a MemoryError takes some
         made = mistake(file, error)
         why = made.why or "what the file has changed in Python (sys.modules, builtins, …) may be the cause"
-        return _as_report(Examined([Problem(made.condition, made.message, made.place, made.hint, why)]))
+        return _as_report(CheckResult([Problem(made.condition, made.message, made.place, made.hint, why)]))
 
 
-def _as_report(examined: Examined) -> bytes:
+def _as_report(examined: CheckResult) -> bytes:
     """Return the report, with as many of the problems as there is room for."""
     kept: list[dict[str, Any]] = []
     room = _REPORT_BYTES - _REPORT_AT

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from millrace.cli.output import err, say
-from millrace.telemetry.measurements import Missing, answer_change
+from millrace.telemetry.measurements import OverdueAnswer, answer_change
 from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
 from millrace.units import format_duration, so_many
 
@@ -170,7 +170,7 @@ class PlainReporter:
         self._every = every
         self._known: dict[str, QueryStatus] = {}
         self._told: dict[str, tuple[float, str]] = {}
-        self._missing: Missing | None = None
+        self._missing: OverdueAnswer | None = None
 
     def tell(self, now: float) -> None:
         """Say what is worth a line."""

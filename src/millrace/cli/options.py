@@ -20,7 +20,7 @@ from millrace.settings import KAFKA, KAFKA_CONFIG, KAFKA_DATA, STATE, Setting
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
-    from millrace.pipeline.model import Pipeline
+    from millrace.pipeline.model import PipelineDef
 
 
 def setting_option(setting: Setting[Any], metavar: str, flag: str | None = None) -> Any:
@@ -130,7 +130,7 @@ Accept = Annotated[
 ]
 
 
-def state_folder(pipeline: Pipeline, state: Path | None, *, store: bool = False) -> Path:
+def state_folder(pipeline: PipelineDef, state: Path | None, *, store: bool = False) -> Path:
     """Where a pipeline remembers; its first generation, if it has several. Only a run reaches one on a store."""
     if isinstance(state, StorePath) and not store:
         raise InvalidOption(

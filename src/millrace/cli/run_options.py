@@ -22,7 +22,7 @@ from millrace.settings import ALERT, ALERT_DEAD, ALERT_LAG, PATIENCE, RESTARTS, 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
     from millrace.dashboard.run_page import RunPage
-    from millrace.dashboard.server import Options
+    from millrace.dashboard.server import ServerOptions
     from millrace.engine.supervision.restart_policy import Policy
     from millrace.pipeline.plan import Plan
     from millrace.telemetry.alerts import Limits, Send
@@ -45,7 +45,7 @@ AlertDead = Annotated[str | None, _option(ALERT_DEAD, "RATE")]
 
 
 @dataclass(frozen=True)
-class Alerts:
+class AlertOptions:
     """Where alerts go, and what is too much."""
 
     send: Send
@@ -59,7 +59,7 @@ def restart_policy(restarts: str | None) -> Policy:
     return Policy(restarts=RESTARTS.value(restarts))
 
 
-def alerts_of(to: str | None, lag: str | None, dead: str | None) -> Alerts | None:
+def alerts_of(to: str | None, lag: str | None, dead: str | None) -> AlertOptions | None:
     """The alerts that were asked for; raises when what was asked for cannot be."""
     from millrace.telemetry.alerts import Limits, alert_sender
 
@@ -68,27 +68,31 @@ def alerts_of(to: str | None, lag: str | None, dead: str | None) -> Alerts | Non
         if lag or dead:
             raise InvalidOption("--alert-lag and --alert-dead need somebody to tell", hint="add --alert URL_OR_COMMAND")
         return None
-    return Alerts(alert_sender(target), Limits(ALERT_LAG.value(lag), ALERT_DEAD.value(dead)))
+    return AlertOptions(alert_sender(target), Limits(ALERT_LAG.value(lag), ALERT_DEAD.value(dead)))
 
 
 @contextmanager
 def alerting(
-    alerts: Alerts | None, plan: Plan, board: RunStatus, page: RunPage | None, cluster: Callable[[], Cluster] | None
+    alerts: AlertOptions | None,
+    plan: Plan,
+    board: RunStatus,
+    page: RunPage | None,
+    cluster: Callable[[], Cluster] | None,
 ) -> Iterator[None]:
     """A time in which alerts are sent; an error that ends it is one of them."""
     if alerts is None:
         yield
         return
     from millrace.connectors.base.registry import topics_read
-    from millrace.telemetry.alerts import EVERY, Alarm, Messenger
+    from millrace.telemetry.alerts import EVERY, AlertMonitor, AlertSender
     from millrace.telemetry.measurements import Measurements, Sampler
     from millrace.telemetry.topology import outline_of
 
     with ExitStack() as opened:
-        messenger = Messenger(alerts.send, say)
+        messenger = AlertSender(alerts.send, say)
         opened.callback(messenger.close)
         samples, outline = page.samples if page else Measurements(), outline_of(plan, topics_read(plan.pipeline))
-        alarm = Alarm(plan.pipeline.name, board, samples, outline, alerts.limits, messenger.tell)
+        alarm = AlertMonitor(plan.pipeline.name, board, samples, outline, alerts.limits, messenger.tell)
         if page is None and cluster and alerts.limits.lag:
             opened.callback(_metered(cluster, board, samples, plan))
         sampler = Sampler("alerts", lambda: alarm.look(time.monotonic()), EVERY).start()
@@ -158,11 +162,13 @@ Open = Annotated[
 ]
 
 
-def page_options(port: int | None, host: str = LOCAL, *, read_only: bool = False, all_topics: bool = False) -> Options:
+def page_options(
+    port: int | None, host: str = LOCAL, *, read_only: bool = False, all_topics: bool = False
+) -> ServerOptions:
     """Return what was chosen for the page; the token comes from the environment alone, which others cannot see."""
-    from millrace.dashboard.server import Options
+    from millrace.dashboard.server import ServerOptions
 
-    return Options(host, port, read_only, TOKEN.value(), all_topics)
+    return ServerOptions(host, port, read_only, TOKEN.value(), all_topics)
 
 
 def require_page(dashboard: bool, **options: object) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-class ConsoleSink(RecordSink):
+class ConsoleRecordSink(RecordSink):
     """Standard output, one value a line."""
 
     delivery_guarantee = "none: what reads the output may be gone"
@@ -44,7 +44,7 @@ class ConsoleSink(RecordSink):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConsoleWriter(Sink):
+class ConsoleSink(Sink):
     """Standard output, a small table for each batch."""
 
     delivery_guarantee: ClassVar[str] = "none: what reads the output may be gone"

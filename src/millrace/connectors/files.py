@@ -17,7 +17,7 @@ from millrace.dead_letters.file_journal import FileSource
 from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget
 from millrace.errors import FileUnusable, InputError, InvalidDefinition, InvalidOption, StateMismatch, did_you_mean
 from millrace.object_stores import is_mounted, is_url, path_of, says_whose
-from millrace.pipeline.connector_facts import Mistake
+from millrace.pipeline.connector_facts import OptionMistake
 from millrace.pipeline.schema import Schema, parse_schema
 from millrace.plugins import option
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 
-class FileSink(RecordSink):
+class FilesRecordSink(RecordSink):
     """A file, one value a line, appended to."""
 
     delivery_guarantee = "at least once: a batch counts as written when the system has it on disk"
@@ -89,7 +89,7 @@ _CLASSES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilesReader(DecodedSource):
+class FilesSource(DecodedSource):
     """Files of a folder, each read once when it appears; static: true reads those that are there."""
 
     carried: ClassVar[dict[str, str]] = {"file": "string", "modified": "timestamp"}
@@ -122,23 +122,25 @@ class FilesReader(DecodedSource):
         """Files that are kept are there for everybody."""
         return None if self.after == "keep" else f"its files are gone once they were read (after: {self.after})"
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[OptionMistake]:
         """Options that do not fit each other, and a schema that does not parse."""
         if self.schema is not None:
             try:
                 parse_schema(self.schema)
             except InputError as error:
-                yield Mistake(error.condition, f"the schema: {error.message}", "schema", error.hint, error.why)
+                yield OptionMistake(error.condition, f"the schema: {error.message}", "schema", error.hint, error.why)
         if self.more:
             for name in self.more:
-                yield Mistake(
+                yield OptionMistake(
                     "option.unknown", f"files has no option {name!r}", name, did_you_mean(name, _names(type(self)))
                 )
         if (self.after == "archive") != (self.archive is not None):
-            yield Mistake("option.invalid", "after: archive and the folder in archive go together", "archive")
+            yield OptionMistake("option.invalid", "after: archive and the folder in archive go together", "archive")
         for name in self.include:
             if name not in self.carried:
-                yield Mistake("option.invalid", f"there is no {name!r} to include", "include", "it has: file, modified")
+                yield OptionMistake(
+                    "option.invalid", f"there is no {name!r} to include", "include", "it has: file, modified"
+                )
 
     def columns(self) -> Schema | None:
         """The declared ones; those of files without a schema are known when they are looked at."""
@@ -153,7 +155,7 @@ class FilesReader(DecodedSource):
         if not site.static and not any(mark in self.path for mark in "*?[{:"):
             Path(self.path).mkdir(parents=True, exist_ok=True)
 
-    def resolved(self, site: RunContext) -> FilesReader:
+    def resolved(self, site: RunContext) -> FilesSource:
         """With the schema of the files that are there, if none was given."""
         if self.schema is not None or self.format == "text":
             return self
@@ -231,7 +233,7 @@ class FilesReader(DecodedSource):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilesWriter(Sink):
+class FilesSink(Sink):
     """Files in a folder, a few for each batch; what Spark reads of it is exactly what was committed."""
 
     idempotent: ClassVar[bool] = True

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from millrace.connectors.base.api import Filling
-from millrace.connectors.kafka.source import KafkaReader
-from millrace.pipeline.connector_facts import Mistake
+from millrace.connectors.base.api import SourceFilling
+from millrace.connectors.kafka.source import KafkaSource
+from millrace.pipeline.connector_facts import OptionMistake
 from millrace.plugins import option
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlumeReader(KafkaReader):
+class FlumeSource(KafkaSource):
     """Events of Flume's agents, which send them with their Avro sink; they are kept in a topic and read from there.
 
     At least once from the agent on: it is answered OK when Kafka has its events, and sends them again when it was not.
@@ -30,30 +30,32 @@ class FlumeReader(KafkaReader):
     partitions: Mapping[str, Any] | None = field(default=None, init=False)
     current: bool = field(default=False, init=False)
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[OptionMistake]:
         """Several topics, an address that is none, or one that others reach and nobody may use."""
         yield from super().mistakes()
         if len(self.topic) > 1:
-            yield Mistake("option.invalid", "flume has one topic", "topic")
+            yield OptionMistake("option.invalid", "flume has one topic", "topic")
         host, port = self._address()
         if not host or port is None or port > 65535:
             hint = "write HOST:PORT, as 0.0.0.0:4141"
-            yield Mistake("option.invalid", f"flume cannot listen at {self.listen!r}", "listen", hint)
+            yield OptionMistake("option.invalid", f"flume cannot listen at {self.listen!r}", "listen", hint)
         elif not self.allow and not _on_this_machine(host):
             hint = "say who may send, as allow: [10.1.0.0/16], or listen at 127.0.0.1"
             why = "Flume's protocol knows no passwords"
-            yield Mistake("option.missing", f"others reach {host}, so flume needs allow", "listen", hint, why)
+            yield OptionMistake("option.missing", f"others reach {host}, so flume needs allow", "listen", hint, why)
         for one in self.allow:
             try:
                 ipaddress.ip_network(one)
             except ValueError as error:
-                yield Mistake("option.invalid", f"{one!r} is no network", "allow", "write 10.1.0.0/16", str(error))
+                yield OptionMistake(
+                    "option.invalid", f"{one!r} is no network", "allow", "write 10.1.0.0/16", str(error)
+                )
 
-    def filling(self) -> Filling:
+    def filling(self) -> SourceFilling:
         """The feed that listens to agents."""
         host, port = self._address()
         options = {"host": host, "port": port, "key": self.key, "max_bytes": self.max_bytes}
-        return Filling("flume", self.topic[0], options | {"allow": ",".join(self.allow) or None}, self.listen)
+        return SourceFilling("flume", self.topic[0], options | {"allow": ",".join(self.allow) or None}, self.listen)
 
     def _address(self) -> tuple[str, int | None]:
         host, _, port = self.listen.rpartition(":")

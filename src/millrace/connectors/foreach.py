@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.connectors.base.api import RunContext, Sink, whole_batch
 from millrace.errors import InputError
-from millrace.pipeline.connector_facts import Mistake
+from millrace.pipeline.connector_facts import OptionMistake
 from millrace.plugins import module_of, option
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForeachWriter(Sink):
+class ForeachSink(Sink):
     """A function of a row, an object with open, process and close, or with `batch: true` a function of a DataFrame."""
 
     delivery_guarantee: ClassVar[str] = "at least once: a batch that failed is given again, with the same batch id"
@@ -35,15 +35,15 @@ class ForeachWriter(Sink):
         """Row by row only."""
         return not self.batch
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[OptionMistake]:
         """Something that cannot be called, or cannot be found."""
         try:
             found = self._found()
         except InputError as error:
-            yield Mistake("option.invalid", error.message, hint=error.hint, why=error.why)
+            yield OptionMistake("option.invalid", error.message, hint=error.hint, why=error.why)
             return
         if not callable(found) and not callable(getattr(found, "process", None)):
-            yield Mistake("option.invalid", "foreach needs a function, or an object that has process(row)")
+            yield OptionMistake("option.invalid", "foreach needs a function, or an object that has process(row)")
 
     def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
         """Give a batch to the function; rows one by one where Spark keeps them."""

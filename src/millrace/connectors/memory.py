@@ -111,7 +111,7 @@ MEMORY = Memory()
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryWriter(Sink):
+class MemorySink(Sink):
     """A table in memory; `millrace query` reads it while the pipeline runs."""
 
     idempotent: ClassVar[bool] = True

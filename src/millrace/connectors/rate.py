@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RateReader(Source):
+class RateSource(Source):
     """Rows of timestamp and value, so many a second."""
 
     continuous: ClassVar[bool] = True

@@ -10,7 +10,7 @@ from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.message_source import DecodedSource
 from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget
 from millrace.errors import InvalidOption
-from millrace.pipeline.connector_facts import Mistake
+from millrace.pipeline.connector_facts import OptionMistake
 from millrace.plugins import option
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SocketReader(DecodedSource):
+class SocketSource(DecodedSource):
     """Lines that a TCP server sends. Spark keeps none of them: a restart begins at what comes then."""
 
     carried: ClassVar[dict[str, str]] = {"timestamp": "timestamp"}
@@ -28,13 +28,13 @@ class SocketReader(DecodedSource):
     address: str = option(help="HOST:PORT of the server.", argument=True)
     format: str = option("text", "What a line is: json, csv, text or raw.")
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[OptionMistake]:
         """An address that is none."""
         yield from super().mistakes()
         try:
             self._host_and_port()
         except InvalidOption as error:
-            yield Mistake("option.invalid", error.message, hint=error.hint)
+            yield OptionMistake("option.invalid", error.message, hint=error.hint)
 
     def load(self, site: RunContext) -> DataFrame:
         """The lines as bytes, with the time of their arrival."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparkReader(Source):
+class SparkSource(Source):
     """A format of Spark's or of a jar that was added; static: true reads it whole, as jdbc."""
 
     reads_whole: ClassVar[bool] = True
@@ -38,7 +38,7 @@ class SparkReader(Source):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparkWriter(Sink):
+class SparkSink(Sink):
     """A format of Spark's or of a jar that was added."""
 
     delivery_guarantee: ClassVar[str] = "that of the format"

@@ -16,11 +16,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from millrace.dashboard.run_interface import Group, Letters, RunInterface
+from millrace.dashboard.run_interface import DeadLetterQuery, LetterGroup, RunInterface
 from millrace.errors import InputError, InvalidOption, MillraceError, NotReady, RedriveBusy, UnknownName
 from millrace.masking import hidden_bytes
 from millrace.telemetry import prometheus
-from millrace.telemetry.channels import LONGEST, Ring, Slot, plain_value
+from millrace.telemetry.channels import LONGEST, RowBuffer, Slot, plain_value
 
 MOST_RECORDS = 1000
 MOST_ROWS = 10_000
@@ -116,7 +116,7 @@ class Api:
         if not isinstance(source, str) or not all(isinstance(one, str | None) for one in (topic, reason, letter)):
             hint = 'send {"source": "posts", "topic": "posts.dead", "reason": "…"}, or a "letter"'
             raise InvalidOption("the body is not understood", hint=hint)
-        return answer(self._subject.redrive(Group(source, topic, reason, letter)))
+        return answer(self._subject.redrive(LetterGroup(source, topic, reason, letter)))
 
     def _state(self) -> Mapping[str, Any]:
         channel = self._subject.channels.get("state")
@@ -124,7 +124,7 @@ class Api:
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
         channel = self._subject.channels.get(name)
-        return channel.newest() if isinstance(channel, Ring) else []
+        return channel.newest() if isinstance(channel, RowBuffer) else []
 
 
 def known(ask: Callable[[Request], Response]) -> Callable[[Request], Any]:
@@ -195,10 +195,10 @@ def _verdict(request: Request, name: str, verdict: bool, reasons: tuple[str, ...
     return made
 
 
-def _letters(request: Request, usual: int | None) -> Letters:
+def _letters(request: Request, usual: int | None) -> DeadLetterQuery:
     given = request.query_params
     most = given.get("max")
-    return Letters(
+    return DeadLetterQuery(
         given.get("source") or None,
         given.get("reason") or None,
         usual if most is None else _count(most, MOST_RECORDS, 1_000_000 if usual is None else MOST_RECORDS),

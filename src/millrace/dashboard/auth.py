@@ -20,7 +20,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from millrace.dashboard import connections
-from millrace.dashboard.connections import STATE, Connection
+from millrace.dashboard.connections import STATE, HttpConnection
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -131,9 +131,9 @@ class AccessControl:
         return _no(503, "too many requests are being answered", "close some pages, or ask again", Connection="close")
 
 
-def _connection(scope: Scope) -> Connection | None:
+def _connection(scope: Scope) -> HttpConnection | None:
     found = scope.get("state", {}).get(STATE)
-    return found if isinstance(found, Connection) else None
+    return found if isinstance(found, HttpConnection) else None
 
 
 def _same(shown: str, token: str) -> bool:

@@ -145,8 +145,8 @@ class _Watch:
         return now - self._read > STALL_S
 
 
-class Connection(H11Protocol):
-    """An HTTP connection; it becomes a `Socket` when it is upgraded."""
+class HttpConnection(H11Protocol):
+    """An HTTP connection; it becomes a `WebSocketConnection` when it is upgraded."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class Connection(H11Protocol):
         return now - self.watch.since > limits.get(self.watch.stage, now)
 
 
-class Socket(WebSocketsSansIOProtocol):
+class WebSocketConnection(WebSocketsSansIOProtocol):
     """A WebSocket; its connection is that of the request that asked for it."""
 
     def __init__(
@@ -273,7 +273,7 @@ class Socket(WebSocketsSansIOProtocol):
             self.handle_parser_exception()
 
 
-def make_room(newest: Connection) -> None:
+def make_room(newest: HttpConnection) -> None:
     """Close the connections that have waited longest for their client, where there are too many."""
     for among, limit in _limits(newest):
         waiting = [one for one in among if one is not newest and one.watch.stage != "answer"]
@@ -285,18 +285,20 @@ def make_room(newest: Connection) -> None:
 def close_overdue(connections: Iterable[object], now: float) -> None:
     """Close the connections that have had their time."""
     for one in list(connections):
-        if isinstance(one, Connection | Socket) and one.overdue(now):
+        if isinstance(one, HttpConnection | WebSocketConnection) and one.overdue(now):
             _close_now(one)
 
 
-def _close_now(one: Connection | Socket) -> None:
+def _close_now(one: HttpConnection | WebSocketConnection) -> None:
     one.watch.gone = True
     one.transport.abort()
 
 
-def _limits(of: Connection) -> Iterator[tuple[list[Connection | Socket], int]]:
+def _limits(of: HttpConnection) -> Iterator[tuple[list[HttpConnection | WebSocketConnection], int]]:
     """The connections of one address, which may have half of the room, and all of them; each with the limit."""
     most = max_connections()
-    everyone = [one for one in of.connections if isinstance(one, Connection | Socket) and not one.watch.gone]
+    everyone = [
+        one for one in of.connections if isinstance(one, HttpConnection | WebSocketConnection) and not one.watch.gone
+    ]
     yield [one for one in everyone if (one.client or "")[:1] == (of.client or "")[:1]], most // 2
     yield everyone, most

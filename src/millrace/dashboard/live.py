@@ -34,7 +34,7 @@ class EncodedUpdate(NamedTuple):
     """Rows between that version and these that are no longer there."""
 
 
-class Pieces:
+class EncodedUpdates:
     """The pieces of one tick."""
 
     def __init__(self, channels: Channels) -> None:
@@ -116,7 +116,7 @@ class Client:
         self._notes.append(encoded_message("error", channel=channel, message=text))
         self._something.set()
 
-    def look(self, pieces: Pieces, troubles: Mapping[str, str]) -> None:
+    def look(self, pieces: EncodedUpdates, troubles: Mapping[str, str]) -> None:
         """Take what is new, unless the last frame is still on its way."""
         self._tell(troubles)
         if self._frame is not None or self._awaited is not None:
@@ -218,7 +218,7 @@ class Broadcaster:
 
     def look(self) -> None:
         """One tick."""
-        pieces, troubles = Pieces(self.channels), self.channels.troubles()
+        pieces, troubles = EncodedUpdates(self.channels), self.channels.troubles()
         for reader in self._readers:
             reader.look(pieces, troubles)
 

@@ -14,8 +14,8 @@ from millrace.connectors.base.registry import make_writer, topics_read
 from millrace.engine.replay.generations import FIRST
 from millrace.engine.session.spark_conf import spark_choices, state_store
 from millrace.errors import SourceLocation
-from millrace.pipeline.model import Connection, Pipeline, SinkDef, SourceDef, TableDef, Watermark
-from millrace.pipeline.panels import Shown
+from millrace.pipeline.model import Connection, PipelineDef, SinkDef, SourceDef, TableDef, Watermark
+from millrace.pipeline.panels import RunPanel
 from millrace.pipeline.plan import Plan, Query
 from millrace.pipeline.secret import Secret, holds_password, is_secret
 from millrace.units import format_duration
@@ -63,7 +63,7 @@ def program_info(
     }
 
 
-def topics_touched(pipeline: Pipeline) -> list[str]:
+def topics_touched(pipeline: PipelineDef) -> list[str]:
     """The topics that a pipeline reads and writes, as far as it names them."""
     read = [topic for named in topics_read(pipeline).values() for topic in named]
     kafka = [one.connection.argument for one in pipeline.sinks if one.connection.connector == "kafka"]
@@ -136,12 +136,12 @@ def _sink(one: SinkDef, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _query(one: Query, pipeline: Pipeline) -> dict[str, Any]:
+def _query(one: Query, pipeline: PipelineDef) -> dict[str, Any]:
     sinks = [number for number, sink in enumerate(pipeline.sinks) if sink in one.sinks]
     return {"name": one.name, "table": one.table, "mode": one.mode, "trigger": str(one.trigger), "sinks": sinks}
 
 
-def _panel(one: Shown) -> dict[str, Any]:
+def _panel(one: RunPanel) -> dict[str, Any]:
     given = {name: value for name, value in one.given.items() if value is not None and name != "title"}
     return {
         "id": one.id,

@@ -16,7 +16,7 @@ Work = Callable[[threading.Event], None]
 
 
 @dataclass(frozen=True)
-class Letters:
+class DeadLetterQuery:
     """Which dead letters are meant; None is any."""
 
     source: str | None = None
@@ -29,7 +29,7 @@ class Letters:
 
 
 @dataclass(frozen=True)
-class Group:
+class LetterGroup:
     """Dead letters to be sent again: of one source, in one topic (None: in files), for one reason, or one of them."""
 
     source: str
@@ -59,10 +59,10 @@ class RunInterface:
     topics: Callable[[], list[Mapping[str, Any]]] = _no_kafka
     records: Callable[[str, str, int], list[Mapping[str, Any]]] = _no_kafka
     """Records of a topic: from `newest`, `earliest` or a time, at most so many."""
-    letters: Callable[[Letters], Iterator[Mapping[str, Any]]] = _no_kafka
+    letters: Callable[[DeadLetterQuery], Iterator[Mapping[str, Any]]] = _no_kafka
     work: Callable[[str], Work | None] = field(default=lambda _: None)
     """How a channel is filled that exists only while somebody looks (`topics`, `tail:posts`, `dead`)."""
     opened: Callable[[], None] = field(default=lambda: None)
     """Told about each page that is opened."""
-    redrive: Callable[[Group], Mapping[str, Any]] = _no_kafka
+    redrive: Callable[[LetterGroup], Mapping[str, Any]] = _no_kafka
     """Send dead letters again; what became of them. The channel `redrive` tells how far it is."""

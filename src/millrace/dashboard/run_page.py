@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.registry import patterns_read, topics_read, uses_system
 from millrace.dashboard.kafka import dead_letters, tail
-from millrace.dashboard.kafka.dead_letters import Redriving
+from millrace.dashboard.kafka.dead_letters import DashboardRedrive
 from millrace.dashboard.kafka.lag import LAG_EVERY, LagMeter
 from millrace.dashboard.kafka.tail import RECORD_COLUMNS, some_records
-from millrace.dashboard.kafka.topics import TOPICS_EVERY, Topics, Visible
+from millrace.dashboard.kafka.topics import TOPICS_EVERY, Topics, VisibleTopics
 from millrace.dashboard.live import TICK
 from millrace.dashboard.pipeline_info import masked, pipeline_info, program_info
-from millrace.dashboard.run_interface import Group, Letters, RunInterface, Work
-from millrace.dashboard.server import Dashboard, Options
+from millrace.dashboard.run_interface import DeadLetterQuery, LetterGroup, RunInterface, Work
+from millrace.dashboard.server import Dashboard, ServerOptions
 from millrace.dead_letters.store import dead_folders
 from millrace.engine.memory_sql import MemorySql
 from millrace.engine.replay.generations import FIRST, listed
@@ -68,7 +68,7 @@ class RunInfo:
 class RunPage:
     """A run's page, from before Spark starts until the run has ended."""
 
-    def __init__(self, board: RunStatus, about: RunInfo, options: Options) -> None:
+    def __init__(self, board: RunStatus, about: RunInfo, options: ServerOptions) -> None:
         self.channels = Channels()
         self._board = board
         self._about = about
@@ -77,8 +77,8 @@ class RunPage:
         self._spark: SparkSession | None = None
         self.memory_sql = MemorySql()
         self._cluster: FindCluster | None = None
-        self._visible = Visible(about.outline, board, about.patterns, options.all_topics)
-        self._redriving = Redriving(self.channels.slot("redrive"))
+        self._visible = VisibleTopics(about.outline, board, about.patterns, options.all_topics)
+        self._redriving = DashboardRedrive(self.channels.slot("redrive"))
         self._open = ExitStack()
         self._server = Dashboard(self._subject(), options)
         self._page_seen = False
@@ -189,17 +189,19 @@ class RunPage:
         self._visible.require(cluster, topic)
         return list(some_records(cluster, topic, start, most))
 
-    def _where(self) -> dead_letters.Where:
+    def _where(self) -> dead_letters.DeadLetterStores:
         kafka = self._kafka if self._about.uses_kafka else None
-        return dead_letters.Where(kafka, self._folders, self._about.pipeline, self._about.buries, self._visible.among)
+        return dead_letters.DeadLetterStores(
+            kafka, self._folders, self._about.pipeline, self._about.buries, self._visible.among
+        )
 
     def _folders(self) -> list[Path]:
         return dead_folders(self._about.state) if self._about.state else []
 
-    def _letters(self, wanted: Letters) -> Iterator[Mapping[str, Any]]:
+    def _letters(self, wanted: DeadLetterQuery) -> Iterator[Mapping[str, Any]]:
         return dead_letters.letters(self._where(), wanted, self.channels.slot("dead").value or ())
 
-    def _redrive(self, group: Group) -> Mapping[str, Any]:
+    def _redrive(self, group: LetterGroup) -> Mapping[str, Any]:
         told = self._redriving.run(self._where(), group)
         self._telling.diary.add(f"{told['sent']:,} dead letters of {group.source} were sent again")
         return told
@@ -229,7 +231,7 @@ class RunPage:
 def page_of_pipeline(
     plan: Plan,
     board: RunStatus,
-    options: Options,
+    options: ServerOptions,
     *,
     state: Path,
     generation: int = FIRST,
@@ -267,7 +269,7 @@ def page_of_pipeline(
 def page_of_program(
     script: Path,
     board: RunStatus,
-    options: Options,
+    options: ServerOptions,
     *,
     master: str | None = None,
     spark: Mapping[str, str] | None = None,

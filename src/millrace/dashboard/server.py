@@ -18,7 +18,14 @@ import uvicorn
 
 from millrace.dashboard.app import STATIC, make_app
 from millrace.dashboard.auth import rules_for
-from millrace.dashboard.connections import IDLE_S, MAX_HEAD_BYTES, Connection, Socket, backlog, close_overdue
+from millrace.dashboard.connections import (
+    IDLE_S,
+    MAX_HEAD_BYTES,
+    HttpConnection,
+    WebSocketConnection,
+    backlog,
+    close_overdue,
+)
 from millrace.dashboard.run_interface import RunInterface
 from millrace.errors import PortInUse, ServiceFailed
 from millrace.sockets import address_of, is_loopback, listening_socket
@@ -29,7 +36,7 @@ _TRIED = 50
 
 
 @dataclass(frozen=True)
-class Place:
+class ServerAddress:
     """A socket that listens, and how it is called."""
 
     socket: socket.socket
@@ -38,7 +45,7 @@ class Place:
     loopback: bool
 
 
-def listen(host: str, port: int | None) -> Place:
+def listen(host: str, port: int | None) -> ServerAddress:
     """Listen at an address; without a port at the first one that is free."""
     _, address = address_of(host, port or 0)
     for one in [port] if port is not None else [*range(FIRST_PORT, FIRST_PORT + _TRIED), 0]:
@@ -46,7 +53,7 @@ def listen(host: str, port: int | None) -> Place:
             opened = listening_socket(address, one)
         except PortInUse:
             continue
-        return Place(opened, host, opened.getsockname()[1], is_loopback(address))
+        return ServerAddress(opened, host, opened.getsockname()[1], is_loopback(address))
     raise PortInUse(
         f"port {port} is in use, so the page cannot be there",
         hint="choose another with --port, or leave it out to get a free one",
@@ -60,7 +67,7 @@ _TICKS_BETWEEN_LOOKS = 5
 
 
 @dataclass(frozen=True)
-class Options:
+class ServerOptions:
     """What the user chose for the page."""
 
     host: str = "127.0.0.1"
@@ -85,7 +92,7 @@ class _Server(uvicorn.Server):
 class Dashboard:
     """Serves the page of a subject."""
 
-    def __init__(self, subject: RunInterface, options: Options = Options(), static: Path = STATIC) -> None:  # noqa: B008
+    def __init__(self, subject: RunInterface, options: ServerOptions = ServerOptions(), static: Path = STATIC) -> None:  # noqa: B008
         self._subject = subject
         self._options = options
         self._static = static
@@ -109,11 +116,11 @@ class Dashboard:
             server_header=False,
             lifespan="on",
             loop="asyncio",
-            http=Connection,
+            http=HttpConnection,
             h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             backlog=backlog(),
             timeout_keep_alive=IDLE_S,
-            ws=Socket,
+            ws=WebSocketConnection,
             ws_max_size=_MOST_MESSAGE,
             ws_per_message_deflate=False,
             timeout_graceful_shutdown=1,

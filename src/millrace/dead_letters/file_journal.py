@@ -39,7 +39,7 @@ def letter_identity(letter: DeadLetter) -> str:
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """Letters, and the file that they were sent with."""
 
     draft: Path
@@ -54,7 +54,7 @@ class Entry:
 
 
 @dataclass
-class Tally:
+class JournalCounts:
     """How often each letter was sent. Equal lines of one file are told apart by their number alone."""
 
     sent: Counter[str] = field(default_factory=Counter)
@@ -78,7 +78,7 @@ class Journal:
         self.folder = folder
         self._path = folder / JOURNAL_FILE
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[JournalEntry]:
         """Every line; one that a crash cut off does not count."""
         try:
             text = self._path.read_bytes()
@@ -86,13 +86,13 @@ class Journal:
             return
         for line in text[: text.rfind(b"\n") + 1].splitlines():
             told = orjson.loads(line)
-            yield Entry(Path(told["draft"]), Path(told["file"]), tuple(told["letters"]), told["at"], told["fix"])
+            yield JournalEntry(Path(told["draft"]), Path(told["file"]), tuple(told["letters"]), told["at"], told["fix"])
 
-    def tally(self) -> Tally:
+    def tally(self) -> JournalCounts:
         """How often each letter was sent, as far as its file got its name."""
-        return Tally(Counter(name for one in self.entries() if one.is_done() for name in one.letters))
+        return JournalCounts(Counter(name for one in self.entries() if one.is_done() for name in one.letters))
 
-    def add(self, entries: Sequence[Entry]) -> None:
+    def add(self, entries: Sequence[JournalEntry]) -> None:
         """Write lines; when it returns they are on disk."""
         lines = [
             {"draft": str(one.draft), "file": str(one.final), "letters": one.letters, "at": one.at, "fix": one.fix}
@@ -105,7 +105,7 @@ class Journal:
             os.fsync(file.fileno())
         sync_folder(self.folder)
 
-    def name_drafts(self, entries: Iterable[Entry]) -> None:
+    def name_drafts(self, entries: Iterable[JournalEntry]) -> None:
         """Give drafts their names. The journal is as new as that: who follows it looks at its time."""
         waiting = [one for one in entries if not one.is_done()]
         for one in waiting:

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from millrace.atomic_files import sync_folder
-from millrace.dead_letters.file_journal import Entry, FileSource, Journal, letter_identity, local_path
+from millrace.dead_letters.file_journal import FileSource, Journal, JournalEntry, letter_identity, local_path
 from millrace.dead_letters.fixes import apply_fix
 from millrace.dead_letters.letter import redriven_name
 from millrace.dead_letters.redrive import Redrive
@@ -114,7 +114,7 @@ class _Refiling:
         self._outcome.sent += sum(len(lines) for _, lines in files)
         self._tell(self._outcome)
 
-    def _draft(self, file: Path, lines: Lines, now: int) -> Entry:
+    def _draft(self, file: Path, lines: Lines, now: int) -> JournalEntry:
         letters = tuple(letter_identity(one.letter) for _, one, _ in lines)
         names = "\n".join([str(self._journal.folder.absolute()), *(name for name, _, _ in lines)])
         digest = blake2b(names.encode(), digest_size=8).hexdigest()
@@ -127,7 +127,7 @@ class _Refiling:
             written.flush()
             os.fsync(written.fileno())
         sync_folder(draft.parent)
-        return Entry(draft, final, letters, now, self._wanted.fix.name)
+        return JournalEntry(draft, final, letters, now, self._wanted.fix.name)
 
 
 def _name(file: Path, attempt: int, digest: str) -> str:

@@ -146,7 +146,7 @@ def spans_of_offsets(offsets: Iterable[int]) -> Iterator[Span]:
 
 
 @dataclass
-class Marks:
+class RedriveMarkers:
     """The marked letters of dead topics."""
 
     _by_place: dict[tuple[str, int], list[Span]] = field(default_factory=dict)

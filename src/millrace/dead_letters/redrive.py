@@ -26,7 +26,7 @@ from millrace.clients.kafka.transactions import DeliveryFailed, TransactionalPro
 from millrace.dead_letters import store
 from millrace.dead_letters.fixes import NO_FIX, Fix, apply_fix
 from millrace.dead_letters.letter import REDRIVEN, DeadLetter, Headers
-from millrace.dead_letters.offset_ledger import Marks, to_record
+from millrace.dead_letters.offset_ledger import RedriveMarkers, to_record
 from millrace.dead_letters.redrive_filter import RedriveFilter
 from millrace.dead_letters.redrive_result import RedriveResult, TellProgress
 from millrace.dead_letters.store import StoredDeadLetter, dead_topic_settings, letters_within, topic_extent
@@ -41,7 +41,7 @@ class RedriveIndex:
     """
 
     topic: str
-    marks: Marks = field(default_factory=Marks)
+    marks: RedriveMarkers = field(default_factory=RedriveMarkers)
     _ours: set[int] = field(default_factory=set)
     """Letters that we have dealt with ourselves."""
     _first: dict[int, int] = field(default_factory=dict)

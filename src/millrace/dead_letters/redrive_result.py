@@ -9,7 +9,7 @@ MOST_TOLD = 1000
 
 
 @dataclass(frozen=True)
-class Failure:
+class RedriveFailure:
     """A letter that stays, and why."""
 
     place: str
@@ -26,7 +26,7 @@ class RedriveResult:
     left: int = 0
     """Letters that the fix does not want sent."""
     failed: int = 0
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[RedriveFailure] = field(default_factory=list)
     """The first of those that failed."""
 
     @property
@@ -38,7 +38,7 @@ class RedriveResult:
         """Count a letter that stays because something is wrong."""
         self.failed += 1
         if len(self.failures) < MOST_TOLD:
-            self.failures.append(Failure(place, why))
+            self.failures.append(RedriveFailure(place, why))
 
     def add(self, other: RedriveResult) -> None:
         """Count what became of others as well."""

@@ -14,9 +14,9 @@ from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
 from millrace.clients.kafka import offsets, topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.dead_letters.file_journal import Journal, Tally
+from millrace.dead_letters.file_journal import Journal, JournalCounts
 from millrace.dead_letters.letter import SUFFIX, DeadLetter, dead_topic, from_line, from_record
-from millrace.dead_letters.offset_ledger import Marks, Span
+from millrace.dead_letters.offset_ledger import RedriveMarkers, Span
 from millrace.dead_letters.offset_ledger import marked_spans as spans_of
 from millrace.errors import FileUnusable, InvalidTopic, KafkaFailed, KafkaUnreachable, SourceLocation
 
@@ -122,7 +122,7 @@ def letters_in_topics(
     names: Sequence[str],
     strange: Callable[[], None] = lambda: None,
     marked: Marked = lambda *_: None,
-    marks: Marks | None = None,
+    marks: RedriveMarkers | None = None,
 ) -> Iterator[StoredDeadLetter]:
     """The committed letters that topics have now, by partition in order; `strange` is called for each other record.
 
@@ -137,7 +137,7 @@ def letters_within(
     where: Extent,
     strange: Callable[[], None] = lambda: None,
     marked: Marked = lambda *_: None,
-    marks: Marks | None = None,
+    marks: RedriveMarkers | None = None,
     *,
     whole: bool = False,
 ) -> Iterator[StoredDeadLetter]:
@@ -152,7 +152,7 @@ def letters_within(
             marked(message.topic() or "", message.partition() or 0, found)
 
 
-def letter_in_record(message: Message, marks: Marks | None = None) -> StoredDeadLetter | list[Span] | None:
+def letter_in_record(message: Message, marks: RedriveMarkers | None = None) -> StoredDeadLetter | list[Span] | None:
     """What a record of a dead topic is: a letter, a mark, or neither."""
     headers: list[tuple[str, bytes | None]] | None = message.headers()  # type: ignore[assignment]  # declared wider
     key, value = message.key(), message.value()
@@ -164,9 +164,9 @@ def letter_in_record(message: Message, marks: Marks | None = None) -> StoredDead
     return StoredDeadLetter(letter, topic, partition, offset, message.timestamp()[1], redriven)
 
 
-def marks_in_topics(cluster: Cluster, names: Sequence[str]) -> Marks:
+def marks_in_topics(cluster: Cluster, names: Sequence[str]) -> RedriveMarkers:
     """The marks that topics have now: a first look at all that is there, before the letters are read."""
-    marks = Marks()
+    marks = RedriveMarkers()
     for message in _messages(cluster, topic_extent(cluster, names)):
         spans = spans_of(message.key(), message.value())
         if spans and isinstance(letter_in_record(message), list):
@@ -174,7 +174,7 @@ def marks_in_topics(cluster: Cluster, names: Sequence[str]) -> Marks:
     return marks
 
 
-def letters_in_folder(folder: Path, tally: Tally | None = None) -> Iterator[StoredDeadLetter]:
+def letters_in_folder(folder: Path, tally: JournalCounts | None = None) -> Iterator[StoredDeadLetter]:
     """The letters of a folder, the oldest file first; raises when a line is not one."""
     ages = {}
     for file in folder.glob("*.jsonl"):

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from millrace.atomic_files import Draft
+from millrace.atomic_files import AtomicFile
 from millrace.clients.kafka.cluster import Cluster
 from millrace.dead_letters import letter as forms
 from millrace.dead_letters.file_journal import FileSource
@@ -30,7 +30,7 @@ _MOST_BYTES = 8_000_000
 
 
 @dataclass(frozen=True)
-class Task:
+class WriterTask:
     """A Spark task, as it tells itself apart."""
 
     query: str
@@ -60,7 +60,7 @@ class DeadLetterTarget(ABC):
     """Where the letters of a source go; can be pickled."""
 
     @abstractmethod
-    def open(self, task: Task) -> DeadLetterWriter:
+    def open(self, task: WriterTask) -> DeadLetterWriter:
         """Begin, in the worker."""
 
 
@@ -96,7 +96,7 @@ class KafkaDeadLetterTarget(DeadLetterTarget):
         """Make the dead topics of topics that have none, on the driver; their names."""
         return make_dead_letter_topics(replace(self.cluster), {topic: self.dead_topic(topic) for topic in topics})
 
-    def open(self, task: Task) -> DeadLetterWriter:
+    def open(self, task: WriterTask) -> DeadLetterWriter:
         """Begin; nothing is opened before there is a letter."""
         reader = DecoderId(task.query, self.lineage or task.query, task.batch_id)
         return _KafkaDeadLetterWriter(self, KafkaDeadLetterWriter(self.cluster, self.group, reader, create=self.create))
@@ -149,7 +149,7 @@ class FolderDeadLetterTarget(DeadLetterTarget):
         if isinstance(self.folder, StorePath):
             raise on_a_store(self.source)
 
-    def open(self, task: Task) -> DeadLetterWriter:
+    def open(self, task: WriterTask) -> DeadLetterWriter:
         """Begin; nothing is written before there is a letter."""
         batch = uuid.uuid4().hex if task.batch_id is None else str(task.batch_id)
         return _FolderDeadLetterWriter(self, f"{task.query}-{batch}-{task.partition_id}.jsonl")
@@ -168,7 +168,7 @@ class _FolderDeadLetterWriter(DeadLetterWriter):
     def __init__(self, burial: FolderDeadLetterTarget, name: str) -> None:
         self._burial = burial
         self._final = burial.folder / name
-        self._draft: Draft | None = None
+        self._draft: AtomicFile | None = None
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
         pipeline, source = self._burial.pipeline, self._burial.source
@@ -177,7 +177,7 @@ class _FolderDeadLetterWriter(DeadLetterWriter):
         try:
             if lines and self._draft is None:
                 self._final.parent.mkdir(parents=True, exist_ok=True)
-                self._draft = Draft(self._final)
+                self._draft = AtomicFile(self._final)
             if self._draft is not None:
                 self._draft.file.write(lines)
         except OSError as error:

@@ -35,7 +35,7 @@ from millrace.dstreams.jvm_internals import (
     report_input,
     stop_streams,
 )
-from millrace.dstreams.pyspark_hooks import Told, install_hooks, listener_of
+from millrace.dstreams.pyspark_hooks import BatchCompletedEvent, install_hooks, listener_of
 from millrace.errors import MillraceError, RunError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class PidRateEstimator:
         terms = number("proportional", 1.0), number("integral", 0.2), number("derived", 0.0)
         return cls(interval, float(first) if first else None, terms, number("minRate", 100.0))
 
-    def learn(self, told: Told, records: int) -> None:
+    def learn(self, told: BatchCompletedEvent, records: int) -> None:
         """Take a batch into account; one without records or work says nothing."""
         if records <= 0 or told.worked <= 0 or (self._last and told.ended <= self._last[0]):
             return
@@ -107,7 +107,7 @@ class SourceState:
         self._telling: threading.Thread | None = None
         self._failure: Exception | None = None
 
-    def learn(self, told: Told) -> None:
+    def learn(self, told: BatchCompletedEvent) -> None:
         """Take the time that a batch took into account."""
         note = self.notes.at(told.time)
         if self.pace and note is not None:
@@ -204,7 +204,7 @@ class ContextTracker:
         flow = self._flows.get(inflow.stream)
         return flow.notes.at(time) if flow else None
 
-    def completed(self, told: Told) -> None:
+    def completed(self, told: BatchCompletedEvent) -> None:
         """A batch has ended, in whatever order; one that failed is not done, and nothing after it is settled."""
         with self._lock:
             if told.succeeded:
@@ -267,10 +267,10 @@ class ContextTracker:
         return self._flows[inflow.stream]
 
     def _made(self, flow: SourceState, time: int, context: SparkContext) -> RDD[Any]:
-        from millrace.dstreams.source import Batch
+        from millrace.dstreams.source import DStreamBatch
 
         self._settle()
-        batch = Batch(time, self._interval / 1000, context, flow.pace.rate if flow.pace else None)
+        batch = DStreamBatch(time, self._interval / 1000, context, flow.pace.rate if flow.pace else None)
         note = flow.notes.at(time)
         if note is None:
             note = self._decided(flow, batch)

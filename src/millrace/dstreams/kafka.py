@@ -17,10 +17,10 @@ from millrace.clients.kafka import topics as kafka_topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.dstreams import context_tracker
 from millrace.dstreams.kafka_params import Parameters
-from millrace.dstreams.kafka_rdd import Decoding, Handler, read_ranges
-from millrace.dstreams.kafka_source import KafkaInflow, Sharing, ranges_of
+from millrace.dstreams.kafka_rdd import Handler, RddDecoder, read_ranges
+from millrace.dstreams.kafka_source import KafkaStreamSource, Sharing, ranges_of
 from millrace.dstreams.kafka_types import Broker, Decoder, OffsetRange, Place, TopicAndPartition, utf8_decoder
-from millrace.dstreams.source import Batch, stream_of
+from millrace.dstreams.source import DStreamBatch, stream_of
 from millrace.errors import GroupInUse, InvalidOption, OffsetsGone, RunError
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class KafkaUtils:
         if wanted:
             _require_offsets(cluster, topics, wanted)
         start = wanted or _starts(cluster, there, parameters)
-        decoding = Decoding(keyDecoder, valueDecoder, messageHandler)
-        inflow = KafkaInflow(parameters, topics, start, decoding, without=set(there) - set(start))
+        decoding = RddDecoder(keyDecoder, valueDecoder, messageHandler)
+        inflow = KafkaStreamSource(parameters, topics, start, decoding, without=set(there) - set(start))
         return KafkaDStream(stream_of(ssc, inflow), inflow)
 
     @staticmethod
@@ -87,7 +87,7 @@ class KafkaUtils:
             hint = "stop the others, or choose another group: a group is read by one program"
             raise GroupInUse(f"the group {groupId!r} has members", hint=hint)
         start = _starts(cluster, there, parameters) | _committed(cluster, groupId, there)
-        inflow = KafkaInflow(parameters, list(topics), start, Decoding(keyDecoder, valueDecoder), group=groupId)
+        inflow = KafkaStreamSource(parameters, list(topics), start, RddDecoder(keyDecoder, valueDecoder), group=groupId)
         _share(ssc, inflow)
         return stream_of(ssc, inflow)
 
@@ -107,8 +107,8 @@ class KafkaUtils:
         _require(offsetRanges, list, "offsetRanges")
         parameters = Parameters.of(kafkaParams)
         _require_ranges(parameters.cluster(), offsetRanges)
-        session = Batch(0, 0.0, sc).session()
-        made = read_ranges(session, parameters, offsetRanges, Decoding(keyDecoder, valueDecoder, messageHandler))
+        session = DStreamBatch(0, 0.0, sc).session()
+        made = read_ranges(session, parameters, offsetRanges, RddDecoder(keyDecoder, valueDecoder, messageHandler))
         return KafkaRDD(made, list(offsetRanges))
 
 
@@ -130,7 +130,7 @@ class KafkaRDD(RDD[Any]):  # type: ignore[misc]
 class KafkaDStream(DStream[Any]):  # type: ignore[misc]
     """A direct stream: what is called on it first sees RDDs that know their offsets."""
 
-    def __init__(self, records: DStream[Any], inflow: KafkaInflow) -> None:
+    def __init__(self, records: DStream[Any], inflow: KafkaStreamSource) -> None:
         super().__init__(records._jdstream, records._ssc, records._jrdd_deserializer)
         self._inflow = inflow
 
@@ -147,7 +147,7 @@ class KafkaTransformedDStream(TransformedDStream[Any]):  # type: ignore[misc]
     """What `transform` of a direct stream gives."""
 
 
-def _knowing(func: Callable[..., Any], inflow: KafkaInflow) -> Callable[[datetime, RDD[Any]], Any]:
+def _knowing(func: Callable[..., Any], inflow: KafkaStreamSource) -> Callable[[datetime, RDD[Any]], Any]:
     """The function with a KafkaRDD for its RDD."""
     alone = func.__code__.co_argcount == 1
 
@@ -183,7 +183,7 @@ def _committed(cluster: Cluster, group: str, there: Sequence[Place]) -> dict[Pla
     return {place: at for place, at in consumer_groups.committed(cluster, group).items() if place in there}
 
 
-def _share(ssc: StreamingContext, inflow: KafkaInflow) -> None:
+def _share(ssc: StreamingContext, inflow: KafkaStreamSource) -> None:
     """Programs make several streams of one group to read faster, and union them: each has its share."""
     shared: dict[str | None, Sharing] = ssc.__dict__.setdefault(_SHARED, {})
     inflow.sharing = shared.setdefault(inflow.group, {})

@@ -20,7 +20,7 @@ _COLUMNS = ("key", "value", "topic", "partition", "offset")
 Handler = Callable[[KafkaMessageAndMetadata], Any]
 
 
-class Decoding:
+class RddDecoder:
     """How a record's bytes become what the program gets; travels to the executors."""
 
     def __init__(self, key: Decoder, value: Decoder, handler: Handler | None = None) -> None:
@@ -71,7 +71,7 @@ class Decoding:
 
 
 def read_ranges(
-    session: SparkSession, parameters: Parameters, ranges: Sequence[OffsetRange], decoding: Decoding
+    session: SparkSession, parameters: Parameters, ranges: Sequence[OffsetRange], decoding: RddDecoder
 ) -> RDD[Any]:
     """The records of the ranges; several of one partition are read apart, in their order."""
     from pyspark import RDD

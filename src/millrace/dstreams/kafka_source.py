@@ -15,9 +15,9 @@ from millrace.clients.kafka import consumer_groups, offsets
 from millrace.clients.kafka.cluster import Cluster
 from millrace.dstreams.batch_log import Note
 from millrace.dstreams.kafka_params import Parameters
-from millrace.dstreams.kafka_rdd import Decoding, read_ranges
+from millrace.dstreams.kafka_rdd import RddDecoder, read_ranges
 from millrace.dstreams.kafka_types import OffsetRange, Place
-from millrace.dstreams.source import Batch, StreamSource
+from millrace.dstreams.source import DStreamBatch, StreamSource
 from millrace.errors import GroupInUse, KafkaFailed, KafkaUnreachable, OffsetsGone, RunError, TopicGone
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ Sharing = dict[str, list[str]]
 
 
 @dataclass
-class Seen:
+class ClusterSnapshot:
     """What the cluster says at one moment; partitions without a leader are in `partitions` only."""
 
     partitions: list[Place]
@@ -42,7 +42,7 @@ class Seen:
 
 
 @dataclass
-class Door:
+class KafkaDriverClient:
     """The driver's connection to the brokers."""
 
     cluster: Cluster
@@ -52,7 +52,7 @@ class Door:
     """The partitions of which the group knows where we began; None before the first batch."""
     _silent_since: dict[str, float] = field(default_factory=dict)
 
-    def look(self, topics: Collection[str], *, committed: bool) -> Seen | None:
+    def look(self, topics: Collection[str], *, committed: bool) -> ClusterSnapshot | None:
         """What there is to read; None while nobody answers."""
         try:
             metadata = self.cluster.connect()
@@ -75,7 +75,7 @@ class Door:
             else:
                 self._say(name, f"{name} has no leader: batches read nothing of it until it has one")
         self._silent_since.pop("the cluster", None)
-        return Seen(partitions, first, end)
+        return ClusterSnapshot(partitions, first, end)
 
     def _is_there(self, topic: str, metadata: Any) -> bool:
         if topic in metadata.topics:
@@ -93,7 +93,7 @@ class Door:
         return self._silent_since.setdefault(about, time.monotonic())
 
 
-class KafkaInflow(StreamSource):
+class KafkaStreamSource(StreamSource):
     """Topics of a cluster. With a group, the offsets of batches that are done are committed to it."""
 
     def __init__(
@@ -101,7 +101,7 @@ class KafkaInflow(StreamSource):
         parameters: Parameters,
         topics: Sequence[str],
         start: Mapping[Place, int],
-        decoding: Decoding,
+        decoding: RddDecoder,
         *,
         without: Iterable[Place] = (),
         group: str | None = None,
@@ -118,11 +118,11 @@ class KafkaInflow(StreamSource):
         """The topics."""
         return f"Kafka topic{'s' if len(self.topics) > 1 else ''} {', '.join(self.topics)}"
 
-    def open(self) -> Door:
+    def open(self) -> KafkaDriverClient:
         """A connection."""
-        return Door(self.parameters.cluster())
+        return KafkaDriverClient(self.parameters.cluster())
 
-    def decide(self, before: Note | None, batch: Batch, opened: Door) -> Note:
+    def decide(self, before: Note | None, batch: DStreamBatch, opened: KafkaDriverClient) -> Note:
         """From where the batch before ended to what is there now, or as far as the rate allows."""
         begin = self._positions(before)
         if opened.begun is None:  # before anything can keep a first note from being followed by its commit
@@ -144,7 +144,7 @@ class KafkaInflow(StreamSource):
         """Empty ranges where the batch before ended."""
         return _noted((place, at, at) for place, at in self._positions(before).items())
 
-    def read(self, note: Note, batch: Batch, opened: Door) -> RDD[Any]:
+    def read(self, note: Note, batch: DStreamBatch, opened: KafkaDriverClient) -> RDD[Any]:
         """By Spark's own reader."""
         wanted = ranges_of(note)
         if note is not opened.last and any(one.count() for one in wanted):
@@ -155,7 +155,7 @@ class KafkaInflow(StreamSource):
         """Offsets."""
         return sum(one.count() for one in ranges_of(note))
 
-    def settle(self, note: Note, opened: Door) -> bool:
+    def settle(self, note: Note, opened: KafkaDriverClient) -> bool:
         """Commit where the note ends to the group, if there is one."""
         done = {(one.topic, one.partition): one.untilOffset for one in ranges_of(note)}
         try:
@@ -165,7 +165,7 @@ class KafkaInflow(StreamSource):
             return False
         return True
 
-    def _not_begun(self, begin: Mapping[Place, int], opened: Door) -> set[Place]:
+    def _not_begun(self, begin: Mapping[Place, int], opened: KafkaDriverClient) -> set[Place]:
         """Commit where partitions begin that no batch has read yet; gives those of which nothing may be read so far.
 
         A program that dies before a batch is done begins there again. Without that it would begin with what comes then.
@@ -180,9 +180,9 @@ class KafkaInflow(StreamSource):
         opened.begun = begun | new.keys()
         return set()
 
-    def _commit(self, reached: Mapping[Place, int], opened: Door) -> None:
+    def _commit(self, reached: Mapping[Place, int], opened: KafkaDriverClient) -> None:
         if self.group is not None and reached:  # else another stream of the group has every partition
-            moves = [consumer_groups.Move(*place, None, at) for place, at in sorted(reached.items())]
+            moves = [consumer_groups.OffsetChange(*place, None, at) for place, at in sorted(reached.items())]
             consumer_groups.apply_reset(opened.cluster, self.group, moves)
 
     def _positions(self, before: Note | None) -> dict[Place, int]:
@@ -194,7 +194,7 @@ class KafkaInflow(StreamSource):
         streams = self.sharing.get(place[0], [self.stream])
         return place not in self.without and streams[place[1] % len(streams)] == self.stream
 
-    def _require_still_there(self, wanted: Sequence[OffsetRange], opened: Door) -> None:
+    def _require_still_there(self, wanted: Sequence[OffsetRange], opened: KafkaDriverClient) -> None:
         """A batch that comes again may come after Kafka has deleted what it reads."""
         seen = opened.look(self.topics, committed=False)
         if seen is not None:
@@ -213,7 +213,7 @@ def _noted(ranges: Iterable[tuple[Place, int, int]]) -> Note:
     return {"ranges": [[*place, begin, until] for place, begin, until in sorted(ranges)]}
 
 
-def _require_there(begin: Mapping[Place, int], until: Mapping[Place, int], seen: Seen) -> None:
+def _require_there(begin: Mapping[Place, int], until: Mapping[Place, int], seen: ClusterSnapshot) -> None:
     gone = [place for place in begin if begin[place] < seen.first.get(place, 0)]
     ahead = [place for place in until if place in seen.end and until[place] > seen.end[place]]
     if not gone and not ahead:
@@ -231,7 +231,7 @@ def _require_there(begin: Mapping[Place, int], until: Mapping[Place, int], seen:
     )
 
 
-def limits_of(waiting: Mapping[Place, int], batch: Batch) -> dict[Place, int]:
+def limits_of(waiting: Mapping[Place, int], batch: DStreamBatch) -> dict[Place, int]:
     """How many records of each partition the batch may have: what lies in wait decides who gets how much."""
     most, least = float(batch.setting(_MOST, "0")), int(batch.setting(_LEAST, "1"))
     total = sum(waiting.values())

@@ -20,12 +20,12 @@ from pyspark.storagelevel import StorageLevel
 from millrace.clients.kinesis.client import Kinesis
 from millrace.clients.kinesis.kcl_leases import FileLeases, Leases, TableLeases
 from millrace.clients.kinesis.kpl_aggregation import unpacked
-from millrace.clients.kinesis.shard_positions import Reach, SequenceRange, records_between
-from millrace.clients.kinesis.shard_reader import Record, Tail, read_again
+from millrace.clients.kinesis.shard_positions import SequenceRange, ShardReadLimit, records_between
+from millrace.clients.kinesis.shard_reader import Record, ShardReader, read_again
 from millrace.dstreams.batch_log import Note
 from millrace.dstreams.errors import undecodable
 from millrace.dstreams.kafka_types import Decoder, utf8_decoder
-from millrace.dstreams.source import Batch, StreamSource, stream_of
+from millrace.dstreams.source import DStreamBatch, StreamSource, stream_of
 from millrace.errors import InvalidOption, KinesisFailed, KinesisUnreachable, UnknownStream
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ class _Open:
     """What a program has open of one stream."""
 
     def __init__(self) -> None:
-        self.tail: Tail | None = None
+        self.tail: ShardReader | None = None
         self.leases: Leases | None = None
-        self.done: Reach | None = None
+        self.done: ShardReadLimit | None = None
         """What is done and not noted yet."""
         self.noted = 0.0
 
@@ -94,7 +94,7 @@ def _held(records: Iterable[Record]) -> _Held:
     return [(one["SequenceNumber"], one["Data"]) for one in records]
 
 
-class KinesisInflow(StreamSource):
+class KinesisStreamSource(StreamSource):
     """A stream of Kinesis, read by an application of a name."""
 
     def __init__(
@@ -122,15 +122,15 @@ class KinesisInflow(StreamSource):
         """Nothing before the first batch: settings are known then."""
         return _Open()
 
-    def decide(self, before: Note | None, batch: Batch, opened: _Open) -> Note:
+    def decide(self, before: Note | None, batch: DStreamBatch, opened: _Open) -> Note:
         """What was read ahead, as far as the limits of the program allow."""
         if self.idle:
             return self.nothing(before)
-        start = Reach.of(before["end"]) if before else None
+        start = ShardReadLimit.of(before["end"]) if before else None
         go_on = batch.setting(LOST) == "go_on"
         if opened.tail is None:
             opened.leases = opened.leases or self._leases(batch)
-            opened.tail = Tail(self._door, start or self._begun(opened.leases), go_on=go_on)
+            opened.tail = ShardReader(self._door, start or self._begun(opened.leases), go_on=go_on)
             opened.tail.wait(min(2.0, batch.seconds / 2))  # else the first batch would always be empty
             if start is None:
                 # Where it begins is noted before anything is read: who crashes now begins there again.
@@ -144,15 +144,15 @@ class KinesisInflow(StreamSource):
     def nothing(self, before: Note | None) -> Note:
         """As far as the batch before."""
         if before is None:
-            return {"start": None, "end": Reach(self._name, 0).told(), "count": 0}
+            return {"start": None, "end": ShardReadLimit(self._name, 0).told(), "count": 0}
         return {"start": before["end"], "end": before["end"], "count": 0}
 
-    def read(self, note: Note, batch: Batch, opened: _Open) -> RDD[Any]:
+    def read(self, note: Note, batch: DStreamBatch, opened: _Open) -> RDD[Any]:
         """The records of each shard, in a partition of its own."""
-        start = Reach.of(note["start"]) if note["start"] else Reach(self._name, 0)
+        start = ShardReadLimit.of(note["start"]) if note["start"] else ShardReadLimit(self._name, 0)
         parts = [
             _Part(self._door, self._name, span, self._at_hand(opened, span), batch.setting(LOST) == "go_on")
-            for span in records_between(start, Reach.of(note["end"]))
+            for span in records_between(start, ShardReadLimit.of(note["end"]))
         ]
         if not parts:
             return batch.context.emptyRDD()
@@ -167,7 +167,7 @@ class KinesisInflow(StreamSource):
         """Noted when the interval has passed; until then it is asked again."""
         if self.idle:
             return True
-        opened.done = Reach.of(note["end"])
+        opened.done = ShardReadLimit.of(note["end"])
         if time.monotonic() - opened.noted < self._interval:
             return False
         try:
@@ -188,15 +188,15 @@ class KinesisInflow(StreamSource):
             opened.leases.save(opened.done, opened.tail.listed, briefly=briefly)
             opened.done, opened.noted = None, time.monotonic()
 
-    def _begun(self, leases: Leases) -> Reach:
+    def _begun(self, leases: Leases) -> ShardReadLimit:
         """Where the application was, or where one begins that never was."""
         stream = self._door.stream(self._name)
         known = leases.load(stream)
         if known is not None:
             return known
-        return Reach(self._name, stream.created, self._door.now(self._name) if self._latest else None)
+        return ShardReadLimit(self._name, stream.created, self._door.now(self._name) if self._latest else None)
 
-    def _leases(self, batch: Batch) -> Leases:
+    def _leases(self, batch: DStreamBatch) -> Leases:
         chosen = batch.setting(LEASES, "dynamodb")
         if chosen.startswith("file:"):
             return FileLeases(Path(unquote(urlsplit(chosen).path)) / f"{self._application}.json")
@@ -205,7 +205,7 @@ class KinesisInflow(StreamSource):
             raise InvalidOption(f"{LEASES} cannot be {chosen!r}", hint=hint)
         return TableLeases(self._door, self._application, self._owner, None if chosen == "dynamodb" else chosen)
 
-    def _most(self, batch: Batch) -> int | None:
+    def _most(self, batch: DStreamBatch) -> int | None:
         rate = batch.received().rate
         return max(1, round(rate * batch.seconds)) if rate else None
 
@@ -262,7 +262,9 @@ class KinesisUtils:
         _require(door, streamName)
         latest = initialPositionInStream == InitialPositionInStream.LATEST
         interval = float(checkpointInterval)
-        inflow = KinesisInflow(door, kinesisAppName, streamName, latest=latest, interval=interval, decoder=decoder)
+        inflow = KinesisStreamSource(
+            door, kinesisAppName, streamName, latest=latest, interval=interval, decoder=decoder
+        )
         inflow.idle = not _is_first(ssc, door, kinesisAppName, streamName)
         return stream_of(ssc, inflow)
 

@@ -23,7 +23,7 @@ _OUTPUT = "streaming-job-executor"
 
 
 @dataclass(frozen=True)
-class Told:
+class BatchCompletedEvent:
     """What a listener is told of a batch that has ended."""
 
     time: int
@@ -152,9 +152,9 @@ def _in_our_words(running: ContextTracker | None, call: Any, ssc: Any, *argument
         raise ours from None
 
 
-def _told(info: Any) -> Told:
+def _told(info: Any) -> BatchCompletedEvent:
     failed = any(output.failureReason() for output in info.outputOperationInfos().values())
-    return Told(
+    return BatchCompletedEvent(
         int(info.batchTime().milliseconds()),
         not failed,
         int(info.processingEndTime()),

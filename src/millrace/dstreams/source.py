@@ -23,7 +23,7 @@ _RECEIVED = "spark.streaming.receiver.maxRate"
 
 
 @dataclass(frozen=True)
-class Batch:
+class DStreamBatch:
     """What the driver knows when it makes a batch."""
 
     time: int
@@ -43,7 +43,7 @@ class Batch:
             found = SparkSession(self.context)
         return found
 
-    def received(self) -> Batch:
+    def received(self) -> DStreamBatch:
         """The same for a stream in receiver style: the rate of a receiver is a limit too."""
         limits = [rate for rate in (self.rate, float(self.setting(_RECEIVED, "0"))) if rate]
         return replace(self, rate=min(limits)) if limits else self
@@ -72,7 +72,7 @@ class StreamSource(ABC):
         return None
 
     @abstractmethod
-    def decide(self, before: Note | None, batch: Batch, opened: Any) -> Note:
+    def decide(self, before: Note | None, batch: DStreamBatch, opened: Any) -> Note:
         """What a new batch reads, after what the batch before it read; called once a batch, in order of time.
 
         What raises here ends the program: nothing later is made, checkpointed or settled.
@@ -83,7 +83,7 @@ class StreamSource(ABC):
         """The note of a batch that reads nothing."""
 
     @abstractmethod
-    def read(self, note: Note, batch: Batch, opened: Any) -> RDD[Any]:
+    def read(self, note: Note, batch: DStreamBatch, opened: Any) -> RDD[Any]:
         """The records of a note, the same ones each time."""
 
     @abstractmethod

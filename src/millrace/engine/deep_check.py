@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.registry import reader_of, writer_of
-from millrace.engine.checkpoints.resume import Resuming
+from millrace.engine.checkpoints.resume import ResumePlanner
 from millrace.engine.failures.explain import explain
 from millrace.engine.queries.builder import QueryBuilder, QueryTables, with_watermark
 from millrace.engine.queries.panels import panel_mistakes
@@ -17,7 +17,7 @@ from millrace.engine.session.session import scratch_folder
 from millrace.errors import InvalidDefinition, MillraceError, NoCluster, Problem, SourceLocation
 from millrace.pipeline.checks.triggers import realtime_refusal
 from millrace.pipeline.compatibility.state_schema import StateSchema
-from millrace.pipeline.model import Pipeline, SourceDef
+from millrace.pipeline.model import PipelineDef, SourceDef
 from millrace.pipeline.plan import Plan, Query, make_plan
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def deep_problems(
-    pipeline: Pipeline, spark: SparkSession, before_each: Callable[[], None] = lambda: None
+    pipeline: PipelineDef, spark: SparkSession, before_each: Callable[[], None] = lambda: None
 ) -> list[Problem]:
     """Every query's columns, types and operations as Spark sees them; one problem a query.
 
@@ -54,7 +54,7 @@ def _fingerprint(workshop: QueryBuilder, query: Query, state: Path) -> StateSche
     try:
         tables = _EmptyTables(workshop, query)
         table = tables.frame(query.table)
-        resuming = Resuming(workshop.pipeline, query, state, ())
+        resuming = ResumePlanner(workshop.pipeline, query, state, ())
         written = resuming.whole(table)
         if len(query.sinks) == 1:
             written = writer_of(query.sinks[0]).shape(written)

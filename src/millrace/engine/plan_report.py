@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from millrace.connectors.base.api import MessageSource, Source
-from millrace.connectors.base.offset_range import OffsetRange
+from millrace.connectors.base.offset_range import ReplayRange
 from millrace.connectors.base.registry import CONNECTORS, make_reader, make_writer, system_of
 from millrace.connectors.kafka.bulk_choice import WORTHWHILE_RECORDS, left_to_spark
-from millrace.connectors.kafka.source import KafkaReader
+from millrace.connectors.kafka.source import KafkaSource
 from millrace.dead_letters.letter import dead_topic
-from millrace.engine.checkpoints.query_history import Position, checkpoint_of
+from millrace.engine.checkpoints.query_history import CheckpointPosition, checkpoint_of
 from millrace.engine.checkpoints.resume import ANEW, ResumeDecision, choices
 from millrace.engine.queries.bad_records import strict_reason
-from millrace.engine.session.spark_conf import IN_ROCKSDB, ROCKSDB, STATEFUL, Choice, state_store
+from millrace.engine.session.spark_conf import IN_ROCKSDB, ROCKSDB, STATEFUL, ConfChoice, state_store
 from millrace.engine.session.spark_conf import spark_choices as chosen
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator
 from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.checks.triggers import realtime_obstacles
 from millrace.pipeline.compatibility.query_snapshot import plain
-from millrace.pipeline.model import Pipeline, SinkDef, SourceDef
+from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef
 from millrace.pipeline.plan import Plan, Query, unbatched
 from millrace.pipeline.secret import shown
 from millrace.settings import BULK
@@ -32,7 +32,7 @@ Told = dict[str, Any]
 _TOPIC = "topic "
 
 
-def query_report(pipeline: Pipeline, outlook: ResumeDecision, state: Path, span: OffsetRange | None = None) -> Told:
+def query_report(pipeline: PipelineDef, outlook: ResumeDecision, state: Path, span: ReplayRange | None = None) -> Told:
     """One query: what becomes of it and why, what it reads (from a span on, where it is new) and writes."""
     one, at = outlook.query, outlook.position
     names = pipeline.upstream(one.table)
@@ -75,7 +75,7 @@ def _kept(step: Operator, mode: str) -> Told:
     return {"operation": step.what, "table": step.table, "keys": keys, "forgotten": forgotten}
 
 
-def _careful(pipeline: Pipeline, query: Query, sources: Collection[SourceDef], state: Path) -> Told | None:
+def _careful(pipeline: PipelineDef, query: Query, sources: Collection[SourceDef], state: Path) -> Told | None:
     """Whether each record is looked at, and why; None where the query buries none."""
     made = {one.name: make_reader(one.connection)[0] for one in sources if not one.static}
     readers = {name: reader for name, reader in made.items() if reader}
@@ -102,7 +102,7 @@ def _bytes(folder: Path) -> int:
     return total
 
 
-def _realtime(pipeline: Pipeline, one: Query) -> Told:
+def _realtime(pipeline: PipelineDef, one: Query) -> Told:
     """Whether real-time mode could run a query, and what stands in the way."""
     found = [problem for sink in one.sinks for problem in realtime_obstacles(pipeline, sink, CONNECTORS)]
     against = list(dict.fromkeys(problem.why or problem.message for problem in found))
@@ -110,7 +110,7 @@ def _realtime(pipeline: Pipeline, one: Query) -> Told:
 
 
 def _source(
-    source: SourceDef, at: Position | None, among: list[SourceDef], span: OffsetRange | None, *, anew: bool
+    source: SourceDef, at: CheckpointPosition | None, among: list[SourceDef], span: ReplayRange | None, *, anew: bool
 ) -> Told:
     kind = source.connection.connector
     reads = ", ".join(CONNECTORS.source(source.connection, source.static).touches) or kind
@@ -138,7 +138,7 @@ def _way(source: SourceDef, query: Query, *, part: bool) -> Told:
         return {}
     decoding = reader.decoding if query.batches else "spark"
     decoded = _DECODED[decoding]
-    if not isinstance(reader, KafkaReader):
+    if not isinstance(reader, KafkaSource):
         return {"way": decoded}
     why = left_to_spark(reader, batches=query.batches, part=part)
     if why:
@@ -157,9 +157,9 @@ _DECODED = {
 }
 
 
-def _ended(reader: Source | None, span: OffsetRange | None) -> dict[str, Mapping[str, int]]:
+def _ended(reader: Source | None, span: ReplayRange | None) -> dict[str, Mapping[str, int]]:
     """Where a source begins in a run of a generation, which begins where its replay ended."""
-    if span is None or not isinstance(reader, KafkaReader):
+    if span is None or not isinstance(reader, KafkaSource):
         return {}
     names = (*reader.topic, *(reader.partitions or ()))
     return {
@@ -175,12 +175,12 @@ def _sink(sink: SinkDef) -> Told:
     return {"connector": kind, "to": ", ".join(facts.touches) or kind, "guarantee": facts.guarantee}
 
 
-def topics_report(pipeline: Pipeline) -> list[str]:
+def topics_report(pipeline: PipelineDef) -> list[str]:
     """Every topic that a run sees to: those of sources and sinks, and of dead letters."""
     return list(dict.fromkeys([*_read(pipeline), *_written(pipeline)]))
 
 
-def _read(pipeline: Pipeline) -> Iterator[str]:
+def _read(pipeline: PipelineDef) -> Iterator[str]:
     for source in pipeline.sources:
         reader, _ = make_reader(source.connection)
         named = _topics(reader.resources()) if reader else []
@@ -189,7 +189,7 @@ def _read(pipeline: Pipeline) -> Iterator[str]:
             yield from map(dead_topic, named)
 
 
-def _written(pipeline: Pipeline) -> Iterator[str]:
+def _written(pipeline: PipelineDef) -> Iterator[str]:
     for sink in pipeline.sinks:
         yield from _topics(CONNECTORS.sink(sink.connection, sink.table).touches)
 
@@ -216,7 +216,7 @@ def settings_report(
     return list(told.values())
 
 
-def _in_rocksdb(made: Collection[Choice], given: Mapping[str, str], found: Collection[ResumeDecision]) -> bool:
+def _in_rocksdb(made: Collection[ConfChoice], given: Mapping[str, str], found: Collection[ResumeDecision]) -> bool:
     """Whether a state is kept in RocksDB: by a query that begins, or by one that goes on with its checkpoint."""
     chosen_store = given.get(ROCKSDB.key) or next((one.value for one in made if one.key == ROCKSDB.key), None)
     return ROCKSDB.value in (chosen_store, *(_going_on(one).get(ROCKSDB.key) for one in found))

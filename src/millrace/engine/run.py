@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import MessageSource, RunContext, no_cassandra
-from millrace.connectors.base.offset_range import OffsetRange
+from millrace.connectors.base.offset_range import ReplayRange
 from millrace.connectors.base.registry import reader_of, system_of, uses_system, writer_of
 from millrace.connectors.kafka.commit_ledger import LEDGER
 from millrace.connectors.memory import MEMORY
 from millrace.engine.checkpoints.resume import check_sinks, require_resumable, resume_decisions
 from millrace.engine.checkpoints.run_lease import RunLease
-from millrace.engine.checkpoints.state_dir import State, nearby, require_fit
+from millrace.engine.checkpoints.state_dir import StateDir, nearby, require_fit
 from millrace.engine.failures.explain import explain
 from millrace.engine.memory_sql import MemorySql, QueryServer
 from millrace.engine.queries.builder import QueryBuilder, follow_generations, prepare
-from millrace.engine.session.executors import Stopped, Travel, require_reachable
+from millrace.engine.session.executors import ExecutorsStopped, RemoteExecutorSettings, require_reachable
 from millrace.engine.session.hadoop_store import Hadoop
 from millrace.engine.session.spark_conf import ON_A_STORE, ON_DISK, conf_doubts, is_local, state_store
 from millrace.engine.source_feeds import filled
@@ -37,12 +37,12 @@ from millrace.engine.supervision.restart_policy import Policy
 from millrace.engine.supervision.supervisor import Supervisor
 from millrace.errors import MillraceError
 from millrace.object_stores import StorePath, mounted
-from millrace.pipeline.model import Pipeline
+from millrace.pipeline.model import PipelineDef
 from millrace.pipeline.plan import Plan
 from millrace.settings import PATIENCE
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.panel_registry import PanelRegistry
-from millrace.telemetry.progress import Progress
+from millrace.telemetry.progress import BatchProgress
 from millrace.telemetry.query_status import RunStatus
 from millrace.units import format_duration, so_many
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def wake_workers(spark: SparkSession, pipeline: Pipeline) -> None:
+def wake_workers(spark: SparkSession, pipeline: PipelineDef) -> None:
     """Begin to start what decodes the pipeline's messages; what fails here fails again where it counts."""
     readers = [reader_of(source) for source in pipeline.sources]
     # What is only sifted in Python goes another way, whose parent of workers is another one.
@@ -101,11 +101,11 @@ class Settings:
     accept: Collection[str] = ()
     """Queries that go on with a state that was computed otherwise."""
     cassandra: Callable[[], Cassandra] = no_cassandra
-    span: OffsetRange | None = None
+    span: ReplayRange | None = None
     """The part of Kafka's topics to read, where the pipeline's file does not decide it."""
     mark: str = ""
     """What a replay adds to the names of topics for dead letters."""
-    told: Callable[[Progress], None] | None = None
+    told: Callable[[BatchProgress], None] | None = None
     """Told of every batch, instead of Kafka: a replay is no reader whose lag somebody wants to see."""
     enough: Callable[[str], bool] = lambda _: False
     """Whether a query has read all that it shall."""
@@ -125,7 +125,7 @@ def run(plan: Plan, settings: Settings, board: RunStatus, stop: threading.Event)
     plan = replace(plan, pipeline=follow_generations(plan.pipeline, settings.cluster))
     if uses_system(plan.pipeline, "kafka"):
         require_reachable(settings.spark.get("spark.master", settings.master), settings.cluster().bootstrap)
-    with suppress(Stopped):
+    with suppress(ExecutorsStopped):
         if settings.session is None and isinstance(settings.state, StorePath):
             # Nothing of the state can be read before Spark is there: it has the way to the store.
             with _session(plan, settings, stop) as opening, mounted(Hadoop(spark := opening.result())):
@@ -136,7 +136,7 @@ def run(plan: Plan, settings: Settings, board: RunStatus, stop: threading.Event)
 
 def _run(plan: Plan, settings: Settings, board: RunStatus, stop: threading.Event) -> None:
     at_rest = partial(_at_rest, settings.session)
-    with State(settings.state, plan.pipeline, tell=settings.tell, at_rest=at_rest) as state:
+    with StateDir(settings.state, plan.pipeline, tell=settings.tell, at_rest=at_rest) as state:
         settings.holding()
         cluster_id = settings.cluster().connect().cluster_id if uses_system(plan.pipeline, "kafka") else None
         ground = _ground(plan, settings, state)
@@ -188,13 +188,13 @@ def _at_rest(spark: SparkSession | None) -> bool:
         return False
 
 
-def _require_alone(state: State, lease: RunLease | None) -> None:
+def _require_alone(state: StateDir, lease: RunLease | None) -> None:
     state.require_held()
     if lease:
         lease.require_held()
 
 
-def _holds_name(state: State, lease: RunLease | None) -> bool:
+def _holds_name(state: StateDir, lease: RunLease | None) -> bool:
     try:
         state.require_not_lost()
     except MillraceError:
@@ -202,7 +202,7 @@ def _holds_name(state: State, lease: RunLease | None) -> bool:
     return lease is not None and lease.holds()
 
 
-def _ground(plan: Plan, settings: Settings, state: State) -> RunContext:
+def _ground(plan: Plan, settings: Settings, state: StateDir) -> RunContext:
     """What connectors may know before Spark is there."""
     return RunContext(
         None,
@@ -245,7 +245,7 @@ def _work(workshop: QueryBuilder, plan: Plan, settings: Settings, board: RunStat
 
 
 @contextmanager
-def _positions(plan: Plan, settings: Settings) -> Iterator[Callable[[Progress], None]]:
+def _positions(plan: Plan, settings: Settings) -> Iterator[Callable[[BatchProgress], None]]:
     """Who tells Kafka how far the queries have read."""
     if settings.told is not None:
         yield settings.told
@@ -266,7 +266,7 @@ def _filled(plan: Plan, settings: Settings, stop: threading.Event) -> Iterator[N
 
 
 @contextmanager
-def _lease(plan: Plan, settings: Settings, state: State) -> Iterator[RunLease | None]:
+def _lease(plan: Plan, settings: Settings, state: StateDir) -> Iterator[RunLease | None]:
     """A hold on the pipeline's name in Kafka, where two runs of it would write twice."""
     writers = [writer_of(sink) for query in plan.queries if query.batches for sink in query.sinks]
     if not any(writer.needs_single_writer for writer in writers):
@@ -329,13 +329,15 @@ def _session(
         beside=Path(plan.pipeline.place.file).absolute().parent,
         holds=holds,  # if we are killed, nobody else writes there before the JVM has ended
         jar_sets=jar_sets(plan.pipeline, settings.state),
-        travel=Travel(None if on_a_store else settings.state, settings.packages, settings.tell, stop.is_set),
+        travel=RemoteExecutorSettings(
+            None if on_a_store else settings.state, settings.packages, settings.tell, stop.is_set
+        ),
     )
     with opened_aside(opened) as opening:
         yield opening
 
 
-def jar_sets(pipeline: Pipeline, state: Path) -> tuple[str, ...]:
+def jar_sets(pipeline: PipelineDef, state: Path) -> tuple[str, ...]:
     """The sets of jars that a pipeline needs besides Spark's connectors."""
     connections = [*(one.connection for one in pipeline.sources), *(one.connection for one in pipeline.sinks)]
     named = [str(state), *map(repr, connections)]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from millrace.clients.kafka.cluster import Cluster
-from millrace.connectors.base.api import Filling
+from millrace.connectors.base.api import SourceFilling
 from millrace.connectors.base.record_sink import SinkTarget
 from millrace.connectors.base.registry import reader_of
-from millrace.connectors.kafka.sink import KafkaSink
+from millrace.connectors.kafka.sink import KafkaRecordSink
 from millrace.errors import FeedFailed, MillraceError
 from millrace.feeds.base.api import FEEDS, Run
 from millrace.feeds.base.pump import pump
@@ -26,11 +26,11 @@ def filled(
 
     A source whose queries all end when they have caught up does not listen: what comes would be read or left by chance.
     """
-    fillers: list[Filler] = []
+    fillers: list[SourceFeeder] = []
     try:
         for source, filling in _wanted(plan):
             if _goes_on(plan, source):
-                fillers.append(Filler(source, filling, cluster, tell, stop))
+                fillers.append(SourceFeeder(source, filling, cluster, tell, stop))
                 fillers[-1].start()
             else:
                 tell(f"source {source.name!r} does not listen at {filling.where}: it is read until it is caught up")
@@ -43,7 +43,7 @@ def filled(
             raise one.error
 
 
-def _wanted(plan: Plan) -> Iterator[tuple[SourceDef, Filling]]:
+def _wanted(plan: Plan) -> Iterator[tuple[SourceDef, SourceFilling]]:
     for source in plan.pipeline.sources:
         filling = reader_of(source).filling()
         if filling:
@@ -56,13 +56,13 @@ def _goes_on(plan: Plan, source: SourceDef) -> bool:
     return any(source.name in found for found in names)
 
 
-class Filler:
+class SourceFeeder:
     """A feed in a thread, from its source's beginning to its end."""
 
     def __init__(
         self,
         source: SourceDef,
-        filling: Filling,
+        filling: SourceFilling,
         cluster: Callable[[], Cluster],
         tell: Callable[[str], None],
         stop: threading.Event,
@@ -90,7 +90,7 @@ class Filler:
     def _pour(self) -> None:
         try:
             feed = FEEDS.load(self._filling.feed)(**self._filling.options)
-            pump(feed, KafkaSink(self._target(feed.patience)), self._run)
+            pump(feed, KafkaRecordSink(self._target(feed.patience)), self._run)
         except MillraceError as error:
             self._fail(error)
         except Exception as error:  # in a thread of its own it would be heard by nobody

@@ -43,7 +43,7 @@ _QUESTIONS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.
 
 
 @dataclass(frozen=True)
-class Question:
+class SqlQuestion:
     """A text of SQL, and the limits of its answer."""
 
     sql: str
@@ -52,7 +52,7 @@ class Question:
     timeout_s: float
 
 
-class Refused(Exception):
+class SqlRefused(Exception):
     """A question that is not asked of DuckDB, or whose answer is not given; `kind` says which."""
 
     def __init__(self, kind: str, message: str = "") -> None:
@@ -79,7 +79,7 @@ def main() -> None:
         else:
             asked = {name: tables[name] for name in command.pop("tables")}
             empty = {name: _empty(schema) for name, schema in command.pop("schemas").items()}
-            _answer_in_child(Question(**command), empty | asked, answers)
+            _answer_in_child(SqlQuestion(**command), empty | asked, answers)
 
 
 def _received(stream: IO[bytes]) -> pa.Table:
@@ -90,7 +90,7 @@ def _empty(schema: str) -> pa.Table:
     return pa.ipc.read_schema(pa.py_buffer(b64decode(schema))).empty_table()
 
 
-def _answer_in_child(question: Question, tables: dict[str, pa.Table], answers: int) -> None:
+def _answer_in_child(question: SqlQuestion, tables: dict[str, pa.Table], answers: int) -> None:
     """Fork, let the child answer, and say why when it ended without an answer."""
     child = os.fork()
     if child == 0:
@@ -103,7 +103,7 @@ def _answer_in_child(question: Question, tables: dict[str, pa.Table], answers: i
     _write_line({"kind": kind, "message": f"wait status {status}"}, answers)
 
 
-def _answer_and_exit(question: Question, tables: dict[str, pa.Table], answers: int) -> NoReturn:
+def _answer_and_exit(question: SqlQuestion, tables: dict[str, pa.Table], answers: int) -> NoReturn:
     status = 1
     try:
         die_with_parent()
@@ -159,10 +159,10 @@ def _write_to_kernel(name: str, value: str) -> None:
         Path(f"/proc/self/{name}").write_text(value, "ascii")
 
 
-def _answer(database: duckdb.DuckDBPyConnection, question: Question) -> dict[str, Any]:
+def _answer(database: duckdb.DuckDBPyConnection, question: SqlQuestion) -> dict[str, Any]:
     try:
         return _rows(database, question)
-    except Refused as refused:
+    except SqlRefused as refused:
         return {"kind": refused.kind, "message": str(refused)}
     except duckdb.Error as error:
         return {"kind": type(error).__name__, "message": str(error)}
@@ -170,19 +170,19 @@ def _answer(database: duckdb.DuckDBPyConnection, question: Question) -> dict[str
         return {"kind": "Value", "message": str(error)}
 
 
-def _rows(database: duckdb.DuckDBPyConnection, question: Question) -> dict[str, Any]:
+def _rows(database: duckdb.DuckDBPyConnection, question: SqlQuestion) -> dict[str, Any]:
     statements = database.extract_statements(question.sql)
     if len(statements) != 1:
-        raise Refused("Several" if statements else "Empty")
+        raise SqlRefused("Several" if statements else "Empty")
     if statements[0].type not in _QUESTIONS:
-        raise Refused("Statement", statements[0].type.name)
+        raise SqlRefused("Statement", statements[0].type.name)
     found = database.sql(question.sql)
     if found is None:
-        raise Refused("Statement", statements[0].type.name)
+        raise SqlRefused("Statement", statements[0].type.name)
     table = found.limit(question.max_rows + 1).to_arrow_table()
     more, table = table.num_rows > question.max_rows, table.slice(0, question.max_rows)
     if table.nbytes > question.max_bytes:
-        raise Refused("Size")
+        raise SqlRefused("Size")
     columns = [[_plain(value) for value in column.to_pylist(maps_as_pydicts="lossy")] for column in table.columns]
     rows = [list(row) for row in zip(*columns, strict=True)]
     return {"columns": table.column_names, "rows": rows, "more": more}

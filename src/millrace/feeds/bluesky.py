@@ -17,9 +17,9 @@ from millrace.feeds.public_streams import (
     Backoff,
     Event,
     Events,
-    Halt,
-    Progress,
+    PositionTracker,
     Recent,
+    StreamHalt,
     checked_url,
     event_fields,
     key_of,
@@ -64,7 +64,7 @@ class Bluesky(Feed):
         if not urls or len(split(self.collections)) > _MOST_COLLECTIONS:
             raise InvalidOption("Jetstream takes one host or more, and at most 100 collections")
         # Every host has the same events under nearly the same times, so a position belongs to none of them.
-        progress = Progress(run, "jetstream")
+        progress = PositionTracker(run, "jetstream")
         saved = progress.load()
         listener = _Listener(self, urls, run, int(saved) if saved and saved.isdigit() else None)
         return read_events(run, listener.connect, name="bluesky", backoff=self.backoff, progress=progress)
@@ -81,7 +81,7 @@ class _Listener:
         self._recent = Recent()
         self._turn = count()
 
-    def connect(self, halt: Halt) -> Events:
+    def connect(self, halt: StreamHalt) -> Events:
         """One connection to the next host, from the last event on."""
         url = httpx.URL(self._urls[next(self._turn) % len(self._urls)])
         resumed = self._last

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from millrace.errors import InvalidOption
 from millrace.feeds.base.api import Batch, Feed, Run
-from millrace.feeds.listeners.flume_server import Agents, Terms
+from millrace.feeds.listeners.flume_server import FlumeListenerOptions, FlumeServer
 from millrace.plugins import option
 from millrace.sockets import address_of, is_loopback, listening_socket, shown_address
 
@@ -38,7 +38,7 @@ class Flume(Feed):
 
     def batches(self, run: Run) -> Iterator[Batch]:
         """One batch a call, as they come."""
-        agents = Agents(Terms(self._largest(), self.key, networks(self.allow or "")), run.say)
+        agents = FlumeServer(FlumeListenerOptions(self._largest(), self.key, networks(self.allow or "")), run.say)
         listener = listening_socket(self._address(), self.port)
         there = shown_address(listener)
         agents.start(listener)

@@ -12,7 +12,7 @@ import uvicorn
 
 from millrace.errors import FeedFailed, InvalidOption
 from millrace.feeds.base.api import Batch, Feed, Run
-from millrace.feeds.listeners.http_server import Intake, Terms
+from millrace.feeds.listeners.http_server import HttpListener, HttpListenerOptions
 from millrace.plugins import option
 from millrace.sockets import address_of, is_loopback, listening_socket, shown_address
 
@@ -48,7 +48,7 @@ class Http(Feed):
         """One batch a request, as they come."""
         if self.max_bytes <= 0:
             raise InvalidOption(f"--max-bytes: {self.max_bytes} is not above zero")
-        intake = Intake(Terms(self.max_bytes, self.key, self.token))
+        intake = HttpListener(HttpListenerOptions(self.max_bytes, self.key, self.token))
         server = self._serve(intake, run)
 
         def take() -> Batch | None:
@@ -68,7 +68,7 @@ class Http(Feed):
             intake.stop()
             server.should_exit = True
 
-    def _serve(self, intake: Intake, run: Run) -> uvicorn.Server:
+    def _serve(self, intake: HttpListener, run: Run) -> uvicorn.Server:
         with self._listening() as listener:
             there = shown_address(listener)
             config = uvicorn.Config(

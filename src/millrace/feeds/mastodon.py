@@ -15,13 +15,13 @@ from millrace.feeds.listeners.json_payloads import Malformed, elements
 from millrace.feeds.public_streams import (
     CONNECTED,
     Backoff,
+    ConnectionLapse,
     Event,
     Events,
-    Halt,
-    Lapse,
-    Progress,
+    PositionTracker,
     Recent,
     ServerSentEvent,
+    StreamHalt,
     Web,
     checked_url,
     event_fields,
@@ -64,7 +64,7 @@ class Mastodon(Feed):
         """What was missed since the last run, then what comes."""
         address = self.instance if "://" in self.instance else f"https://{self.instance}"
         server = checked_url(address, "--instance")
-        progress = Progress(run, server)
+        progress = PositionTracker(run, server)
         listener = _Listener(self, server, run, progress.load())
         return read_events(run, listener.connect, name="mastodon", backoff=self.backoff, progress=progress)
 
@@ -80,7 +80,7 @@ class _Listener:
         self._recent = Recent()
         self._streaming: str | None = None
 
-    def connect(self, halt: Halt) -> Events:
+    def connect(self, halt: StreamHalt) -> Events:
         """One connection. It is opened before the missed posts are fetched, so that none falls in between."""
         headers = {"authorization": f"Bearer {self._feed.token}"} if self._feed.token else {}
         with Web(halt, name=self._server, idle=self._feed.idle, headers=headers, hints=_HINTS) as web:
@@ -136,7 +136,7 @@ class _Listener:
         try:
             return elements(web.get(f"{self._server}/api/v1/timelines/public", params))
         except Malformed as error:
-            raise Lapse(f"the timeline of {self._server} is {error}") from error
+            raise ConnectionLapse(f"the timeline of {self._server} is {error}") from error
 
 
 def streaming_server(web: Web, server: str) -> str:

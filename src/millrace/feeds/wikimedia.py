@@ -12,13 +12,13 @@ from millrace.feeds.base.api import Batch, Feed, Run
 from millrace.feeds.public_streams import (
     CONNECTED,
     Backoff,
+    ConnectionLapse,
     Event,
     Events,
-    Halt,
-    Lapse,
-    Progress,
+    PositionTracker,
     Recent,
     ServerSentEvent,
+    StreamHalt,
     Web,
     checked_url,
     event_fields,
@@ -61,7 +61,7 @@ class Wikimedia(Feed):
     def batches(self, run: Run) -> Iterator[Batch]:
         """The streams' events from where the last run ended, else from now."""
         url = f"{checked_url(self.url, '--url')}/{self.stream}"
-        progress = Progress(run, url)
+        progress = PositionTracker(run, url)
         listener = _Listener(self, url, run, progress.load())
         return read_events(run, listener.connect, name="wikimedia", backoff=self.backoff, progress=progress)
 
@@ -76,7 +76,7 @@ class _Listener:
         self._last = last
         self._recent = Recent()
 
-    def connect(self, halt: Halt) -> Events:
+    def connect(self, halt: StreamHalt) -> Events:
         """One connection, from the last event on."""
         agent = {"user-agent": user_agent(self._feed.contact)}
         resume = {"last-event-id": rewound(self._last)} if self._last else {}
@@ -86,7 +86,7 @@ class _Listener:
                     self._run.say(f"connected to {self._url}")
                     yield CONNECTED
                 elif message.type == "error":
-                    raise Lapse(f"Wikimedia reports {message.data.decode(errors='replace')[:200]}")
+                    raise ConnectionLapse(f"Wikimedia reports {message.data.decode(errors='replace')[:200]}")
                 else:
                     self._last = furthest(self._last, message.id)
                     yield Event(self._record(message), self._last)

@@ -15,12 +15,12 @@ from millrace.feeds.base.api import Batch, Feed, Run
 from millrace.feeds.public_streams import (
     CONNECTED,
     Backoff,
+    ConnectionLapse,
+    DelayRamp,
     Event,
     Events,
-    Halt,
-    Lapse,
-    Ramp,
     Recent,
+    StreamHalt,
     Web,
     checked_url,
     event_fields,
@@ -66,9 +66,9 @@ class X(Feed):
 
     backoff: ClassVar[Backoff] = Backoff(
         # As X documents it: by steps for the network, doubling for errors, from a minute when there were too many.
-        network=Ramp(0.25, 16.0, linear=True),
-        server=Ramp(5.0, 320.0),
-        limited=Ramp(60.0, 960.0),
+        network=DelayRamp(0.25, 16.0, linear=True),
+        server=DelayRamp(5.0, 320.0),
+        limited=DelayRamp(60.0, 960.0),
         jitter=0.0,
     )
 
@@ -96,7 +96,7 @@ class _Listener:
         self._recent = Recent()
         self._rules_set = False
 
-    def connect(self, halt: Halt) -> Events:
+    def connect(self, halt: StreamHalt) -> Events:
         """One connection, after the rules are known to be there."""
         headers = {"authorization": f"Bearer {self._token}"}
         with Web(halt, name="X", idle=self._feed.idle, headers=headers, hints=_HINTS) as web, _cap_is_final():
@@ -122,7 +122,7 @@ class _Listener:
                 yield Event(Record(line, key, time_of(post.get("created_at"))))
         elif "errors" in message or "title" in message:
             crowded = "TooManyConnections" in line.decode(errors="replace")
-            raise Lapse(f"X ended the stream: {reason(line)}", status=429 if crowded else None)
+            raise ConnectionLapse(f"X ended the stream: {reason(line)}", status=429 if crowded else None)
         else:
             yield Event(Record(line))
 
@@ -148,7 +148,7 @@ class _Listener:
 def _cap_is_final() -> Iterator[None]:
     try:
         yield
-    except Lapse as lapse:
+    except ConnectionLapse as lapse:
         if _CAPPED in str(lapse):
             # It comes as a 429, but asking again does not help before the next month.
             raise FeedFailed("the posts that the plan at X includes are used up", why=str(lapse)) from lapse

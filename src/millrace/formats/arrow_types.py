@@ -19,7 +19,7 @@ Places: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 _FEW = 128
 
 
-class Layout(NamedTuple):
+class TextLayout(NamedTuple):
     """The bytes of all texts, and where each starts and how long it is."""
 
     data: Bytes
@@ -27,7 +27,7 @@ class Layout(NamedTuple):
     lengths: Places
 
     @classmethod
-    def of(cls, texts: pa.Array) -> Layout:
+    def of(cls, texts: pa.Array) -> TextLayout:
         """The layout of an array of strings."""
         _, offsets, data = texts.buffers()
         if not len(texts) or data is None:

@@ -17,9 +17,9 @@ from millrace.errors import RunError
 from millrace.formats import conversion
 from millrace.formats.arrow_types import TOMBSTONE
 from millrace.formats.avro_schema import AvroSchema, avro_of, read_avro
-from millrace.formats.base import Decoded, Decoder, Encoder
-from millrace.formats.conversion import JSON_LEAVES, Converter, Wrong, as_float, mismatch, shown
-from millrace.formats.row_builder import BULK, Bulk, Harvest, Indices, Rows, binary_portions
+from millrace.formats.base import DecodedRecords, Decoder, Encoder
+from millrace.formats.conversion import JSON_LEAVES, ConversionError, Converter, as_float, mismatch, shown
+from millrace.formats.row_builder import BULK, BulkColumns, ColumnCollector, Indices, Rows, binary_portions
 from millrace.formats.schema_registry import Registry, UnknownSchema, registry_at
 from millrace.pipeline.schema import Schema
 
@@ -35,22 +35,22 @@ class AvroDecoder(Decoder):
         self._own = own
         self._address = address
 
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: pa.Array) -> DecodedRecords:
         """Decode a batch."""
-        harvest = Harvest(self._rows.arrow)
+        harvest = ColumnCollector(self._rows.arrow)
         reader = _Reader(self._own, registry_at(self._address) if self._address else None)
         for portion, indices in binary_portions(values):
             for start in range(0, len(portion), _PIECE):
                 self._piece(portion.slice(start, _PIECE), indices[start : start + _PIECE], reader, harvest)
         return harvest.decoded()
 
-    def _piece(self, values: pa.Array, indices: Indices, reader: _Reader, harvest: Harvest) -> None:
+    def _piece(self, values: pa.Array, indices: Indices, reader: _Reader, harvest: ColumnCollector) -> None:
         records, kept = [], []
         for place, value in enumerate(values.to_pylist()):
             try:
                 records.append(reader.read(value))
                 kept.append(place)
-            except Wrong as wrong:
+            except ConversionError as wrong:
                 harvest.refuse(indices[place], wrong.reason)
         places = indices[kept]
         table = self._rows.of_records(records)
@@ -70,11 +70,13 @@ class _Reader:
     def read(self, value: bytes | None) -> dict[str, Any]:
         """The record in a message."""
         if value is None:
-            raise Wrong(TOMBSTONE)
+            raise ConversionError(TOMBSTONE)
         if self._registry is None:
             return self._record(value, 0, self._own, None)
         if len(value) < _HEADER or value[0] != 0:
-            raise Wrong("no header of a schema registry: the first byte must be 0, four of the schema's id follow")
+            raise ConversionError(
+                "no header of a schema registry: the first byte must be 0, four of the schema's id follow"
+            )
         return self._record(value, _HEADER, self._writer(int.from_bytes(value[1:_HEADER])), self._own)
 
     def _writer(self, number: int) -> AvroSchema:
@@ -84,7 +86,7 @@ class _Reader:
                 return self._registry.schema(number)
             except UnknownSchema as error:
                 self._unknown[number] = str(error)
-        raise Wrong(self._unknown[number])
+        raise ConversionError(self._unknown[number])
 
     @staticmethod
     def _record(value: bytes, start: int, writer: AvroSchema | None, reader: AvroSchema | None) -> dict[str, Any]:
@@ -97,11 +99,11 @@ class _Reader:
             raise
         except Exception as error:  # whatever fastavro stumbles over is in the bytes: it touches nothing else
             why = f"{type(error).__name__} {error}".strip()
-            raise Wrong(f"not Avro of this schema: {shown(why)[1:-1]}") from None
+            raise ConversionError(f"not Avro of this schema: {shown(why)[1:-1]}") from None
         if body.tell() != len(value):
-            raise Wrong(f"not Avro of this schema: {len(value) - body.tell()} bytes are left over")
+            raise ConversionError(f"not Avro of this schema: {len(value) - body.tell()} bytes are left over")
         if not isinstance(record, dict):
-            raise Wrong("not an Avro record")
+            raise ConversionError("not an Avro record")
         return record
 
 
@@ -148,9 +150,9 @@ _LEAVES: dict[str, Converter] = {
 }
 _BULK = {
     **BULK,
-    "timestamp": Bulk(datetime, pa.array),
-    "date": Bulk(date, pa.array),
-    "binary": Bulk(bytes, pa.array),
+    "timestamp": BulkColumns(datetime, pa.array),
+    "date": BulkColumns(date, pa.array),
+    "binary": BulkColumns(bytes, pa.array),
 }
 
 

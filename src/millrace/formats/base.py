@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from millrace.errors import InvalidOption, InvalidSchema
 from millrace.pipeline.schema import Array, Field, Map, Schema, Simple, Struct, Type
-from millrace.plugins import Room
+from millrace.plugins import PluginRegistry
 
 if TYPE_CHECKING:  # pyarrow takes a while to load, and whoever only checks a pipeline decodes nothing
     import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
+class BadRecord:
     """A record that is not what it should be: its index in the batch, and why in one short line."""
 
     index: int
     reason: str
 
 
-class Decoded(NamedTuple):
+class DecodedRecords(NamedTuple):
     """What became of a batch: every record is in `good` or in `bad`, once."""
 
     rows: pa.RecordBatch
     """The good records, in order."""
     good: pa.Array | None
     """The indices (int64) of the good records; None means all of them."""
-    bad: list[Bad]
+    bad: list[BadRecord]
     """The others, in order."""
 
 
@@ -41,10 +41,10 @@ class Decoder(ABC):
     """Turns batches of message values into columns. It may learn from one batch for the next."""
 
     @abstractmethod
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: pa.Array) -> DecodedRecords:
         """Decode binary (or large binary) values, of which some may be null.
 
-        Whatever the bytes are, a record becomes a row or a `Bad`; only what has nothing to do with the record
+        Whatever the bytes are, a record becomes a row or a `BadRecord`; only what has nothing to do with the record
         (a registry that does not answer) is raised.
         """
 
@@ -113,4 +113,4 @@ def only_column(schema: Schema | None, name: str, kind: Simple) -> Schema:
     return Schema((Field(schema.names[0], kind),))
 
 
-FORMATS = Room("millrace.formats", Format, "format")
+FORMATS = PluginRegistry("millrace.formats", Format, "format")

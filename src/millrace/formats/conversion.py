@@ -1,6 +1,6 @@
 """Strict conversion of decoded values to the types of a schema, one small function a type, compiled once a schema.
 
-A converter takes a value that is not None and gives what pyarrow takes for the type, or raises `Wrong`.
+A converter takes a value that is not None and gives what pyarrow takes for the type, or raises `ConversionError`.
 
 Whole Arrow columns of text cast to times and dates; what cannot be cast refuses the column.
 
@@ -113,7 +113,7 @@ _EXACT = decimal.Context(
 )
 
 
-class Wrong(ValueError):
+class ConversionError(ValueError):
     """A value that its column cannot take; the path leads to it from the column, like `.lat` or `[2]`."""
 
     def __init__(self, reason: str, path: str = "") -> None:
@@ -121,14 +121,14 @@ class Wrong(ValueError):
         self.reason = reason
         self.path = path
 
-    def within(self, step: str) -> Wrong:
+    def within(self, step: str) -> ConversionError:
         """The same, seen from one step further out."""
-        return Wrong(self.reason, step + self.path)
+        return ConversionError(self.reason, step + self.path)
 
 
-def mismatch(expected: str, value: object) -> Wrong:
+def mismatch(expected: str, value: object) -> ConversionError:
     """The value is of another type."""
-    return Wrong(f"wrong type: expected {expected}, got {_KINDS.get(type(value), type(value).__name__)}")
+    return ConversionError(f"wrong type: expected {expected}, got {_KINDS.get(type(value), type(value).__name__)}")
 
 
 def shown(value: object) -> str:
@@ -157,7 +157,7 @@ def _array(element: Converter) -> Converter:
             raise mismatch("array", value)
         try:
             return [None if one is None else element(one) for one in value]
-        except Wrong:
+        except ConversionError:
             raise _first_wrong(element, enumerate(value)) from None
 
     return convert
@@ -169,21 +169,21 @@ def _map(key: Converter, inner: Converter) -> Converter:
             raise mismatch("object", value)
         try:
             return [(key(name), None if one is None else inner(one)) for name, one in value.items()]
-        except Wrong:
+        except ConversionError:
             raise _first_wrong(inner, value.items()) from None
 
     return convert
 
 
-def _first_wrong(inner: Converter, items: Any) -> Wrong:
+def _first_wrong(inner: Converter, items: Any) -> ConversionError:
     """Which of the inner values it was; found again, so that good ones need no counting."""
     for place, one in items:
         try:
             if one is not None:
                 inner(one)
-        except Wrong as wrong:
+        except ConversionError as wrong:
             return wrong.within(f"[{place if isinstance(place, int) else shown(place)}]")
-    return Wrong("a key that its type cannot take")
+    return ConversionError("a key that its type cannot take")
 
 
 def _struct(fields: list[tuple[str, Converter, bool]]) -> Converter:
@@ -196,10 +196,10 @@ def _struct(fields: list[tuple[str, Converter, bool]]) -> Converter:
             if one is not None:
                 try:
                     row[name] = inner(one)
-                except Wrong as wrong:
+                except ConversionError as wrong:
                     raise wrong.within(f".{name}") from None
             elif not nullable:
-                raise Wrong("missing", f".{name}")
+                raise ConversionError("missing", f".{name}")
         return row
 
     return convert
@@ -216,7 +216,7 @@ def _decimal(kind: Decimal, exact: Converter) -> Converter:
         except decimal.InvalidOperation:
             rounded = beyond
         if not -beyond < rounded < beyond:
-            raise Wrong(f"does not fit {kind.ddl()}")
+            raise ConversionError(f"does not fit {kind.ddl()}")
         return rounded
 
     return convert
@@ -230,9 +230,9 @@ def integer(name: str) -> Converter:
         if type(value) is int:
             if -limit <= value < limit:
                 return value
-            raise Wrong(f"out of range for {name}")
+            raise ConversionError(f"out of range for {name}")
         if type(value) in (float, decimal.Decimal):
-            raise Wrong(f"out of range for {name}" if abs(value) >= limit else f"not an integer: {value}")
+            raise ConversionError(f"out of range for {name}" if abs(value) >= limit else f"not an integer: {value}")
         raise mismatch(name, value)
 
     return convert
@@ -249,7 +249,7 @@ def _double(value: Any) -> Any:
 def as_float(value: float) -> float:
     """A double that a float can hold, with less precision."""
     if abs(value) >= _FIRST_BEYOND_FLOAT and math.isfinite(value):
-        raise Wrong("out of range for float")
+        raise ConversionError("out of range for float")
     return value
 
 
@@ -266,7 +266,7 @@ def _exactly(value: Any) -> Any:
 def decimal_of_text(text: str) -> decimal.Decimal:
     """A number written out."""
     if not _NUMBER.fullmatch(text):
-        raise Wrong(f"not a number: {shown(text)}")
+        raise ConversionError(f"not a number: {shown(text)}")
     return decimal.Decimal(text)
 
 
@@ -288,9 +288,9 @@ def text_leaf(name: str, read: Callable[[str], int]) -> Converter:
         try:
             return read(value)
         except OverflowError:
-            raise Wrong(f"{name} out of range") from None
+            raise ConversionError(f"{name} out of range") from None
         except ValueError:
-            raise Wrong(f"not a {name}: {shown(value)}") from None
+            raise ConversionError(f"not a {name}: {shown(value)}") from None
 
     return convert
 
@@ -304,7 +304,7 @@ def _timestamp(value: Any) -> Any:
     try:
         return micros_of_seconds(value)
     except OverflowError:
-        raise Wrong("timestamp out of range (a number is in seconds)") from None
+        raise ConversionError("timestamp out of range (a number is in seconds)") from None
 
 
 def base64(value: Any) -> Any:
@@ -314,7 +314,7 @@ def base64(value: Any) -> Any:
     try:
         return b64decode(value, validate=True)
     except (Base64Error, ValueError):
-        raise Wrong("not base64") from None
+        raise ConversionError("not base64") from None
 
 
 JSON_LEAVES: dict[str, Converter] = {

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.formats import conversion
-from millrace.formats.arrow_types import Layout, Mask, arrow_schema, arrow_type
-from millrace.formats.base import Decoded, Decoder
+from millrace.formats.arrow_types import Mask, TextLayout, arrow_schema, arrow_type
+from millrace.formats.base import DecodedRecords, Decoder
 from millrace.formats.conversion import (
+    ConversionError,
     Converter,
-    Wrong,
     as_float,
     base64,
     converter,
@@ -27,7 +27,7 @@ from millrace.formats.conversion import (
     shown,
     text_leaf,
 )
-from millrace.formats.row_builder import Harvest, Indices, binary_portions
+from millrace.formats.row_builder import ColumnCollector, Indices, binary_portions
 from millrace.pipeline.schema import Decimal, Field, Schema, Type
 from millrace.units import so_many
 
@@ -61,7 +61,7 @@ class TextColumn:
         for place, text in enumerate(texts.to_pylist()):
             try:
                 values.append(None if text is None else self._convert(text))
-            except Wrong as wrong:
+            except ConversionError as wrong:
                 bad.setdefault(place, f"column {self._name}: {wrong.reason}")
                 values.append(None)
         return pa.array(values, self._kind)
@@ -85,7 +85,7 @@ def _cast(kind: Type) -> Callable[[pa.Array], pa.Array] | None:
 
 def _integers(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
     def cast(texts: pa.Array) -> pa.Array:
-        if np.isin(Layout.of(texts).data, np.frombuffer(b"xX", np.uint8)).any():
+        if np.isin(TextLayout.of(texts).data, np.frombuffer(b"xX", np.uint8)).any():
             raise pa.ArrowInvalid("pyarrow would take 0x1F for a number")
         return texts.cast(kind)
 
@@ -100,7 +100,7 @@ def _decimals(kind: Decimal) -> Callable[[pa.Array], pa.Array]:
     wide, exact = pa.decimal256(76, kind.scale), arrow_type(kind)
 
     def cast(texts: pa.Array) -> pa.Array:
-        layout = Layout.of(texts)
+        layout = TextLayout.of(texts)
         long = len(layout.lengths) and layout.lengths.max() > _MOST_DIGITS
         if long or np.isin(layout.data, np.frombuffer(b"eE", np.uint8)).any():
             raise pa.ArrowInvalid("pyarrow may wrap numbers around that are too large")
@@ -114,7 +114,7 @@ def _integer(name: str) -> Converter:
 
     def convert(text: Any) -> Any:
         if not _INTEGER.fullmatch(text):
-            raise Wrong(f"not an integer: {shown(text)}")
+            raise ConversionError(f"not an integer: {shown(text)}")
         return within(int(text))
 
     return convert
@@ -123,7 +123,7 @@ def _integer(name: str) -> Converter:
 def _double(text: Any) -> Any:
     number = float(decimal_of_text(text))
     if number in (float("inf"), float("-inf")):
-        raise Wrong("out of range for double")
+        raise ConversionError("out of range for double")
     return number
 
 
@@ -131,7 +131,7 @@ def _boolean(text: Any) -> Any:
     try:
         return _BOOLEANS[text.lower()]
     except KeyError:
-        raise Wrong(f"not true or false: {shown(text)}") from None
+        raise ConversionError(f"not true or false: {shown(text)}") from None
 
 
 _LEAVES: dict[str, Converter] = {
@@ -160,15 +160,15 @@ class CsvDecoder(Decoder):
         self._quote = quote
         self._splitter = _Splitter(separator, quote, null)
 
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: pa.Array) -> DecodedRecords:
         """Decode a batch."""
-        harvest = Harvest(self._arrow)
+        harvest = ColumnCollector(self._arrow)
         for portion, indices in binary_portions(values):
             texts, good = harvest.texts(portion, indices)
             self._lines(pc.ascii_rtrim(texts, _ENDS), good, harvest)
         return harvest.decoded()
 
-    def _lines(self, texts: pa.Array, indices: Indices, harvest: Harvest) -> None:
+    def _lines(self, texts: pa.Array, indices: Indices, harvest: ColumnCollector) -> None:
         odd = self._odd(texts)
         if odd.any():
             self._one_by_one(texts.filter(pa.array(odd)), indices[odd], harvest)
@@ -177,14 +177,14 @@ class CsvDecoder(Decoder):
 
     def _odd(self, texts: pa.Array) -> Mask:
         """Lines with quotes or line ends in them, and empty ones."""
-        layout = Layout.of(texts)
+        layout = TextLayout.of(texts)
         odd: Mask = layout.lengths == 0
         for sign in (self._quote, *_ENDS):
             if sign:
                 odd[layout.with_word(sign.encode())] = True
         return odd
 
-    def _at_once(self, texts: pa.Array, indices: Indices, harvest: Harvest) -> None:
+    def _at_once(self, texts: pa.Array, indices: Indices, harvest: ColumnCollector) -> None:
         fields = pc.split_pattern(texts, self._separator)
         counts = pc.list_value_length(fields).to_numpy(zero_copy_only=False)
         width = len(self._columns)
@@ -198,22 +198,22 @@ class CsvDecoder(Decoder):
         places = np.arange(0, len(flat), width)
         self._typed([flat.take(pa.array(places + column)) for column in range(width)], indices, harvest)
 
-    def _one_by_one(self, texts: pa.Array, indices: Indices, harvest: Harvest) -> None:
+    def _one_by_one(self, texts: pa.Array, indices: Indices, harvest: ColumnCollector) -> None:
         records, kept = [], []
         for place, text in enumerate(texts.to_pylist()):
             try:
                 fields = self._splitter.split(text)
                 if len(fields) != len(self._columns):
-                    raise Wrong(_uneven(len(fields), len(self._columns)))
+                    raise ConversionError(_uneven(len(fields), len(self._columns)))
                 records.append(fields)
                 kept.append(place)
-            except Wrong as wrong:
+            except ConversionError as wrong:
                 harvest.refuse(indices[place], wrong.reason)
         if records:
             columns = [pa.array(column, pa.string()) for column in zip(*records, strict=True)]
             self._typed(columns, indices[kept], harvest)
 
-    def _typed(self, texts: list[pa.Array], indices: Indices, harvest: Harvest) -> None:
+    def _typed(self, texts: list[pa.Array], indices: Indices, harvest: ColumnCollector) -> None:
         bad: dict[int, str] = {}
         arrays = [column.array(values, bad) for column, values in zip(self._columns, texts, strict=True)]
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._arrow)
@@ -242,7 +242,7 @@ class _Splitter:
     def split(self, line: str) -> list[str | None]:
         """The fields of a line."""
         if not line:
-            raise Wrong("empty")
+            raise ConversionError("empty")
         fields: list[str | None] = []
         place = 0
         while found := self._field.match(line, place):
@@ -254,4 +254,4 @@ class _Splitter:
             if not end:
                 return fields
             place = found.end()
-        raise Wrong(f"not one line of CSV from character {place + 1} on")
+        raise ConversionError(f"not one line of CSV from character {place + 1} on")

@@ -26,10 +26,10 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from millrace.formats import conversion
-from millrace.formats.arrow_types import Layout, Mask, arrow_schema, arrow_type, texts_of, why_no_text
-from millrace.formats.base import Decoded, Decoder
-from millrace.formats.conversion import JSON_LEAVES, Wrong, base64, failing_places
-from millrace.formats.row_builder import BULK, Harvest, Indices, Rows, binary_portions
+from millrace.formats.arrow_types import Mask, TextLayout, arrow_schema, arrow_type, texts_of, why_no_text
+from millrace.formats.base import DecodedRecords, Decoder
+from millrace.formats.conversion import JSON_LEAVES, ConversionError, base64, failing_places
+from millrace.formats.row_builder import BULK, ColumnCollector, Indices, Rows, binary_portions
 from millrace.pipeline.schema import Array, Decimal, Map, Schema, Simple, Struct, Type
 
 _DIGITS = 38  # of a decimal as it is read; with any scale it stays within the 76 that cannot wrap around
@@ -155,7 +155,7 @@ def _struct(kind: Struct, times: str) -> _Reading:
 def _of_base64(column: Any) -> Any:
     try:
         return pa.array([None if text is None else base64(text) for text in column.to_pylist()], pa.binary())
-    except Wrong:
+    except ConversionError:
         raise Unreadable from None
 
 
@@ -190,10 +190,10 @@ _MANY = 400  # opening brackets
 def json_lines(values: pa.Array) -> tuple[pa.Array, Mask]:
     """Messages as texts without blanks around them, and which of them pyarrow's reader must not see."""
     texts, odd = texts_of(values)
-    layout = Layout.of(texts)
+    layout = TextLayout.of(texts)
     if any(np.isin(edge, _BLANK_BYTES).any() for edge in layout.edges()):
         texts = pc.ascii_trim(texts, _BLANKS)
-        layout = Layout.of(texts)
+        layout = TextLayout.of(texts)
     odd |= _no_objects(layout)
     for word in (*_NOT_FINITE, _GLUED):
         odd[layout.with_word(word)] = True
@@ -203,7 +203,7 @@ def json_lines(values: pa.Array) -> tuple[pa.Array, Mask]:
     return texts, odd
 
 
-def _no_objects(layout: Layout) -> Mask:
+def _no_objects(layout: TextLayout) -> Mask:
     """Texts that are not `{"…}` or `{}`, as far as their edges show."""
     first, last = layout.edges()
     second, _ = layout.edges(1)
@@ -250,9 +250,9 @@ class JsonDecoder(Decoder):
         self._readers = [JsonReader(schema, way) for way in times] if JsonReader.reads(schema) else []
         self._size = _LARGEST
 
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: pa.Array) -> DecodedRecords:
         """Decode a batch."""
-        harvest = Harvest(self._rows.arrow)
+        harvest = ColumnCollector(self._rows.arrow)
         for portion in binary_portions(values):
             if self._readers:
                 self._sorted_out(_Portion(*portion), harvest)
@@ -262,7 +262,7 @@ class JsonDecoder(Decoder):
                     self._slowly(_Portion(*portion).take(places), harvest)
         return harvest.decoded()
 
-    def _sorted_out(self, portion: _Portion, harvest: Harvest) -> None:
+    def _sorted_out(self, portion: _Portion, harvest: ColumnCollector) -> None:
         texts, odd = json_lines(portion.values)
         places = np.arange(len(texts))
         if odd.any():
@@ -274,7 +274,7 @@ class JsonDecoder(Decoder):
         elif refused * self._size * 2 > len(texts):
             self._size = max(self._size // _CUT, SMALLEST)
 
-    def _pieces(self, whole: _Piece, size: int, harvest: Harvest) -> int:
+    def _pieces(self, whole: _Piece, size: int, harvest: ColumnCollector) -> int:
         """How many pieces of a size could not be read at once; they are cut into smaller ones."""
         refused = 0
         for start in range(0, len(whole.texts), size):
@@ -289,7 +289,7 @@ class JsonDecoder(Decoder):
                 self._readers.append(self._readers.pop(0))
         return refused
 
-    def _quickly(self, piece: _Piece, harvest: Harvest) -> bool:
+    def _quickly(self, piece: _Piece, harvest: ColumnCollector) -> bool:
         try:
             rows, odd = self._readers[0].read(piece.texts)
         except Unreadable:
@@ -315,7 +315,7 @@ class JsonDecoder(Decoder):
                     missing.setdefault(place, f"column {name}: missing")
         return missing
 
-    def _slowly(self, portion: _Portion, harvest: Harvest) -> bool:
+    def _slowly(self, portion: _Portion, harvest: ColumnCollector) -> bool:
         """Record by record; says whether all were good."""
         values, indices = portion
         records, bad = self._records(values.to_pylist())

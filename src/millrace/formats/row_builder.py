@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from millrace.formats.arrow_types import arrow_schema, texts_of, why_no_text
-from millrace.formats.base import Bad, Decoded
-from millrace.formats.conversion import Converter, Wrong, converter, failing_places, moments_in_texts
+from millrace.formats.base import BadRecord, DecodedRecords
+from millrace.formats.conversion import ConversionError, Converter, converter, failing_places, moments_in_texts
 from millrace.pipeline.schema import Field, Schema
 
 _NONE = type(None)
 
 
-class Bulk(NamedTuple):
+class BulkColumns(NamedTuple):
     """How many values of one Python type become a column at once; what it cannot take, it refuses as a whole."""
 
     expected: type
@@ -30,7 +30,7 @@ class Bulk(NamedTuple):
     """Raises ValueError for most of the values that are refused; much quicker than their converter."""
 
 
-class Table(NamedTuple):
+class DecodedTable(NamedTuple):
     """Columns of the good records, which those are (None means all), and why the others are not."""
 
     rows: pa.RecordBatch
@@ -41,7 +41,7 @@ class Table(NamedTuple):
 class Rows:
     """Makes tables of one schema."""
 
-    def __init__(self, schema: Schema, leaves: Mapping[str, Converter], bulk: Mapping[str, Bulk]) -> None:
+    def __init__(self, schema: Schema, leaves: Mapping[str, Converter], bulk: Mapping[str, BulkColumns]) -> None:
         self.arrow = arrow_schema(schema)
         self._columns = [
             _Column(field, kind, converter(field.type, leaves), bulk.get(field.type.ddl()))
@@ -49,7 +49,7 @@ class Rows:
         ]
         self._pick = itemgetter(*schema.names, schema.names[0])  # one more, so that it gives tuples always
 
-    def of_records(self, records: Sequence[Mapping[str, Any]]) -> Table:
+    def of_records(self, records: Sequence[Mapping[str, Any]]) -> DecodedTable:
         """A table of records that have the values by name; names that no column has are left out."""
         if not records:
             return self.of_columns([()] * len(self._columns), 0)
@@ -66,21 +66,21 @@ class Rows:
             picked = (*(record.get(column.name) for column in self._columns), None)
         return picked
 
-    def of_columns(self, columns: Sequence[Sequence[Any]], count: int) -> Table:
+    def of_columns(self, columns: Sequence[Sequence[Any]], count: int) -> DecodedTable:
         """A table of columns in the schema's order, each with so many values."""
         bad: dict[int, str] = {}
         arrays = [column.array(values, bad) for column, values in zip(self._columns, columns, strict=True)]
         rows = pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
         if not bad:
-            return Table(rows, None, bad)
+            return DecodedTable(rows, None, bad)
         good = [index for index in range(count) if index not in bad]
-        return Table(rows.take(pa.array(good, pa.int64())), good, bad)
+        return DecodedTable(rows.take(pa.array(good, pa.int64())), good, bad)
 
 
 class _Column:
     """One column: its converter, and a shorter way when every value is of the expected Python type."""
 
-    def __init__(self, field: Field, kind: pa.DataType, convert: Converter, bulk: Bulk | None) -> None:
+    def __init__(self, field: Field, kind: pa.DataType, convert: Converter, bulk: BulkColumns | None) -> None:
         self.name = field.name
         self._kind = kind
         self._nullable = field.nullable
@@ -109,7 +109,9 @@ class _Column:
             hidden[place] = None
         return odd + failing_places(screen, hidden)
 
-    def _at_once(self, bulk: Bulk, values: Sequence[Any], odd: list[int], bad: dict[int, str]) -> pa.Array | None:
+    def _at_once(
+        self, bulk: BulkColumns, values: Sequence[Any], odd: list[int], bad: dict[int, str]
+    ) -> pa.Array | None:
         """The column, with the odd values converted apart; None if that cannot be."""
         if odd:
             values = list(values)
@@ -129,17 +131,17 @@ class _Column:
             return None
         try:
             return self._convert(value)
-        except Wrong as wrong:
+        except ConversionError as wrong:
             bad.setdefault(place, f"column {self.name}{wrong.path}: {wrong.reason}")
             return None
 
 
 BULK = {
-    "string": Bulk(str, pa.array),
-    "boolean": Bulk(bool, pa.array),
-    "double": Bulk(float, pa.array),
-    "timestamp": Bulk(str, moments_in_texts, datetime.fromisoformat),
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), Bulk(int, pa.array)),
+    "string": BulkColumns(str, pa.array),
+    "boolean": BulkColumns(bool, pa.array),
+    "double": BulkColumns(float, pa.array),
+    "timestamp": BulkColumns(str, moments_in_texts, datetime.fromisoformat),
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), BulkColumns(int, pa.array)),
 }
 Indices: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
@@ -147,14 +149,14 @@ _MOST_ROWS = 65_536
 _MOST_BYTES = 1 << 28
 
 
-class Harvest:
+class ColumnCollector:
     """Gathers the rows of one batch of messages."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._rows: list[pa.RecordBatch] = []
         self._good: list[Indices] = []
-        self._bad: list[Bad] = []
+        self._bad: list[BadRecord] = []
 
     def add(self, rows: pa.RecordBatch, good: Indices) -> None:
         """Take in good rows and the index of each."""
@@ -164,7 +166,7 @@ class Harvest:
 
     def refuse(self, index: int, reason: str) -> None:
         """Take in a bad record."""
-        self._bad.append(Bad(int(index), reason))
+        self._bad.append(BadRecord(int(index), reason))
 
     def texts(self, values: pa.Array, indices: Indices) -> tuple[pa.Array, Indices]:
         """Those of the messages that are text; the others are refused."""
@@ -175,7 +177,7 @@ class Harvest:
             self.refuse(indices[place], why_no_text(values[place].as_py()) or "not text")
         return texts.filter(pa.array(~broken)), indices[~broken]
 
-    def decoded(self) -> Decoded:
+    def decoded(self) -> DecodedRecords:
         """Everything, in the order of the messages."""
         rows = pa.concat_batches(self._rows or [pa.RecordBatch.from_pylist([], self._schema)])
         good = np.concatenate(self._good) if self._good else np.empty(0, np.int64)
@@ -183,7 +185,7 @@ class Harvest:
             order = np.argsort(good)
             rows, good = rows.take(pa.array(order)), good[order]
         self._bad.sort(key=lambda bad: bad.index)
-        return Decoded(rows, pa.array(good, pa.int64()) if self._bad else None, self._bad)
+        return DecodedRecords(rows, pa.array(good, pa.int64()) if self._bad else None, self._bad)
 
 
 def binary_portions(values: pa.Array) -> Iterator[tuple[pa.Array, Indices]]:

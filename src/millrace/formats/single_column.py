@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from millrace.formats.arrow_types import arrow_schema
-from millrace.formats.base import Decoded, Decoder
-from millrace.formats.row_builder import Harvest, binary_portions
+from millrace.formats.base import DecodedRecords, Decoder
+from millrace.formats.row_builder import ColumnCollector, binary_portions
 from millrace.pipeline.schema import Schema
 
 
@@ -16,9 +16,9 @@ class TextDecoder(Decoder):
     def __init__(self, schema: Schema) -> None:
         self._schema = arrow_schema(schema)
 
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: pa.Array) -> DecodedRecords:
         """Decode a batch."""
-        harvest = Harvest(self._schema)
+        harvest = ColumnCollector(self._schema)
         for portion, indices in binary_portions(values):
             texts, good = harvest.texts(portion, indices)
             harvest.add(pa.RecordBatch.from_arrays([texts], schema=self._schema), good)
@@ -31,6 +31,6 @@ class RawDecoder(Decoder):
     def __init__(self, schema: Schema) -> None:
         self._schema = arrow_schema(schema)
 
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: pa.Array) -> DecodedRecords:
         """All of them, as they are."""
-        return Decoded(pa.RecordBatch.from_arrays([values.cast(pa.binary())], schema=self._schema), None, [])
+        return DecodedRecords(pa.RecordBatch.from_arrays([values.cast(pa.binary())], schema=self._schema), None, [])

@@ -10,7 +10,7 @@ from millrace.pipeline.schema import Schema
 
 
 @dataclass(frozen=True)
-class Mistake:
+class OptionMistake:
     """Something wrong with one option of a connection (or with the whole of it, when `option` is None)."""
 
     condition: str
@@ -24,7 +24,7 @@ class Mistake:
 class Facts:
     """One connection as its connector sees it."""
 
-    mistakes: tuple[Mistake, ...] = ()
+    mistakes: tuple[OptionMistake, ...] = ()
     schema: Schema | None = None
     """A source's columns, when they are known without looking."""
     modes: tuple[str, ...] = MODES

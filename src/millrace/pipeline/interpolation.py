@@ -18,7 +18,7 @@ _REFERENCE = re.compile(
 
 
 @dataclass(frozen=True)
-class Filled:
+class InterpolatedText:
     """A text after interpolation."""
 
     text: str
@@ -34,14 +34,14 @@ class Filled:
     unusable: tuple[FileUnusable, ...] = ()
 
 
-def fill(text: str, environment: Mapping[str, str]) -> Filled:
+def fill(text: str, environment: Mapping[str, str]) -> InterpolatedText:
     """A text with what it refers to. As in a shell, a default also stands in for a variable that is empty."""
     if "${" not in text:
-        return Filled(text)
+        return InterpolatedText(text)
     found = _Found(environment)
     filled = _REFERENCE.sub(found.put, text)
     refers = bool(found.names or found.missing or found.defaults or found.files or found.unusable)
-    return Filled(
+    return InterpolatedText(
         filled,
         refers,
         bool(found.names),

@@ -184,7 +184,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class PipelineDef:
     """Sources, tables and sinks under one name. Names may still clash or lead nowhere: `check` tells."""
 
     name: str
@@ -229,7 +229,7 @@ class Pipeline:
             waiting.extend((read, False) for read in reversed(element.reads if isinstance(element, TableDef) else ()))
         return list(found)
 
-    def linked(self) -> Pipeline:
+    def linked(self) -> PipelineDef:
         """The same with every reference written as the element that it means writes its name."""
 
         def own(name: str) -> str:

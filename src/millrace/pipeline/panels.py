@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from millrace.errors import InvalidOption, did_you_mean
-from millrace.pipeline.connector_facts import Mistake
+from millrace.pipeline.connector_facts import OptionMistake
 from millrace.pipeline.model import Panel
 
 MOST_ROWS = 1000
@@ -124,7 +124,7 @@ class Column(Protocol):
 
 
 @dataclass(frozen=True)
-class Shown:
+class RunPanel:
     """A panel of a run: its id, which its channel is called after, and whether its author asked for it."""
 
     id: str
@@ -143,18 +143,18 @@ class Shown:
         return str(self.given.get("title") or self.panel.table.replace("_", " "))
 
 
-def shown(panels: Iterable[Panel], *, inferred: bool = False) -> tuple[Shown, ...]:
+def shown(panels: Iterable[Panel], *, inferred: bool = False) -> tuple[RunPanel, ...]:
     """Panels with their ids: the table and the kind, numbered when there are several alike."""
     taken: dict[str, int] = {}
     made = []
     for panel in panels:
         name = f"{panel.table}-{panel.kind}"
         taken[name] = taken.get(name, 0) + 1
-        made.append(Shown(name if taken[name] == 1 else f"{name}-{taken[name]}", panel, inferred))
+        made.append(RunPanel(name if taken[name] == 1 else f"{name}-{taken[name]}", panel, inferred))
     return tuple(made)
 
 
-def mistakes(panel: Panel) -> Iterator[Mistake]:
+def mistakes(panel: Panel) -> Iterator[OptionMistake]:
     """What is wrong with a panel's options."""
     kind = KINDS.get(panel.kind)
     if kind is None:
@@ -164,15 +164,15 @@ def mistakes(panel: Panel) -> Iterator[Mistake]:
     for name in given:
         if name not in known:
             said = f"a panel of the kind {kind.name} has no option {name!r}"
-            yield Mistake("panel.option", said, name, did_you_mean(name, known))
+            yield OptionMistake("panel.option", said, name, did_you_mean(name, known))
     for option in kind.options:
         value = given.get(option.name)
         wanted = None if value is None else _wanted(option, value)
         if wanted:
-            yield Mistake("panel.value", f"{kind.name}: {option.name} must be {wanted}", option.name, option.help)
+            yield OptionMistake("panel.value", f"{kind.name}: {option.name} must be {wanted}", option.name, option.help)
         elif value is None and option.required:
             hint = f"add {option.name}: {option.help[0].lower()}{option.help[1:]}"
-            yield Mistake("panel.missing", f"a panel of the kind {kind.name} needs {option.name}", None, hint)
+            yield OptionMistake("panel.missing", f"a panel of the kind {kind.name} needs {option.name}", None, hint)
 
 
 def columns_named(panel: Panel) -> Iterator[tuple[PanelOption, str]]:
@@ -187,7 +187,7 @@ def columns_named(panel: Panel) -> Iterator[tuple[PanelOption, str]]:
             yield option, parse_order(name)[0] if option.takes == "order" else name
 
 
-def column_mistakes(panel: Panel, columns: Iterable[Column]) -> Iterator[Mistake]:
+def column_mistakes(panel: Panel, columns: Iterable[Column]) -> Iterator[OptionMistake]:
     """What is wrong with the columns that a panel names, where those of its table are known."""
     known: dict[str, Column] = {}
     for one in columns:
@@ -196,10 +196,12 @@ def column_mistakes(panel: Panel, columns: Iterable[Column]) -> Iterator[Mistake
         column = known.get(name.lower())
         if column is None:
             said = f"the panel names {name!r}, which {panel.table!r} does not have"
-            yield Mistake("panel.column", said, option.name, did_you_mean(name, [one.name for one in known.values()]))
+            yield OptionMistake(
+                "panel.column", said, option.name, did_you_mean(name, [one.name for one in known.values()])
+            )
         elif column.type is not None and (wanted := _misfit(option, column.type)):
             said = f"the panel's {option.name} is {name!r}, which is {column.spark}, not {wanted}"
-            yield Mistake("panel.type", said, option.name, option.help)
+            yield OptionMistake("panel.type", said, option.name, option.help)
 
 
 def parse_order(text: str) -> tuple[str, bool]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from millrace.errors import SourceLocation
 from millrace.pipeline.connector_facts import Connectors
-from millrace.pipeline.model import Pipeline, SinkDef, SourceDef, Trigger
-from millrace.pipeline.panels import Shown, shown
+from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, Trigger
+from millrace.pipeline.panels import RunPanel, shown
 
 WITHOUT_BATCHES = ("realtime", "continuous")
 _BESIDE = Trigger("every", 1.0)
@@ -26,7 +26,7 @@ class Query:
     trigger: Trigger
     buries: tuple[str, ...] = ()
     """The sources whose dead letters this query writes: each source has one query that does."""
-    panels: tuple[Shown, ...] = ()
+    panels: tuple[RunPanel, ...] = ()
     """The panels that look at its rows on their way."""
     infers: bool = False
     """Whether a panel is made up for its table: nobody declared one, and the page is served."""
@@ -55,11 +55,11 @@ class Query:
 class Plan:
     """What a run does."""
 
-    pipeline: Pipeline
+    pipeline: PipelineDef
     queries: tuple[Query, ...]
 
 
-def make_plan(pipeline: Pipeline, *, once: bool = False, panels: bool = False) -> Plan:
+def make_plan(pipeline: PipelineDef, *, once: bool = False, panels: bool = False) -> Plan:
     """The queries of a pipeline. `once` ends each when what is there now is done, whatever its trigger.
 
     `panels` is for a run whose page is served; else nobody would see them, and nothing is computed for them.
@@ -94,7 +94,7 @@ def with_letters(plan: Plan, connectors: Connectors) -> Plan:
     return replace(plan, queries=(*own, *others))
 
 
-def unbatched(pipeline: Pipeline) -> set[str]:
+def unbatched(pipeline: PipelineDef) -> set[str]:
     """The sources that somebody reads without batches, as the file says and however it is run this time.
 
     Whoever reads one of them, Spark's own functions decode it: what is bad must be the same for all.
@@ -103,15 +103,15 @@ def unbatched(pipeline: Pipeline) -> set[str]:
     return {name for sink in sinks for name in pipeline.upstream(sink.table) if pipeline.source(name)}
 
 
-def _with_panels(pipeline: Pipeline, queries: list[Query], owned: set[str]) -> list[Query]:
+def _with_panels(pipeline: PipelineDef, queries: list[Query], owned: set[str]) -> list[Query]:
     """The queries with what looks at them, and those that panels need for themselves.
 
     A panel looks at its table's rows on their way to a sink. Where the table has no sink, or its queries have no
     batches, the panel has a query of its own, which reads the source once more; so that one is left out of a run that
     ends when it has caught up, and whose page goes with it.
     """
-    carried: dict[str, list[Shown]] = {}
-    alone: dict[str, list[Shown]] = {}
+    carried: dict[str, list[RunPanel]] = {}
+    alone: dict[str, list[RunPanel]] = {}
     for one in shown(pipeline.panels):
         carrier = _carrier(queries, one.panel.table)
         found = carried.setdefault(carrier.name, []) if carrier else alone.setdefault(one.panel.table, [])
@@ -131,14 +131,14 @@ def _carrier(queries: list[Query], table: str) -> Query | None:
     return min(found, key=lambda query: ("update", "complete", "append").index(query.mode), default=None)
 
 
-def _own(pipeline: Pipeline, table: str, panels: list[Shown], owned: set[str]) -> Query:
+def _own(pipeline: PipelineDef, table: str, panels: list[RunPanel], owned: set[str]) -> Query:
     trigger = pipeline.trigger if pipeline.trigger.kind == "every" else _BESIDE
     mode = _mode(pipeline, table)
     # No table has a dot in its name, so no sink's query is called so.
     return Query(f"panels.{table}", table, (), mode, trigger, _buries(pipeline, table, owned), tuple(panels))
 
 
-def _mode(pipeline: Pipeline, table: str) -> str:
+def _mode(pipeline: PipelineDef, table: str) -> str:
     """The mode that shows the most: changes as they come where Spark can give them, else what is final."""
     from millrace.pipeline.analysis.operators import UNKNOWN
     from millrace.pipeline.analysis.pipeline import analyse
@@ -151,7 +151,7 @@ def _mode(pipeline: Pipeline, table: str) -> str:
     return "update" if any(step.kind == "aggregate" for step in steps) and not final else "append"
 
 
-def _buries(pipeline: Pipeline, table: str, owned: set[str]) -> tuple[str, ...]:
+def _buries(pipeline: PipelineDef, table: str, owned: set[str]) -> tuple[str, ...]:
     """The sources that nobody else buries; they are this one's from now on."""
     needed = [one for one in pipeline.upstream(table) if pipeline.source(one) and one not in owned]
     owned.update(needed)
@@ -165,7 +165,7 @@ def _called(argument: object) -> str:
     return str(getattr(argument, "__qualname__", type(argument).__qualname__))
 
 
-def _name(sink: SinkDef, pipeline: Pipeline) -> str:
+def _name(sink: SinkDef, pipeline: PipelineDef) -> str:
     """The name of a sink's query, and of its checkpoint: sinks of one name share it.
 
     It depends on the sink alone, as it is written: another sink that comes or goes, or another way to run, must not

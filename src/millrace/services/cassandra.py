@@ -84,7 +84,7 @@ _OPENS = (
 
 
 @dataclass(frozen=True)
-class Ring(Description):
+class CassandraNode(Description):
     """What `cassandra.json` holds: one node."""
 
     file = "cassandra.json"
@@ -98,7 +98,7 @@ class Ring(Description):
     """Whether a secure one has its user."""
 
     @classmethod
-    def parsed(cls, found: dict[str, Any]) -> Ring:
+    def parsed(cls, found: dict[str, Any]) -> CassandraNode:
         """One from the content of its file."""
         return cls(**{**found, "process": process_identity(found["process"])})
 
@@ -106,13 +106,13 @@ class Ring(Description):
         """The one of its node."""
         return {NODE: self.process} if self.process else {}
 
-    def with_process(self, number: int, process: Identity | None) -> Ring:
+    def with_process(self, number: int, process: Identity | None) -> CassandraNode:
         """The same with another process."""
         del number  # there is one
         return replace(self, process=process)
 
     @classmethod
-    def planned(cls, before: Ring | None, port: int | None, secure: bool | None) -> Ring:
+    def planned(cls, before: CassandraNode | None, port: int | None, secure: bool | None) -> CassandraNode:
         """The one to start with: as it was, on ports that are free now."""
         if port:
             require_free(port)
@@ -232,7 +232,7 @@ _FIRST_USER = {"user": "cassandra", "password": "cassandra"}
 
 
 @dataclass(frozen=True)
-class Options:
+class CassandraOptions:
     """How it shall be; None leaves it as it was, or to the default for a new one."""
 
     port: int | None = None
@@ -241,7 +241,7 @@ class Options:
     detach: bool = False
 
 
-class Service(Embedded[Ring, Cassandra]):
+class CassandraService(Embedded[CassandraNode, Cassandra]):
     """A Cassandra in a folder."""
 
     name = "Cassandra"
@@ -250,9 +250,9 @@ class Service(Embedded[Ring, Cassandra]):
     in_use = CassandraInUse
     none = NoCassandra
 
-    def __init__(self, folder: Path, options: Options | None = None) -> None:
-        self.options = options or Options()
-        super().__init__(folder, Ring, port=self.options.port, detach=self.options.detach)
+    def __init__(self, folder: Path, options: CassandraOptions | None = None) -> None:
+        self.options = options or CassandraOptions()
+        super().__init__(folder, CassandraNode, port=self.options.port, detach=self.options.detach)
 
     def stop(self) -> None:
         """Stop it and wait."""
@@ -274,8 +274,8 @@ class Service(Embedded[Ring, Cassandra]):
         """How clients reach it."""
         return door_of(self.folder, self.known())
 
-    def _start(self, java: Java, classpath: str, before: Ring | None, tell: Tell) -> None:
-        ring = self.layout = Ring.planned(before, self.options.port, self.options.secure)
+    def _start(self, java: Java, classpath: str, before: CassandraNode | None, tell: Tell) -> None:
+        ring = self.layout = CassandraNode.planned(before, self.options.port, self.options.secure)
         certificates = None
         if ring.secure:
             tell("making certificates")
@@ -301,7 +301,7 @@ class Service(Embedded[Ring, Cassandra]):
         time.sleep(_LOOK)
         return False
 
-    def _settle(self, ring: Ring) -> None:
+    def _settle(self, ring: CassandraNode) -> None:
         """The user that every new Cassandra has, whose password everybody knows, gives way to ours."""
         ours = self.client()
         first = replace(ours, options={**ours.options, **_FIRST_USER})
@@ -319,19 +319,19 @@ class Service(Embedded[Ring, Cassandra]):
         return PortTakenError(failure) if any(one in child.output() for one in taken) else failure
 
 
-def door_of(folder: Path, ring: Ring) -> Cassandra:
+def door_of(folder: Path, ring: CassandraNode) -> Cassandra:
     """How clients reach the Cassandra of a folder."""
     return Cassandra.at(ring.address, client_properties(folder) if ring.secure else None)
 
 
-def running(folder: Path) -> Ring | None:
+def running(folder: Path) -> CassandraNode | None:
     """The Cassandra that runs in a folder, or None when none does."""
-    return Ring.running(folder)
+    return CassandraNode.running(folder)
 
 
 def stop(folder: Path) -> None:
     """Stop the Cassandra of a folder, whoever started it."""
-    stop_service(Service, Ring, folder)
+    stop_service(CassandraService, CassandraNode, folder)
 
 
 def _listens(port: int) -> bool:
@@ -340,5 +340,5 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _properties(ring: Ring, certificates: Certificates) -> dict[str, str]:
+def _properties(ring: CassandraNode, certificates: Certificates) -> dict[str, str]:
     return {"user": CASSANDRA_USER, "password": ring.password, "tls.ca": str(certificates.authority)}

@@ -61,7 +61,7 @@ _LOG4J = """<Configuration status="ERROR">
 
 
 @dataclass(frozen=True)
-class Door:
+class Listener:
     """One more port that clients may use, with rules of its own: its properties are `listener.name.NAME.…`."""
 
     port: int
@@ -81,7 +81,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Layout(Description):
+class ClusterLayout(Description):
     """What `cluster.json` holds; each node is a process."""
 
     file = "cluster.json"
@@ -92,7 +92,7 @@ class Layout(Description):
     nodes: tuple[Node, ...]
 
     @classmethod
-    def parsed(cls, found: dict[str, Any]) -> Layout:
+    def parsed(cls, found: dict[str, Any]) -> ClusterLayout:
         """One from the content of its file."""
         nodes = tuple(Node(**{**node, "process": process_identity(node["process"])}) for node in found["nodes"])
         return cls(found["cluster_id"], nodes, password=found["password"], secure=found["secure"])
@@ -101,7 +101,7 @@ class Layout(Description):
         """Those of the nodes."""
         return {node.id: node.process for node in self.nodes if node.process}
 
-    def with_process(self, number: int, process: Identity | None) -> Layout:
+    def with_process(self, number: int, process: Identity | None) -> ClusterLayout:
         """The same with another process for a node."""
         nodes = (replace(node, process=process) if node.id == number else node for node in self.nodes)
         return replace(self, nodes=tuple(nodes))
@@ -117,7 +117,9 @@ class Layout(Description):
         return ",".join(f"127.0.0.1:{node.internal_port if self.secure else node.port}" for node in self.nodes)
 
 
-def plan_layout(before: Layout | None, brokers: int | None, port: int | None, secure: bool | None) -> Layout:
+def plan_layout(
+    before: ClusterLayout | None, brokers: int | None, port: int | None, secure: bool | None
+) -> ClusterLayout:
     """The layout to start with: the old one where there is one, with ports that are free now."""
     if before and brokers not in (None, len(before.nodes)):
         raise DataDirMismatch(
@@ -139,7 +141,7 @@ def plan_layout(before: Layout | None, brokers: int | None, port: int | None, se
         )
         for number, node in enumerate(old, 1)
     )
-    return Layout(
+    return ClusterLayout(
         cluster_id=before.cluster_id if before else new_id(),
         password=before.password if before else secrets.token_urlsafe(18),
         secure=secure if secure is not None else bool(before and before.secure),
@@ -156,11 +158,11 @@ def new_id() -> str:
 
 def write_node(
     folder: Path,
-    layout: Layout,
+    layout: ClusterLayout,
     node: Node,
     certificates: Certificates | None,
     extra: Mapping[str, str],
-    doors: Mapping[str, Door],
+    doors: Mapping[str, Listener],
 ) -> Path:
     """Write a node's properties and log configuration; gives the properties file."""
     home = node_folder(folder, node)
@@ -183,7 +185,7 @@ def node_folder(folder: Path, node: Node) -> Path:
     return folder / f"node-{node.id}"
 
 
-def _roles(layout: Layout, node: Node, home: Path, doors: Mapping[str, Door]) -> dict[str, str]:
+def _roles(layout: ClusterLayout, node: Node, home: Path, doors: Mapping[str, Listener]) -> dict[str, str]:
     voters = ",".join(f"{peer.id}@127.0.0.1:{peer.controller_port}" for peer in layout.nodes)
     listeners = {"CLIENT": node.port} | ({"INTERNAL": node.internal_port} if layout.secure else {})
     listeners |= {name: door.port + node.id - 1 for name, door in doors.items()}
@@ -231,7 +233,7 @@ def _replication(brokers: int) -> dict[str, str]:
     }
 
 
-def _security(layout: Layout, certificates: Certificates) -> dict[str, str]:
+def _security(layout: ClusterLayout, certificates: Certificates) -> dict[str, str]:
     login = "org.apache.kafka.common.security"
     plain = f'{login}.plain.PlainLoginModule required user_{KAFKA_USER}="{layout.password}";'
     scram = f"{login}.scram.ScramLoginModule required;"
@@ -248,7 +250,7 @@ def _security(layout: Layout, certificates: Certificates) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Options:
+class KafkaClusterOptions:
     """How the cluster shall be; None leaves it as it was, or to the default for a new one."""
 
     brokers: int | None = None
@@ -259,11 +261,11 @@ class Options:
     properties: Mapping[str, str] | None = None
     java: tuple[str, ...] = ()
     """More options of the brokers' Java."""
-    doors: Mapping[str, Door] = field(default_factory=dict)
+    doors: Mapping[str, Listener] = field(default_factory=dict)
     """More listeners, by their names."""
 
 
-class Kafka(Embedded[Layout, Cluster]):
+class KafkaCluster(Embedded[ClusterLayout, Cluster]):
     """A cluster in a folder."""
 
     name = "Kafka"
@@ -272,9 +274,9 @@ class Kafka(Embedded[Layout, Cluster]):
     in_use = DataDirInUse
     none = NoCluster
 
-    def __init__(self, folder: Path, options: Options | None = None) -> None:
-        self.options = options or Options()
-        super().__init__(folder, Layout, port=self.options.port, detach=self.options.detach)
+    def __init__(self, folder: Path, options: KafkaClusterOptions | None = None) -> None:
+        self.options = options or KafkaClusterOptions()
+        super().__init__(folder, ClusterLayout, port=self.options.port, detach=self.options.detach)
         self._certificates: Certificates | None = None
 
     def kill(self, node_id: int) -> None:
@@ -292,7 +294,7 @@ class Kafka(Embedded[Layout, Cluster]):
 
     cluster = client
 
-    def _start(self, java: Java, classpath: str, before: Layout | None, tell: Tell) -> None:
+    def _start(self, java: Java, classpath: str, before: ClusterLayout | None, tell: Tell) -> None:
         options = self.options
         layout = self.layout = plan_layout(before, options.brokers, options.port, options.secure)
         if layout.secure:
@@ -372,23 +374,23 @@ def _answer(cluster: Cluster, brokers: int) -> bool:
         return False
 
 
-def cluster_of(folder: Path, layout: Layout) -> Cluster:
+def cluster_of(folder: Path, layout: ClusterLayout) -> Cluster:
     """How clients reach the cluster that lies in a folder."""
     properties = client_properties(folder)
     return Cluster.at(layout.address, properties if layout.secure else None)
 
 
-def running(folder: Path) -> Layout | None:
+def running(folder: Path) -> ClusterLayout | None:
     """The layout of the cluster that runs in a folder, or None when none does."""
-    return Layout.running(folder)
+    return ClusterLayout.running(folder)
 
 
 def stop(folder: Path) -> list[int]:
     """Stop the cluster of a folder, whoever started it; gives the nodes that ran."""
-    return stop_service(Kafka, Layout, folder)
+    return stop_service(KafkaCluster, ClusterLayout, folder)
 
 
-def _properties(layout: Layout, certificates: Certificates) -> dict[str, str]:
+def _properties(layout: ClusterLayout, certificates: Certificates) -> dict[str, str]:
     return {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "PLAIN",

@@ -25,7 +25,7 @@ from millrace.masking import masked
 from millrace.telemetry.measurements import Lag, Measurements
 from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
 from millrace.telemetry.topology import Topology
-from millrace.units import Behind, so_many
+from millrace.units import Backlog, so_many
 
 EVERY = 0.5
 WINDOW = 60.0
@@ -56,7 +56,7 @@ class Alert:
 class Limits:
     """What is too much; None where nothing is."""
 
-    lag: Behind | None = None
+    lag: Backlog | None = None
     dead: float | None = None
     """Dead letters a second, over the last minute."""
 
@@ -84,7 +84,7 @@ class _Crossing:
 
 
 @dataclass
-class Alarm:
+class AlertMonitor:
     """Looks at a run and tells what is worth an alert, each thing once."""
 
     pipeline: str
@@ -193,7 +193,7 @@ def alert_sender(target: str) -> Send:
     return lambda alert: _ran(words, alert)
 
 
-class Messenger:
+class AlertSender:
     """Sends alerts one after the other; what goes wrong with them is said once."""
 
     def __init__(self, send: Send, say: Callable[[str], None], patience: float = SEND_PATIENCE) -> None:

@@ -130,7 +130,7 @@ class Slot:
             return Delta("replace", self._version, self._value)
 
 
-class Ring:
+class RowBuffer:
     """The newest rows, so many and no more; a column may come later, and is null in the rows before."""
 
     def __init__(self, size: int, columns: Iterable[str] = ()) -> None:
@@ -191,7 +191,7 @@ class Ring:
         }
 
 
-Channel = Slot | Ring
+Channel = Slot | RowBuffer
 
 
 class Channels:
@@ -212,11 +212,11 @@ class Channels:
             raise TypeError(f"{name} is a ring")
         return found
 
-    def ring(self, name: str, size: int, columns: Iterable[str] = ()) -> Ring:
+    def ring(self, name: str, size: int, columns: Iterable[str] = ()) -> RowBuffer:
         """The ring of a name; made when there is none."""
         with self._lock:
-            found = self._channels.setdefault(name, Ring(size, columns))
-        if not isinstance(found, Ring):
+            found = self._channels.setdefault(name, RowBuffer(size, columns))
+        if not isinstance(found, RowBuffer):
             raise TypeError(f"{name} is a slot")
         return found
 

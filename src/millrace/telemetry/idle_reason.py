@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from millrace.telemetry.progress import Progress, batch_end
+from millrace.telemetry.progress import BatchProgress, batch_end
 from millrace.telemetry.query_status import Phase, QueryStatus
-from millrace.telemetry.topology import Expected
+from millrace.telemetry.topology import ExpectedQuery
 from millrace.units import format_duration, so_many
 
 QUIET = 10.0
@@ -16,12 +16,12 @@ QUIET = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class IdleFacts:
     """What the sentence is made from."""
 
     standing: QueryStatus
-    expected: Expected
-    batch: Progress | None
+    expected: ExpectedQuery
+    batch: BatchProgress | None
     """The newest batch that did something."""
     lag: int | None
     dead: int
@@ -33,7 +33,7 @@ class Case:
         return format_duration(max(1, round((self.now - moment).total_seconds())))
 
 
-def idle_reason(case: Case) -> str | None:
+def idle_reason(case: IdleFacts) -> str | None:
     """The sentence; None when there is output, or none is due."""
     for rule in _RULES:
         told = rule(case)
@@ -42,7 +42,7 @@ def idle_reason(case: Case) -> str | None:
     return None
 
 
-def _ended(case: Case) -> str | None:
+def _ended(case: IdleFacts) -> str | None:
     if case.standing.phase is Phase.FAILED:
         error = case.standing.error
         return f"The query has failed{f': {error.message}' if error else ''}."
@@ -51,7 +51,7 @@ def _ended(case: Case) -> str | None:
     return "The query has stopped." if case.standing.phase is Phase.STOPPED else None
 
 
-def _no_batch_yet(case: Case) -> str | None:
+def _no_batch_yet(case: IdleFacts) -> str | None:
     if case.batch is not None:
         return None
     waited = case.ago(case.standing.since)
@@ -64,21 +64,21 @@ def _no_batch_yet(case: Case) -> str | None:
     return f"The query is starting: no batch has ended in {waited}."
 
 
-def _all_dead(case: Case) -> str | None:
+def _all_dead(case: IdleFacts) -> str | None:
     rows = case.standing.rows
     if rows and case.dead >= rows:
         return f"Every record so far ({case.dead:,}) was unreadable and went to the dead letters."
     return None
 
 
-def _all_late(case: Case) -> str | None:
+def _all_late(case: IdleFacts) -> str | None:
     batch = case.batch
     if batch and batch.late_rows and not batch.sink_rows and batch.late_rows >= batch.input_rows > 0:
         return f"All rows of the newest batch ({batch.input_rows:,}) came after the watermark and were dropped as late."
     return None
 
 
-def _waits_for_watermark(case: Case) -> str | None:
+def _waits_for_watermark(case: IdleFacts) -> str | None:
     batch = case.batch
     if not batch or batch.sink_rows != 0 or not (held := _held_back(case)):
         return None
@@ -90,7 +90,7 @@ def _waits_for_watermark(case: Case) -> str | None:
     return f"Append mode writes a window when the watermark has passed its end: {stands}; the query holds {rows}."
 
 
-def _quiet(case: Case) -> str | None:
+def _quiet(case: IdleFacts) -> str | None:
     batch = case.batch
     if batch is None or case.standing.phase is not Phase.WAITING:
         return None
@@ -102,7 +102,7 @@ def _quiet(case: Case) -> str | None:
     return f"Nothing new has arrived for {case.ago(since)}: everything that is there has been read{held}."
 
 
-def _nothing_passed(case: Case) -> str | None:
+def _nothing_passed(case: IdleFacts) -> str | None:
     batch = case.batch
     if batch and batch.sink_rows == 0 and batch.input_rows:
         rows = so_many(batch.input_rows, "row")
@@ -110,7 +110,7 @@ def _nothing_passed(case: Case) -> str | None:
     return None
 
 
-def _long_batch(case: Case) -> str | None:
+def _long_batch(case: IdleFacts) -> str | None:
     batch = case.batch
     if batch is None or case.standing.phase is not Phase.RUNNING or not case.expected.batches:
         return None
@@ -122,7 +122,7 @@ def _long_batch(case: Case) -> str | None:
     return f"A batch has been at work for {case.ago(since)}{behind}."
 
 
-def _held_back(case: Case) -> int:
+def _held_back(case: IdleFacts) -> int:
     """How many rows are in state that append mode writes only when the watermark has passed them."""
     expected, batch = case.expected, case.batch
     if not batch or expected.mode != "append" or not expected.watermarked:
@@ -130,11 +130,11 @@ def _held_back(case: Case) -> int:
     return batch.state_rows or 0
 
 
-def _sources(case: Case) -> str:
+def _sources(case: IdleFacts) -> str:
     return ", ".join(case.expected.sources) or "its source"
 
 
-_RULES: tuple[Callable[[Case], str | None], ...] = (
+_RULES: tuple[Callable[[IdleFacts], str | None], ...] = (
     _ended,
     _no_batch_yet,
     _all_dead,

@@ -76,7 +76,7 @@ ANSWER_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class OverdueAnswer:
     """An answer that has not come."""
 
     address: str
@@ -86,7 +86,7 @@ class Missing:
         return f"Kafka at {self.address} has not answered for {self.seconds:.0f} s"
 
 
-class Answers:
+class OutstandingAnswers:
     """One asks, many look; thread-safe, since what is known is replaced as a whole."""
 
     def __init__(self) -> None:
@@ -100,17 +100,17 @@ class Answers:
         """Kafka has answered, whatever it said."""
         self._asked = None
 
-    def missing(self, now: float | None = None) -> Missing | None:
+    def missing(self, now: float | None = None) -> OverdueAnswer | None:
         """What has been waited for too long."""
         asked = self._asked
         if asked is None:
             return None
         address, since = asked
         waited = (time.monotonic() if now is None else now) - since
-        return Missing(address, waited) if waited > ANSWER_TIMEOUT else None
+        return OverdueAnswer(address, waited) if waited > ANSWER_TIMEOUT else None
 
 
-def answer_change(before: Missing | None, now: Missing | None) -> str | None:
+def answer_change(before: OverdueAnswer | None, now: OverdueAnswer | None) -> str | None:
     """What people are told when answers stop or come again; once for each."""
     if now and not before:
         return f"Kafka at {now.address} does not answer; the run waits for it"

@@ -17,9 +17,9 @@ from typing import Any
 
 from millrace.errors import MillraceError
 from millrace.telemetry.channels import error_fields, milliseconds
-from millrace.telemetry.idle_reason import Case, idle_reason
+from millrace.telemetry.idle_reason import IdleFacts, idle_reason
 from millrace.telemetry.measurements import Lag, Measurements
-from millrace.telemetry.progress import RATE_WINDOW, Progress, SourceProgress, batch_end, rates
+from millrace.telemetry.progress import RATE_WINDOW, BatchProgress, SourceProgress, batch_end, rates
 from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
 from millrace.telemetry.topology import Edge, Topology
 
@@ -81,12 +81,12 @@ def most_known(values: Iterable[float | None]) -> float | None:
 
 
 @dataclass(frozen=True)
-class Flow:
+class FlowRates:
     """The rates of one moment, out of what is told of the queries."""
 
     outline: Topology
     queries: list[dict[str, Any]]
-    last: Mapping[str, Progress | None]
+    last: Mapping[str, BatchProgress | None]
 
     def edges(self) -> list[dict[str, Any]]:
         """Each edge with its rate; null between tables, whose rows Spark does not count."""
@@ -149,7 +149,7 @@ def run_state(
     dead = dict(board.dead())
     queries = [_query(one, board, samples, outline, dead, at) for one in standings]
     phase, reasons = run_phase(standings, samples, outline, at)
-    flow = Flow(outline, queries, {one.query: _newest_with_rows(board.history(one.query)) for one in standings})
+    flow = FlowRates(outline, queries, {one.query: _newest_with_rows(board.history(one.query)) for one in standings})
     return {
         "time": milliseconds(at),
         "phase": phase,
@@ -186,7 +186,7 @@ def run_phase(
     return "running", []
 
 
-def batches_of(history: Iterable[Progress]) -> list[Progress]:
+def batches_of(history: Iterable[BatchProgress]) -> list[BatchProgress]:
     """The batches that did something."""
     return [one for one in history if one.executed]
 
@@ -221,7 +221,7 @@ def _query(
         "state_bytes": last.state_bytes if last else None,
         "sink_rows": batch.sink_rows if batch else None,
         "since": milliseconds(one.since),
-        "silence": idle_reason(Case(one, expected, batch, lag.records, burials, now)),
+        "silence": idle_reason(IdleFacts(one, expected, batch, lag.records, burials, now)),
         "error": error_fields(one.error),
         "restart": one.restart.sentence(now) if one.restart else None,
         "restarts": one.restarts,
@@ -230,7 +230,7 @@ def _query(
 
 
 def _rates(
-    one: QueryStatus, done: list[Progress], samples: Measurements, outline: Topology, *, at: datetime
+    one: QueryStatus, done: list[BatchProgress], samples: Measurements, outline: Topology, *, at: datetime
 ) -> dict[str, float | None]:
     """Rows a second: in, worked on, out. Where Spark seldom tells, Kafka's topics do."""
     expected = outline.query(one.query)
@@ -253,7 +253,7 @@ def _rates(
     }
 
 
-def _busy(one: QueryStatus, done: list[Progress], now: datetime) -> float:
+def _busy(one: QueryStatus, done: list[BatchProgress], now: datetime) -> float:
     """The share of the last seconds in which batches were at work, the one that is at work now included."""
     start = now - timedelta(seconds=RATE_WINDOW)
     spent = 0.0
@@ -267,7 +267,7 @@ def _busy(one: QueryStatus, done: list[Progress], now: datetime) -> float:
     return round(min(1.0, spent / RATE_WINDOW), 3)
 
 
-def _gap(last: Progress | None, now: datetime) -> int | None:
+def _gap(last: BatchProgress | None, now: datetime) -> int | None:
     return milliseconds(now) - milliseconds(last.watermark) if last and last.watermark else None
 
 
@@ -275,12 +275,14 @@ def _message(error: MillraceError | None) -> str:
     return error.message if error else "nobody knows why"
 
 
-def _newest_with_rows(history: Sequence[Progress]) -> Progress | None:
+def _newest_with_rows(history: Sequence[BatchProgress]) -> BatchProgress | None:
     """The newest batch that read something: those between, which only move a watermark, tell nothing of the sources."""
     return next((one for one in reversed(history) if one.input_rows), None)
 
 
-def _figures(queries: list[dict[str, Any]], dead: Mapping[str, int], flow: Flow, *, failed: bool) -> dict[str, Any]:
+def _figures(
+    queries: list[dict[str, Any]], dead: Mapping[str, int], flow: FlowRates, *, failed: bool
+) -> dict[str, Any]:
     errors = sum(one["error"] is not None for one in queries)
     return {
         "in_rate": flow.read(),

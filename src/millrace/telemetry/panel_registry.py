@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millrace.errors import MillraceError, RunError
-from millrace.pipeline.panels import Shown
+from millrace.pipeline.panels import RunPanel
 from millrace.pipeline.plan import Plan
 from millrace.telemetry.channels import Channels, error_fields
-from millrace.telemetry.panel_views import PanelView, Series, View
+from millrace.telemetry.panel_views import PanelView, SeriesView, View
 from millrace.telemetry.progress import METRICS
 
 _EMPTY = View([])
@@ -22,7 +22,7 @@ _EMPTY = View([])
 class RegisteredPanel:
     """A panel in its place."""
 
-    shown: Shown
+    shown: RunPanel
     query: str | None = None
     mode: str = "append"
     picture: PanelView | None = None
@@ -80,7 +80,7 @@ class PanelRegistry:
         kept = known.picture if known and hung.picture else None
         self._put(replace(hung, picture=kept or hung.picture))
 
-    def fail(self, panels: Iterable[Shown], error: MillraceError) -> None:
+    def fail(self, panels: Iterable[RunPanel], error: MillraceError) -> None:
         """The query of panels has ended with an error; what they showed stays, beside the error."""
         for one in panels:
             known = self._hung.get(one.id, RegisteredPanel(one))
@@ -98,7 +98,7 @@ class PanelRegistry:
         """Draw again what changes by time alone."""
         now = round(time.time() * 1000)
         for hung in list(self._hung.values()):
-            if isinstance(hung.picture, Series) and hung.picture.due(now):
+            if isinstance(hung.picture, SeriesView) and hung.picture.due(now):
                 self._show(hung)
 
     def _take(self, hung: RegisteredPanel, rows: Sequence[Mapping[str, Any]], total: int) -> None:

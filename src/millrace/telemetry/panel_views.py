@@ -70,7 +70,7 @@ class PanelView(ABC):
 
 
 @dataclass
-class Windows:
+class WindowsView:
     """Values by window and label, and which window is going on.
 
     In update mode every window that is not over changes. Of sliding ones the newest has only begun; what people mean
@@ -129,12 +129,12 @@ def number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else float("-inf")
 
 
-class Top(PanelView):
+class TopView(PanelView):
     """The largest values by label."""
 
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame)
-        self._windows = Windows()
+        self._windows = WindowsView()
 
     def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
         """Keep the newest value of each label."""
@@ -150,12 +150,12 @@ class Top(PanelView):
         return View(rows, len(ranked) - len(rows), self._windows.shown)
 
 
-class Number(PanelView):
+class NumberView(PanelView):
     """One value."""
 
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame)
-        self._windows = Windows()
+        self._windows = WindowsView()
 
     def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
         """Keep the newest; rows are of value, start and end."""
@@ -168,7 +168,7 @@ class Number(PanelView):
         return View([[value] for value in self._windows.current().values()], 0, self._windows.shown)
 
 
-class Table(PanelView):
+class TableView(PanelView):
     """Rows, the newest first or in their order."""
 
     def __init__(self, frame: Frame) -> None:
@@ -215,7 +215,7 @@ def _sortable(value: Any) -> tuple[int, float, str]:
     return (2, 0.0, str(value))
 
 
-class Heat(PanelView):
+class HeatView(PanelView):
     """A grid of values."""
 
     def __init__(self, frame: Frame) -> None:
@@ -274,7 +274,7 @@ Point = tuple[float, int]
 """A value, and when the window that it belongs to is over; 0 when it belongs to none."""
 
 
-class Series(PanelView):
+class SeriesView(PanelView):
     """Lines over time.
 
     A short window that has only begun holds less than it will, so a line would always fall at its end. Its point is

@@ -38,7 +38,7 @@ class SourceProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BatchProgress:
     """One batch of one query."""
 
     query: str
@@ -95,7 +95,7 @@ class Progress:
         return read
 
     @classmethod
-    def of(cls, given: str | Mapping[str, Any], query: str) -> Progress:
+    def of(cls, given: str | Mapping[str, Any], query: str) -> BatchProgress:
         """Spark's JSON, parsed or not, as a record of ours; `query` is the name to show."""
         told: Mapping[str, Any] = json.loads(given) if isinstance(given, str) else given
         durations = {name: int(spent) for name, spent in (told.get("durationMs") or {}).items()}
@@ -193,12 +193,12 @@ class Rates:
     written: float | None
 
 
-def rates(batches: Sequence[Progress], now: datetime, every: float | None = None) -> Rates | None:
+def rates(batches: Sequence[BatchProgress], now: datetime, every: float | None = None) -> Rates | None:
     """The rates of late; None before the first batch. `every` is the trigger's interval, if it has one."""
     if not batches:
         return None
     window = timedelta(seconds=max(RATE_WINDOW, 2 * batches[-1].milliseconds / 1000, 2 * (every or 0)))
-    recent: list[Progress] = []
+    recent: list[BatchProgress] = []
     begin = None
     for batch in reversed(batches):
         if now - batch_end(batch) > window:
@@ -216,6 +216,6 @@ def rates(batches: Sequence[Progress], now: datetime, every: float | None = None
     return Rates(sum(batch.input_rows for batch in recent) / span, counted)
 
 
-def batch_end(batch: Progress) -> datetime:
+def batch_end(batch: BatchProgress) -> datetime:
     """When a batch was done."""
     return batch.at + timedelta(milliseconds=batch.milliseconds)

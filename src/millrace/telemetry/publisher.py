@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from millrace.telemetry.channels import Channels, milliseconds
-from millrace.telemetry.measurements import Measurements, Missing, answer_change
+from millrace.telemetry.measurements import Measurements, OverdueAnswer, answer_change
 from millrace.telemetry.metrics import batches_of, run_state
-from millrace.telemetry.progress import Progress
+from millrace.telemetry.progress import BatchProgress
 from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
 from millrace.telemetry.topology import Topology
 from millrace.units import so_many
@@ -32,7 +32,7 @@ class EventLog:
         self._ring = channels.ring("events", EVENTS_KEPT, EVENT_COLUMNS)
         self._known: dict[str, QueryStatus] = {}
         self._dead: dict[str, int] = {}
-        self._missing: Missing | None = None
+        self._missing: OverdueAnswer | None = None
 
     def add(self, text: str, level: str = "info", query: str | None = None) -> None:
         """One line."""
@@ -100,7 +100,7 @@ HISTORY_COLUMNS = (
 _WHOLE = "triggerExecution"
 
 
-def history_row(batch: Progress) -> dict[str, Any]:
+def history_row(batch: BatchProgress) -> dict[str, Any]:
     """One batch; `time` is its end, and each of Spark's steps has a column `phase:NAME` of milliseconds."""
     ended = milliseconds(batch.at) + batch.milliseconds
     told = {
@@ -122,7 +122,7 @@ def history_row(batch: Progress) -> dict[str, Any]:
     return told | {f"phase:{name}": spent for name, spent in batch.durations.items() if name != _WHOLE}
 
 
-def newer_progress(history: Iterable[Progress], than: Progress | None) -> list[Progress]:
+def newer_progress(history: Iterable[BatchProgress], than: BatchProgress | None) -> list[BatchProgress]:
     """What came after a word of Spark's; all of it when that word is forgotten already."""
     known = list(history)
     for place in range(len(known) - 1, -1, -1):
@@ -142,7 +142,7 @@ class StatusPublisher:
         self._samples = samples
         self._outline = outline
         self._channels = channels
-        self._last: dict[str, Progress | None] = {}
+        self._last: dict[str, BatchProgress | None] = {}
         self._looking = threading.Lock()
         self.diary = EventLog(channels)
 
@@ -154,7 +154,7 @@ class StatusPublisher:
                 self._tell_batches(standing.query, standing.last)
             self._channels.slot("state").set(run_state(self._board, self._samples, self._outline))
 
-    def _tell_batches(self, query: str, last: Progress | None) -> None:
+    def _tell_batches(self, query: str, last: BatchProgress | None) -> None:
         ring = self._channels.ring(f"history:{query}", HISTORY_KEPT, HISTORY_COLUMNS)
         if last is None or last is self._last.get(query):
             return

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from millrace.errors import MillraceError
-from millrace.telemetry.measurements import Answers
-from millrace.telemetry.progress import Progress
+from millrace.telemetry.measurements import OutstandingAnswers
+from millrace.telemetry.progress import BatchProgress
 from millrace.units import so_many
 
 KEPT = 600
@@ -43,7 +43,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class RestartRecord:
     """A query that is started again after a failure; it is over when the query is seen to work."""
 
     number: int
@@ -73,11 +73,11 @@ class QueryStatus:
     batches: int = 0
     rows: int = 0
     late_rows: int = 0
-    last: Progress | None = None
+    last: BatchProgress | None = None
     """The newest batch that did something, or the newest word at all."""
     error: MillraceError | None = None
     """Why it has failed; of one that goes on: what became of the newest batch that failed."""
-    restart: Restart | None = None
+    restart: RestartRecord | None = None
     """While it does not work: which restart is due, or has been made."""
     restarts: int = 0
     """All that there were."""
@@ -90,9 +90,9 @@ class RunStatus:
         self._kept = kept
         self._lock = threading.Lock()
         self._standings: dict[str, QueryStatus] = {}
-        self._history: dict[str, deque[Progress]] = {}
+        self._history: dict[str, deque[BatchProgress]] = {}
         self._dead: dict[str, int] = {}
-        self.kafka = Answers()
+        self.kafka = OutstandingAnswers()
         """Whether Kafka answers, where a meter asks it."""
         self.looked: float | None = None
         """When somebody last looked at the queries and was answered, by the monotonic clock."""
@@ -117,7 +117,7 @@ class RunStatus:
             restart = None if phase is Phase.WAITING else known.restart
             self._standings[query] = replace(known, phase=phase, doing=doing, restart=restart)
 
-    def batch_done(self, progress: Progress) -> None:
+    def batch_done(self, progress: BatchProgress) -> None:
         """A batch has ended."""
         with self._lock:
             known = self._standings[progress.query]
@@ -132,7 +132,7 @@ class RunStatus:
             )
             self._history[progress.query].append(progress)
 
-    def restarting(self, query: str, error: MillraceError, restart: Restart) -> None:
+    def restarting(self, query: str, error: MillraceError, restart: RestartRecord) -> None:
         """A query has failed and will be started again."""
         with self._lock:
             known = self._standings[query]
@@ -176,7 +176,7 @@ class RunStatus:
         with self._lock:
             return self._standings[name]
 
-    def history(self, query: str) -> tuple[Progress, ...]:
+    def history(self, query: str) -> tuple[BatchProgress, ...]:
         """The batches of a query that are remembered, oldest first."""
         with self._lock:
             return tuple(self._history.get(query, ()))

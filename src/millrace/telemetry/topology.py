@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from millrace.pipeline.model import Pipeline
+from millrace.pipeline.model import PipelineDef
 from millrace.pipeline.plan import Plan, Query
 
 
@@ -22,7 +22,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedQuery:
     """A query that the run will start."""
 
     name: str
@@ -45,15 +45,15 @@ class Expected:
 class Topology:
     """A run as it was planned. A program that is not ours has none: its queries are known when they start."""
 
-    queries: tuple[Expected, ...] = ()
+    queries: tuple[ExpectedQuery, ...] = ()
     edges: tuple[Edge, ...] = ()
     topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The Kafka topics that each source names."""
     planned: bool = True
 
-    def query(self, name: str) -> Expected:
+    def query(self, name: str) -> ExpectedQuery:
         """What is expected of a query; of one that nobody has planned, nothing but its name."""
-        return next((one for one in self.queries if one.name == name), Expected(name, name))
+        return next((one for one in self.queries if one.name == name), ExpectedQuery(name, name))
 
     def read_by(self, query: str) -> tuple[str, ...]:
         """The topics that a query reads, as far as the plan names them."""
@@ -73,11 +73,11 @@ def outline_of(plan: Plan, topics: Mapping[str, tuple[str, ...]]) -> Topology:
     )
 
 
-def _expected(query: Query, pipeline: Pipeline) -> Expected:
+def _expected(query: Query, pipeline: PipelineDef) -> ExpectedQuery:
     needed = pipeline.upstream(query.table)
     sources = [source for name in needed if (source := pipeline.source(name))]
     tables = [table for name in needed if (table := pipeline.table(name))]
-    return Expected(
+    return ExpectedQuery(
         query.name,
         query.table,
         query.mode,

@@ -21,41 +21,43 @@ from millrace.pipeline.loading.yaml_document import Scalar, read_document
 from millrace.testing import row_files
 from millrace.testing.compare import BITS, expected_rows, row_key
 from millrace.testing.input_rows import FORMS
-from millrace.testing.runner import Finding, Result
-from millrace.testing.spec import Expected, SpecFile
+from millrace.testing.runner import CaseFinding, Result
+from millrace.testing.spec import ExpectedRows, SpecFile
 from millrace.testing.spec_file import placed
 
 _Path = tuple[str | int, ...]
 
 
-class Refused(Exception):
+class EditRefused(Exception):
     """A value that cannot be written without changing something else."""
 
 
 @dataclass(frozen=True)
-class Change:
+class SpecEdit:
     """The keys that lead to a value, and what it shall be."""
 
     path: _Path
     value: Any
 
 
-def rewritten_text(text: str, change: Change) -> str:
+def rewritten_text(text: str, change: SpecEdit) -> str:
     """The file's text with another value in one place: as few of its lines as can be are new."""
     before = _read(text)
     for new in _attempts(text, before, change):
         if _is_only(before, _read(new), change):
             return new
     if _has_anchors(text):
-        raise Refused("it cannot be rewritten alone; an anchor (&, *, <<) may share it with other parts of the file")
-    raise Refused("what came would not be read back as it is")
+        raise EditRefused(
+            "it cannot be rewritten alone; an anchor (&, *, <<) may share it with other parts of the file"
+        )
+    raise EditRefused("what came would not be read back as it is")
 
 
 def _has_anchors(text: str) -> bool:
     return any(getattr(event, "anchor", None) for event in yaml.parse(text, Loader=yaml.SafeLoader))
 
 
-def _attempts(text: str, before: Any, change: Change) -> Iterator[str]:
+def _attempts(text: str, before: Any, change: SpecEdit) -> Iterator[str]:
     try:
         place = _found(yaml.compose(text, Loader=yaml.SafeLoader), change.path)
     except yaml.YAMLError:
@@ -180,7 +182,7 @@ def _read(text: str) -> Any:
     return None if root is None or problems else placed(root)
 
 
-def _is_only(before: Any, after: Any, change: Change, path: _Path = ()) -> bool:
+def _is_only(before: Any, after: Any, change: SpecEdit, path: _Path = ()) -> bool:
     """Whether two documents differ in one value, and that is what it shall be."""
     if path == change.path:
         return bool(_told(after) == _told(change.value))
@@ -215,7 +217,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass
-class Accepted:
+class AcceptResult:
     """The files that were changed, and what could not be."""
 
     changed: list[Path] = field(default_factory=list)
@@ -231,8 +233,8 @@ class _Seen:
     """All that came of one expectation: of each pipeline that its test was run on."""
 
     sheet: SpecFile
-    expected: Expected
-    findings: list[Finding]
+    expected: ExpectedRows
+    findings: list[CaseFinding]
 
     @property
     def failed(self) -> bool:
@@ -244,9 +246,9 @@ class _Seen:
         return [_columns(self.sheet, one) for one in self.findings]
 
 
-def accept(results: Iterable[Result], sheets: Sequence[SpecFile]) -> Accepted:
+def accept(results: Iterable[Result], sheets: Sequence[SpecFile]) -> AcceptResult:
     """Write what came in the place of what was expected and did not; `sheets` are all tests that were read."""
-    accepted = Accepted()
+    accepted = AcceptResult()
     seen = _by_expectation(results)
     for sheet in {one.file.resolve(): one for one in reversed(sheets)}.values():
         own = [one for one in seen if _is(one.sheet, sheet) and one.failed and not _named(one.expected.value)]
@@ -272,7 +274,7 @@ def _is(one: SpecFile, other: SpecFile) -> bool:
     return one.file.resolve() == other.file.resolve()
 
 
-def _agreed(seen: _Seen, accepted: Accepted) -> bool:
+def _agreed(seen: _Seen, accepted: AcceptResult) -> bool:
     if _same(seen.values):
         return True
     hint = "make the pipelines agree first: a test that is run on both can expect one thing only"
@@ -280,20 +282,20 @@ def _agreed(seen: _Seen, accepted: Accepted) -> bool:
     return False
 
 
-def _accept_written(sheet: SpecFile, seen: Sequence[_Seen], accepted: Accepted) -> None:
+def _accept_written(sheet: SpecFile, seen: Sequence[_Seen], accepted: AcceptResult) -> None:
     """Expectations that stand in the file of tests itself."""
     before = text = sheet.file.read_bytes().decode("utf-8-sig") if seen else ""
     for one in seen:
         try:
-            text = rewritten_text(text, Change(one.expected.path, one.values[0]))
-        except Refused as refused:
+            text = rewritten_text(text, SpecEdit(one.expected.path, one.values[0]))
+        except EditRefused as refused:
             accepted.refuse(one.expected.place, str(refused), "write it by hand; this is what came, in the table above")
     if text != before:
         _write(sheet.file, text)
         accepted.changed.append(sheet.file)
 
 
-def _accept_file(file: Path, seen: Sequence[_Seen], sheets: Sequence[SpecFile], accepted: Accepted) -> None:
+def _accept_file(file: Path, seen: Sequence[_Seen], sheets: Sequence[SpecFile], accepted: AcceptResult) -> None:
     """Expectations that stand in a file of rows."""
     own = [one for one in seen if _file(one.sheet, one.expected) == file]
     place = next(one.expected.place for one in own if one.failed)
@@ -340,13 +342,13 @@ def _named(rows: Any) -> str:
     return only if only in FORMS else ""
 
 
-def _file(sheet: SpecFile, expected: Expected) -> Path | None:
+def _file(sheet: SpecFile, expected: ExpectedRows) -> Path | None:
     """The file that an expectation stands in, if it is not the tests' own."""
     form = _named(expected.value)
     return (sheet.file.parent / str(expected.value[form])).resolve() if form else None
 
 
-def _columns(sheet: SpecFile, finding: Finding) -> Any:
+def _columns(sheet: SpecFile, finding: CaseFinding) -> Any:
     """What came, of the columns that were named; of all when none was."""
     expected = finding.expected.value if finding.expected else None
     if not isinstance(finding.came, list):

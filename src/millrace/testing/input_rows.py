@@ -17,12 +17,12 @@ from typing import Any
 import orjson
 
 from millrace.connectors.base.api import MessageSource, Source
-from millrace.connectors.files import FilesReader
+from millrace.connectors.files import FilesSource
 from millrace.errors import InvalidOption, InvalidTest, SourceLocation, did_you_mean
 from millrace.pipeline.schema import Array, Map, Schema, Simple, Struct, Type
 from millrace.testing import row_files
 from millrace.testing.recording import read_recording
-from millrace.testing.spec import Placed, place_of
+from millrace.testing.spec import LocatedValue, place_of
 from millrace.units import parse_time
 
 _AS_IT_IS = "a message that has more is given as a text, or {text: FILE}"
@@ -147,7 +147,7 @@ class RowEncoder:
         if not isinstance(row, Mapping):
             raise InvalidTest(f"a row for {self.name!r} is columns or text, not {row!r}", place=place)
         beside = {name: row[name] for name in self.carried if name in row and name not in self._names()}
-        own = row.without(beside) if isinstance(row, Placed) else {n: row[n] for n in row if n not in beside}
+        own = row.without(beside) if isinstance(row, LocatedValue) else {n: row[n] for n in row if n not in beside}
         if "value" in own and (self.kind in ("text", "raw") or "value" not in self._names()):
             for name in (name for name in own if name != "value"):
                 raise stray_column(self.name, name, ["value", *self.carried], place_of(row, name) or place)
@@ -194,7 +194,7 @@ class RowEncoder:
         return self._columns.names
 
     def _separator(self) -> str:
-        own = self.reader.separator if isinstance(self.reader, FilesReader) else None
+        own = self.reader.separator if isinstance(self.reader, FilesSource) else None
         return own or str(getattr(self.reader, "more", {}).get("separator", ","))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.base.api import MessageSource, Source
 from millrace.connectors.base.registry import reader_of
-from millrace.connectors.files import FilesReader
+from millrace.connectors.files import FilesSource
 from millrace.dead_letters.writer import FolderDeadLetterTarget
 from millrace.engine.failures.explain import explain
 from millrace.engine.queries.bad_records import BadRecordPolicy
@@ -85,7 +85,7 @@ class FedTables(QueryTables):
             raise explain(error, place=source.place) from error
 
     def _as_it_is(self, source: SourceDef, reader: Source) -> DataFrame:
-        if isinstance(reader, FilesReader):
+        if isinstance(reader, FilesSource):
             return super()._read(source)
         raise InvalidTest(f"the static source {source.name!r} has no rows", hint="give them in the first step")
 
@@ -148,7 +148,7 @@ def _undecoded(reader: Source, raw: DataFrame) -> DataFrame:
         ddl = ", ".join(one.ddl() for one in own).replace(" NOT NULL", "")
         read = F.from_json(F.col("value").cast("string"), ddl, {"mode": "FAILFAST"})
         return raw.select(read.alias("read"), *carried).select("read.*", *carried)
-    if isinstance(reader, FilesReader) and reader.format == "csv":
+    if isinstance(reader, FilesSource) and reader.format == "csv":
         corrupt = "_corrupt_record"
         options = {"sep": reader.separator, "columnNameOfCorruptRecord": corrupt, "mode": "PERMISSIVE"}
         read = F.from_csv(F.col("value").cast("string"), f"{reader.schema}, {corrupt} string", options)

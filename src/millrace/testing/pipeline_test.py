@@ -23,7 +23,7 @@ from millrace.engine.session.spark_conf import ROCKSDB, has_arbitrary_state
 from millrace.errors import InputError, InvalidTest, MillraceError, did_you_mean
 from millrace.pipeline.loading.python import Pipeline as Written
 from millrace.pipeline.loading.python import calling_place
-from millrace.pipeline.model import Panel, Pipeline, SinkDef, SourceDef, TableDef, Watermark
+from millrace.pipeline.model import Panel, PipelineDef, SinkDef, SourceDef, TableDef, Watermark
 from millrace.pipeline.plan import Query, make_plan
 from millrace.testing import compare
 from millrace.testing.compare import difference, plain_rows, unexpected_letters, whole_table
@@ -43,7 +43,7 @@ _CRASH = "millrace: cut off after the rows of batch"
 
 
 @dataclass
-class Played:
+class StepResult:
     """What came of a step."""
 
     rows: pa.Table
@@ -63,7 +63,7 @@ class QueryUnderTest:
         ticking: bool,
         chaos: bool,
     ) -> None:
-        self.steps: list[Played] = []
+        self.steps: list[StepResult] = []
         self.unstable: list[str] = []
         self.failed = False
         self.query, self._stream, self._chaos = query, stream, chaos
@@ -84,7 +84,7 @@ class QueryUnderTest:
         self._await()
         batches = [self._written[number] for number in sorted(self._written)[before:]]
         late = self._late()
-        self.steps.append(Played(self._together(batches), late, self._dead()))
+        self.steps.append(StepResult(self._together(batches), late, self._dead()))
 
     def stop(self) -> None:
         """End it."""
@@ -167,7 +167,7 @@ Rows = Any
 """Rows for a source: a list of columns or texts, a text of lines, or a file as {"csv": "posts.csv"}."""
 
 
-def trial(pipeline: str | Path | Pipeline | Written, folder: str | Path = ".", *, chaos: bool = False) -> Trial:
+def trial(pipeline: str | Path | PipelineDef | Written, folder: str | Path = ".", *, chaos: bool = False) -> Trial:
     """A trial of a pipeline: a file, or what one defines. Files of rows are looked for in the folder.
 
     With `chaos`, every batch is cut off after its rows were written and before it counts, and is run again.
@@ -181,7 +181,13 @@ class Trial:
     """Queries are started when they are first asked for, and then given every step from the first on."""
 
     def __init__(
-        self, pipeline: Pipeline, folder: Path, *, spark: SparkSession | None = None, ticks: bool = False, chaos: bool
+        self,
+        pipeline: PipelineDef,
+        folder: Path,
+        *,
+        spark: SparkSession | None = None,
+        ticks: bool = False,
+        chaos: bool,
     ) -> None:
         self.pipeline = pipeline
         self.folder, self._chaos, self._ticks = folder, chaos, ticks
@@ -379,7 +385,7 @@ def _tick(name: str, watermark: Watermark, at: Any) -> Message:
     return {"source": tick_of(name), "tick": test_moment(at) + timedelta(seconds=watermark.seconds)}
 
 
-def _number(steps: Sequence[Played], step: int) -> int:
+def _number(steps: Sequence[StepResult], step: int) -> int:
     if not -len(steps) <= step < len(steps):
         raise InvalidTest(f"there is no step {step}", hint="give rows first")
     return step % len(steps)
@@ -389,7 +395,7 @@ def _no_cluster() -> Any:
     raise InvalidTest("a test has no Kafka", hint="give the rows of each source instead")
 
 
-def _choose_state_store(spark: SparkSession, pipeline: Pipeline) -> Callable[[], None]:
+def _choose_state_store(spark: SparkSession, pipeline: PipelineDef) -> Callable[[], None]:
     """The store that the pipeline needs; returns what makes it as it was."""
     if not has_arbitrary_state(make_plan(pipeline)):
         return lambda: None

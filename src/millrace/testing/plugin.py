@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from millrace.testing.pipeline_test import Trial
-    from millrace.testing.spec import Case, SpecFile
+    from millrace.testing.spec import SpecCase, SpecFile
 
 _ENDINGS = (".test.yaml", ".test.yml")
 _TRIALS = pytest.StashKey["list[Trial]"]()
@@ -61,14 +61,14 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """A file of tests beside a pipeline."""
     if file_path.name.endswith(_ENDINGS):
-        return SheetFile.from_parent(parent, path=file_path)
+        return SpecPytestFile.from_parent(parent, path=file_path)
     return None
 
 
-class SheetFile(pytest.File):
+class SpecPytestFile(pytest.File):
     """A `*.test.yaml` file."""
 
-    def collect(self) -> Iterable[SheetItem]:
+    def collect(self) -> Iterable[SpecPytestItem]:
         """Each of its tests, on each of its pipelines."""
         from millrace.testing.spec_file import read_sheet
 
@@ -80,13 +80,13 @@ class SheetFile(pytest.File):
             for case in sheet.cases:
                 several = len(sheet.pipelines) > 1
                 name = f"{case.name} ({Path(file).name})" if several else case.name
-                yield SheetItem.from_parent(self, name=name, sheet=sheet, file=file, case=case)
+                yield SpecPytestItem.from_parent(self, name=name, sheet=sheet, file=file, case=case)
 
 
-class SheetItem(pytest.Item):
+class SpecPytestItem(pytest.Item):
     """One test of such a file, on one pipeline."""
 
-    def __init__(self, *, sheet: SpecFile, file: str, case: Case, **more: Any) -> None:
+    def __init__(self, *, sheet: SpecFile, file: str, case: SpecCase, **more: Any) -> None:
         super().__init__(**more)
         self._sheet, self._file, self._case = sheet, file, case
 

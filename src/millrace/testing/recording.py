@@ -138,7 +138,7 @@ KEY, HEADERS = "key", "headers"
 """What a record has beside its value: both are masked whenever something is, unless they are to be kept."""
 
 
-class Unmaskable(Exception):
+class UnmaskableColumn(Exception):
     """A record whose columns cannot be told apart: it may hold anything anywhere."""
 
 
@@ -189,8 +189,8 @@ class ColumnMasker:
         try:
             told = _read(value)
             if not isinstance(told, dict):
-                raise Unmaskable
-        except Unmaskable:
+                raise UnmaskableColumn
+        except UnmaskableColumn:
             if not {*self._columns} - {KEY, *(self._names & {HEADERS})}:  # nothing in it was asked for
                 return value
             raise
@@ -203,7 +203,7 @@ class ColumnMasker:
             return None
         try:
             return _written(self._other(_read(content), part, part))
-        except Unmaskable:
+        except UnmaskableColumn:
             return self._masked(content).encode()
 
     def _replace(self, within: Any, path: str, column: str) -> bool:
@@ -253,7 +253,7 @@ class ColumnMasker:
         try:
             return _Number(other_number(value.text, self._secret))
         except (ValueError, ArithmeticError) as error:  # thousands of digits, or an exponent of them
-            raise Unmaskable from error
+            raise UnmaskableColumn from error
 
     def _masked(self, text: bytes) -> str:
         return f"masked-{hashlib.blake2b(text, key=self._secret, digest_size=8).hexdigest()}"
@@ -276,24 +276,24 @@ def _read(content: bytes) -> Any:
             object_pairs_hook=_object,
         )
     except (ValueError, RecursionError) as error:
-        raise Unmaskable from error
+        raise UnmaskableColumn from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found := dict(pairs)) != len(pairs):
-        raise Unmaskable  # a name that is there twice: only one of the two would be masked
+        raise UnmaskableColumn  # a name that is there twice: only one of the two would be masked
     return found
 
 
 def _refuse(word: str) -> Any:
-    raise Unmaskable(word)
+    raise UnmaskableColumn(word)
 
 
 def _written(value: Any) -> bytes:
     try:
         return orjson.dumps(value, default=_as_written)
     except orjson.JSONEncodeError as error:
-        raise Unmaskable from error
+        raise UnmaskableColumn from error
 
 
 def _as_written(value: Any) -> Any:

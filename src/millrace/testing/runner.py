@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any
 from millrace.engine.session.jvm import environment_variables
 from millrace.errors import FileUnusable, InputError, InvalidTest, MillraceError, SourceLocation
 from millrace.testing import compare
-from millrace.testing.spec import Case, Expected, SpecFile, Step
+from millrace.testing.spec import ExpectedRows, SpecCase, SpecFile, SpecStep
 from millrace.testing.spec_file import ENDINGS
 from millrace.units import so_many
 
 if TYPE_CHECKING:
-    from millrace.pipeline.model import Pipeline
+    from millrace.pipeline.model import PipelineDef
     from millrace.testing.pipeline_test import Trial
 
 _LEFT_OUT = ("node_modules", "__pycache__", "site-packages")
 
 
 @dataclass(frozen=True)
-class Finding:
+class CaseFinding:
     """What came of one thing that is expected; in words, if it is another, or if nobody expected it."""
 
     told: str | None
     place: SourceLocation | None
-    expected: Expected | None = None
+    expected: ExpectedRows | None = None
     came: Any = None
 
     def __str__(self) -> str:
@@ -43,13 +43,13 @@ class Result:
 
     sheet: SpecFile
     pipeline: str
-    case: Case
+    case: SpecCase
     seconds: float
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[CaseFinding] = field(default_factory=list)
     error: MillraceError | None = None
 
     @property
-    def failures(self) -> list[Finding]:
+    def failures(self) -> list[CaseFinding]:
         """What is not as expected."""
         return [one for one in self.findings if one.told is not None]
 
@@ -104,7 +104,7 @@ def run(sheet: SpecFile, wanted: str = "", *, chaos: bool = False) -> Iterator[R
                     yield run_case(sheet, file, pipeline, case, chaos=chaos)
 
 
-def run_one(sheet: SpecFile, file: str, case: Case, *, chaos: bool = False) -> Result:
+def run_one(sheet: SpecFile, file: str, case: SpecCase, *, chaos: bool = False) -> Result:
     """One test, and the pipeline's file read for it."""
     from millrace.testing.spec_file import sound_pipeline
 
@@ -112,13 +112,13 @@ def run_one(sheet: SpecFile, file: str, case: Case, *, chaos: bool = False) -> R
         return run_case(sheet, file, sound_pipeline(file), case, chaos=chaos)
 
 
-def run_case(sheet: SpecFile, file: str, pipeline: Pipeline, case: Case, *, chaos: bool = False) -> Result:
+def run_case(sheet: SpecFile, file: str, pipeline: PipelineDef, case: SpecCase, *, chaos: bool = False) -> Result:
     """One test on one pipeline."""
     from millrace.testing.spark import warm_session
 
     warm_session()  # the time of its start is no test's
     began = time.monotonic()
-    findings: list[Finding] = []
+    findings: list[CaseFinding] = []
     error = None
     try:
         with _begun(sheet, pipeline, case, chaos) as trial:
@@ -130,7 +130,7 @@ def run_case(sheet: SpecFile, file: str, pipeline: Pipeline, case: Case, *, chao
 
 
 @contextmanager
-def _begun(sheet: SpecFile, pipeline: Pipeline, case: Case, chaos: bool) -> Iterator[Trial]:
+def _begun(sheet: SpecFile, pipeline: PipelineDef, case: SpecCase, chaos: bool) -> Iterator[Trial]:
     """A trial that has been given every step."""
     from millrace.testing.pipeline_test import Trial
 
@@ -147,20 +147,22 @@ def _begun(sheet: SpecFile, pipeline: Pipeline, case: Case, chaos: bool) -> Iter
         yield trial
 
 
-def _findings(trial: Trial, case: Case) -> Iterator[Finding]:
+def _findings(trial: Trial, case: SpecCase) -> Iterator[CaseFinding]:
     for number, step in enumerate(case.steps):
         yield from _of_step(trial, step, number, case.key)
     yield from _of_step(trial, case.whole, None, case.key)
-    yield from (Finding(told, case.steps[number].place) for number, told in trial.unexpected())
-    yield from (Finding(sentence, case.place) for sentence in trial.unstable())
+    yield from (CaseFinding(told, case.steps[number].place) for number, told in trial.unexpected())
+    yield from (CaseFinding(sentence, case.place) for sentence in trial.unstable())
 
 
-def _of_step(trial: Trial, step: Step, number: int | None, keys: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
+def _of_step(
+    trial: Trial, step: SpecStep, number: int | None, keys: Mapping[str, tuple[str, ...]]
+) -> Iterator[CaseFinding]:
     for table, expected in step.rows.items():
         with _placed(expected):
             came = trial.rows(table, step=number, key=keys.get(table, ()))
             told = compare.difference(table, came, compare.expected_rows(expected.value, trial.folder))
-            yield Finding(told, expected.place, expected, compare.plain_rows(came))
+            yield CaseFinding(told, expected.place, expected, compare.plain_rows(came))
     for table, expected in step.late.items():
         with _placed(expected):
             late = trial.late(table, step=number)
@@ -169,16 +171,18 @@ def _of_step(trial: Trial, step: Step, number: int | None, keys: Mapping[str, tu
                 if late != expected.value
                 else None
             )
-            yield Finding(told, expected.place, expected, late)
+            yield CaseFinding(told, expected.place, expected, late)
     for source, expected in step.dead.items():
         with _placed(expected):
             letters = trial.dead(source, step=number)
             told = compare.dead_difference(source, letters, expected.value, trial.folder)
-            yield Finding(told, expected.place, expected, compare.plain_letters(letters, expected.value, trial.folder))
+            yield CaseFinding(
+                told, expected.place, expected, compare.plain_letters(letters, expected.value, trial.folder)
+            )
 
 
 @contextmanager
-def _placed(expected: Expected) -> Iterator[None]:
+def _placed(expected: ExpectedRows) -> Iterator[None]:
     """Mistakes of what is expected stand where it does."""
     try:
         yield

@@ -19,7 +19,7 @@ from millrace.engine.session.jvm import environment_variables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from millrace.pipeline.model import Pipeline
+    from millrace.pipeline.model import PipelineDef
 
 _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",  # a test has a handful of rows, and each partition is a task of every batch
@@ -79,7 +79,7 @@ def _opened() -> SparkSession:
 
 
 @contextmanager
-def own_modules(spark: SparkSession, pipeline: Pipeline) -> Iterator[None]:
+def own_modules(spark: SparkSession, pipeline: PipelineDef) -> Iterator[None]:
     """Workers find the modules beside a pipeline that it names; where it names none, those that run are used again."""
     own = Path(pipeline.place.file).absolute()
     environment: dict[str, str] = spark.sparkContext.environment

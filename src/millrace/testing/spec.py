@@ -10,7 +10,7 @@ from typing import Any
 from millrace.errors import SourceLocation
 
 
-class Placed(dict[str, Any]):
+class LocatedValue(dict[str, Any]):
     """A row, or a part of one, that knows in which lines its columns stand."""
 
     def __init__(self, pairs: Iterable[tuple[str, Any, SourceLocation]]) -> None:
@@ -18,18 +18,18 @@ class Placed(dict[str, Any]):
         super().__init__((name, value) for name, value, _ in listed)
         self.places = {name: place for name, _, place in listed}
 
-    def without(self, names: Collection[str]) -> Placed:
+    def without(self, names: Collection[str]) -> LocatedValue:
         """The row without some of its columns."""
-        return Placed((name, value, self.places[name]) for name, value in self.items() if name not in names)
+        return LocatedValue((name, value, self.places[name]) for name, value in self.items() if name not in names)
 
 
 def place_of(row: Mapping[str, Any], name: str) -> SourceLocation | None:
     """Where a column of a row stands, if that is known."""
-    return row.places.get(name) if isinstance(row, Placed) else None
+    return row.places.get(name) if isinstance(row, LocatedValue) else None
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedRows:
     """What is expected of one table or source, and where it stands."""
 
     value: Any
@@ -39,24 +39,24 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Step:
+class SpecStep:
     """Rows of one batch, or a watermark that moves; and what is expected after it."""
 
     given: Mapping[str, Any] = field(default_factory=dict)
     watermark: Any = None
-    rows: Mapping[str, Expected] = field(default_factory=dict)
-    late: Mapping[str, Expected] = field(default_factory=dict)
-    dead: Mapping[str, Expected] = field(default_factory=dict)
+    rows: Mapping[str, ExpectedRows] = field(default_factory=dict)
+    late: Mapping[str, ExpectedRows] = field(default_factory=dict)
+    dead: Mapping[str, ExpectedRows] = field(default_factory=dict)
     place: SourceLocation | None = None
 
 
 @dataclass(frozen=True)
-class Case:
+class SpecCase:
     """One test."""
 
     name: str
-    steps: tuple[Step, ...]
-    whole: Step
+    steps: tuple[SpecStep, ...]
+    whole: SpecStep
     """What is expected of all steps together."""
     key: Mapping[str, tuple[str, ...]]
     """Of tables whose rows replace each other: by which columns."""
@@ -74,5 +74,5 @@ class SpecFile:
 
     file: Path
     pipelines: tuple[str, ...]
-    cases: tuple[Case, ...]
+    cases: tuple[SpecCase, ...]
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -24,9 +24,9 @@ from millrace.pipeline.checks import check
 from millrace.pipeline.loading import read_file
 from millrace.pipeline.loading.yaml_document import LARGEST, Fields, Items, Node, Scalar, read_document
 from millrace.pipeline.loading.yaml_values import plain
-from millrace.pipeline.model import Pipeline
+from millrace.pipeline.model import PipelineDef
 from millrace.testing.compare import ANY_LETTERS, is_count
-from millrace.testing.spec import Case, Expected, Placed, SpecFile, Step
+from millrace.testing.spec import ExpectedRows, LocatedValue, SpecCase, SpecFile, SpecStep
 
 ENDINGS = (".test.yaml", ".test.yml")
 _TOP = ("pipeline", "environment", "tests")
@@ -92,10 +92,10 @@ class _Form:
         listed = named if isinstance(named, list) else [named]
         return tuple(str(self._file.parent / str(one)) for one in listed)
 
-    def _case(self, name: str, key: Scalar, node: Node) -> Case:
+    def _case(self, name: str, key: Scalar, node: Node) -> SpecCase:
         parts = self._fields(node, f"test {name!r}", _CASE)
         if not isinstance(node, Fields):
-            return Case(name, (), Step(), {}, key.place)
+            return SpecCase(name, (), SpecStep(), {}, key.place)
         case = self._read_case(name, key.place, parts)
         expected = [one for step in (*case.steps, case.whole) for one in (step.rows, step.late, step.dead)]
         if not any(expected):
@@ -106,12 +106,12 @@ class _Form:
                 self._wrong(parts["key"][0].place, f"key names {table!r}, of which nothing is expected", "leave it out")
         return case
 
-    def _read_case(self, name: str, own: SourceLocation, parts: _Pairs) -> Case:
+    def _read_case(self, name: str, own: SourceLocation, parts: _Pairs) -> SpecCase:
         path: _Path = ("tests", name)
         if "steps" not in parts:
             if "given" not in parts:
                 self._wrong(own, f"test {name!r} gives nothing", "add given: or steps:")
-            return Case(name, (self._step(parts, path, own),), Step(), self._keys(parts), own)
+            return SpecCase(name, (self._step(parts, path, own),), SpecStep(), self._keys(parts), own)
         if beside_steps := [one for one in ("given", "watermark") if one in parts]:
             place = parts[beside_steps[0]][0].place
             self._wrong(place, f"{beside_steps[0]} belongs to a step where there are steps", "move it into one")
@@ -124,14 +124,14 @@ class _Form:
             for at, one in enumerate(nodes)
         )
         whole = self._step({name: parts[name] for name in _EXPECTED if name in parts}, path, own)
-        return Case(name, steps, whole, self._keys(parts), own)
+        return SpecCase(name, steps, whole, self._keys(parts), own)
 
-    def _step(self, parts: _Pairs, path: _Path, place: SourceLocation) -> Step:
+    def _step(self, parts: _Pairs, path: _Path, place: SourceLocation) -> SpecStep:
         given = self._fields(parts["given"][1], "given") if "given" in parts else {}
         if "watermark" in parts and given:
             self._wrong(parts["watermark"][0].place, "a step has rows or moves the watermark", "make it two steps")
-        return Step(
-            Placed((name, placed(node), key.place) for name, (key, node) in given.items()),
+        return SpecStep(
+            LocatedValue((name, placed(node), key.place) for name, (key, node) in given.items()),
             plain(parts["watermark"][1]) if "watermark" in parts else None,
             self._expected(parts, "expect", path),
             self._expected(parts, "late", path),
@@ -139,11 +139,11 @@ class _Form:
             place,
         )
 
-    def _expected(self, parts: _Pairs, part: str, path: _Path) -> Mapping[str, Expected]:
+    def _expected(self, parts: _Pairs, part: str, path: _Path) -> Mapping[str, ExpectedRows]:
         if part not in parts:
             return {}
         named = self._fields(parts[part][1], part)
-        found = {name: Expected(placed(node), node.place, (*path, part, name)) for name, (_, node) in named.items()}
+        found = {name: ExpectedRows(placed(node), node.place, (*path, part, name)) for name, (_, node) in named.items()}
         for name, one in found.items():
             if part == "late" and not is_count(one.value):
                 self._wrong(one.place, f"late rows of {name!r} are a number", "write how many rows came too late")
@@ -176,7 +176,7 @@ def placed(node: Node) -> Any:
     if isinstance(node, Items):
         return [placed(one) for one in node.nodes]
     if isinstance(node, Fields):
-        return Placed((key.text, placed(one), key.place) for key, one in node.pairs)
+        return LocatedValue((key.text, placed(one), key.place) for key, one in node.pairs)
     return int(node.text) if node.plain and _LONG.fullmatch(node.text) else plain(node)
 
 
@@ -184,7 +184,7 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value if isinstance(value, list) else [value]))
 
 
-def sound_pipeline(file: str) -> Pipeline:
+def sound_pipeline(file: str) -> PipelineDef:
     """The pipeline of a file, after `check`: its errors are raised all at once."""
     pipeline, problems = read_file(file, connector_names())
     found = [*problems, *(check(pipeline, CONNECTORS) if pipeline else ())]

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from cli.conftest import Run, Start
 from conftest import CommandLine
 from millrace.clients.kafka.cluster import Cluster
-from millrace.services.kafka import Kafka
+from millrace.services.kafka import KafkaCluster
 
 Program = Callable[[str], Path]
 
@@ -204,7 +204,7 @@ def test_what_cannot_be_run(offline_run: Run, tmp_path: Path) -> None:
 
 
 def test_our_own_kafka_is_named_to_the_program(
-    offline_millrace: CommandLine, broker: Kafka, cluster: Cluster, program: Program
+    offline_millrace: CommandLine, broker: KafkaCluster, cluster: Cluster, program: Program
 ) -> None:
     script = str(program("import os\nprint(os.environ.get('MILLRACE_KAFKA'))\n"))
     assert offline_millrace("exec", "--data", str(broker.folder), script).stdout == f"{cluster.bootstrap}\n"

@@ -14,14 +14,14 @@ import pytest
 from conftest import CommandLine
 from millrace.connectors.base.registry import CONNECTORS, connector_names
 from millrace.engine.checkpoints.query_history import record_start
-from millrace.engine.checkpoints.state_dir import State
+from millrace.engine.checkpoints.state_dir import StateDir
 from millrace.engine.queries.bad_records import switch_to_strict
 from millrace.engine.session.spark_conf import ROCKSDB
 from millrace.locks import FolderLock
 from millrace.pipeline.compatibility.query_snapshot import snapshot_query
 from millrace.pipeline.loading import load
 from millrace.pipeline.plan import make_plan
-from millrace.services.kafka import Layout
+from millrace.services.kafka import ClusterLayout
 from millrace.services.process import free_port
 
 Run = Callable[..., Any]
@@ -54,10 +54,10 @@ def ran(folder: Path, text: str, *, batch: int = 7) -> Path:
     pipeline = load(str(file), connector_names())
     plan = make_plan(pipeline)
     state = folder / ".millrace" / "pipelines" / pipeline.name
-    with State(state, pipeline) as held:
+    with StateDir(state, pipeline) as held:
         held.claim(plan, "ours")
     (folder / ".millrace" / "kafka").mkdir(exist_ok=True)
-    Layout("ours", (), password="").save(folder / ".millrace" / "kafka")
+    ClusterLayout("ours", (), password="").save(folder / ".millrace" / "kafka")
     for query in plan.queries:
         record_start(state, query.name, snapshot_query(pipeline, query, CONNECTORS), {})
         for part in ("offsets", "commits"):

@@ -177,10 +177,10 @@ def batch_of(cluster: Cluster, lane: str, put: Put) -> bytearray:
 def test_bytes_that_are_not_as_they_were_written_are_refused(cluster: Cluster, lane: str, put: Put) -> None:
     batch = batch_of(cluster, lane, put)
     batch[-1] ^= 1
-    with pytest.raises(record_batch.Damaged, match="checksum"):
+    with pytest.raises(record_batch.DamagedBatch, match="checksum"):
         list(record_batch.batches(memoryview(batch), []))
     batch[16] = 1
-    with pytest.raises(record_batch.Damaged, match="format 1"):
+    with pytest.raises(record_batch.DamagedBatch, match="format 1"):
         list(record_batch.batches(memoryview(batch), []))
 
 

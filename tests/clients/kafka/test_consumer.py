@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Message
 
 from millrace.clients.kafka import consumer_groups, topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.clients.kafka.consumer import ReadRequest, read_records
 from millrace.clients.kafka.delivery import Delivery, new_transaction
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
@@ -36,16 +36,16 @@ def taken(cluster: Cluster) -> Callable[..., list[Message]]:
     """Everything that a reading gives."""
 
     def take(topic: str, start: str | int | datetime = "earliest", **how: Any) -> list[Message]:
-        return [message for batch in read_records(cluster, Reading(topic, start, **how)) for message in batch]
+        return [message for batch in read_records(cluster, ReadRequest(topic, start, **how)) for message in batch]
 
     return take
 
 
 @contextmanager
-def reading(cluster: Cluster, *wanted: Reading) -> Iterator[list[Future[list[Message]]]]:
+def reading(cluster: Cluster, *wanted: ReadRequest) -> Iterator[list[Future[list[Message]]]]:
     """Readings that go on in the background until the block ends."""
 
-    def take(one: Reading) -> list[Message]:
+    def take(one: ReadRequest) -> list[Message]:
         return [message for batch in read_records(cluster, one) for message in batch]
 
     with ThreadPoolExecutor(len(wanted)) as pool:
@@ -90,7 +90,7 @@ def test_where_reading_starts(
 
 def test_latest_is_only_what_comes_from_now_on(cluster: Cluster, lane: str, put: Put) -> None:
     put(lane, b"old")
-    with reading(cluster, Reading(lane, "latest", most=1)) as [found]:
+    with reading(cluster, ReadRequest(lane, "latest", most=1)) as [found]:
         while not found.done():
             put(lane, b"new")
         assert values(found.result()) == [b"new"]
@@ -119,7 +119,7 @@ def test_silence_ends_reading(taken: Callable[..., list[Message]], lane: str) ->
 
 
 def test_a_set_event_ends_reading(cluster: Cluster, lane: str) -> None:
-    one = Reading(lane)
+    one = ReadRequest(lane)
     with reading(cluster, one) as [found]:
         one.stop.set()
         assert found.result() == []
@@ -165,7 +165,7 @@ def test_a_batch_that_was_not_asked_past_is_read_again(
 ) -> None:
     put(lane, *numbers(10))
     assert len(taken(lane, group=group, most=4)) == 4
-    with closing(read_records(cluster, Reading(lane, "earliest", group=group, most=3))) as batches:
+    with closing(read_records(cluster, ReadRequest(lane, "earliest", group=group, most=3))) as batches:
         assert next(batches)[0].value() == b"4"
     assert consumer_groups.describe(cluster, group).positions[0].offset == 4
     assert values(taken(lane, group=group, most=6)) == numbers(10)[4:]
@@ -175,7 +175,7 @@ def test_a_group_that_is_new_starts_where_told(
     taken: Callable[..., list[Message]], cluster: Cluster, lane: str, put: Put, group: str
 ) -> None:
     put(lane, b"old")
-    with reading(cluster, Reading(lane, "latest", group=group, most=1)) as [found]:
+    with reading(cluster, ReadRequest(lane, "latest", group=group, most=1)) as [found]:
         wait_for_members(cluster, group, 1)
         while not found.done():
             put(lane, b"new")
@@ -198,7 +198,7 @@ def test_without_a_group_nothing_is_remembered(
 
 def test_members_of_a_group_share_the_partitions(cluster: Cluster, topic: str, put: Put, group: str) -> None:
     arrived: Queue[tuple[int, bytes | None]] = Queue()
-    wanted = [Reading(topic, "earliest", group=group) for _ in range(2)]
+    wanted = [ReadRequest(topic, "earliest", group=group) for _ in range(2)]
 
     def pass_on(number: int) -> None:
         for batch in read_records(cluster, wanted[number]):
@@ -245,7 +245,7 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_gone(
     cluster: Cluster, lane: str, put: Put, group: str, how: dict[str, str]
 ) -> None:
     put(lane, b"a")
-    batches = read_records(cluster, Reading(lane, "earliest", group=group if how else None))
+    batches = read_records(cluster, ReadRequest(lane, "earliest", group=group if how else None))
     with closing(batches):
         assert values(next(batches)) == [b"a"]
         topics.delete(cluster, [lane])
@@ -263,6 +263,6 @@ def test_records_of_an_open_transaction_are_kept_back(
     producer.flush()
     put(lane, b"after")
     assert values(taken(lane, committed=False, most=2)) == [b"open", b"after"]
-    with reading(cluster, Reading(lane, "earliest", most=2)) as [found]:
+    with reading(cluster, ReadRequest(lane, "earliest", most=2)) as [found]:
         producer.commit()
         assert values(found.result()) == [b"open", b"after"]

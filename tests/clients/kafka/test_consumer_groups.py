@@ -12,8 +12,8 @@ import pytest
 
 from millrace.clients.kafka import consumer_groups, topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import Reading, read_records
-from millrace.clients.kafka.consumer_groups import Group, Move
+from millrace.clients.kafka.consumer import ReadRequest, read_records
+from millrace.clients.kafka.consumer_groups import ConsumerGroup, OffsetChange
 from millrace.clients.kafka.record import Record
 from millrace.errors import GroupInUse, InvalidOption, UnknownGroup, UnknownTopic
 
@@ -32,15 +32,15 @@ def filled(lane: str, put: Put) -> str:
 def group(cluster: Cluster, filled: str) -> str:
     """A group that has read two of the five."""
     name = f"group-{uuid.uuid4().hex[:12]}"
-    for _ in read_records(cluster, Reading(filled, "earliest", group=name, most=2)):
+    for _ in read_records(cluster, ReadRequest(filled, "earliest", group=name, most=2)):
         pass
     return name
 
 
 @contextmanager
-def member(cluster: Cluster, topic: str, group: str) -> Iterator[Group]:
+def member(cluster: Cluster, topic: str, group: str) -> Iterator[ConsumerGroup]:
     """The group while somebody reads with it and waits for more."""
-    reading = Reading(topic, "earliest", group=group)
+    reading = ReadRequest(topic, "earliest", group=group)
 
     def follow() -> None:
         for _ in read_records(cluster, reading):
@@ -54,14 +54,14 @@ def member(cluster: Cluster, topic: str, group: str) -> Iterator[Group]:
             reading.stop.set()
 
 
-def wait_for_member(cluster: Cluster, group: str) -> Group:
+def wait_for_member(cluster: Cluster, group: str) -> ConsumerGroup:
     while True:
         for found in consumer_groups.list_groups(cluster):
             if found.name == group and found.state == "stable" and found.members[0].partitions:
                 return found
 
 
-def reset(cluster: Cluster, group: str, topic: str, to: str | int | datetime) -> list[Move]:
+def reset(cluster: Cluster, group: str, topic: str, to: str | int | datetime) -> list[OffsetChange]:
     moves = consumer_groups.plan_reset(cluster, group, topic, to)
     consumer_groups.apply_reset(cluster, group, moves)
     return moves
@@ -109,12 +109,12 @@ def test_positions_in_a_deleted_topic_are_left_out(cluster: Cluster, filled: str
     [("earliest", 0), ("latest", 5), (4, 4), (datetime.fromtimestamp((MOMENT + 3000) / 1000, UTC), 3)],
 )
 def test_a_group_is_moved(cluster: Cluster, filled: str, group: str, to: str | int | datetime, after: int) -> None:
-    assert reset(cluster, group, filled, to) == [Move(filled, 0, 2, after)]
+    assert reset(cluster, group, filled, to) == [OffsetChange(filled, 0, 2, after)]
     assert consumer_groups.describe(cluster, group).positions[0].offset == after
 
 
 def test_a_plan_changes_nothing(cluster: Cluster, filled: str, group: str) -> None:
-    assert consumer_groups.plan_reset(cluster, group, filled, "earliest") == [Move(filled, 0, 2, 0)]
+    assert consumer_groups.plan_reset(cluster, group, filled, "earliest") == [OffsetChange(filled, 0, 2, 0)]
     assert consumer_groups.describe(cluster, group).positions[0].offset == 2
 
 
@@ -123,15 +123,15 @@ def test_only_the_chosen_partition_is_moved(cluster: Cluster, topic: str, put: P
     name = f"group-{uuid.uuid4().hex[:12]}"
     reset(cluster, name, topic, "earliest")
     moves = consumer_groups.plan_reset(cluster, name, topic, 1, partition=1)
-    assert moves == [Move(topic, 1, 0, 1)]
+    assert moves == [OffsetChange(topic, 1, 0, 1)]
     consumer_groups.apply_reset(cluster, name, moves)
     assert [one.offset for one in consumer_groups.describe(cluster, name).positions] == [0, 1, 0]
 
 
 def test_a_new_group_can_be_given_a_place(cluster: Cluster, filled: str) -> None:
     name = f"group-{uuid.uuid4().hex[:12]}"
-    assert reset(cluster, name, filled, 3) == [Move(filled, 0, None, 3)]
-    values = [one.value() for batch in read_records(cluster, Reading(filled, group=name, most=2)) for one in batch]
+    assert reset(cluster, name, filled, 3) == [OffsetChange(filled, 0, None, 3)]
+    values = [one.value() for batch in read_records(cluster, ReadRequest(filled, group=name, most=2)) for one in batch]
     assert values == [b"3", b"4"]
 
 

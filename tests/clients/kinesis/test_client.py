@@ -14,7 +14,7 @@ import pytest
 
 from emulator import KEYS, REGION, Emulator, Faults, failing
 from millrace.clients.kinesis.client import Kinesis
-from millrace.connectors.kinesis.sink import Putting
+from millrace.connectors.kinesis.sink import KinesisBatchWriter
 from millrace.errors import (
     InvalidOption,
     KinesisDenied,
@@ -138,6 +138,6 @@ def test_of_records_that_were_refused_only_they_are_sent_again(
     real = client.put_records
     monkeypatch.setattr(client, "put_records", put)
     records = [{"Data": f"{n}".encode(), "PartitionKey": "k"} for n in range(10)]
-    assert Putting(door, stream).put(records) == 10
+    assert KinesisBatchWriter(door, stream).put(records) == 10
     assert sent == [10, 7]
     assert sorted(map(int, emulator.values(stream))) == list(range(10))

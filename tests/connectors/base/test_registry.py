@@ -8,8 +8,8 @@ import pytest
 
 from millrace.connectors.base.api import READERS, WRITERS
 from millrace.connectors.base.registry import make_reader, make_writer, sink_facts, source_facts
-from millrace.connectors.kafka.sink import KafkaWriter
-from millrace.connectors.kafka.source import KafkaReader
+from millrace.connectors.kafka.sink import KafkaSink
+from millrace.connectors.kafka.source import KafkaSource
 from millrace.pipeline.model import connection
 
 
@@ -26,7 +26,7 @@ def test_every_connector_that_the_issue_names_is_there() -> None:
 def test_options_become_a_source() -> None:
     reader, mistakes = make_reader(connection("kafka", "posts", {"schema": "id string", "include": ["timestamp"]}))
     assert mistakes == []
-    assert isinstance(reader, KafkaReader)
+    assert isinstance(reader, KafkaSource)
     assert reader.topic == ("posts",)
     columns = reader.columns()
     assert columns is not None
@@ -90,7 +90,7 @@ def test_a_key_may_be_one_column_or_several() -> None:
     for given, kept in (("tag", ("tag",)), (["a", "b"], ("a", "b"))):
         writer, mistakes = make_writer(connection("kafka", "out", {"key": given}))
         assert mistakes == []
-        assert isinstance(writer, KafkaWriter)
+        assert isinstance(writer, KafkaSink)
         assert writer.key == kept
 
 

@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import types as T
 
 from millrace.clients.cassandra import Cassandra
-from millrace.connectors.cassandra.sink import Insertion, Times
-from millrace.connectors.cassandra.table import Design, require_table
+from millrace.connectors.cassandra.sink import Insertion, WriteTimestamps
+from millrace.connectors.cassandra.table import TableDesign, require_table
 from millrace.errors import InvalidTable, RowRefused, UnknownTable
 
 SCHEMA = T.StructType([T.StructField("k", T.StringType()), T.StructField("n", T.LongType())])
@@ -29,7 +29,7 @@ def batch(rows: Sequence[tuple[str | None, int | None]]) -> pa.RecordBatch:
 @pytest.fixture
 def name(cassandra: Cassandra, keyspace: str) -> str:
     """A table of keys and numbers."""
-    Design(f"{keyspace}.t", ("k",), ()).make(cassandra, SCHEMA)
+    TableDesign(f"{keyspace}.t", ("k",), ()).make(cassandra, SCHEMA)
     return f"{keyspace}.t"
 
 
@@ -57,7 +57,7 @@ def test_of_two_rows_with_the_same_key_the_later_one_wins(cassandra: Cassandra, 
 def test_an_older_batch_that_comes_after_a_newer_one_changes_nothing(
     cassandra: Cassandra, name: str, tmp_path: Path
 ) -> None:
-    times = Times(tmp_path / "times.json", "q")
+    times = WriteTimestamps(tmp_path / "times.json", "q")
     old, new = batch([("a", 1), ("b", 1)]), batch([("a", 2)])
     for number, written in [(0, old), (1, new), (0, old), (0, old)]:
         insertion(cassandra, name, times.of(number)).insert([written])
@@ -67,7 +67,7 @@ def test_an_older_batch_that_comes_after_a_newer_one_changes_nothing(
 def test_what_is_written_now_wins_over_what_others_wrote_before(
     cassandra: Cassandra, name: str, tmp_path: Path
 ) -> None:
-    times = Times(tmp_path / "times.json", "q")
+    times = WriteTimestamps(tmp_path / "times.json", "q")
     insertion(cassandra, name, times.of(0)).insert([batch([("a", 1)])])
     cassandra.execute(f"DELETE FROM {name} WHERE k = 'a'")  # noqa: S608
     insertion(cassandra, name, times.of(1)).insert([batch([("a", 2)])])
@@ -102,7 +102,7 @@ def test_a_table_that_is_dropped_meanwhile_is_told(cassandra: Cassandra, name: s
 
 def test_rows_larger_than_a_batch_go_alone(cassandra: Cassandra, keyspace: str) -> None:
     schema = T.StructType([T.StructField("k", T.StringType()), T.StructField("v", T.StringType())])
-    table = Design(f"{keyspace}.large", ("k",), ()).make(cassandra, schema)
+    table = TableDesign(f"{keyspace}.large", ("k",), ()).make(cassandra, schema)
     large = pa.RecordBatch.from_pydict({"k": [f"k{n}" for n in range(50)], "v": ["x" * 100_000] * 50})
     assert Insertion(cassandra, table, table.columns, 1).insert([large]) == 50
     ((count,),) = cassandra.execute(f"SELECT count(*) FROM {keyspace}.large")  # noqa: S608
@@ -186,12 +186,12 @@ def test_a_table_is_made_as_it_was_asked_for(cassandra: Cassandra, keyspace: str
             T.StructField("tags", T.ArrayType(T.StringType())),
         ]
     )
-    design = Design(f"{keyspace}.logs", ("application",), (("time", "DESC"),))
+    design = TableDesign(f"{keyspace}.logs", ("application",), (("time", "DESC"),))
     table = design.make(cassandra, schema)
     assert (table.partition, table.clustering) == (("application",), ("Time",))
     assert design.make(cassandra, schema) == table
     with pytest.raises(InvalidTable):
-        Design(f"{keyspace}.logs", ("application", "time"), ()).make(cassandra, schema)
+        TableDesign(f"{keyspace}.logs", ("application", "time"), ()).make(cassandra, schema)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from decimal import Decimal
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThan, Not
 
-from millrace.connectors.cassandra.source import Question
-from millrace.connectors.cassandra.table import Table
+from millrace.connectors.cassandra.source import TableQuery
+from millrace.connectors.cassandra.table import CassandraTable
 from millrace.connectors.cassandra.types import parse_type
 
-LOGS = Table(
+LOGS = CassandraTable(
     "shop.logs",
     {
         "application": parse_type("text"),
@@ -23,7 +23,7 @@ LOGS = Table(
     ("application", "day"),
     ("time",),
 )
-ALL = Question(LOGS, ("application", "message"))
+ALL = TableQuery(LOGS, ("application", "message"))
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 MILLISECONDS = int(NOON.timestamp() * 1000)
 
@@ -77,19 +77,19 @@ def test_what_cassandra_cannot_serve_is_left_to_spark() -> None:
 @pytest.mark.parametrize(("kind", "value"), [("decimal", Decimal("1.500")), ("double", 0.0)])
 def test_what_is_equal_to_spark_and_not_to_cassandra_is_not_asked_for(kind: str, value: object) -> None:
     """1.5 and 1.500 are two partitions, and so are both zeros: all that Spark looks for would not be found."""
-    table = Table("shop.prices", {"price": parse_type(kind)}, ("price",))
-    assert len(Question(table, ("price",)).narrowed([EqualTo(("price",), value)]).selects(4)) == 4
+    table = CassandraTable("shop.prices", {"price": parse_type(kind)}, ("price",))
+    assert len(TableQuery(table, ("price",)).narrowed([EqualTo(("price",), value)]).selects(4)) == 4
 
 
 @pytest.mark.parametrize("kind", ["uuid", "timeuuid"])
 def test_what_cassandra_has_in_another_order_is_asked_for_by_equality_alone(kind: str) -> None:
-    table = Table("shop.orders", {"shop": parse_type("int"), "id": parse_type(kind)}, ("shop",), ("id",))
+    table = CassandraTable("shop.orders", {"shop": parse_type("int"), "id": parse_type(kind)}, ("shop",), ("id",))
     key, order = EqualTo(("shop",), 1), "5e5a1bf0-0000-1000-8000-000000000000"
-    (ranged,) = Question(table, ("id",)).narrowed([key, GreaterThan(("id",), order)]).selects(4)
+    (ranged,) = TableQuery(table, ("id",)).narrowed([key, GreaterThan(("id",), order)]).selects(4)
     assert ranged.statement.endswith('WHERE "shop" = ?')
-    (one,) = Question(table, ("id",)).narrowed([key, EqualTo(("id",), order)]).selects(4)
+    (one,) = TableQuery(table, ("id",)).narrowed([key, EqualTo(("id",), order)]).selects(4)
     assert one.statement.endswith('AND "id" = ?')
 
 
 def test_timestamps_are_asked_for_as_numbers() -> None:
-    assert 'SELECT toUnixTimestamp("time") FROM' in Question(LOGS, ("time",)).selects(1)[0].statement
+    assert 'SELECT toUnixTimestamp("time") FROM' in TableQuery(LOGS, ("time",)).selects(1)[0].statement

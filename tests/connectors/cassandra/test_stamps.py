@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millrace.clients.cassandra import Cassandra
 from millrace.connectors.cassandra import sink
-from millrace.connectors.cassandra.sink import Insertion, Times
+from millrace.connectors.cassandra.sink import Insertion, WriteTimestamps
 
 Parts = list[int]
 """How many rows each part of a task's rows has."""
@@ -52,7 +52,7 @@ def test_no_two_rows_of_a_batch_have_the_same(
 ) -> None:
     lanes = list(range(len(tasks)))
     rng.shuffle(lanes)
-    times = Times(tmp_path_factory.mktemp("times") / "t.json", "q")
+    times = WriteTimestamps(tmp_path_factory.mktemp("times") / "t.json", "q")
     found = stamps(monkeypatch, times.of(0), tasks, tuple(lanes))
     every = [one for task in found for one in task]
     assert len(set(every)) == len(every)

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.connectors.cassandra.sink import _KEPT, Times
+from millrace.connectors.cassandra.sink import _KEPT, WriteTimestamps
 from millrace.errors import StateMismatch
 
 
 def test_a_repeated_batch_has_the_timestamp_of_the_first_time(tmp_path: Path) -> None:
-    first = Times(tmp_path / "t.json", "q").of(0)
-    assert Times(tmp_path / "t.json", "q").of(0) == first
+    first = WriteTimestamps(tmp_path / "t.json", "q").of(0)
+    assert WriteTimestamps(tmp_path / "t.json", "q").of(0) == first
     assert first <= time.time_ns() // 1000
 
 
 def test_a_later_batch_has_more_than_all_that_an_earlier_one_used(tmp_path: Path) -> None:
-    times = Times(tmp_path / "t.json", "q")
+    times = WriteTimestamps(tmp_path / "t.json", "q")
     first = times.of(0)
     times.used(0, 10**9)  # as if it had taken no time at all
     assert times.of(1) > first + 10**9
@@ -28,17 +28,17 @@ def test_a_later_batch_has_more_than_all_that_an_earlier_one_used(tmp_path: Path
 
 
 def test_a_query_that_begins_anew_has_more_than_the_one_before(tmp_path: Path) -> None:
-    old = Times(tmp_path / "t.json", "old")
+    old = WriteTimestamps(tmp_path / "t.json", "old")
     old.of(0)
     last = old.of(41)
     old.used(41, 10**9)
-    anew = Times(tmp_path / "t.json", "new")
+    anew = WriteTimestamps(tmp_path / "t.json", "new")
     assert anew.of(0) > last + 10**9
     assert anew.of(1) > anew.of(0)
 
 
 def test_a_batch_that_is_forgotten_has_less_than_those_that_are_not(tmp_path: Path) -> None:
-    times = Times(tmp_path / "t.json", "q")
+    times = WriteTimestamps(tmp_path / "t.json", "q")
     for batch in range(_KEPT + 10):
         times.of(batch)
     forgotten = [times.of(batch) for batch in range(10)]
@@ -49,14 +49,14 @@ def test_a_batch_that_is_forgotten_has_less_than_those_that_are_not(tmp_path: Pa
 def test_a_damaged_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text("{")
     with pytest.raises(StateMismatch):
-        Times(tmp_path / "t.json", "q").of(0)
+        WriteTimestamps(tmp_path / "t.json", "q").of(0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 10**7)), max_size=30))
 def test_of_two_batches_the_later_number_always_has_more(
     tmp_path_factory: pytest.TempPathFactory, written: list[tuple[int, int]]
 ) -> None:
-    times = Times(tmp_path_factory.mktemp("times") / "t.json", "q")
+    times = WriteTimestamps(tmp_path_factory.mktemp("times") / "t.json", "q")
     for batch, width in sorted(written):
         begin = times.of(batch)
         times.used(batch, width)

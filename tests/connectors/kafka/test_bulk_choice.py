@@ -13,12 +13,12 @@ from millrace.clients.kafka.record import Record
 from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.record_sink import SinkTarget
 from millrace.connectors.kafka.bulk_choice import in_bulk, left_to_spark
-from millrace.connectors.kafka.sink import KafkaSink
-from millrace.connectors.kafka.source import KafkaReader
+from millrace.connectors.kafka.sink import KafkaRecordSink
+from millrace.connectors.kafka.source import KafkaSource
 
 
 def put(cluster: Cluster, topic: str, count: int) -> None:
-    sink = KafkaSink(SinkTarget(topic, cluster=lambda: cluster))
+    sink = KafkaRecordSink(SinkTarget(topic, cluster=lambda: cluster))
     sink.write([Record(b"x", partition=number % 3) for number in range(count)])
     sink.close()
 
@@ -49,14 +49,14 @@ def test_topics_are_read_in_bulk_where_enough_waits_or_comes(
     site = replace(site, read={(topic, number): read for number in range(3)} if read else {})
     for worth, chosen in ((waits, True), (waits + 1, False)):
         monkeypatch.setattr("millrace.connectors.kafka.bulk_choice.WORTHWHILE_RECORDS", worth)
-        assert in_bulk(KafkaReader(topic=(topic,), start=start, more={}), site) is chosen
+        assert in_bulk(KafkaSource(topic=(topic,), start=start, more={}), site) is chosen
 
 
 @pytest.mark.parametrize(
     "options", [{"min_tasks": 2}, {"config": {"fetch.min.bytes": 1}}, {"start": {"t": {"0": 1}}}], ids=str
 )
 def test_what_only_sparks_source_can_do_is_left_to_it(options: dict[str, Any]) -> None:
-    assert left_to_spark(KafkaReader(topic=("t",), more={}, **options), batches=True, part=False)
+    assert left_to_spark(KafkaSource(topic=("t",), more={}, **options), batches=True, part=False)
 
 
 def test_clusters_with_tls_or_passwords_are_left_to_spark(
@@ -64,7 +64,7 @@ def test_clusters_with_tls_or_passwords_are_left_to_spark(
 ) -> None:
     monkeypatch.setenv("MILLRACE_BULK", "on")
     secure = replace(cluster, options={"security.protocol": "SSL"})
-    reader = KafkaReader(topic=("t",), more={})
+    reader = KafkaSource(topic=("t",), more={})
     for one, chosen in ((cluster, True), (secure, False)):
         site = RunContext(cast("Any", None), "p", "s", tmp_path, lambda own=one: own)  # type: ignore[misc]
         assert in_bulk(reader, site) is chosen

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from millrace.clients.kafka import bulk_fetch, topics
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.connectors.kafka.bulk_source import Following, StreamReader, bulk_data_source
+from millrace.connectors.kafka.bulk_source import BulkSourceSpec, KafkaStreamReader, bulk_data_source
 from millrace.errors.transport import TransportedError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def send(cluster: Cluster, topic: str, *counts: int) -> None:
     producer.close()
 
 
-def values(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> dict[str, list[bytes]]:
+def values(reader: KafkaStreamReader, start: dict[str, Any], end: dict[str, Any]) -> dict[str, list[bytes]]:
     """What tasks read, by what they say that they read."""
     tasks = pickle.loads(pickle.dumps((reader, reader.partitions(start, end))))  # noqa: S301
     return {
@@ -41,7 +41,7 @@ def values(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> 
 
 def test_batches_follow_each_other(cluster: Cluster, topic: str) -> None:
     send(cluster, topic, 3, 2, 0)
-    reader = StreamReader(Following(cluster, {topic: {"0": 1}}, (topic,)))
+    reader = KafkaStreamReader(BulkSourceSpec(cluster, {topic: {"0": 1}}, (topic,)))
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
     assert end == {topic: {"0": 3, "1": 2, "2": 0}} == reader.reportLatestOffset()
@@ -53,7 +53,7 @@ def test_batches_follow_each_other(cluster: Cluster, topic: str) -> None:
 
 def test_a_batch_has_no_more_than_it_may(cluster: Cluster, topic: str) -> None:
     send(cluster, topic, 60, 30, 1)
-    reader = StreamReader(Following(cluster, {}, (topic,), most=45))
+    reader = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), most=45))
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxRows(45)
     assert reader.latestOffset({}, limit) == {topic: {"0": 29, "1": 14, "2": 1}}
@@ -62,7 +62,7 @@ def test_a_batch_has_no_more_than_it_may(cluster: Cluster, topic: str) -> None:
 
 def test_what_comes_later_is_left_where_only_what_is_there_is_wanted(cluster: Cluster, topic: str) -> None:
     send(cluster, topic, 1, 1, 1)
-    reader = StreamReader(Following(cluster, {}, (topic,)))
+    reader = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,)))
     reader.prepareForTriggerAvailableNow()
     send(cluster, topic, 1, 1, 1)
     assert reader.latestOffset({}, ALL) == {topic: {"0": 1, "1": 1, "2": 1}}
@@ -73,17 +73,17 @@ def test_also_then_a_topic_that_is_shorter_or_gone_is_told(
 ) -> None:
     monkeypatch.setattr(bulk_fetch, "FETCH_PATIENCE", 0.0)
     for start in ({topic: {"0": 9}}, {topic: {"9": 1}}, {"another": {"0": 1}}):
-        reader = StreamReader(Following(cluster, {}, (topic,)))
+        reader = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,)))
         reader.prepareForTriggerAvailableNow()
         with pytest.raises(TransportedError, match="OffsetsGone"):
             reader.latestOffset(start, ALL)
-    goes_on = StreamReader(Following(cluster, {}, (topic,), go_on=True))
+    goes_on = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), go_on=True))
     goes_on.prepareForTriggerAvailableNow()
     assert goes_on.latestOffset({topic: {"9": 1}}, ALL)[topic]["9"] == 1
 
 
 def test_a_pattern_without_topics_ends_at_once_where_only_what_is_there_is_wanted(cluster: Cluster, topic: str) -> None:
-    reader = StreamReader(Following(cluster, {}, pattern=f"{topic}-no-.*"))
+    reader = KafkaStreamReader(BulkSourceSpec(cluster, {}, pattern=f"{topic}-no-.*"))
     reader.prepareForTriggerAvailableNow()
     topics.create(cluster, f"{topic}-no-more", 1)
     assert reader.latestOffset({}, ALL) == {}
@@ -93,7 +93,7 @@ def test_topics_by_a_pattern_and_partitions_that_are_new(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("millrace.connectors.kafka.bulk_source._LOOK", 0.0)
-    reader = StreamReader(Following(cluster, {}, pattern=f"{topic}.*"))
+    reader = KafkaStreamReader(BulkSourceSpec(cluster, {}, pattern=f"{topic}.*"))
     assert set(reader.latestOffset({}, ALL)) == {topic}
     topics.create(cluster, f"{topic}-more", 1)
     topics.alter(cluster, topic, partitions=4)
@@ -101,7 +101,7 @@ def test_topics_by_a_pattern_and_partitions_that_are_new(
 
 
 def test_only_some_partitions(cluster: Cluster, topic: str) -> None:
-    reader = StreamReader(Following(cluster, {}, (topic,), only={topic: [1]}))
+    reader = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), only={topic: [1]}))
     assert reader.latestOffset({}, ALL) == {topic: {"1": 0}}
 
 
@@ -109,17 +109,17 @@ def test_a_topic_that_is_shorter_or_gone_is_told(cluster: Cluster, topic: str, m
     monkeypatch.setattr(bulk_fetch, "FETCH_PATIENCE", 0.0)
     start = {topic: {"0": 9}}
     with pytest.raises(TransportedError, match="the query is at offset 9, the topic ends at 0"):
-        StreamReader(Following(cluster, {}, (topic,))).latestOffset(start, ALL)
-    goes_on = StreamReader(Following(cluster, {}, (topic,), go_on=True))
+        KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,))).latestOffset(start, ALL)
+    goes_on = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,), go_on=True))
     assert goes_on.latestOffset(start, ALL) == {topic: {"0": 0, "1": 0, "2": 0}}
     with pytest.raises(TransportedError, match=f"are gone: {topic}-9"):
-        StreamReader(Following(cluster, {}, (topic,))).latestOffset({topic: {"9": 1}}, ALL)
+        KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,))).latestOffset({topic: {"9": 1}}, ALL)
 
 
 def test_records_that_are_gone_are_told_by_the_task(cluster: Cluster, lane: str) -> None:
     send(cluster, lane, 5)
     next(iter(cluster.admin().delete_records([TopicPartition(lane, 0, 2)]).values())).result(30)
-    reader = StreamReader(Following(cluster, {}, (lane,)))
+    reader = KafkaStreamReader(BulkSourceSpec(cluster, {}, (lane,)))
     with pytest.raises(TransportedError, match="offsets 0 to 1 are gone"):
         values(reader, {}, reader.latestOffset({}, ALL))
 
@@ -129,7 +129,7 @@ def test_every_column(cluster: Cluster, lane: str) -> None:
     producer.send([Record(b"v", b"k", headers=(("h", b"1"),)), Record(None)])
     producer.close()
     names = ("value", "key", "topic", "partition", "offset", "headers")
-    reader = StreamReader(Following(cluster, {}, (lane,), columns=names))
+    reader = KafkaStreamReader(BulkSourceSpec(cluster, {}, (lane,), columns=names))
     part = reader.partitions({}, reader.latestOffset({}, ALL))[0]
     assert [row for batch in reader.read(part) for row in batch.to_pylist()] == [
         dict(zip(names, (b"v", b"k", lane, 0, 0, [{"key": "h", "value": b"1"}]), strict=True)),
@@ -138,5 +138,5 @@ def test_every_column(cluster: Cluster, lane: str) -> None:
 
 
 def test_the_same_topics_may_be_read_twice_at_once(cluster: Cluster) -> None:
-    following = Following(cluster, {}, ("a",))
+    following = BulkSourceSpec(cluster, {}, ("a",))
     assert bulk_data_source(following).name() != bulk_data_source(following).name()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millrace.clients.kafka.topics import Partition, Topic
-from millrace.connectors.kafka.generation_alias import TOPIC, Alias, leading, read_alias, require_fit
+from millrace.connectors.kafka.generation_alias import TOPIC, GenerationAlias, leading, read_alias, require_fit
 from millrace.errors import InvalidTopic
 
 
@@ -15,7 +15,10 @@ def topic(partitions: int, policy: str | None) -> Topic:
 
 
 def test_the_later_word_counts_whatever_the_order_of_records() -> None:
-    early, late = Alias("one", 2, 1.0, {"popular": "popular.g2"}), Alias("two", 3, 2.0, {"popular": "popular.g3"})
+    early, late = (
+        GenerationAlias("one", 2, 1.0, {"popular": "popular.g2"}),
+        GenerationAlias("two", 3, 2.0, {"popular": "popular.g3"}),
+    )
     assert leading([late, early]) == leading([early, late]) == {"popular": "popular.g3"}
 
 
@@ -23,7 +26,7 @@ def test_a_record_that_says_no_alias_is_passed_over() -> None:
     for content in (None, b"", b"no", b"[]", b"{}", b'{"pipeline": "one", "generation": 2, "at": 1, "topics": 3}'):
         assert read_alias(content) is None
     more = b'{"pipeline": "one", "generation": 2, "at": 1.5, "topics": {"a": "a.g2"}, "by": "a later version"}'
-    assert read_alias(more) == Alias("one", 2, 1.5, {"a": "a.g2"})
+    assert read_alias(more) == GenerationAlias("one", 2, 1.5, {"a": "a.g2"})
 
 
 def test_a_topic_that_would_lose_aliases_is_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.registry import CONNECTORS
-from millrace.connectors.kafka.sink import KafkaWriter
+from millrace.connectors.kafka.sink import KafkaSink
 from millrace.dead_letters import kafka_writer
 from millrace.dead_letters.kafka_writer import KafkaDeadLetterWriter
 from millrace.dead_letters.letter import DeadLetter
@@ -28,7 +28,7 @@ TOPICS = ("c", "b.c", "c.d", "d", "c.0")
 
 def outlet(pipeline: str, query: str, topic: str, twin: int = 0) -> Any:
     site: Any = RunContext(None, pipeline, query, None, lambda: NOWHERE, query=query, duplicate_index=twin)  # type: ignore[arg-type]
-    return KafkaWriter(topic=topic)._outlet(site)
+    return KafkaSink(topic=topic)._outlet(site)
 
 
 def test_sinks_have_ids_and_groups_of_their_own() -> None:
@@ -41,7 +41,7 @@ def test_sinks_have_ids_and_groups_of_their_own() -> None:
 
 def test_a_topic_by_column_is_not_a_topic_of_that_name() -> None:
     site: Any = RunContext(None, "p", "q", None, lambda: NOWHERE, query="q")  # type: ignore[arg-type]
-    assert KafkaWriter(topic_column="t")._outlet(site).name != outlet("p", "q", "t").name
+    assert KafkaSink(topic_column="t")._outlet(site).name != outlet("p", "q", "t").name
 
 
 def test_dead_letters_have_ids_and_groups_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

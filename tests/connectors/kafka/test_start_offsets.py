@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from millrace.clients.kafka.record import Record
 from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.record_sink import SinkTarget
-from millrace.connectors.kafka.sink import KafkaSink
-from millrace.connectors.kafka.source import KafkaReader
+from millrace.connectors.kafka.sink import KafkaRecordSink
+from millrace.connectors.kafka.source import KafkaSource
 from millrace.connectors.kafka.start_offsets import forget_start, note_start, noted_start, pinned_ends
 
 if TYPE_CHECKING:
@@ -59,12 +59,12 @@ def test_sparks_source_is_told_of_partitions_that_have_come_since(cluster: Clust
     own = site(tmp_path, cluster)
     note_start(own, [topic], lambda: {topic: {"0": 5}})
     plan_first_batch(tmp_path)
-    options = KafkaReader(topic=(topic,), more={})._options(own)
+    options = KafkaSource(topic=(topic,), more={})._options(own)
     assert options["startingOffsets"] == f'{{"{topic}": {{"0": 5, "1": -2, "2": -2}}}}'
 
 
 def test_the_end_of_some_partitions(cluster: Cluster, topic: str, tmp_path: Path) -> None:
-    sink = KafkaSink(SinkTarget(topic, cluster=lambda: cluster))
+    sink = KafkaRecordSink(SinkTarget(topic, cluster=lambda: cluster))
     sink.write([Record(b"x", partition=1)])
     sink.close()
     assert pinned_ends(site(tmp_path), cluster, [(topic, 1)]) == {topic: {"1": 1}}

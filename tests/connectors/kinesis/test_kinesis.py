@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from emulator import KEYS, REGION, Emulator, Faults, failing
 from millrace.clients.kinesis.kpl_aggregation import packed
-from millrace.connectors.kinesis.source import Following, StreamReader
+from millrace.connectors.kinesis.source import KinesisStreamReader, ShardSourceSpec
 from millrace.dead_letters.letter import from_line
 from millrace.errors import KinesisDenied, RecordsGone, UnknownStream
 from millrace.pipeline.loading.python import Pipeline
@@ -100,7 +100,7 @@ def test_a_batch_that_comes_again_is_the_same(
 
 
 def test_shards_that_appear_between_two_batches_do_not_begin_the_reading_anew(emulator: Emulator, stream: str) -> None:
-    reader = StreamReader(Following(emulator.door, stream))
+    reader = KinesisStreamReader(ShardSourceSpec(emulator.door, stream))
     emulator.put(stream, _lines(*range(10)))
     at = reader.initialOffset()
     try:
@@ -128,7 +128,10 @@ def test_all_that_is_available_has_an_end_while_others_go_on_writing(emulator: E
             emulator.put(stream, _lines(*range(10)))
             begun.set()
 
-    reader, writer = StreamReader(Following(emulator.door, stream)), threading.Thread(target=write, daemon=True)
+    reader, writer = (
+        KinesisStreamReader(ShardSourceSpec(emulator.door, stream)),
+        threading.Thread(target=write, daemon=True),
+    )
     writer.start()
     try:
         assert begun.wait(20)

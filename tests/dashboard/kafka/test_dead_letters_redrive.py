@@ -11,8 +11,8 @@ import pytest
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.record import Record
 from millrace.dashboard.kafka import dead_letters
-from millrace.dashboard.kafka.dead_letters import Groups, Redriving, Where
-from millrace.dashboard.run_interface import Group, Letters
+from millrace.dashboard.kafka.dead_letters import DashboardRedrive, DeadLetterStores, Groups
+from millrace.dashboard.run_interface import DeadLetterQuery, LetterGroup
 from millrace.dead_letters.file_journal import FileSource
 from millrace.dead_letters.letter import DeadLetter, dead_topic, to_headers, to_line
 from millrace.dead_letters.store import letters_in_folder, make_dead_letter_topics
@@ -29,15 +29,15 @@ def letter(topic: str, offset: int, reason: str) -> DeadLetter:
 
 
 @pytest.fixture
-def where(cluster: Cluster, topic: str, put: Put) -> Where:
+def where(cluster: Cluster, topic: str, put: Put) -> DeadLetterStores:
     """Four letters for two reasons."""
     make_dead_letter_topics(cluster, {topic: dead_topic(topic)})
     letters = [letter(topic, number, reason) for number, reason in enumerate(["a 1", "a 2", "a 3", "b"])]
     put(dead_topic(topic), *(Record(one.value, headers=tuple(to_headers(one)), partition=0) for one in letters))
-    return Where(lambda: cluster, pipeline=topic)
+    return DeadLetterStores(lambda: cluster, pipeline=topic)
 
 
-def counted(where: Where, until: tuple[int, int]) -> list[tuple[str, int, int]]:
+def counted(where: DeadLetterStores, until: tuple[int, int]) -> list[tuple[str, int, int]]:
     """The groups once so many letters are open and redriven."""
     slot, stop = Slot(), threading.Event()
     thread = threading.Thread(target=dead_letters.follow, args=(where, slot, stop))
@@ -55,21 +55,21 @@ def counted(where: Where, until: tuple[int, int]) -> list[tuple[str, int, int]]:
         thread.join()
 
 
-def test_a_group_then_one(where: Where, topic: str) -> None:
+def test_a_group_then_one(where: DeadLetterStores, topic: str) -> None:
     slot = Slot()
-    redriving = Redriving(slot)
+    redriving = DashboardRedrive(slot)
     home = dead_topic(topic)
-    told = redriving.run(where, Group("posts", home, "a N"))
+    told = redriving.run(where, LetterGroup("posts", home, "a N"))
     assert (told["state"], told["sent"], told["failures"]) == ("done", 3, [])
     assert slot.value == told
     assert counted(where, (1, 3)) == [("b", 1, 0), ("a N", 0, 3)]
-    (left,) = dead_letters.letters(where, Letters("posts"))
+    (left,) = dead_letters.letters(where, DeadLetterQuery("posts"))
     assert (left["reason"], left["redriven"], left["attempts"]) == ("b", False, 1)
-    assert [one["redriven"] for one in dead_letters.letters(where, Letters("posts", redriven=True))] == [True] * 3 + [
-        False
-    ]
-    assert redriving.run(where, Group("posts", home, letter=left["place"]))["sent"] == 1
-    assert list(dead_letters.letters(where, Letters("posts"))) == []
+    assert [one["redriven"] for one in dead_letters.letters(where, DeadLetterQuery("posts", redriven=True))] == [
+        True
+    ] * 3 + [False]
+    assert redriving.run(where, LetterGroup("posts", home, letter=left["place"]))["sent"] == 1
+    assert list(dead_letters.letters(where, DeadLetterQuery("posts"))) == []
 
 
 def test_of_files(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_of_files(tmp_path: Path) -> None:
     FileSource(str(source)).save(folder)
     one = DeadLetter(value=b"x", file=str(source / "a.json"), reason="not JSON", pipeline="p", source="logs")
     (folder / "q-0-0.jsonl").write_bytes(to_line(one))
-    where = Where(None, lambda: [folder], "p")
-    assert Redriving(Slot()).run(where, Group("logs", None, "not JSON"))["sent"] == 1
+    where = DeadLetterStores(None, lambda: [folder], "p")
+    assert DashboardRedrive(Slot()).run(where, LetterGroup("logs", None, "not JSON"))["sent"] == 1
     groups = Groups(where)
     groups.add(letters_in_folder(folder))
     assert [(one["count"], one["redriven"]) for one in groups.told()] == [(0, 1)]
@@ -89,9 +89,9 @@ def test_of_files(tmp_path: Path) -> None:
 
 def test_one_at_a_time_and_failures_are_told() -> None:
     slot = Slot()
-    redriving = Redriving(slot)
+    redriving = DashboardRedrive(slot)
     with pytest.raises(NoCluster):
-        redriving.run(Where(None), Group("posts", "posts.dead"))
+        redriving.run(DeadLetterStores(None), LetterGroup("posts", "posts.dead"))
     assert (slot.value["state"], slot.value["error"]) == ("failed", "this run uses no Kafka")
     with redriving._busy, pytest.raises(RedriveBusy):
-        redriving.run(Where(None), Group("posts", None))
+        redriving.run(DeadLetterStores(None), LetterGroup("posts", None))

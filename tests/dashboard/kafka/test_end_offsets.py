@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from millrace.dashboard.kafka.lag import Ends
+from millrace.dashboard.kafka.lag import EndOffsets
 
 PLACE = ("posts", 0)
 
 
-def grown(*looks: tuple[float, int]) -> Ends:
-    ends = Ends()
+def grown(*looks: tuple[float, int]) -> EndOffsets:
+    ends = EndOffsets()
     for moment, end in looks:
         ends.add(moment, {PLACE: end})
     return ends
@@ -19,7 +19,7 @@ def grown(*looks: tuple[float, int]) -> Ends:
 def test_what_has_been_read_to_the_end_does_not_wait() -> None:
     assert grown((0, 10)).waited(PLACE, 10, 5) == 0
     assert grown((0, 10)).waited(PLACE, 12, 5) == 0, "Spark may know more than the last look"
-    assert Ends().waited(PLACE, 0, 5) == 0
+    assert EndOffsets().waited(PLACE, 0, 5) == 0
 
 
 def test_the_age_is_interpolated_between_two_looks() -> None:

@@ -17,11 +17,11 @@ from millrace.clients.kafka.record import Record
 from millrace.dashboard.kafka.lag import LagMeter
 from millrace.errors import KafkaUnreachable
 from millrace.services.process import free_port
-from millrace.telemetry.channels import Channels, Ring
+from millrace.telemetry.channels import Channels, RowBuffer
 from millrace.telemetry.measurements import ANSWER_TIMEOUT, Measurements
-from millrace.telemetry.progress import Progress, SourceProgress
+from millrace.telemetry.progress import BatchProgress, SourceProgress
 from millrace.telemetry.query_status import RunStatus
-from millrace.telemetry.topology import UNPLANNED, Expected, Topology
+from millrace.telemetry.topology import UNPLANNED, ExpectedQuery, Topology
 
 from .conftest import Put
 
@@ -30,7 +30,7 @@ def read(board: RunStatus, topic: str, *ends: int) -> None:
     """The query has read so far in each partition."""
     end = {topic: {str(number): offset for number, offset in enumerate(ends)}}
     source = SourceProgress("KafkaV2", 1, end=end, latest=end)
-    board.batch_done(Progress("q", "run", 0, datetime.now(UTC), 1, sources=(source,)))
+    board.batch_done(BatchProgress("q", "run", 0, datetime.now(UTC), 1, sources=(source,)))
 
 
 class Bench:
@@ -60,7 +60,7 @@ def test_it_equals_what_a_consumer_group_at_the_same_place_has(
     put(topic, *(Record(b"x", partition=number % 3) for number in range(30)))
     read(bench.board, topic, 4, 10, 7)
     lag = bench.lag()
-    moves = [consumer_groups.Move(topic, number, None, offset) for number, offset in enumerate((4, 10, 7))]
+    moves = [consumer_groups.OffsetChange(topic, number, None, offset) for number, offset in enumerate((4, 10, 7))]
     consumer_groups.apply_reset(cluster, f"group-of-{topic}", moves)
     said = consumer_groups.describe(cluster, f"group-of-{topic}")
     assert lag.records == said.lag == 9
@@ -75,7 +75,7 @@ def test_the_ring_has_a_column_for_each_partition(topic: str, put: Put, bench: B
     read(bench.board, topic, 0, 2, 0)
     bench.lag()
     ring = bench.channels.get("lag:q")
-    assert isinstance(ring, Ring)
+    assert isinstance(ring, RowBuffer)
     (row,) = ring.newest()
     assert (row["lag"], row[f"p:{topic}/0"], row[f"p:{topic}/1"]) == (3, 0, 3)
 
@@ -107,7 +107,7 @@ def test_a_partition_that_nobody_has_read_yet_counts_from_its_beginning(topic: s
 
 
 def test_topics_grow(topic: str, put: Put, cluster: Cluster) -> None:
-    outline = Topology((Expected("q", "q", sources=("posts",)),), (), {"posts": (topic,)})
+    outline = Topology((ExpectedQuery("q", "q", sources=("posts",)),), (), {"posts": (topic,)})
     bench = Bench(cluster, outline)
     assert bench.lag().why == "no batch has ended yet"
     put(topic, *(b"x" for _ in range(50)))
@@ -163,7 +163,7 @@ def test_no_number_is_shown_while_a_partition_is_unknown(
 
 
 def test_in_real_time_mode_it_is_what_the_consumers_say_or_unknown(topic: str, put: Put, cluster: Cluster) -> None:
-    expected = Expected("q", "q", sources=("posts",), batches=False)
+    expected = ExpectedQuery("q", "q", sources=("posts",), batches=False)
     outline = Topology((expected,), (), {"posts": (topic,)})
     assert "checkpoints" in Bench(cluster, outline).lag().why
     bench = Bench(cluster, outline, behind=lambda: {(topic, 0): 3, ("other", 0): 9})

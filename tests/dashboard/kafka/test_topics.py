@@ -7,19 +7,19 @@ from typing import Any
 
 from millrace.clients.kafka import consumer_groups, topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import Following
+from millrace.clients.kafka.consumer import TopicTail
 from millrace.clients.kafka.record import Record
 from millrace.dashboard.kafka import tail
 from millrace.dashboard.kafka.tail import some_records
 from millrace.dashboard.kafka.topics import Topics
-from millrace.telemetry.channels import Ring
+from millrace.telemetry.channels import RowBuffer
 
 from .conftest import Put
 
 
 def test_a_topic_as_kafka_describes_it(cluster: Cluster, topic: str, put: Put) -> None:
     put(topic, *(Record(b"x", partition=number) for number in (0, 0, 1)))
-    consumer_groups.apply_reset(cluster, f"readers-{topic}", [consumer_groups.Move(topic, 0, None, 1)])
+    consumer_groups.apply_reset(cluster, f"readers-{topic}", [consumer_groups.OffsetChange(topic, 0, None, 1)])
     looking = Topics(cluster)
     before = {one["name"]: one for one in looking.look()}[topic]
     (described,) = topics.describe(cluster, [topic])
@@ -33,14 +33,14 @@ def test_a_topic_as_kafka_describes_it(cluster: Cluster, topic: str, put: Put) -
     assert after["__consumer_offsets"]["internal"] is True
 
 
-def follow(cluster: Cluster, topic: str, ring: Ring) -> tuple[threading.Event, threading.Thread]:
+def follow(cluster: Cluster, topic: str, ring: RowBuffer) -> tuple[threading.Event, threading.Thread]:
     stop = threading.Event()
     thread = threading.Thread(target=tail.follow, args=(cluster, topic, ring, stop))
     thread.start()
     return stop, thread
 
 
-def wait_for_rows(ring: Ring, many: int) -> list[dict[str, Any]]:
+def wait_for_rows(ring: RowBuffer, many: int) -> list[dict[str, Any]]:
     waiting = threading.Event()
     while len(rows := ring.newest()) < many:
         waiting.wait(0.02)
@@ -50,7 +50,7 @@ def wait_for_rows(ring: Ring, many: int) -> list[dict[str, Any]]:
 def test_a_tail_shows_what_was_there_and_what_comes(cluster: Cluster, topic: str, put: Put) -> None:
     markup, binary, long = "<script>alert(1)</script>\x00\u202e".encode(), b"\xff\xfe\x00", "ü".encode() * 500_000
     put(topic, *(Record(f"{number}".encode(), partition=0) for number in range(30)))
-    ring = Ring(tail.KEPT)
+    ring = RowBuffer(tail.KEPT)
     stop, thread = follow(cluster, topic, ring)
     try:
         assert [row["value"] for row in wait_for_rows(ring, 20)] == [str(number) for number in range(10, 30)]
@@ -75,7 +75,7 @@ class _Record:
 
 
 def test_more_than_the_eye_can_follow_is_counted_and_left_out() -> None:
-    sieve = tail.Sieve(100)
+    sieve = tail.TailFilter(100)
     got: Any = [_Record(number) for number in range(1000)]
     shown = sieve.take(got, 0.0)
     assert [one.number for one, _ in shown] == list(range(900, 1000))  # type: ignore[attr-defined]
@@ -88,7 +88,7 @@ def test_more_than_the_eye_can_follow_is_counted_and_left_out() -> None:
 def test_a_topic_that_is_too_fast_is_gone_on_with_at_its_newest_records(cluster: Cluster, topic: str, put: Put) -> None:
     put(topic, *(Record(f"{number}".encode(), partition=0) for number in range(200)))
     reading = {(topic, number): 0 for number in range(3)}
-    with Following(cluster, reading) as following:
+    with TopicTail(cluster, reading) as following:
         assert tail.catch_up(cluster, topic, following, reading, most=1000) == 0
         assert tail.catch_up(cluster, topic, following, reading, most=100) == 180
         assert reading[topic, 0] == 180
@@ -96,7 +96,7 @@ def test_a_topic_that_is_too_fast_is_gone_on_with_at_its_newest_records(cluster:
         while len(got) < 20:
             got += following.take(0.1)
         assert [one.offset() for one in got] == list(range(180, 200))
-    sieve = tail.Sieve(100)
+    sieve = tail.TailFilter(100)
     sieve.skip(180)
     assert [skipped for _, skipped in sieve.take(got, 0.0)] == [180] + [0] * 19
 

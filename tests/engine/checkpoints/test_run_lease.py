@@ -13,9 +13,9 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer_groups import Member
 from millrace.engine.checkpoints import run_lease as leases
 from millrace.engine.checkpoints.run_lease import LeaseHolder, RunLease
-from millrace.engine.checkpoints.state_dir import State
+from millrace.engine.checkpoints.state_dir import StateDir
 from millrace.errors import KafkaFailed, KafkaUnreachable, StateMismatch
-from millrace.pipeline.model import Pipeline
+from millrace.pipeline.model import PipelineDef
 
 NOWHERE = Cluster("127.0.0.1:9")
 
@@ -112,10 +112,10 @@ def test_a_name_that_another_has_taken_meanwhile_is_not_held(asked: pytest.Monke
 
 
 def test_ones_own_folder_is_not_waited_for_but_a_copy_of_it_is(asked: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pipeline = Pipeline("p")
+    pipeline = PipelineDef("p")
     names = []
     for folder in ("here", "copied"):
-        state = State(tmp_path / folder, pipeline)
+        state = StateDir(tmp_path / folder, pipeline)
         state.id = "the-same"
         names.append(state.identity)
     assert len(set(names)) == 2

@@ -17,14 +17,14 @@ from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.registry import CONNECTORS, make_writer
 from millrace.dead_letters.writer import FolderDeadLetterTarget
 from millrace.engine.checkpoints import object_store_lock
-from millrace.engine.checkpoints.state_dir import State, nearby, require_fit
+from millrace.engine.checkpoints.state_dir import StateDir, nearby, require_fit
 from millrace.engine.queries.builder import QueryBuilder, _MultiSink
 from millrace.engine.run import _at_rest
 from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, StateMismatch
 from millrace.errors.transport import TransportedError, from_transport
 from millrace.object_stores import mounted, path_of
 from millrace.pipeline.loading.python import Pipeline as Written
-from millrace.pipeline.model import Connection, Pipeline
+from millrace.pipeline.model import Connection, PipelineDef
 from millrace.pipeline.plan import make_plan, with_letters
 from test_object_stores import Kept
 
@@ -133,14 +133,14 @@ def test_on_a_disk_spark_writes_by_itself(site: RunContext) -> None:
     assert rows.each is None
 
 
-def pipeline(source: Connection, **sink: Any) -> Pipeline:
+def pipeline(source: Connection, **sink: Any) -> PipelineDef:
     made = Written("copy")
     made.source("rows", source)
     made.sink("rows", mr.kafka("out"), **sink)
     return made.model()
 
 
-def fit(made: Pipeline, state: Path) -> None:
+def fit(made: PipelineDef, state: Path) -> None:
     require_fit(with_letters(make_plan(made), CONNECTORS), state)
 
 
@@ -189,9 +189,9 @@ def test_stores_that_nobody_has_seen_hold_a_state(url: str) -> None:
 
 def test_a_state_on_a_store_is_held_whatever_the_sinks_are(often: None) -> None:
     made = pipeline(mr.rate(10))
-    with mounted(Kept()), State(STORE, made) as state:
+    with mounted(Kept()), StateDir(STORE, made) as state:
         state.require_held()
-        with pytest.raises(StateMismatch), State(STORE, made):
+        with pytest.raises(StateMismatch), StateDir(STORE, made):
             raise AssertionError("two hold it")
 
 
@@ -200,7 +200,7 @@ def test_a_state_on_a_store_is_held_whatever_the_sinks_are(often: None) -> None:
 )
 def test_the_next_run_waits_where_something_may_still_write(fails: bool, at_rest: bool, waits: bool) -> None:
     store = Kept()
-    with mounted(store), suppress(ZeroDivisionError), State(STORE, pipeline(mr.rate(10)), at_rest=lambda: at_rest):
+    with mounted(store), suppress(ZeroDivisionError), StateDir(STORE, pipeline(mr.rate(10)), at_rest=lambda: at_rest):
         assert not fails or 1 / 0
     assert any(url.endswith(".over") for url in store.files) is not waits
 
@@ -225,6 +225,6 @@ def test_a_store_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None
         raise OSError(0, "Access Denied", url)
 
     monkeypatch.setattr(store, "names", denied)
-    with mounted(store), pytest.raises(FileUnusable) as refused, State(STORE, pipeline(mr.rate(10))):
+    with mounted(store), pytest.raises(FileUnusable) as refused, StateDir(STORE, pipeline(mr.rate(10))):
         raise AssertionError("nobody can hold it")
     assert refused.value.why == "Access Denied"

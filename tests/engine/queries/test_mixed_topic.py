@@ -15,12 +15,12 @@ from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.connectors.memory import MEMORY
 from millrace.dead_letters.store import letters_in_topic
-from millrace.feeds.simulation.malformed import WAYS, Good, Shape
+from millrace.feeds.simulation.malformed import WAYS, MalformedShape, WellFormed
 from millrace.telemetry.query_status import RunStatus
 
 RECORDS = 100_000
 SCHEMA = "id string, author string, likes bigint, at timestamp NOT NULL"
-SHAPE = Shape.of("id string, author string, likes bigint, at timestamp", "at")
+SHAPE = MalformedShape.of("id string, author string, likes bigint, at timestamp", "at")
 
 
 def good(number: int) -> bytes:
@@ -37,7 +37,7 @@ def mixed(rng: random.Random) -> tuple[list[Record], Counter[bytes | None], Coun
     for number in range(RECORDS):
         value: bytes | None = good(number)
         if number % 100 == 50:
-            value = WAYS[number // 100 % len(WAYS)](Good(good(number), SHAPE, rng))
+            value = WAYS[number // 100 % len(WAYS)](WellFormed(good(number), SHAPE, rng))
             broken[value] += 1
         else:
             authors[f"a{number % 17}"] += 1

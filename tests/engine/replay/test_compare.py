@@ -9,13 +9,13 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.connectors.kafka import generation_alias
-from millrace.connectors.kafka.generation_alias import Alias
-from millrace.engine.replay.compare import Compared, Difference, compare_topics
+from millrace.connectors.kafka.generation_alias import GenerationAlias
+from millrace.engine.replay.compare import Comparison, Difference, compare_topics
 
 Rows = Iterable[tuple[bytes | None, bytes | None]]
 
 
-def both(cluster: Cluster, topic: str, old: Rows, new: Rows, *, newest: bool) -> Compared:
+def both(cluster: Cluster, topic: str, old: Rows, new: Rows, *, newest: bool) -> Comparison:
     other = f"{topic}.g2"
     if other not in cluster.connect().topics:
         topics.create(cluster, other, 2)
@@ -49,9 +49,11 @@ def test_every_record_counts_where_rows_are_appended(cluster: Cluster, topic: st
 
 def test_an_alias_leads_to_the_newest_record_of_its_pipeline(cluster: Cluster, topic: str) -> None:
     assert generation_alias.current_topic(cluster, topic) == topic
-    generation_alias.publish(cluster, Alias("one", 2, 1.0, {topic: f"{topic}.g2", f"{topic}-more": f"{topic}-more.g2"}))
-    generation_alias.publish(cluster, Alias("other", 5, 1.0, {"elsewhere": "elsewhere.g5"}))
+    generation_alias.publish(
+        cluster, GenerationAlias("one", 2, 1.0, {topic: f"{topic}.g2", f"{topic}-more": f"{topic}-more.g2"})
+    )
+    generation_alias.publish(cluster, GenerationAlias("other", 5, 1.0, {"elsewhere": "elsewhere.g5"}))
     assert generation_alias.current_topic(cluster, topic) == f"{topic}.g2"
-    generation_alias.publish(cluster, Alias("one", 1, 2.0, {topic: topic, f"{topic}-more": f"{topic}-more"}))
+    generation_alias.publish(cluster, GenerationAlias("one", 1, 2.0, {topic: topic, f"{topic}-more": f"{topic}-more"}))
     assert generation_alias.current_topic(cluster, topic) == topic
     assert generation_alias.aliases(cluster)["other"].generation == 5

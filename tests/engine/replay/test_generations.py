@@ -17,15 +17,15 @@ from millrace.engine.replay import generations, switch
 from millrace.engine.replay.compare import unequal
 from millrace.engine.replay.generations import Generation, Generations, Output, choose, pipeline_of, state_of
 from millrace.engine.replay.handover import SinkHandover, handovers
-from millrace.engine.replay.progress import ReplayProgress, Way
-from millrace.engine.replay.replay import Asked, require_possible
+from millrace.engine.replay.progress import PartitionProgress, ReplayProgress
+from millrace.engine.replay.replay import ReplayRequest, require_possible
 from millrace.engine.replay.selection import replayed_pipeline
-from millrace.engine.replay.switch import Doors, drop, is_ours, leading, removed, rollback
+from millrace.engine.replay.switch import SystemClients, drop, is_ours, leading, removed, rollback
 from millrace.errors import FileUnusable, InvalidOption, InvalidReplay, KafkaUnreachable, StateMismatch
 from millrace.pipeline.compatibility.query_snapshot import snapshot_query
-from millrace.pipeline.model import Pipeline
+from millrace.pipeline.model import PipelineDef
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.progress import Progress, SourceProgress
+from millrace.telemetry.progress import BatchProgress, SourceProgress
 
 
 def trending(**sinks: object) -> mr.Pipeline:
@@ -95,7 +95,7 @@ def test_only_the_current_generation_gives_rows_to_sinks_that_have_one_generatio
     assert len(choose(model, base, 1).pipeline.sinks) == 4
 
 
-def has_read(base: Path, model: Pipeline, number: int, offset: int) -> None:
+def has_read(base: Path, model: PipelineDef, number: int, offset: int) -> None:
     """Make it look as if the query of a generation had read so far, by a run of what the model says."""
     state, own = state_of(base, number), pipeline_of(model, number)
     (query,) = make_plan(own).queries
@@ -182,7 +182,7 @@ def closed() -> Any:
 
 
 def test_a_generation_that_is_half_deleted_cannot_count_and_is_deleted_by_the_same_command(tmp_path: Path) -> None:
-    base, doors = tmp_path / "trending", Doors(closed, closed)
+    base, doors = tmp_path / "trending", SystemClients(closed, closed)
     generations.change(base, lambda now: replace(now.with_one(made(2)), current=2, before=1).with_one(made(3)))
     generations.change(base, lambda now: now.with_one(replace(made(3), outputs=(), end={})))
     for number in (1, 2):
@@ -198,7 +198,7 @@ def test_a_generation_that_is_half_deleted_cannot_count_and_is_deleted_by_the_sa
 
 
 def test_the_first_generation_is_gone_when_it_was_deleted(tmp_path: Path) -> None:
-    base, doors = tmp_path / "trending", Doors(closed, closed)
+    base, doors = tmp_path / "trending", SystemClients(closed, closed)
     alone = replace(made(2), outputs=())
     generations.change(base, lambda now: replace(now.with_one(alone), current=2, before=1))
     drop(base, "trending", 1, doors)
@@ -210,7 +210,7 @@ def test_the_first_generation_is_gone_when_it_was_deleted(tmp_path: Path) -> Non
 
 
 def test_what_cannot_be_deleted_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    base, doors = tmp_path / "trending", Doors(closed, closed)
+    base, doors = tmp_path / "trending", SystemClients(closed, closed)
     here, away = (Output("files", f"{path}", f"{path}.g2") for path in (tmp_path / "out", "s3a://bucket/out"))
     generations.change(base, lambda now: now.with_one(replace(made(2), outputs=(here, away), end={})))
     assert [is_ours(one) for one in (here, away)] == [True, False]
@@ -232,11 +232,11 @@ def test_what_cannot_be_deleted_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("start", ["yesterday-ish", "posts[0]", "posts@3"])
 def test_a_place_that_is_none_is_told(start: str) -> None:
     with pytest.raises(InvalidOption) as raised:
-        require_possible(trending().model(), Asked(start))
+        require_possible(trending().model(), ReplayRequest(start))
     assert "2h ago" in (raised.value.hint or "")
 
 
-def from_source(source: object) -> Pipeline:
+def from_source(source: object) -> PipelineDef:
     pipeline = mr.Pipeline("other")
     pipeline.source("lines", source)
     pipeline.sink("lines", mr.kafka("out"))
@@ -246,26 +246,26 @@ def from_source(source: object) -> Pipeline:
 def test_what_keeps_nothing_cannot_be_replayed() -> None:
     for source in (mr.socket("127.0.0.1:9"), mr.rate(), mr.files("in", format="text", after="delete")):
         with pytest.raises(InvalidReplay, match="cannot be replayed"):
-            require_possible(from_source(source), Asked("earliest"))
+            require_possible(from_source(source), ReplayRequest("earliest"))
 
 
 def test_a_sink_that_can_have_one_generation_only_is_refused_unless_it_is_left_out() -> None:
     pipeline = trending()
     pipeline.sink("posts", mr.foreach(print))
     with pytest.raises(InvalidReplay, match="foreach") as raised:
-        require_possible(pipeline.model(), Asked("earliest"))
+        require_possible(pipeline.model(), ReplayRequest("earliest"))
     assert "--leave-out foreach" in (raised.value.hint or "")
-    require_possible(pipeline.model(), Asked("earliest", leave_out=("foreach",)))
+    require_possible(pipeline.model(), ReplayRequest("earliest", leave_out=("foreach",)))
     alone = mr.Pipeline("alone")
     alone.source("posts", mr.kafka("posts", format="text"))
     alone.sink("posts", mr.memory())
     with pytest.raises(InvalidReplay, match="no sink"):
-        require_possible(alone.model(), Asked("earliest"))
+        require_possible(alone.model(), ReplayRequest("earliest"))
     by_row = mr.Pipeline("by-row")
     by_row.source("posts", mr.kafka("posts", format="text"))
     by_row.sink("posts", mr.kafka(topic_column="value"))
     with pytest.raises(InvalidReplay, match="kafka"):
-        require_possible(by_row.model(), Asked("earliest"))
+        require_possible(by_row.model(), ReplayRequest("earliest"))
 
 
 def test_a_pipeline_that_reads_its_own_output_is_refused() -> None:
@@ -273,17 +273,19 @@ def test_a_pipeline_that_reads_its_own_output_is_refused() -> None:
     pipeline.source("again", mr.kafka("popular", format="text"))
     pipeline.sink("again", mr.kafka("last"))
     with pytest.raises(InvalidReplay, match="topic popular"):
-        require_possible(pipeline.model(), Asked("earliest"))
+        require_possible(pipeline.model(), ReplayRequest("earliest"))
 
 
-def progress(query: str, read: dict[str, dict[str, int]], rows: int = 5) -> Progress:
+def progress(query: str, read: dict[str, dict[str, int]], rows: int = 5) -> BatchProgress:
     source = SourceProgress("kafka", rows, end=read)
-    return Progress(query, "run", 0, datetime.now(UTC), rows, sources=(source,))
+    return BatchProgress(query, "run", 0, datetime.now(UTC), rows, sources=(source,))
 
 
 def test_the_way_of_a_replay_ends_at_its_end_however_far_spark_reads() -> None:
     begin, end = {("posts", 0): 10, ("posts", 1): 0}, {("posts", 0): 30, ("posts", 1): 5}
-    distance = ReplayProgress({"one": Way(begin, end), "two": Way(begin, end, {("posts", 0): 30})})
+    distance = ReplayProgress(
+        {"one": PartitionProgress(begin, end), "two": PartitionProgress(begin, end, {("posts", 0): 30})}
+    )
     assert (distance.stage().done, distance.stage().total) == (20, 50)
     distance.take(progress("one", {"posts": {"0": 100, "1": 2}}))
     distance.take(progress("drawing", {"posts": {"0": 100, "1": 2}}))
@@ -299,7 +301,7 @@ def test_the_way_of_a_replay_ends_at_its_end_however_far_spark_reads() -> None:
     distance.take(progress("one", {"posts": {"0": 110, "1": 200}}))
     assert distance.is_over("one")
     assert not distance.is_over("two")
-    files = ReplayProgress({"files": Way({}, {}, certain=False), "nothing": Way(end, end)})
+    files = ReplayProgress({"files": PartitionProgress({}, {}, certain=False), "nothing": PartitionProgress(end, end)})
     assert not files.is_over("files")
     assert [files.is_empty(name) for name in ("files", "nothing")] == [False, True]
     assert not distance.is_empty("one")

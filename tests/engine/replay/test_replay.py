@@ -25,9 +25,9 @@ from millrace.engine.replay import generations, switch
 from millrace.engine.replay.compare import comparisons, unequal
 from millrace.engine.replay.generations import Generation, choose, load
 from millrace.engine.replay.progress import ReplayProgress
-from millrace.engine.replay.replay import Asked, _prepare, begin, carry_out, resumed
+from millrace.engine.replay.replay import ReplayRequest, _prepare, begin, carry_out, resumed
 from millrace.engine.replay.selection import replayed_pipeline
-from millrace.engine.replay.switch import Doors
+from millrace.engine.replay.switch import SystemClients
 from millrace.engine.run import Settings, run
 from millrace.errors import InvalidReplay, OffsetsGone, StateMismatch
 from millrace.pipeline.plan import make_plan
@@ -69,7 +69,7 @@ class Replays:
         self.settings = Settings(
             Path(), lambda: cluster, session=spark.newSession(), tell=lambda _: None, cassandra=cassandra
         )
-        self.doors = Doors(lambda: cluster, cassandra)
+        self.doors = SystemClients(lambda: cluster, cassandra)
         self.board = RunStatus()
         """Of the last replay."""
 
@@ -84,7 +84,7 @@ class Replays:
         **asked: Any,
     ) -> Generation:
         """Replay to the end, or stop when so many records are done."""
-        made = begin(pipeline.model(), base, Asked(start, end, **asked), self.settings)
+        made = begin(pipeline.model(), base, ReplayRequest(start, end, **asked), self.settings)
         self.carry_out(pipeline, base, made, stop_after)
         return load(base).get(made.number) or made
 
@@ -185,7 +185,7 @@ def test_a_replay_to_a_time_goes_on_there_with_its_state(
     assert newest(cluster, f"{topic}-out.g2") == counted(range(150))
 
     switch.drop(tmp_path, f"count-{topic}", 1, replays.doors)
-    third = begin(counting.model(), tmp_path, Asked("earliest"), replays.settings)
+    third = begin(counting.model(), tmp_path, ReplayRequest("earliest"), replays.settings)
     _prepare(counting.model(), replayed_pipeline(counting.model(), 3, ()), third, 2, replays.settings)
     (like,) = topics.describe(cluster, [f"{topic}-out.g3"])  # as the one that counts, where the first is gone
     assert (len(like.partitions), like.configs) == (2, {"retention.ms": "123456789000"})
@@ -394,7 +394,9 @@ def test_a_source_follows_what_counts_and_does_not_resume_elsewhere(
     send(cluster, topic, range(5))
     send(cluster, f"{topic}.g2", range(50, 60))
     run_pipeline(copy(topic, current=True), tmp_path)
-    generation_alias.publish(cluster, generation_alias.Alias(f"maker-{topic}", 2, 1.0, {topic: f"{topic}.g2"}))
+    generation_alias.publish(
+        cluster, generation_alias.GenerationAlias(f"maker-{topic}", 2, 1.0, {topic: f"{topic}.g2"})
+    )
     with pytest.raises(StateMismatch, match="cannot resume"):
         run_pipeline(copy(topic, current=True), tmp_path)
     run_pipeline(copy(topic, current=True), tmp_path / "anew")

@@ -23,7 +23,7 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.engine.session import executors
-from millrace.engine.session.executors import Stopped, Travel, equip
+from millrace.engine.session.executors import ExecutorsStopped, RemoteExecutorSettings, equip
 from millrace.errors import InvalidOption
 from standalone import Standalone, quickly
 
@@ -192,5 +192,5 @@ def test_a_folder_that_an_executor_does_not_see(tmp_path: Path) -> None:
 
 
 def test_nobody_waits_for_executors_of_a_run_that_is_stopped(tmp_path: Path) -> None:
-    with pytest.raises(Stopped):
-        equip(SimpleNamespace(sparkContext=None), Travel(stopped=lambda: True), tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(ExecutorsStopped):
+        equip(SimpleNamespace(sparkContext=None), RemoteExecutorSettings(stopped=lambda: True), tmp_path)  # type: ignore[arg-type]

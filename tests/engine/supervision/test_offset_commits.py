@@ -17,7 +17,7 @@ from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.engine.supervision.offset_commits import OffsetCommitter, group_of
 from millrace.services.process import free_port
-from millrace.telemetry.progress import Progress, SourceProgress
+from millrace.telemetry.progress import BatchProgress, SourceProgress
 from millrace.telemetry.query_status import RunStatus
 
 
@@ -39,7 +39,7 @@ def test_what_kafka_does_not_take_is_told_in_words(caplog: pytest.LogCaptureFixt
     wrong = Cluster(f"127.0.0.1:{free_port()}", {"no.such": "1"})
     source = SourceProgress("KafkaV2", 1, end={"numbers": {"0": 5}}, latest={"numbers": {"0": 5}})
     with OffsetCommitter(lambda: wrong, "p", ["q"]) as positions:
-        positions.take(Progress("q", "run", 0, datetime.now(UTC), 1, sources=(source,)))
+        positions.take(BatchProgress("q", "run", 0, datetime.now(UTC), 1, sources=(source,)))
         deadline = time.monotonic() + 20
         while not caplog.messages and time.monotonic() < deadline:
             threading.Event().wait(0.05)

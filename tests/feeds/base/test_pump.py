@@ -7,7 +7,7 @@ from millrace.clients.kafka.record import Done, Record
 from millrace.connectors.base.record_sink import DeliveryReport, RecordSink
 from millrace.errors import FeedFailed, FileUnusable, KafkaFailed, MillraceError
 from millrace.feeds.base.api import Batch, Feed, Run
-from millrace.feeds.base.pump import Clock, Outcome, pump
+from millrace.feeds.base.pump import Clock, PumpResult, pump
 
 
 class Listed(Feed):
@@ -161,7 +161,7 @@ def test_a_sink_that_raises_is_closed(sink, monkeypatch):
 
 
 def test_progress_is_told_a_few_times_a_second(sink, clock):
-    told: list[Outcome] = []
+    told: list[PumpResult] = []
     pump(Listed(*[batch(500)] * 4), sink, Run(rate=1000.0), clock=clock, on_progress=told.append)
     assert 7 <= len(told) <= 8
     assert [outcome.sent for outcome in told] == sorted({outcome.sent for outcome in told})

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from feeds.flume_client import PROTOCOL, WELCOME, batch, call, decoded, hello, one
 from millrace.clients.kafka.record import Record
 from millrace.feeds.listeners import flume_protocol
-from millrace.feeds.listeners.flume_protocol import Conversation, Garbled, require_flume
+from millrace.feeds.listeners.flume_protocol import Conversation, MalformedFlumeData, require_flume
 
 events = st.lists(st.tuples(st.dictionaries(st.text(), st.text(), max_size=3), st.binary(max_size=40)), max_size=20)
 
@@ -77,25 +77,25 @@ def test_a_greeting_alone_and_an_unknown_call_are_answered() -> None:
     ],
 )
 def test_what_is_no_call_is_told_so(message: bytes) -> None:
-    with pytest.raises(Garbled):
+    with pytest.raises(MalformedFlumeData):
         greeted().heard(message)
 
 
 def test_memory_is_not_for_the_asking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flume_protocol, "MOST_ELEMENTS", 10)
     assert len(greeted().heard(batch([({}, b"")] * 10)).records) == 10
-    with pytest.raises(Garbled):
+    with pytest.raises(MalformedFlumeData):
         greeted().heard(batch([({}, b"")] * 11))
-    with pytest.raises(Garbled):
+    with pytest.raises(MalformedFlumeData):
         greeted().heard(batch([({str(n): "" for n in range(10)}, b"")]))
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(message: bytes) -> None:
     for prefix in (b"", hello()):
-        with contextlib.suppress(Garbled):
+        with contextlib.suppress(MalformedFlumeData):
             Conversation().heard(prefix + message)
-    with contextlib.suppress(Garbled):
+    with contextlib.suppress(MalformedFlumeData):
         greeted().heard(message)
 
 
@@ -129,5 +129,5 @@ def test_flumes_protocol_is_known_however_it_is_written() -> None:
     ],
 )
 def test_another_protocol_is_refused(protocol: bytes) -> None:
-    with pytest.raises(Garbled):
+    with pytest.raises(MalformedFlumeData):
         require_flume(protocol)

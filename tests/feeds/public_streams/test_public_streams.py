@@ -23,15 +23,15 @@ from millrace.feeds.base.api import Cursor, Run
 from millrace.feeds.public_streams import (
     CONNECTED,
     Backoff,
+    ConnectionLapse,
+    DelayRamp,
     Event,
     EventParser,
     Events,
-    Halt,
-    Lapse,
-    Progress,
-    Ramp,
+    PositionTracker,
     Recent,
     ServerSentEvent,
+    StreamHalt,
     Web,
     checked_url,
     json_lines,
@@ -136,25 +136,25 @@ class TestLines:
 
 class TestWaits:
     def test_grow_to_the_most(self) -> None:
-        assert [Ramp(1, 5).wait(attempt) for attempt in (1, 2, 3, 4, 2000)] == [1, 2, 4, 5, 5]
-        assert [Ramp(0.25, 1, linear=True).wait(attempt) for attempt in (1, 2, 3, 9)] == [0.25, 0.5, 0.75, 1]
+        assert [DelayRamp(1, 5).wait(attempt) for attempt in (1, 2, 3, 4, 2000)] == [1, 2, 4, 5, 5]
+        assert [DelayRamp(0.25, 1, linear=True).wait(attempt) for attempt in (1, 2, 3, 9)] == [0.25, 0.5, 0.75, 1]
 
     def test_are_quick_at_first_and_at_most_a_minute(self) -> None:
         retries = Retries(Backoff())
-        waits = [retries.wait(Lapse("lost"), 0.0) for _ in range(30)]
+        waits = [retries.wait(ConnectionLapse("lost"), 0.0) for _ in range(30)]
         assert waits[0] <= 0.25
         assert 30 <= waits[-1] <= 60
 
     def test_start_anew_after_a_good_connection_and_for_another_kind_of_failure(self) -> None:
-        retries = Retries(Backoff(network=Ramp(1, 60), limited=Ramp(7, 60), jitter=0.0, steady=10.0))
-        lost, limited = Lapse("lost"), Lapse("slow down", status=429)
+        retries = Retries(Backoff(network=DelayRamp(1, 60), limited=DelayRamp(7, 60), jitter=0.0, steady=10.0))
+        lost, limited = ConnectionLapse("lost"), ConnectionLapse("slow down", status=429)
         assert [retries.wait(lost, 0.0), retries.wait(lost, 0.0), retries.wait(lost, 11.0)] == [1, 2, 1]
         assert [retries.wait(limited, 0.0), retries.wait(limited, 0.0), retries.wait(lost, 0.0)] == [7, 14, 1]
 
     def test_are_as_long_as_the_server_asks_within_reason(self) -> None:
         retries = Retries(QUICK)
-        assert retries.wait(Lapse("busy", status=503, wait=90.0), 0.0) == 90.0
-        assert retries.wait(Lapse("busy", status=503, wait=1e9), 0.0) == LONGEST_ASKED
+        assert retries.wait(ConnectionLapse("busy", status=503, wait=90.0), 0.0) == 90.0
+        assert retries.wait(ConnectionLapse("busy", status=503, wait=1e9), 0.0) == LONGEST_ASKED
 
     @pytest.mark.parametrize(
         ("headers", "seconds"),
@@ -177,7 +177,7 @@ class TestRefusals:
     @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
     def test_that_pass(self, status: int) -> None:
         lapse = refusal("the origin", status, {"retry-after": "3"}, b"")
-        assert isinstance(lapse, Lapse)
+        assert isinstance(lapse, ConnectionLapse)
         assert (lapse.status, lapse.wait) == (status, 3.0)
 
     @pytest.mark.parametrize("status", [400, 401, 403, 404, 406, 410, 422])
@@ -220,17 +220,17 @@ class TestProgress:
         return Cursor(tmp_path / "cursor")
 
     def test_is_loaded_by_the_next_run(self, cursor: Cursor) -> None:
-        Progress(Run(cursor=cursor), "there").track("p1")(None)
-        assert Progress(Run(cursor=cursor), "there").load() == "p1"
+        PositionTracker(Run(cursor=cursor), "there").track("p1")(None)
+        assert PositionTracker(Run(cursor=cursor), "there").load() == "p1"
 
     def test_is_that_of_one_origin_only(self, cursor: Cursor) -> None:
         said: list[str] = []
-        Progress(Run(cursor=cursor), "there").track("p1")(None)
-        assert Progress(Run(cursor=cursor, say=said.append), "elsewhere").load() is None
+        PositionTracker(Run(cursor=cursor), "there").track("p1")(None)
+        assert PositionTracker(Run(cursor=cursor, say=said.append), "elsewhere").load() is None
         assert "there" in said[0]
 
     def test_never_passes_a_batch_that_is_not_safe(self, cursor: Cursor) -> None:
-        progress = Progress(Run(cursor=cursor), "there")
+        progress = PositionTracker(Run(cursor=cursor), "there")
         first, second, third, fourth = (progress.track(place) for place in ("p1", "p2", None, "p4"))
         second(None)
         third(None)
@@ -242,7 +242,7 @@ class TestProgress:
         assert progress.load() == "p4"
 
     def test_stops_at_a_batch_that_failed(self, cursor: Cursor) -> None:
-        progress = Progress(Run(cursor=cursor), "there")
+        progress = PositionTracker(Run(cursor=cursor), "there")
         first, second, third = (progress.track(place) for place in ("p1", "p2", "p3"))
         first(None)
         second(KafkaFailed("no"))
@@ -250,7 +250,7 @@ class TestProgress:
         assert progress.load() == "p1"
 
     def test_of_many_threads_is_the_last_in_order(self, cursor: Cursor) -> None:
-        progress = Progress(Run(cursor=cursor), "there")
+        progress = PositionTracker(Run(cursor=cursor), "there")
         dones = [progress.track(f"p{number}") for number in range(200)]
         threads = [threading.Thread(target=lambda part=part: [done(None) for done in part]) for part in
                    (dones[0::3], dones[2::3], dones[1::3])]  # fmt: skip
@@ -264,11 +264,11 @@ class TestProgress:
     def test_that_cannot_be_read_is_an_error(self, cursor: Cursor, text: str) -> None:
         cursor.save(text)
         with pytest.raises(FileUnusable):
-            Progress(Run(cursor=cursor), "there").load()
+            PositionTracker(Run(cursor=cursor), "there").load()
 
     def test_that_cannot_be_saved_is_an_error_of_the_feed_and_not_of_the_sink(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        progress = Progress(Run(cursor=Cursor(tmp_path / "file" / "cursor")), "there")
+        progress = PositionTracker(Run(cursor=Cursor(tmp_path / "file" / "cursor")), "there")
         progress.track("p1")(None)
         with pytest.raises(FileUnusable):
             progress.track("p2")
@@ -283,9 +283,9 @@ class TestReading:
         said: list[str] = []
         connections = iter([numbered(0, 2), numbered(2, 3), numbered(3, 4)])
 
-        def connect(halt: Halt) -> Events:
+        def connect(halt: StreamHalt) -> Events:
             yield from next(connections)
-            raise Lapse("the line went dead")
+            raise ConnectionLapse("the line went dead")
 
         with closing(read_events(Run(say=said.append, count=4), connect, name="test", backoff=QUICK)) as batches:
             values = [record.value for batch in batches for record in batch.records]
@@ -293,7 +293,7 @@ class TestReading:
         assert said[0] == "test: the line went dead; connecting again in 1 ms"
 
     def test_ends_with_a_failure_after_what_came_before_it(self) -> None:
-        def connect(halt: Halt) -> Events:
+        def connect(halt: StreamHalt) -> Events:
             yield from numbered(0, 3)
             raise FeedFailed("gone for good")
 
@@ -303,7 +303,7 @@ class TestReading:
             next(batches)
 
     def test_a_fault_of_its_own_is_not_swallowed(self) -> None:
-        def connect(halt: Halt) -> Events:
+        def connect(halt: StreamHalt) -> Events:
             yield CONNECTED
             raise ZeroDivisionError
 
@@ -313,9 +313,9 @@ class TestReading:
     def test_stops_at_once_while_it_waits_to_connect_again(self) -> None:
         run = Run(say=lambda _: run.stop.set())
 
-        def connect(halt: Halt) -> Events:
+        def connect(halt: StreamHalt) -> Events:
             yield CONNECTED
-            raise Lapse("busy", status=503, wait=3000.0)
+            raise ConnectionLapse("busy", status=503, wait=3000.0)
 
         began = time.monotonic()
         assert list(read_events(run, connect, name="test", backoff=Backoff())) == []
@@ -323,7 +323,7 @@ class TestReading:
         assert not any(thread.name == "millrace-feed-test" for thread in threading.enumerate())
 
     def test_sends_exactly_as_many_as_were_asked_for(self) -> None:
-        def connect(halt: Halt) -> Events:
+        def connect(halt: StreamHalt) -> Events:
             yield from numbered(0, 5000)
 
         sizes = [len(batch.records) for batch in read_events(Run(count=1200), connect, name="test", backoff=QUICK)]
@@ -334,7 +334,7 @@ class TestReading:
         read_so_far: list[Event] = []
         enough = threading.Event()
 
-        def connect(halt: Halt) -> Events:
+        def connect(halt: StreamHalt) -> Events:
             for event in numbered(0, 1000):
                 read_so_far.append(event)
                 if len(read_so_far) > 11:
@@ -349,19 +349,19 @@ class TestReading:
     def test_saves_a_position_though_there_was_nothing_to_send(self, tmp_path: Path) -> None:
         cursor = Cursor(tmp_path / "cursor")
 
-        def connect(halt: Halt) -> Events:
+        def connect(halt: StreamHalt) -> Events:
             yield Event(None, "p1")
             raise FeedFailed("gone")
 
         run = Run(cursor=cursor)
         with pytest.raises(FeedFailed):
-            list(read_events(run, connect, name="test", backoff=QUICK, progress=Progress(run, "there")))
+            list(read_events(run, connect, name="test", backoff=QUICK, progress=PositionTracker(run, "there")))
         assert json.loads(cursor.load() or "")["position"] == "p1"
 
 
 def listen(answer: Callable[[Exchange], None], run: Run, idle: float = 5.0) -> list[bytes | None]:
     """Read server-sent events from a site for as long as it gives any, without connecting again."""
-    with Site(answer) as site, Web(Halt(), name="the origin", idle=idle) as web:
+    with Site(answer) as site, Web(StreamHalt(), name="the origin", idle=idle) as web:
         return [event and event.data for event in web.events(site.url)]
 
 
@@ -372,7 +372,7 @@ class TestWeb:
             exchange.send(b":\n\n")
             exchange.hold()
 
-        with pytest.raises(Lapse, match="nothing came for 50 ms"):
+        with pytest.raises(ConnectionLapse, match="nothing came for 50 ms"):
             listen(silent, Run(), idle=0.05)
 
     def test_a_comment_is_a_sign_of_life(self) -> None:
@@ -384,7 +384,7 @@ class TestWeb:
             exchange.send(b"data: at last\n\n")
             exchange.drop()
 
-        with Site(murmuring) as site, Web(Halt(), name="the origin", idle=1.0) as web:
+        with Site(murmuring) as site, Web(StreamHalt(), name="the origin", idle=1.0) as web:
             events = web.events(site.url)
             assert next(events) is None
             event = next(events)
@@ -398,18 +398,18 @@ class TestWeb:
             exchange.send(b"retry: 4000\ndata: half")
             exchange.drop()
 
-        with pytest.raises(Lapse) as caught:
+        with pytest.raises(ConnectionLapse) as caught:
             listen(broken, Run())
         assert caught.value.wait == 4.0
 
     def test_nobody_there_is_a_lapse(self) -> None:
         with Site(refuse(200)) as site:
             url = site.url
-        with Web(Halt(), name="the origin", idle=1.0) as web, pytest.raises(Lapse):
+        with Web(StreamHalt(), name="the origin", idle=1.0) as web, pytest.raises(ConnectionLapse):
             web.get(url)
 
     def test_another_content_type_is_a_lapse(self) -> None:
-        with pytest.raises(Lapse, match="text/html"):
+        with pytest.raises(ConnectionLapse, match="text/html"):
             listen(refuse(200, b"<h1>log in</h1>", content_type="text/html"), Run())
 
     def test_redirects_without_end_are_a_failure(self) -> None:
@@ -427,9 +427,9 @@ class TestWeb:
     def test_a_proxy_that_cannot_be_used_is_a_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HTTPS_PROXY", "gopher://proxy.example")
         with pytest.raises(FeedFailed, match="proxy"):
-            Web(Halt(), name="the origin", idle=1.0)
+            Web(StreamHalt(), name="the origin", idle=1.0)
         with pytest.raises(FeedFailed, match="proxy"):
-            next(websocket_messages("wss://stream.example", Halt(), name="the origin", idle=1.0))
+            next(websocket_messages("wss://stream.example", StreamHalt(), name="the origin", idle=1.0))
 
     @pytest.mark.parametrize("url", ["stream.example", "ftp://stream.example", "http://", "http://[", "http://a:b"])
     def test_wants_a_url(self, url: str) -> None:
@@ -442,7 +442,7 @@ class TestWeb:
             exchange.send(b"data: a\n\n")
             exchange.hold()
 
-        def connect(halt: Halt) -> Events:
+        def connect(halt: StreamHalt) -> Events:
             with Web(halt, name="the origin", idle=60.0) as web:
                 for event in web.events(site.url):
                     yield Event(Record(event.data)) if event else CONNECTED

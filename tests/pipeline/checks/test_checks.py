@@ -14,7 +14,7 @@ from millrace.connectors.base.registry import CONNECTORS as REAL
 from millrace.errors import Problem, SourceLocation
 from millrace.pipeline.checks import check
 from millrace.pipeline.loading.python import Pipeline as Written
-from millrace.pipeline.model import Pipeline, SinkDef, SourceDef, TableDef, connection
+from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, connection
 
 from ..conftest import CONNECTORS
 
@@ -272,7 +272,7 @@ def test_a_cycle_is_shown(problems: Callable[..., list[Problem]]) -> None:
     assert "t <- u <- t" in problems(text)[0].message
 
 
-def pipeline(*functions: Callable[..., Any], mode: str = "append") -> Pipeline:
+def pipeline(*functions: Callable[..., Any], mode: str = "append") -> PipelineDef:
     """Tables in Python over the sources posts (with a watermark on at), plain and rooms (static)."""
     written = Written("p")
     written.source("posts", mr.kafka("posts"), watermark=("at", "10 seconds"))
@@ -288,7 +288,7 @@ def line_of(function: Callable[..., Any], offset: int) -> int:
     return function.__code__.co_firstlineno + offset
 
 
-def lines(model: Pipeline) -> list[tuple[str, int | None]]:
+def lines(model: PipelineDef) -> list[tuple[str, int | None]]:
     found = [one for one in check(model, CONNECTORS) if "unused" not in one.condition]
     return [(one.condition, one.place.line if one.place else None) for one in found]
 
@@ -413,7 +413,7 @@ def test_the_same_problem_is_told_once_and_in_the_order_of_the_file() -> None:
     late = SourceDef("late", connection("kafka", "x"), place=SourceLocation("p.py", 9))
     wrong = TableDef("wrong", ("nothing",), "SELECT * FROM nothing ORDER BY x", place=SourceLocation("p.py", 3))
     sinks = tuple(SinkDef("wrong", connection("console"), place=SourceLocation("p.py", 5)) for _ in range(2))
-    told = check(Pipeline("p", (late,), (wrong,), sinks, place=SourceLocation("p.py", 1)), CONNECTORS)
+    told = check(PipelineDef("p", (late,), (wrong,), sinks, place=SourceLocation("p.py", 1)), CONNECTORS)
     assert [(one.condition, one.place and one.place.line) for one in told] == [
         ("name.unknown", 3),
         ("source.unused", 9),
@@ -424,7 +424,9 @@ def test_a_long_chain_of_tables_is_no_problem() -> None:
     names = [f"t{number}" for number in range(1000)]
     tables = tuple(TableDef(name, (before,), f"SELECT * FROM {before}") for before, name in pairwise(names))  # noqa: S608
     source, sink = SourceDef("t0", connection("kafka", "x")), SinkDef("t999", connection("console"), "complete")
-    assert [one.condition for one in check(Pipeline("p", (source,), tables, (sink,)), CONNECTORS)] == ["mode.complete"]
+    assert [one.condition for one in check(PipelineDef("p", (source,), tables, (sink,)), CONNECTORS)] == [
+        "mode.complete"
+    ]
 
 
 def test_sinks_that_disturb_each_other_and_rows_that_come_back(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from millrace.pipeline.checks import check
-from millrace.pipeline.model import Pipeline, SinkDef, SourceDef, TableDef, Watermark, connection
+from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, Watermark, connection
 from millrace.pipeline.sql import tables_read
 
 from ..conftest import CONNECTORS
@@ -35,7 +35,7 @@ def spark_says(spark: SparkSession) -> Says:
 
 
 def errors(table: TableDef, mode: str) -> list[str]:
-    pipeline = Pipeline("p", _SOURCES, (table,), (SinkDef(table.name, connection("console"), mode),))
+    pipeline = PipelineDef("p", _SOURCES, (table,), (SinkDef(table.name, connection("console"), mode),))
     return [one.condition for one in check(pipeline, CONNECTORS) if one.severity == "error"]
 
 

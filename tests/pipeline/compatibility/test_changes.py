@@ -10,7 +10,7 @@ import pytest
 from millrace.connectors.base.registry import CONNECTORS
 from millrace.pipeline.compatibility.changes import changes
 from millrace.pipeline.compatibility.query_snapshot import snapshot_query
-from millrace.pipeline.model import Pipeline, SinkDef, SourceDef, TableDef, Trigger, Watermark, connection
+from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, Trigger, Watermark, connection
 from millrace.pipeline.plan import make_plan
 
 LINES = SourceDef("lines", connection("kafka", "lines", {"format": "text"}))
@@ -18,13 +18,13 @@ COUNTS = "SELECT value AS word, count(*) AS n FROM lines WHERE value <> '' GROUP
 OUT = connection("kafka", "counts")
 
 
-def pipeline(sql: str = COUNTS, *, source: SourceDef = LINES, sink: Any = OUT, **more: Any) -> Pipeline:
+def pipeline(sql: str = COUNTS, *, source: SourceDef = LINES, sink: Any = OUT, **more: Any) -> PipelineDef:
     """One table of words, counted."""
     sinks = tuple(SinkDef("counts", one, "update") for one in (sink if isinstance(sink, list) else [sink]))
-    return Pipeline("p", (source,), (TableDef("counts", ("lines",), sql),), sinks, **more)
+    return PipelineDef("p", (source,), (TableDef("counts", ("lines",), sql),), sinks, **more)
 
 
-def compared(before: Pipeline, now: Pipeline) -> list[tuple[str, str]]:
+def compared(before: PipelineDef, now: PipelineDef) -> list[tuple[str, str]]:
     """Effect and part of each difference."""
     said = [snapshot_query(one, make_plan(one).queries[0], CONNECTORS) for one in (before, now)]
     return [(one.effect, one.part) for one in changes(*said)]
@@ -89,7 +89,7 @@ def test_a_stateless_query_may_change_as_it_likes() -> None:
 
 
 def test_a_filter_after_the_state_is_for_spark_to_tell() -> None:
-    def twice(sql: str) -> Pipeline:
+    def twice(sql: str) -> PipelineDef:
         tables = (TableDef("raw", ("lines",), COUNTS), TableDef("counts", ("raw",), sql))
         return replace(pipeline(), tables=tables)
 
@@ -97,10 +97,10 @@ def test_a_filter_after_the_state_is_for_spark_to_tell() -> None:
 
 
 def test_a_filter_beside_a_join_comes_after_it() -> None:
-    def joined(sql: str) -> Pipeline:
+    def joined(sql: str) -> PipelineDef:
         clicks = SourceDef("clicks", connection("kafka", "clicks", {"format": "text"}))
         tables = (TableDef("counts", ("lines", "clicks"), sql),)
-        return Pipeline("p", (LINES, clicks), tables, (SinkDef("counts", OUT),))
+        return PipelineDef("p", (LINES, clicks), tables, (SinkDef("counts", OUT),))
 
     sql = "SELECT l.value FROM lines l JOIN clicks c ON l.value = c.value"
     assert compared(joined(sql), joined(f"{sql} WHERE c.offset > 3")) == [("asks", "table")]
@@ -167,7 +167,7 @@ def counted(lines: Any) -> Any:
 
 
 def test_a_function_that_changed_is_for_spark_to_tell() -> None:
-    def written(function: Any) -> Pipeline:
+    def written(function: Any) -> PipelineDef:
         return replace(pipeline(), tables=(TableDef("counts", ("lines",), function=function),))
 
     def also(lines: Any) -> Any:

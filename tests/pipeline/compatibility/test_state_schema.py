@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from millrace.pipeline.compatibility.state_schema import Operator, StateSchema, state_differences
+from millrace.pipeline.compatibility.state_schema import StateOperator, StateSchema, state_differences
 
-COUNT = Operator("aggregate", (("lines.value", "string"),), (("count(1)", "bigint"),))
+COUNT = StateOperator("aggregate", (("lines.value", "string"),), (("count(1)", "bigint"),))
 WORDS = StateSchema(("lines",), (COUNT,), (("value", "string"), ("count", "bigint")))
-JOIN = Operator("join", (("a.id = b.id", "boolean"),), (("left id", "string"), ("right id", "string")), "inner")
+JOIN = StateOperator("join", (("a.id = b.id", "boolean"),), (("left id", "string"), ("right id", "string")), "inner")
 
 
-def effects(before: StateSchema, *operators: Operator) -> list[tuple[str, str]]:
+def effects(before: StateSchema, *operators: StateOperator) -> list[tuple[str, str]]:
     return [(one.effect, one.part) for one in state_differences(before, replace(before, operators=operators))]
 
 

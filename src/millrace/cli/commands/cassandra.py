@@ -37,9 +37,11 @@ def up(
     heap: Annotated[str | None, setting_option(CASSANDRA_HEAP, "SIZE", "--heap")] = None,
 ) -> None:
     """Start Cassandra and keep it running until Ctrl-C, or in the background with --detach."""
-    from millrace.services.cassandra import Options, Service
+    from millrace.services.cassandra import CassandraOptions, CassandraService
 
-    service = Service(CASSANDRA_DATA.value(data), Options(port, secure, CASSANDRA_HEAP.value(heap), detach))
+    service = CassandraService(
+        CASSANDRA_DATA.value(data), CassandraOptions(port, secure, CASSANDRA_HEAP.value(heap), detach)
+    )
     start_until_stopped(service, detach=detach, data=data)
 
 
@@ -113,12 +115,12 @@ def node(
     wanted: bool, cassandra: str | None, config: str | None, doing: Callable[[str], None]
 ) -> Iterator[Callable[[], Cassandra]]:
     """The Cassandra that is named or runs already; else, when one is wanted, ours for as long as the block."""
-    from millrace.services.cassandra import Options, Service
+    from millrace.services.cassandra import CassandraOptions, CassandraService
 
     if not wanted:
         yield lambda: chosen(cassandra, config, None)
         return
-    own = Service(CASSANDRA_DATA.value(), Options(heap=CASSANDRA_HEAP.value()))
+    own = CassandraService(CASSANDRA_DATA.value(), CassandraOptions(heap=CASSANDRA_HEAP.value()))
 
     def find() -> Cassandra:
         try:

@@ -18,8 +18,8 @@ from millrace.settings import ARCHIVE, BULK, CHECK_TIMEOUT, RESTARTS, STATE_KEYS
 from millrace.units import so_many
 
 if TYPE_CHECKING:
-    from millrace.cli.isolated_check import Contents, Examined, Step
-    from millrace.pipeline.model import Pipeline
+    from millrace.cli.isolated_check import CheckedContents, CheckResult, CheckStep
+    from millrace.pipeline.model import PipelineDef
 
 _OF_RUNS: tuple[Setting[Any], ...] = (BULK, TRUST, ARCHIVE, STATE_KEYS, RESTARTS)
 
@@ -63,9 +63,9 @@ def check(
         raise typer.Exit(2)
 
 
-def _examined_apart(file: str, limit_s: float, *, deep: bool, as_json: bool) -> Examined:
+def _examined_apart(file: str, limit_s: float, *, deep: bool, as_json: bool) -> CheckResult:
     """Return what a child finds that reads the file: whatever its code does, this process is not touched by it."""
-    from millrace.cli.isolated_check import Contents, Examined, examined_apart
+    from millrace.cli.isolated_check import CheckedContents, CheckResult, examined_apart
     from millrace.cli.signals import interruptible
     from millrace.connectors.base.registry import connector_names
     from millrace.pipeline.loading import require_file
@@ -80,14 +80,14 @@ def _examined_apart(file: str, limit_s: float, *, deep: bool, as_json: bool) -> 
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))) if deep else None
 
-        def examine(step: Step) -> Examined:
+        def examine(step: CheckStep) -> CheckResult:
             pipeline, problems = _examined(file, connectors)
             if pipeline is None:
-                return Examined(problems)
-            contents = Contents(len(pipeline.sources), len(pipeline.tables), len(pipeline.sinks))
+                return CheckResult(problems)
+            contents = CheckedContents(len(pipeline.sources), len(pipeline.tables), len(pipeline.sinks))
             if folder is None or _errors(problems):
-                return Examined(problems, contents)
-            return Examined([*problems, *_deep(pipeline, folder, step)], contents, spark_asked=True)
+                return CheckResult(problems, contents)
+            return CheckResult([*problems, *_deep(pipeline, folder, step)], contents, spark_asked=True)
 
         def spark_starts() -> None:
             opened.enter_context(status_line())("Spark analyses the plans")
@@ -96,7 +96,7 @@ def _examined_apart(file: str, limit_s: float, *, deep: bool, as_json: bool) -> 
             return examined_apart(file, examine, limit_s, quiet=as_json, spark_starts=spark_starts)
 
 
-def load_sound(file: str) -> Pipeline:
+def load_sound(file: str) -> PipelineDef:
     """The pipeline of a file, after `check`: its errors are raised all at once, its warnings are said."""
     _require_settings()
     from millrace.connectors.base.registry import connector_names
@@ -108,7 +108,7 @@ def load_sound(file: str) -> Pipeline:
     return pipeline
 
 
-def require_sound(pipeline: Pipeline) -> None:
+def require_sound(pipeline: PipelineDef) -> None:
     """The same for a pipeline that is loaded already."""
     _refuse(pipeline.place.file, _checked(pipeline))
 
@@ -127,7 +127,7 @@ def _require_settings() -> None:
         setting.value()
 
 
-def _examined(file: str, connectors: Collection[str]) -> tuple[Pipeline | None, list[Problem]]:
+def _examined(file: str, connectors: Collection[str]) -> tuple[PipelineDef | None, list[Problem]]:
     from millrace.pipeline.checks import in_order
     from millrace.pipeline.loading import read_file
 
@@ -136,14 +136,14 @@ def _examined(file: str, connectors: Collection[str]) -> tuple[Pipeline | None, 
     return pipeline, in_order([*problems, *found])
 
 
-def _checked(pipeline: Pipeline) -> list[Problem]:
+def _checked(pipeline: PipelineDef) -> list[Problem]:
     from millrace.connectors.base.registry import CONNECTORS
     from millrace.pipeline.checks import check as check_pipeline
 
     return check_pipeline(pipeline, CONNECTORS)
 
 
-def _deep(pipeline: Pipeline, folder: Path, step: Step) -> list[Problem]:
+def _deep(pipeline: PipelineDef, folder: Path, step: CheckStep) -> list[Problem]:
     """What Spark says, which is started for this alone."""
     from millrace.engine.deep_check import deep_problems
     from millrace.engine.session.session import close_session, open_session
@@ -162,7 +162,7 @@ def _errors(problems: list[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.severity == "error"]
 
 
-def _show(file: str, found: Examined) -> None:
+def _show(file: str, found: CheckResult) -> None:
     console = out()
     for problem in found.problems:
         first, *rest = problem.lines()
@@ -177,7 +177,7 @@ def _show(file: str, found: Examined) -> None:
     console.print(f"{file}: {summary}{_contents(found.contents)}", markup=False, soft_wrap=True)
 
 
-def _contents(contents: Contents | None) -> str:
+def _contents(contents: CheckedContents | None) -> str:
     if contents is None:
         return ""
     parts = (("source", contents.sources), ("table", contents.tables), ("sink", contents.sinks))

@@ -24,7 +24,7 @@ from millrace.units import parse_duration, parse_rate
 if TYPE_CHECKING:
     from millrace.connectors.base.record_sink import RecordSink
     from millrace.feeds.base.api import Feed, Run
-    from millrace.feeds.base.pump import Outcome
+    from millrace.feeds.base.pump import PumpResult
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
@@ -95,7 +95,7 @@ def _pour(feed: Feed, sink: RecordSink, run: Run, duration: float | None) -> Non
     started = time.monotonic()
     of = f" of {run.count:,}" if run.count else ""
 
-    def tell(outcome: Outcome) -> None:
+    def tell(outcome: PumpResult) -> None:
         speed = outcome.tally.delivered / outcome.seconds if outcome.seconds else 0.0
         show(f"{outcome.tally.delivered:,}{of} delivered, {speed:,.0f} records/s")
 

@@ -31,9 +31,9 @@ from millrace.units import format_bytes
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
     from millrace.connectors.base.api import RunContext
-    from millrace.engine.replay.generations import Chosen
+    from millrace.engine.replay.generations import ChosenGeneration
     from millrace.pipeline.compatibility.state_schema import StateSchema
-    from millrace.pipeline.model import Pipeline
+    from millrace.pipeline.model import PipelineDef
     from millrace.pipeline.plan import Plan
 
 _CLASSES = ("spark.jars", "spark.driver.extraClassPath")
@@ -122,7 +122,7 @@ def _kafka(
     """The cluster that a run would use, its id as far as it is known, and why it cannot be used."""
     from millrace.connectors.base.registry import uses_system
     from millrace.engine.plan_report import topics_report
-    from millrace.services.kafka import Layout
+    from millrace.services.kafka import ClusterLayout
 
     if not uses_system(made.pipeline, "kafka"):
         return None, None, None
@@ -131,7 +131,7 @@ def _kafka(
         cluster = chosen_cluster(kafka, config, data)
     except NoCluster:
         folder = KAFKA_DATA.value(data)
-        lies = Layout.load(folder) if (folder / "cluster.json").exists() else None
+        lies = ClusterLayout.load(folder) if (folder / "cluster.json").exists() else None
         own = {"address": None, "own": str(folder), "topics": wanted, "missing": wanted if lies is None else None}
         return own, lies.cluster_id if lies else _NEW_CLUSTER, None
     told: dict[str, Any] = {"address": cluster.bootstrap, "own": None, "topics": wanted, "missing": None}
@@ -156,7 +156,7 @@ def _ground(pipeline: str, folder: Path, cluster: Callable[[], Cluster]) -> RunC
     return RunContext(None, pipeline, "", folder, cluster, create_topics=False)
 
 
-def _generations(pipeline: Pipeline, state: Path | None) -> tuple[Chosen, list[dict[str, Any]]]:
+def _generations(pipeline: PipelineDef, state: Path | None) -> tuple[ChosenGeneration, list[dict[str, Any]]]:
     """The generation that a run would go on with, and all that there are, if a replay has made one."""
     from millrace.engine.replay.generations import choose, listed
 

@@ -24,7 +24,7 @@ _SHOWN = 5
 """Names that are told of an object."""
 
 
-class Kept(StrEnum):
+class KeepUnmasked(StrEnum):
     """What of a record can be left as it is while columns are masked."""
 
     key = "key"
@@ -56,7 +56,7 @@ def record(
         ),
     ] = None,
     keep: Annotated[
-        list[Kept] | None,
+        list[KeepUnmasked] | None,
         typer.Option("--keep", help="What --mask leaves as it is: the records' keys, or their headers."),
     ] = None,
     phrase: Annotated[
@@ -74,7 +74,7 @@ def record(
     """Save a slice of a topic, byte for byte, for tests: given: {SOURCE: {records: FILE}}."""
     from millrace.atomic_files import write_whole
     from millrace.clients.kafka.consumer import committed_between
-    from millrace.testing.recording import ColumnMasker, Unmaskable, recording_line
+    from millrace.testing.recording import ColumnMasker, UnmaskableColumn, recording_line
 
     path = out or Path(f"{topic}.records.jsonl")
     if path.exists():
@@ -83,7 +83,7 @@ def record(
     for option, given in (("--phrase", phrase is not None), ("--keep", bool(keep))):
         if given and not wanted:
             raise InvalidOption(f"{option} is for columns that are masked", hint="add --mask COLUMN")
-    if both := [one for one in keep or () if one in (mask_names or () if one == Kept.headers else wanted)]:
+    if both := [one for one in keep or () if one in (mask_names or () if one == KeepUnmasked.headers else wanted)]:
         hint = f"leave --keep {both[0]} out, or what masks {both[0]}"
         raise InvalidOption(f"{both[0]} cannot be both masked and kept", hint=hint)
     places = parse_place(from_), parse_place(to)
@@ -96,7 +96,7 @@ def record(
         for message in islice(messages, most):
             try:
                 lines.append(recording_line(disguise.record(_told(message))))
-            except Unmaskable:
+            except UnmaskableColumn:
                 left_out += 1
         more = next(messages, None) is not None
     if missing := [column for column in wanted if column not in disguise.met and lines]:

@@ -60,10 +60,10 @@ if TYPE_CHECKING:
 
     from millrace.clients.kafka.cluster import Cluster
     from millrace.dashboard.run_page import RunPage
-    from millrace.dashboard.server import Options
-    from millrace.engine.replay.generations import Chosen
+    from millrace.dashboard.server import ServerOptions
+    from millrace.engine.replay.generations import ChosenGeneration
     from millrace.engine.run import Settings
-    from millrace.pipeline.model import Pipeline
+    from millrace.pipeline.model import PipelineDef
     from millrace.pipeline.plan import Plan
     from millrace.telemetry.query_status import RunStatus
 
@@ -152,7 +152,12 @@ def run(
 
 
 def _page(
-    plan: Plan, board: RunStatus, chosen: Chosen, master: str | None, spark: dict[str, str], options: Options
+    plan: Plan,
+    board: RunStatus,
+    chosen: ChosenGeneration,
+    master: str | None,
+    spark: dict[str, str],
+    options: ServerOptions,
 ) -> RunPage:
     from millrace.dashboard.run_page import page_of_pipeline
     from millrace.engine.checkpoints.state_dir import nearby
@@ -198,7 +203,7 @@ def _print(text: str) -> None:
     out().print(without_controls(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def chosen_generation(pipeline: Pipeline, state: Path | None, number: int | None = None) -> Chosen:
+def chosen_generation(pipeline: PipelineDef, state: Path | None, number: int | None = None) -> ChosenGeneration:
     """What a run goes on with: the generation that is current, or one that was named."""
     from millrace.engine.replay.generations import FIRST, choose, load
 
@@ -219,7 +224,7 @@ def chosen_generation(pipeline: Pipeline, state: Path | None, number: int | None
 
 @contextmanager
 def cluster_for(
-    pipeline: Pipeline, kafka: str | None, config: str | None, data: str | None
+    pipeline: PipelineDef, kafka: str | None, config: str | None, data: str | None
 ) -> Iterator[Callable[[], Cluster]]:
     """The cluster that is named or runs already; else, when the pipeline needs one, ours for as long as it runs."""
     from millrace.connectors.base.registry import uses_system

@@ -23,11 +23,11 @@ def schema(
     data: DataFolder = None,
 ) -> None:
     """Propose a schema from a sample of a topic's JSON records."""
-    from millrace.clients.kafka.consumer import Reading, read_records
+    from millrace.clients.kafka.consumer import ReadRequest, read_records
     from millrace.formats.schema_inference import propose_schema
 
     cluster = chosen_cluster(kafka, kafka_config, data)
-    reading = Reading(topic, start="earliest", most=sample, timeout=2.0)
+    reading = ReadRequest(topic, start="earliest", most=sample, timeout=2.0)
     values = [
         value for batch in read_records(cluster, reading) for message in batch if (value := message.value()) is not None
     ]

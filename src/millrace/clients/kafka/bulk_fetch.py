@@ -173,7 +173,7 @@ class _Reading:
                     break
                 found.append(batch)
                 self._at = max(self._at, batch.last + 1)
-        except record_batch.Damaged as error:
+        except record_batch.DamagedBatch as error:
             raise _damaged(self._span, error) from error
         if found or self.done or answer.throttled:
             self._troubled = None
@@ -188,7 +188,7 @@ class _Reading:
     def _read(self, found: list[record_batch.RecordBatch]) -> Iterator[record_batch.RecordColumns]:
         try:
             yield from record_batch.read(found)
-        except record_batch.Damaged as error:
+        except record_batch.DamagedBatch as error:
             raise _damaged(self._span, error) from error
 
     def _pass_over(self, wire: BrokerConnection) -> None:
@@ -251,7 +251,7 @@ def _refuse(error: int, span: FetchRange) -> None:
     )
 
 
-def _damaged(span: FetchRange, error: record_batch.Damaged) -> MillraceError:
+def _damaged(span: FetchRange, error: record_batch.DamagedBatch) -> MillraceError:
     return KafkaFailed(f"{span} cannot be read: {error}", hint=_OTHERWISE)
 
 

@@ -32,7 +32,7 @@ _LOOK_EVERY = 2.0
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadRequest:
     """What to read of a topic, and when to stop."""
 
     topic: str
@@ -49,7 +49,7 @@ class Reading:
     """Tells the user one line about what is being waited for."""
 
 
-def read_records(cluster: Cluster, reading: Reading) -> Iterator[list[Message]]:
+def read_records(cluster: Cluster, reading: ReadRequest) -> Iterator[list[Message]]:
     """Records in batches as they come. A group's offsets are committed for batches that were asked past."""
     _check(reading)
     topics.require(cluster.connect(), reading.topic, reading.partition)
@@ -70,7 +70,7 @@ def read_records(cluster: Cluster, reading: Reading) -> Iterator[list[Message]]:
         consumer.close()
 
 
-def _check(reading: Reading) -> None:
+def _check(reading: ReadRequest) -> None:
     if isinstance(reading.start, int) and reading.partition is None:
         raise InvalidOption("an offset needs a partition", hint="offsets count within a partition: add --partition P")
     if reading.group is None:
@@ -83,7 +83,7 @@ def _check(reading: Reading) -> None:
         )
 
 
-def _config(cluster: Cluster, reading: Reading) -> dict[str, object]:
+def _config(cluster: Cluster, reading: ReadRequest) -> dict[str, object]:
     tuning = {"topic.metadata.refresh.interval.ms": 5000, "fetch.wait.max.ms": 100}
     return {
         **tuning,
@@ -98,7 +98,7 @@ def _config(cluster: Cluster, reading: Reading) -> dict[str, object]:
     }
 
 
-def _places(cluster: Cluster, reading: Reading) -> list[TopicPartition]:
+def _places(cluster: Cluster, reading: ReadRequest) -> list[TopicPartition]:
     """Where each partition is read from, as offsets: what is asked for is then beyond doubt."""
     if reading.group:
         return [TopicPartition(reading.topic, reading.partition or 0)]
@@ -110,7 +110,7 @@ def _places(cluster: Cluster, reading: Reading) -> list[TopicPartition]:
 
 
 def _batches(
-    consumer: ConfluentConsumer, cluster: Cluster, reading: Reading, joined: threading.Event
+    consumer: ConfluentConsumer, cluster: Cluster, reading: ReadRequest, joined: threading.Event
 ) -> Iterator[list[Message]]:
     left = reading.most
     silence = _Silence(cluster, reading, joined)
@@ -131,7 +131,7 @@ def _batches(
 class _Silence:
     """How long nothing has come, and what that means."""
 
-    def __init__(self, cluster: Cluster, reading: Reading, joined: threading.Event) -> None:
+    def __init__(self, cluster: Cluster, reading: ReadRequest, joined: threading.Event) -> None:
         self._cluster = cluster
         self._reading = reading
         self._joined = joined
@@ -181,7 +181,7 @@ class _Silence:
             raise _gone(topic, problem)
 
 
-def _raise_problems(cluster: Cluster, reading: Reading, got: list[Message]) -> None:
+def _raise_problems(cluster: Cluster, reading: ReadRequest, got: list[Message]) -> None:
     for message in got:
         problem = message.error()
         if problem is None:
@@ -300,7 +300,7 @@ _PASSING = {KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BR
 Offsets = Mapping[tuple[str, int], int]
 
 
-class Following:
+class TopicTail:
     """Reads on for as long as the block lasts; commits nothing."""
 
     def __init__(self, cluster: Cluster, start: Offsets, *, ahead: int = 16_384) -> None:
@@ -322,7 +322,7 @@ class Following:
             self._consumer.list_topics(timeout=cluster.timeout)
         self.assign(start)
 
-    def __enter__(self) -> Following:
+    def __enter__(self) -> TopicTail:
         return self
 
     def __exit__(

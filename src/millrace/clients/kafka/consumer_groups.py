@@ -28,7 +28,7 @@ Offsets = dict[tuple[str, int], int]
 
 
 @dataclass(frozen=True)
-class Position:
+class GroupOffset:
     """Where a group stands in one partition."""
 
     topic: str
@@ -54,13 +54,13 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Group:
+class ConsumerGroup:
     """A group, its members and its positions."""
 
     name: str
     state: str
     members: tuple[Member, ...]
-    positions: tuple[Position, ...]
+    positions: tuple[GroupOffset, ...]
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Move:
+class OffsetChange:
     """A change of one committed offset."""
 
     topic: str
@@ -83,13 +83,13 @@ class Move:
     after: int
 
 
-def list_groups(cluster: Cluster) -> list[Group]:
+def list_groups(cluster: Cluster) -> list[ConsumerGroup]:
     """Every consumer group."""
     cluster.connect()
     return _described(cluster, sorted(names(cluster)))
 
 
-def describe(cluster: Cluster, name: str) -> Group:
+def describe(cluster: Cluster, name: str) -> ConsumerGroup:
     """One group with its members and its lag."""
     require(cluster, name)
     found = _described(cluster, [name])
@@ -114,7 +114,7 @@ def members(cluster: Cluster, name: str) -> tuple[Member, ...]:
 
 def plan_reset(
     cluster: Cluster, name: str, topic: str, to: str | int | datetime, partition: int | None = None
-) -> list[Move]:
+) -> list[OffsetChange]:
     """What a reset would change: to `earliest`, `latest`, an offset or a time. A new name is a new group."""
     check_name(name)
     metadata = cluster.connect()
@@ -125,10 +125,10 @@ def plan_reset(
     places = [TopicPartition(topic, number) for number in numbers]
     before = committed(cluster, name)
     after = offsets.resolve(cluster, places, to)
-    return [Move(topic, number, before.get((topic, number)), after[topic, number]) for number in numbers]
+    return [OffsetChange(topic, number, before.get((topic, number)), after[topic, number]) for number in numbers]
 
 
-def apply_reset(cluster: Cluster, name: str, moves: Sequence[Move]) -> None:
+def apply_reset(cluster: Cluster, name: str, moves: Sequence[OffsetChange]) -> None:
     """Commit the offsets of a plan; refused while the group has members. A coordinator that moves is waited for."""
     deadline = time.monotonic() + cluster.timeout
     while problem := _move(cluster, name, moves):
@@ -137,7 +137,7 @@ def apply_reset(cluster: Cluster, name: str, moves: Sequence[Move]) -> None:
         time.sleep(_SOON)
 
 
-def _move(cluster: Cluster, name: str, moves: Sequence[Move]) -> KafkaError | None:
+def _move(cluster: Cluster, name: str, moves: Sequence[OffsetChange]) -> KafkaError | None:
     places = [TopicPartition(move.topic, move.partition, move.after) for move in moves]
     wanted = [ConsumerGroupTopicPartitions(name, places)]
     asked = cluster.ask_coordinators(
@@ -188,7 +188,7 @@ def names(cluster: Cluster) -> set[str]:
     return {group.group_id for group in found.valid}
 
 
-def _described(cluster: Cluster, names: Sequence[str]) -> list[Group]:
+def _described(cluster: Cluster, names: Sequence[str]) -> list[ConsumerGroup]:
     """The groups of these names, without those that have ended meanwhile."""
     if not names:
         return []
@@ -199,7 +199,7 @@ def _described(cluster: Cluster, names: Sequence[str]) -> list[Group]:
     held = {place for every in members.values() for member in every for place in member.partitions}
     ends = _ends(cluster, held.union(*offsets_of.values()))
     return [
-        Group(
+        ConsumerGroup(
             one.group_id,
             one.state.name.lower(),
             members[one.group_id],
@@ -262,10 +262,10 @@ def _ends(cluster: Cluster, places: set[tuple[str, int]]) -> Offsets:
     return offsets.ask(cluster, wanted, OffsetSpec.latest())
 
 
-def _positions(members: Sequence[Member], committed: Offsets, ends: Offsets) -> tuple[Position, ...]:
+def _positions(members: Sequence[Member], committed: Offsets, ends: Offsets) -> tuple[GroupOffset, ...]:
     owners = {place: member.id for member in members for place in member.partitions}
     places = sorted(place for place in committed.keys() | owners.keys() if place in ends)
-    return tuple(Position(*place, committed.get(place), ends[place], owners.get(place)) for place in places)
+    return tuple(GroupOffset(*place, committed.get(place), ends[place], owners.get(place)) for place in places)
 
 
 def _unknown(name: str, known: set[str]) -> UnknownGroup:

@@ -26,7 +26,7 @@ _ENOUGH, _MOST = 32 * 2**20, 2**31 - 1
 _CODEC, _APPENDED, _TRANSACTIONAL, _CONTROL = 0b111, 1 << 3, 1 << 4, 1 << 5
 
 
-class Damaged(Exception):
+class DamagedBatch(Exception):
     """Bytes that are no record batch, or not as they were written."""
 
 
@@ -139,7 +139,7 @@ def _together(group: Sequence[tuple[RecordBatch, bytes]]) -> RecordColumns:
     """Records whose bytes come one after the other."""
     ends = np.cumsum([0, *(len(plain) for _, plain in group)]).tolist()
     if ends[-1] >= _MOST:
-        raise Damaged(f"the batch at offset {group[-1][0].base} is larger than Arrow's arrays")
+        raise DamagedBatch(f"the batch at offset {group[-1][0].base} is larger than Arrow's arrays")
     return _columns([one for one, _ in group], memoryview(b"".join(plain for _, plain in group)), ends[:-1])
 
 
@@ -154,12 +154,12 @@ def _all(answer: memoryview) -> Iterator[RecordBatch]:
             _HEAD.unpack_from(answer, at)
         )
         if form != _FORMAT:
-            raise Damaged(f"the batch at offset {base} has the format {form} of an old Kafka")
+            raise DamagedBatch(f"the batch at offset {base} has the format {form} of an old Kafka")
         end = at + 12 + length
         if end > size:
             return  # the answer ends in the middle of a batch, which comes again
         if google_crc32c.value(bytes(answer[at + _CHECKED : end])) != checksum:
-            raise Damaged(f"the checksum of the batch at offset {base} is wrong")
+            raise DamagedBatch(f"the checksum of the batch at offset {base} is wrong")
         records = answer[at + _HEAD.size : end]
         yield RecordBatch(base, base + last, attributes, first_time, last_time, producer, count, records)
         at = end
@@ -255,11 +255,11 @@ def _plain(batch: RecordBatch) -> bytes:
     if not codec or not batch.size:
         return bytes(batch.records)
     if codec not in _CODECS:
-        raise Damaged(f"the batch at offset {batch.base} is compressed in an unknown way ({codec})")
+        raise DamagedBatch(f"the batch at offset {batch.base} is compressed in an unknown way ({codec})")
     try:
         return _CODECS[codec](batch.records)
     except (OSError, ValueError, struct.error) as error:
-        raise Damaged(f"the batch at offset {batch.base} cannot be decompressed: {error}") from error
+        raise DamagedBatch(f"the batch at offset {batch.base} cannot be decompressed: {error}") from error
 
 
 def _stream(kind: str) -> Callable[[memoryview], bytes]:

@@ -24,7 +24,7 @@ _ANSWER = 0.5
 """Seconds in which a broker says that it does not take our certificate."""
 
 
-class Trouble(Enum):
+class ProblemKind(Enum):
     """What can be wrong."""
 
     EXPIRED = auto()
@@ -37,14 +37,14 @@ class Trouble(Enum):
 
 
 @dataclass(frozen=True)
-class Seen:
+class TlsProblem:
     """What is wrong with TLS at an address, and in whose words."""
 
-    trouble: Trouble
+    trouble: ProblemKind
     why: str
 
 
-def tls_problem(address: str, options: Mapping[str, str]) -> Seen | None:
+def tls_problem(address: str, options: Mapping[str, str]) -> TlsProblem | None:
     """What is wrong with TLS at HOST:PORT for a client with these properties; None when nothing is, or nobody is."""
     parts = urlsplit(f"//{address}")
     place = (parts.hostname or "", parts.port or 0)
@@ -53,20 +53,20 @@ def tls_problem(address: str, options: Mapping[str, str]) -> Seen | None:
         context = _context(options) if wanted else _trusting()
         with socket.create_connection(place, _PATIENCE) as plain:
             seen = _greeted(plain, context, place[0], wanted)
-        if seen and seen.trouble is Trouble.CERTIFICATE_REFUSED and "ssl.certificate.location" not in options:
-            return Seen(Trouble.WANTS_CERTIFICATE, "it asks for one, and none was sent")
+        if seen and seen.trouble is ProblemKind.CERTIFICATE_REFUSED and "ssl.certificate.location" not in options:
+            return TlsProblem(ProblemKind.WANTS_CERTIFICATE, "it asks for one, and none was sent")
         # A broker that is going away closes connections too: only one that speaks Kafka plainly has no TLS.
         if wanted and seen is None and _speaks_plainly(place):
-            return Seen(Trouble.NO_TLS, "it answers Kafka's requests without TLS")
+            return TlsProblem(ProblemKind.NO_TLS, "it answers Kafka's requests without TLS")
     except OSError:
         return None
     return seen
 
 
-def _greeted(plain: socket.socket, context: ssl.SSLContext, host: str, wanted: bool) -> Seen | None:
+def _greeted(plain: socket.socket, context: ssl.SSLContext, host: str, wanted: bool) -> TlsProblem | None:
     try:
         with context.wrap_socket(plain, server_hostname=host) as tls:
-            return _after(tls) if wanted else Seen(Trouble.WANTS_TLS, f"it answers in {tls.version()}")
+            return _after(tls) if wanted else TlsProblem(ProblemKind.WANTS_TLS, f"it answers in {tls.version()}")
     except ssl.SSLCertVerificationError as error:
         return _unverified(error)
     except OSError as error:
@@ -102,7 +102,7 @@ def _trusting() -> ssl.SSLContext:
     return context
 
 
-def _after(tls: ssl.SSLSocket) -> Seen | None:
+def _after(tls: ssl.SSLSocket) -> TlsProblem | None:
     """A broker tells only after the handshake that it wants another certificate."""
     tls.settimeout(_ANSWER)
     try:
@@ -115,19 +115,19 @@ def _after(tls: ssl.SSLSocket) -> Seen | None:
     return None
 
 
-def _unverified(error: ssl.SSLCertVerificationError) -> Seen:
+def _unverified(error: ssl.SSLCertVerificationError) -> TlsProblem:
     said = error.verify_message
     if "expired" in said or "not yet valid" in said:
-        return Seen(Trouble.EXPIRED, said)
+        return TlsProblem(ProblemKind.EXPIRED, said)
     if "mismatch" in said:
-        return Seen(Trouble.HOST, said)
-    return Seen(Trouble.AUTHORITY, said)
+        return TlsProblem(ProblemKind.HOST, said)
+    return TlsProblem(ProblemKind.AUTHORITY, said)
 
 
-def _refused(error: OSError) -> Seen | None:
+def _refused(error: OSError) -> TlsProblem | None:
     text = str(error).lower()
     if "alert" in text and any(word in text for word in ("certificate", "unknown_ca", "unknown ca")):
-        return Seen(Trouble.CERTIFICATE_REFUSED, _last_words(str(error)))
+        return TlsProblem(ProblemKind.CERTIFICATE_REFUSED, _last_words(str(error)))
     return None
 
 
@@ -199,7 +199,7 @@ def _no_user(text: str, where: str, options: Mapping[str, str]) -> AccessDenied:
     )
 
 
-def _no_tls(seen: Seen, where: str, options: Mapping[str, str], doing: str) -> AccessDenied:
+def _no_tls(seen: TlsProblem, where: str, options: Mapping[str, str], doing: str) -> AccessDenied:
     says, hint = _WORDS[seen.trouble]
     protocol = options.get("security.protocol", "PLAINTEXT").upper()
     trusted = options.get("ssl.ca.location", "the authorities of this system")
@@ -215,31 +215,31 @@ _OTHER = {
     "SASL_PLAINTEXT": "SASL_SSL",
 }
 _WORDS = {
-    Trouble.EXPIRED: (
+    ProblemKind.EXPIRED: (
         "the certificate of the broker at {where} is not valid now",
         "renew it on the broker; or is the clock of this machine wrong?",
     ),
-    Trouble.HOST: (
+    ProblemKind.HOST: (
         "the certificate of the broker at {where} is that of another host",
         "use the name that is in the certificate; if you know who answers, ssl.endpoint.identification.algorithm=none",
     ),
-    Trouble.AUTHORITY: (
+    ProblemKind.AUTHORITY: (
         "the certificate of the broker at {where} is of an authority that is not trusted",
         "give the certificate of its authority with ssl.ca.location=FILE.pem; now it is {trusted}",
     ),
-    Trouble.NO_TLS: (
+    ProblemKind.NO_TLS: (
         "the broker at {where} speaks no TLS",
         "security.protocol={protocol} wants TLS: set {other}, or use the port of the broker's TLS listener",
     ),
-    Trouble.WANTS_TLS: (
+    ProblemKind.WANTS_TLS: (
         "the broker at {where} wants TLS",
         "security.protocol={protocol} has none: set {other} in {where}",
     ),
-    Trouble.WANTS_CERTIFICATE: (
+    ProblemKind.WANTS_CERTIFICATE: (
         "the broker at {where} wants a certificate of ours",
         "set ssl.certificate.location and ssl.key.location in {where}",
     ),
-    Trouble.CERTIFICATE_REFUSED: (
+    ProblemKind.CERTIFICATE_REFUSED: (
         "the broker at {where} does not accept our certificate",
         "is ssl.certificate.location the right one, still valid, and of an authority that the broker trusts?",
     ),

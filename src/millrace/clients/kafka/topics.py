@@ -285,7 +285,7 @@ def _wait(cluster: Cluster, holds: Callable[[ClusterMetadata], bool], doing: str
 
 
 @dataclass(frozen=True)
-class Broker:
+class BrokerInfo:
     """A broker, how many partitions it leads and how many replicas it holds."""
 
     id: int
@@ -300,7 +300,7 @@ class Status:
 
     cluster_id: str
     bootstrap: str
-    brokers: tuple[Broker, ...]
+    brokers: tuple[BrokerInfo, ...]
     topics: int
     partitions: int
     under_replicated: int
@@ -316,7 +316,7 @@ def read_status(cluster: Cluster) -> Status:
         cluster_id=metadata.cluster_id or "",
         bootstrap=cluster.bootstrap,
         brokers=tuple(
-            Broker(broker.id, f"{broker.host}:{broker.port}", leads[broker.id], holds[broker.id])
+            BrokerInfo(broker.id, f"{broker.host}:{broker.port}", leads[broker.id], holds[broker.id])
             for broker in sorted(metadata.brokers.values(), key=lambda broker: broker.id)
         ),
         topics=sum(not name.startswith("__") for name in metadata.topics),

@@ -15,7 +15,7 @@ from typing import Any
 
 from millrace.atomic_files import write_whole
 from millrace.clients.kinesis.client import Kinesis, Shard, Stream, code_of
-from millrace.clients.kinesis.shard_positions import Position, Reach
+from millrace.clients.kinesis.shard_positions import ShardPosition, ShardReadLimit
 from millrace.errors import FileUnusable, MillraceError, TakenOver
 
 _END, _OLDEST, _AT_TIME, _NEWEST = "SHARD_END", "TRIM_HORIZON", "AT_TIMESTAMP", "LATEST"
@@ -27,11 +27,11 @@ class Leases(ABC):
     """Where an application's leases are."""
 
     @abstractmethod
-    def load(self, stream: Stream) -> Reach | None:
+    def load(self, stream: Stream) -> ShardReadLimit | None:
         """How far the application is; None when it has never been."""
 
     @abstractmethod
-    def save(self, reach: Reach, listed: Mapping[str, Shard], *, briefly: bool = False) -> None:
+    def save(self, reach: ShardReadLimit, listed: Mapping[str, Shard], *, briefly: bool = False) -> None:
         """Everything up to here is done; `briefly` where it can be told another time, and others wait."""
 
 
@@ -41,10 +41,10 @@ class FileLeases(Leases):
 
     path: Path
 
-    def load(self, stream: Stream) -> Reach | None:
+    def load(self, stream: Stream) -> ShardReadLimit | None:
         """What the file says."""
         try:
-            known = Reach.of(json.loads(self.path.read_text("utf-8")))
+            known = ShardReadLimit.of(json.loads(self.path.read_text("utf-8")))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -54,7 +54,7 @@ class FileLeases(Leases):
             raise FileUnusable(what, hint="give each stream an application's name of its own")
         return known
 
-    def save(self, reach: Reach, listed: Mapping[str, Shard], *, briefly: bool = False) -> None:
+    def save(self, reach: ShardReadLimit, listed: Mapping[str, Shard], *, briefly: bool = False) -> None:
         """All of it at once."""
         del listed, briefly
         try:
@@ -69,10 +69,10 @@ class TableLeases(Leases):
 
     def __init__(self, door: Kinesis, table: str, owner: str, endpoint: str | None = None) -> None:
         self._door, self._table, self._owner, self._endpoint = door, table, owner, endpoint
-        self._written: dict[str, Position] = {}
+        self._written: dict[str, ShardPosition] = {}
         self._counters: dict[str, int] = {}
 
-    def load(self, stream: Stream) -> Reach | None:
+    def load(self, stream: Stream) -> ShardReadLimit | None:
         """The leases of all shards; from now on they are ours."""
         found = list(self._items())
         if not found:
@@ -80,9 +80,9 @@ class TableLeases(Leases):
         self._counters = {one["leaseKey"]["S"]: _number(one, "leaseCounter") for one in found}
         shards = {one["leaseKey"]["S"]: _position(one) for one in found}
         created = next((_number(one, "millraceCreated") for one in found if "millraceCreated" in one), stream.created)
-        return Reach(stream.name, created, shards=shards)
+        return ShardReadLimit(stream.name, created, shards=shards)
 
-    def save(self, reach: Reach, listed: Mapping[str, Shard], *, briefly: bool = False) -> None:
+    def save(self, reach: ShardReadLimit, listed: Mapping[str, Shard], *, briefly: bool = False) -> None:
         """One item a shard; what another has taken over is not touched."""
         for name, position in sorted(reach.shards.items()):
             if self._written.get(name) == position:
@@ -120,7 +120,7 @@ class TableLeases(Leases):
             TableName=self._table, WaiterConfig={"Delay": 0.25, "MaxAttempts": 480}
         )
 
-    def _item(self, name: str, position: Position, created: int, parents: tuple[str, ...]) -> dict[str, Any]:
+    def _item(self, name: str, position: ShardPosition, created: int, parents: tuple[str, ...]) -> dict[str, Any]:
         self._counters[name] = self._counters.get(name, -1) + 1
         numbers = {
             "leaseCounter": self._counters[name],
@@ -161,22 +161,22 @@ class TableLeases(Leases):
         return self._door.client("dynamodb", self._endpoint)
 
 
-def _checkpoint(position: Position) -> str:
+def _checkpoint(position: ShardPosition) -> str:
     if position.ended:
         return _END
     return position.after or (_OLDEST if position.since is None else _AT_TIME)
 
 
-def _position(item: Mapping[str, Any]) -> Position:
+def _position(item: Mapping[str, Any]) -> ShardPosition:
     said, seen = item["checkpoint"]["S"], _number(item, "millraceSeen")
     if said == _END:
-        return Position(item.get("millraceAfter", {}).get("S"), seen=seen, ended=True)
+        return ShardPosition(item.get("millraceAfter", {}).get("S"), seen=seen, ended=True)
     if said.isdigit():
-        return Position(said, seen=seen)
+        return ShardPosition(said, seen=seen)
     if "millraceSeen" not in item:  # another program's: from when it is, nobody knows, so that nothing counts as lost
         seen = int(time.time() * 1000)
     # LATEST, which another program has left, says nothing of what came since: all that is there is read.
-    return Position(since=_number(item, "millraceSince") if "millraceSince" in item else None, seen=seen)
+    return ShardPosition(since=_number(item, "millraceSince") if "millraceSince" in item else None, seen=seen)
 
 
 def _number(item: Mapping[str, Any], name: str) -> int:

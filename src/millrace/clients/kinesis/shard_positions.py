@@ -10,7 +10,7 @@ from millrace.clients.kinesis.client import Shard, Stream
 
 
 @dataclass(frozen=True)
-class Position:
+class ShardPosition:
     """Where the reading of one shard is."""
 
     after: str | None = None
@@ -30,7 +30,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Reach:
+class ShardReadLimit:
     """How far a stream is read."""
 
     stream: str
@@ -38,7 +38,7 @@ class Reach:
     """When the stream was made: positions in another one of its name mean nothing."""
     since: int | None = None
     """Where its reading began; None at the oldest records."""
-    shards: Mapping[str, Position] = field(default_factory=dict)
+    shards: Mapping[str, ShardPosition] = field(default_factory=dict)
     """None before the first look at them."""
 
     def told(self) -> dict[str, Any]:
@@ -51,16 +51,16 @@ class Reach:
         }
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Reach:
+    def of(cls, told: Mapping[str, Any]) -> ShardReadLimit:
         """From JSON."""
-        shards = {name: Position(**one) for name, one in told["shards"].items()}
+        shards = {name: ShardPosition(**one) for name, one in told["shards"].items()}
         return cls(told["stream"], told["created"], told.get("since"), shards)
 
     def is_of(self, stream: Stream) -> bool:
         """Whether the stream is still the one that was read."""
         return abs(self.created - stream.created) < 1000  # some tell it to the second only
 
-    def grown(self, listed: Sequence[Shard], now: int) -> Reach:
+    def grown(self, listed: Sequence[Shard], now: int) -> ShardReadLimit:
         """With shards that are listed for the first time; without those that are read to their end and listed no more.
 
         The first look takes all shards from where the reading begins. What appears later are the children of shards
@@ -69,7 +69,7 @@ class Reach:
         since = None if self.shards else self.since
         known = {one.id for one in listed}
         kept = {name: one for name, one in self.shards.items() if not one.ended or name in known}
-        new = {one.id: Position(since=since, seen=now) for one in listed if one.id not in self.shards}
+        new = {one.id: ShardPosition(since=since, seen=now) for one in listed if one.id not in self.shards}
         return replace(self, shards={**kept, **new})
 
     def waiting(self, listed: Sequence[Shard]) -> set[str]:
@@ -92,11 +92,11 @@ class SequenceRange:
     last: str
 
 
-def records_between(start: Reach, end: Reach) -> list[SequenceRange]:
+def records_between(start: ShardReadLimit, end: ShardReadLimit) -> list[SequenceRange]:
     """The records that were read on the way from one reach to another, in an order that is always the same."""
     found = []
     for name, position in sorted(end.shards.items()):
-        before = start.shards.get(name, Position()).after
+        before = start.shards.get(name, ShardPosition()).after
         if position.after is not None and position.first is not None and position.after != before:
             found.append(SequenceRange(name, position.first, position.after))
     return found

@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import Any
 
 from millrace.clients.kinesis.client import CONNECTIONS, Kinesis, Shard, boto_time, code_of, is_busy, is_transient
-from millrace.clients.kinesis.shard_positions import Position, Reach, SequenceRange
+from millrace.clients.kinesis.shard_positions import SequenceRange, ShardPosition, ShardReadLimit
 from millrace.errors import MillraceError, RecordsGone
 
 Record = dict[str, Any]
@@ -33,11 +33,11 @@ _LOG = logging.getLogger("millrace.kinesis")
 
 
 @dataclass
-class _Lane:
+class _ShardState:
     """One shard that is read."""
 
     shard: str
-    position: Position
+    position: ShardPosition
     """Before the records that are held."""
     iterator: str | None = None
     records: deque[Record] = field(default_factory=deque)
@@ -57,7 +57,7 @@ class _Lane:
     """Since when the service has refused."""
 
 
-class Tail:
+class ShardReader:
     """Follows a stream from a reach on. `take` moves on; what was taken is held until the next one is asked for.
 
     With `until` (in milliseconds since 1970) it leaves alone what came later.
@@ -66,7 +66,7 @@ class Tail:
     def __init__(
         self,
         door: Kinesis,
-        start: Reach,
+        start: ShardReadLimit,
         *,
         poll: float = 0.25,
         most: int = MOST_RECORDS,
@@ -78,7 +78,7 @@ class Tail:
         self._stream = door.stream(start.stream)
         self._reach = self._same(start)
         self._listed: list[Shard] = []
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: dict[str, _ShardState] = {}
         self._taken: dict[str, list[Record]] = {}
         self._changed = threading.Condition()
         self._due: list[tuple[float, str]] = []
@@ -94,7 +94,7 @@ class Tail:
             thread.start()
 
     @property
-    def reach(self) -> Reach:
+    def reach(self) -> ShardReadLimit:
         """How far it has been taken."""
         return self._reach
 
@@ -104,7 +104,7 @@ class Tail:
         with self._changed:
             return {one.id: one for one in self._listed}
 
-    def take(self, most: int | None = None) -> Reach:
+    def take(self, most: int | None = None) -> ShardReadLimit:
         """Move on over what is there, at most so many records, each shard its part."""
         with self._changed:
             self._require_well()
@@ -167,7 +167,7 @@ class Tail:
             self._over = True
             self._changed.notify_all()
 
-    def _same(self, start: Reach) -> Reach:
+    def _same(self, start: ShardReadLimit) -> ShardReadLimit:
         if start.is_of(self._stream):
             return start
         what = f"stream {start.stream!r} was deleted and made anew since it was read"
@@ -175,7 +175,7 @@ class Tail:
             why = "the sequence numbers that are known are those of other records"
             raise RecordsGone(what, why=why, hint=_hint("start anew with another --state"))
         _LOG.warning("%s: it is read from its oldest record", what)
-        return Reach(start.stream, self._stream.created)
+        return ShardReadLimit(start.stream, self._stream.created)
 
     def _list(self) -> None:
         listed = self._door.shards(self._stream.name)
@@ -191,10 +191,10 @@ class Tail:
         waiting = self._reach.waiting(self._listed)
         for name, position in self._reach.shards.items():
             if not position.ended and name not in waiting and name not in self._lanes:
-                self._lanes[name] = _Lane(name, position, newest=position.after)
+                self._lanes[name] = _ShardState(name, position, newest=position.after)
                 self._again(name, 0.0)
 
-    def _handed_out(self, lane: _Lane, count: int) -> Position:
+    def _handed_out(self, lane: _ShardState, count: int) -> ShardPosition:
         taken = [lane.records.popleft() for _ in range(count)]
         position = lane.position
         if taken:
@@ -202,7 +202,7 @@ class Tail:
             lane.size -= size
             self._held -= size
             self._taken[lane.shard] = taken
-            position = Position(taken[-1]["SequenceNumber"], taken[0]["SequenceNumber"], seen=_arrived(taken[-1]))
+            position = ShardPosition(taken[-1]["SequenceNumber"], taken[0]["SequenceNumber"], seen=_arrived(taken[-1]))
         if not lane.records and lane.closed:
             position = replace(position, ended=True, since=None)
         # That nothing came is worth noting only now and then: each note is a batch.
@@ -256,7 +256,7 @@ class Tail:
                     return heappop(self._due)[1]
             return None
 
-    def _read(self, lane: _Lane) -> None:
+    def _read(self, lane: _ShardState) -> None:
         asked = time.time()
         try:
             if lane.iterator is None:
@@ -288,7 +288,7 @@ class Tail:
     def _is_in_time(self, record: Record) -> bool:
         return self._until is None or _arrived(record) <= self._until
 
-    def _iterator(self, lane: _Lane) -> str:
+    def _iterator(self, lane: _ShardState) -> str:
         asked: dict[str, Any] = {"StreamName": self._stream.name, "ShardId": lane.shard}
         old = lane.position.seen + self._stream.retention < time.time() * 1000 + _MARGIN
         if lane.newest is not None:
@@ -304,7 +304,7 @@ class Tail:
             asked["ShardIteratorType"] = "TRIM_HORIZON"
         return str(self._door.client().get_shard_iterator(**asked)["ShardIterator"])
 
-    def _proven(self, lane: _Lane, answer: Any) -> list[Record]:
+    def _proven(self, lane: _ShardState, answer: Any) -> list[Record]:
         """The records of an answer; raises where those before them are gone that were not read."""
         records: list[Record] = answer["Records"]
         if not lane.proof or (not records and answer.get("MillisBehindLatest") and answer.get("NextShardIterator")):
@@ -315,7 +315,7 @@ class Tail:
         self._lost(lane)
         return records
 
-    def _lost(self, lane: _Lane) -> None:
+    def _lost(self, lane: _ShardState) -> None:
         place = f"after {lane.position.after}" if lane.position.after else "first"
         what = f"stream {self._stream.name!r}, {lane.shard}: what came {place} may be gone"
         if not self._go_on:
@@ -324,7 +324,7 @@ class Tail:
             raise RecordsGone(what, why=why, hint=_hint("raise the retention of the stream for the next time"))
         _LOG.warning("%s: it goes on with what is there", what)
 
-    def _refused(self, lane: _Lane, error: Exception) -> None:
+    def _refused(self, lane: _ShardState, error: Exception) -> None:
         """Come again later, a little later each time; raises when that has no sense or goes on for too long."""
         doing = f"read {lane.shard} of stream {self._stream.name!r}"
         code, now = code_of(error), time.monotonic()

@@ -17,16 +17,16 @@ from millrace.clients.cassandra import Cassandra
 from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import InvalidDefinition, MillraceError, NoCassandra
 from millrace.errors.transport import to_transport
-from millrace.pipeline.connector_facts import Mistake
+from millrace.pipeline.connector_facts import OptionMistake
 from millrace.pipeline.model import MODES
-from millrace.plugins import Room
+from millrace.plugins import PluginRegistry
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from millrace.connectors.base.offset_range import OffsetRange
+    from millrace.connectors.base.offset_range import ReplayRange
     from millrace.dead_letters.writer import DeadLetterTarget
     from millrace.formats.base import Format
     from millrace.pipeline.schema import Schema
@@ -84,7 +84,7 @@ class RunContext:
     """Writes lines of results to standard output."""
     cassandra: Callable[[], Cassandra] = field(default=no_cassandra)
     """How a Cassandra is reached, for those who need one."""
-    offset_range: OffsetRange | None = None
+    offset_range: ReplayRange | None = None
     """The part of Kafka's topics that is read, where the pipeline's file does not say it: in a replay, and after it."""
     topic_suffix: str = ""
     """What a replay adds to the names of topics for dead letters."""
@@ -96,7 +96,7 @@ class RunContext:
         return max((int(path.name) for path in planned if path.name.isdecimal()), default=-1)
 
 
-class Decoding(Protocol):
+class RecordDecoder(Protocol):
     """What decodes in a worker: columns of messages in, rows out. It can be pickled."""
 
     @property
@@ -112,7 +112,7 @@ class Decoding(Protocol):
 
 
 @dataclass(frozen=True)
-class Filling:
+class SourceFilling:
     """A feed that fills the topic which a source reads, for as long as the pipeline runs."""
 
     feed: str
@@ -157,7 +157,7 @@ class Source(ABC):
         """Why what it gave in the past cannot be read once more, from the start, beside who reads it now; or None."""
         return "of kafka and files it is known that they keep what they gave; of this one it is not"
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[OptionMistake]:
         """What contradicts itself in the options."""
         return iter(())
 
@@ -173,7 +173,7 @@ class Source(ABC):
         """The topics of Kafka that it names."""
         return ()
 
-    def filling(self) -> Filling | None:
+    def filling(self) -> SourceFilling | None:
         """The feed that must run while it is read, if one must."""
         return None
 
@@ -243,7 +243,7 @@ class MessageSource(Source):
         """Whether its records can be taken for good until one is not, as a bad one is certain to be met."""
         return self.keeps_letters and (self.decoding == "arrow" or self.seen_whole)
 
-    def opened(self, site: RunContext, decoding: Decoding | None) -> tuple[DataFrame, bool]:
+    def opened(self, site: RunContext, decoding: RecordDecoder | None) -> tuple[DataFrame, bool]:
         """Its rows, and whether they are decoded already: by what is given, where they are read."""
         del decoding
         return self.load(site), False
@@ -276,7 +276,7 @@ class Sink(ABC):
     transient: ClassVar[bool] = False
     """Whether what it writes is only looked at while it runs: a replay does without."""
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[OptionMistake]:
         """What contradicts itself in the options."""
         return iter(())
 
@@ -350,11 +350,11 @@ def whole_batch(frame: DataFrame) -> DataFrame:
     return frame.localCheckpoint(eager=True)
 
 
-READERS = Room("millrace.connectors", Source, "source")
-WRITERS = Room("millrace.connectors", Sink, "sink")
+READERS = PluginRegistry("millrace.connectors", Source, "source")
+WRITERS = PluginRegistry("millrace.connectors", Sink, "sink")
 
 
-def require_no_mistakes(mistakes: list[Mistake], what: str, **more: Any) -> None:
+def require_no_mistakes(mistakes: list[OptionMistake], what: str, **more: Any) -> None:
     """Raise the first mistake, for those who did not ask `check` before."""
     if mistakes:
         first = mistakes[0]

@@ -47,7 +47,7 @@ _USED = re.compile(r"\bCTERelationRef (\d+)")
 
 
 @runtime_checkable
-class Piece(Protocol):
+class StableInputPartition(Protocol):
     """What one task reads of a source of ours, told the same way whenever the batch comes again."""
 
     @property
@@ -198,10 +198,10 @@ def _input(text: str) -> str:
 def _of_ours(given: Any) -> str:
     """What a task reads of a source in Python: Spark itself knows only bytes of it."""
     part = pickle.loads(given.pickedPartition())  # noqa: S301 - of this run's own source
-    return part.piece if isinstance(part, Piece) else str(given.index())
+    return part.piece if isinstance(part, StableInputPartition) else str(given.index())
 
 
-class _Watched:
+class _TruncationCheckingStream:
     """A stream that knows whether it was read beyond its end: one that is whole says where it ends."""
 
     closed = False
@@ -230,7 +230,7 @@ def _load_stream(serializer: Any, stream: IO[bytes]) -> Iterator[pa.RecordBatch]
     import pyarrow as pa
 
     del serializer
-    watched = _Watched(stream)
+    watched = _TruncationCheckingStream(stream)
     yield from pa.ipc.open_stream(watched)
     if watched.broken:
         raise EOFError("the rows of the task broke off")

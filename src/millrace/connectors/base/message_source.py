@@ -15,7 +15,7 @@ from millrace.connectors.base.api import READERS, MessageSource
 from millrace.connectors.base.registry import build
 from millrace.errors import InputError, InvalidDefinition, did_you_mean
 from millrace.formats.base import FORMATS, Format
-from millrace.pipeline.connector_facts import Mistake
+from millrace.pipeline.connector_facts import OptionMistake
 from millrace.pipeline.schema import Schema, parse_schema
 from millrace.plugins import option
 
@@ -45,7 +45,7 @@ class DecodedSource(MessageSource):
     @cached_property
     def bytes_format(self) -> Format:
         """What the bytes are; its own options are those that the source does not know."""
-        mistakes: list[Mistake] = []
+        mistakes: list[OptionMistake] = []
         made = build(FORMATS.load(self.format), self.more, f"format {self.format}", mistakes)
         if made is None:
             raise InputError(mistakes[0].message, hint=mistakes[0].hint)
@@ -107,7 +107,7 @@ class DecodedSource(MessageSource):
     def _carried_type(self, name: str) -> str:
         return "string" if name == "key" and self.format != "raw" else self.carried[name]
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[OptionMistake]:
         """An unknown format, a schema that is missing or does not parse, columns that clash."""
         found = list(self._format_mistakes())
         yield from found
@@ -115,22 +115,22 @@ class DecodedSource(MessageSource):
             return
         if self.decoder == "spark" and (self.format not in ("json", "csv") or self.declared is None):
             said = f"decoder: spark is for json and csv, not for {self.format}"
-            yield Mistake("option.invalid", said, "decoder", "leave decoder out")
+            yield OptionMistake("option.invalid", said, "decoder", "leave decoder out")
         names = [field.name.lower() for field in self._decoded().fields]
         for name in self.include or ():
             if name not in self.carried:
                 known = ", ".join(self.carried) or "nothing"
-                yield Mistake("option.invalid", f"there is no {name!r} to include", "include", f"it has: {known}")
+                yield OptionMistake("option.invalid", f"there is no {name!r} to include", "include", f"it has: {known}")
             elif name.lower() in names:
-                yield Mistake("option.invalid", f"the schema has a column {name!r} already", "include")
+                yield OptionMistake("option.invalid", f"the schema has a column {name!r} already", "include")
 
-    def _format_mistakes(self) -> Iterator[Mistake]:
+    def _format_mistakes(self) -> Iterator[OptionMistake]:
         try:
             kind = FORMATS.load(self.format)
         except InputError as error:
-            yield Mistake("option.invalid", error.message, "format", error.hint)
+            yield OptionMistake("option.invalid", error.message, "format", error.hint)
             return
-        mistakes: list[Mistake] = []
+        mistakes: list[OptionMistake] = []
         made = build(kind, self.more, f"{self._name()} in {self.format}", mistakes)
         for mistake in mistakes:
             yield self._of_source(mistake, kind) if mistake.condition == "option.unknown" else mistake
@@ -142,7 +142,7 @@ class DecodedSource(MessageSource):
                 made.columns(None)  # a format may know its columns by itself, as Avro does
         except InputError as error:
             missing = self.schema is None
-            yield Mistake(
+            yield OptionMistake(
                 "schema.missing" if missing else error.condition,
                 f"{self.format} needs a schema" if missing else f"the schema: {error.message}",
                 None if missing else "schema",
@@ -151,7 +151,7 @@ class DecodedSource(MessageSource):
                 error.why,
             )
 
-    def _of_source(self, mistake: Mistake, kind: type[Format]) -> Mistake:
+    def _of_source(self, mistake: OptionMistake, kind: type[Format]) -> OptionMistake:
         """An option that neither the format nor the source has: it may have been meant for either."""
         own = [one.name for one in dataclasses.fields(self) if one.init and not one.metadata.get("rest")]
         known = [*own, *(one.name for one in dataclasses.fields(kind) if one.init)]  # type: ignore[arg-type]

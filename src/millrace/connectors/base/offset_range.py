@@ -18,7 +18,7 @@ _EARLIEST = -2
 
 
 @dataclass(frozen=True)
-class OffsetRange:
+class ReplayRange:
     """From some offsets on, up to others."""
 
     begin: Offsets

@@ -15,7 +15,7 @@ from typing import ClassVar
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.record import Done, Record
 from millrace.errors import MillraceError
-from millrace.plugins import Room
+from millrace.plugins import PluginRegistry
 
 
 @dataclass(frozen=True)
@@ -66,4 +66,4 @@ class RecordSink(ABC):
         """Wait until every record is safe or has failed; then let go of everything."""
 
 
-SINKS = Room("millrace.connectors", RecordSink, "sink")
+SINKS = PluginRegistry("millrace.connectors", RecordSink, "sink")

@@ -16,20 +16,20 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from millrace.connectors.base.api import READERS, WRITERS, Sink, Source, require_no_mistakes
 from millrace.errors import InputError, InvalidDefinition, UnknownName, did_you_mean
-from millrace.pipeline.connector_facts import Connectors, Facts, Mistake
+from millrace.pipeline.connector_facts import Connectors, Facts, OptionMistake
 from millrace.pipeline.loading.json_schema import ConnectorForm, OptionForm
-from millrace.pipeline.model import Connection, Pipeline, SinkDef, SourceDef, freeze
-from millrace.plugins import Room
+from millrace.pipeline.model import Connection, PipelineDef, SinkDef, SourceDef, freeze
+from millrace.plugins import PluginRegistry
 
 T = TypeVar("T")
 
 
-def make_reader(connection: Connection) -> tuple[Source | None, list[Mistake]]:
+def make_reader(connection: Connection) -> tuple[Source | None, list[OptionMistake]]:
     """The source that a connection names, or what is wrong with it."""
     return _make(READERS, connection)
 
 
-def make_writer(connection: Connection) -> tuple[Sink | None, list[Mistake]]:
+def make_writer(connection: Connection) -> tuple[Sink | None, list[OptionMistake]]:
     """The sink that a connection names, or what is wrong with it."""
     return _make(WRITERS, connection)
 
@@ -40,10 +40,10 @@ def source_facts(connection: Connection, static: bool) -> Facts:
     if reader is None:
         return Facts(tuple(mistakes))
     if static and not reader.reads_whole:
-        mistakes.append(Mistake("source.not-static", f"{connection.connector} cannot be read as a static table"))
+        mistakes.append(OptionMistake("source.not-static", f"{connection.connector} cannot be read as a static table"))
     if not static and not reader.streams:
         mistakes.append(
-            Mistake("source.not-streaming", f"{connection.connector} cannot be followed", hint="say static: true")
+            OptionMistake("source.not-streaming", f"{connection.connector} cannot be followed", hint="say static: true")
         )
     name = connection.connector
     try:
@@ -97,21 +97,21 @@ def in_generation(connection: Connection, number: int) -> Connection | None:
     return dataclasses.replace(connection, argument=first, options=freeze({**kept, **own}))
 
 
-def _make(room: Room[T], connection: Connection) -> tuple[T | None, list[Mistake]]:
+def _make(room: PluginRegistry[T], connection: Connection) -> tuple[T | None, list[OptionMistake]]:
     try:
         kind = room.load(connection.connector)
     except UnknownName as error:
-        return None, [Mistake("connector.unknown", error.message, hint=error.hint)]
+        return None, [OptionMistake("connector.unknown", error.message, hint=error.hint)]
     except InputError as error:
-        return None, [Mistake("connector.unknown", error.message, hint=error.hint, why=error.why)]
+        return None, [OptionMistake("connector.unknown", error.message, hint=error.hint, why=error.why)]
     given = dict(connection.options)
-    mistakes: list[Mistake] = []
+    mistakes: list[OptionMistake] = []
     argument = _argument(kind)
     if connection.argument is not None and argument:
         given[argument] = connection.argument
     elif connection.argument is not None:
         hint = f"write {connection.connector}: with nothing after it, and options beside it"
-        mistakes.append(Mistake("option.unknown", f"{connection.connector} takes nothing but options", hint=hint))
+        mistakes.append(OptionMistake("option.unknown", f"{connection.connector} takes nothing but options", hint=hint))
     made = build(kind, given, connection.connector, mistakes)
     wrong = {mistake.option for mistake in mistakes}
     sound = made or build(kind, {name: one for name, one in given.items() if name not in wrong}, "", [])
@@ -120,7 +120,7 @@ def _make(room: Room[T], connection: Connection) -> tuple[T | None, list[Mistake
     return made, mistakes
 
 
-def build(kind: type[T], given: Mapping[str, Any], what: str, mistakes: list[Mistake]) -> T | None:
+def build(kind: type[T], given: Mapping[str, Any], what: str, mistakes: list[OptionMistake]) -> T | None:
     """An instance of a dataclass from options; what is wrong goes into `mistakes`, and then there is none."""
     fields = {one.name: one for one in dataclasses.fields(kind) if one.init}  # type: ignore[arg-type]
     rest = next((name for name, one in fields.items() if one.metadata.get("rest")), None)
@@ -135,10 +135,10 @@ def build(kind: type[T], given: Mapping[str, Any], what: str, mistakes: list[Mis
             others[name] = value
         else:
             hint = did_you_mean(name, [one for one in fields if not fields[one].metadata.get("hidden")])
-            mistakes.append(Mistake("option.unknown", f"{what} has no option {name!r}", name, hint))
+            mistakes.append(OptionMistake("option.unknown", f"{what} has no option {name!r}", name, hint))
     for name, one in fields.items():
         if name not in values and name != rest and one.default is dataclasses.MISSING:
-            mistakes.append(Mistake("option.missing", f"{what} needs {name}", None, one.metadata.get("help")))
+            mistakes.append(OptionMistake("option.missing", f"{what} needs {name}", None, one.metadata.get("help")))
     if len(mistakes) > before:
         return None
     return kind(**values, **({rest: others} if rest else {}))
@@ -148,28 +148,30 @@ def _argument(kind: type[Any]) -> str | None:
     return next((one.name for one in dataclasses.fields(kind) if one.metadata.get("argument")), None)
 
 
-def _value(what: str, field: dataclasses.Field[Any], hint: Any, value: Any, mistakes: list[Mistake]) -> Any:
+def _value(what: str, field: dataclasses.Field[Any], hint: Any, value: Any, mistakes: list[OptionMistake]) -> Any:
     parse = field.metadata.get("parse")
     choices = field.metadata.get("choices")
     if choices and value not in choices:
         found = did_you_mean(str(value), choices)
-        mistakes.append(Mistake("option.invalid", f"{what}: {field.name} cannot be {value!r}", field.name, found))
+        mistakes.append(OptionMistake("option.invalid", f"{what}: {field.name} cannot be {value!r}", field.name, found))
         return None
     if parse and isinstance(value, str):
         try:
             return parse(value)
         except InputError as error:
             mistakes.append(
-                Mistake(error.condition, f"{what}: {field.name}: {error.message}", field.name, error.hint, error.why)
+                OptionMistake(
+                    error.condition, f"{what}: {field.name}: {error.message}", field.name, error.hint, error.why
+                )
             )
             return None
     fits, converted = _fitted(hint, value)
     if not fits:
         wanted = _named(hint)
-        mistakes.append(Mistake("option.invalid", f"{what}: {field.name} must be {wanted}", field.name))
+        mistakes.append(OptionMistake("option.invalid", f"{what}: {field.name} must be {wanted}", field.name))
     least = field.metadata.get("least")
     if fits and least is not None and converted is not None and converted < least:
-        mistakes.append(Mistake("option.invalid", f"{what}: {field.name} must be at least {least}", field.name))
+        mistakes.append(OptionMistake("option.invalid", f"{what}: {field.name} must be at least {least}", field.name))
     return converted
 
 
@@ -247,7 +249,7 @@ def sink_forms() -> list[ConnectorForm]:
     return list(_forms(WRITERS))
 
 
-def _forms(room: Room[Any]) -> Iterator[ConnectorForm]:
+def _forms(room: PluginRegistry[Any]) -> Iterator[ConnectorForm]:
     for name in room.names():
         kind = room.load(name)
         hints = get_type_hints(kind)
@@ -295,7 +297,7 @@ def with_signature(function: Callable[..., Any], name: str) -> Callable[..., Any
     return function
 
 
-def _part(room: Room[Any], name: str, title: str) -> Iterator[str]:
+def _part(room: PluginRegistry[Any], name: str, title: str) -> Iterator[str]:
     try:
         kind = room.load(name)
     except UnknownName:
@@ -320,24 +322,24 @@ def system_of(source: SourceDef) -> str:
         return name
 
 
-def uses_system(pipeline: Pipeline, system: str) -> bool:
+def uses_system(pipeline: PipelineDef, system: str) -> bool:
     """Whether a source or a sink has its records in this system."""
     return any(sink.connection.connector == system for sink in pipeline.sinks) or any(
         system_of(source) == system for source in pipeline.sources
     )
 
 
-def topics_read(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
+def topics_read(pipeline: PipelineDef) -> dict[str, tuple[str, ...]]:
     """The topics that each source in Kafka names; one with a pattern names none."""
     return {name: reader.topics() for name, reader in _kafka_readers(pipeline).items()}
 
 
-def patterns_read(pipeline: Pipeline) -> tuple[str, ...]:
+def patterns_read(pipeline: PipelineDef) -> tuple[str, ...]:
     """The patterns by which sources in Kafka find their topics."""
     return tuple(pattern for reader in _kafka_readers(pipeline).values() if (pattern := reader.matching))
 
 
-def _kafka_readers(pipeline: Pipeline) -> dict[str, Source]:
+def _kafka_readers(pipeline: PipelineDef) -> dict[str, Source]:
     readers = {one.name: make_reader(one.connection)[0] for one in pipeline.sources if system_of(one) == "kafka"}
     return {name: reader for name, reader in readers.items() if reader}
 

@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from millrace.clients.cassandra import Cassandra
 from millrace.connectors.base.api import RunContext, Sink, Source
 from millrace.connectors.base.batch_tasks import QUERY_ID, TaskPlan
-from millrace.connectors.cassandra.sink import INSERT_RESULT, Insertion, Times
-from millrace.connectors.cassandra.table import TABLE_NAME, Design, Table, look_up, make_like, require_table
+from millrace.connectors.cassandra.sink import INSERT_RESULT, Insertion, WriteTimestamps
+from millrace.connectors.cassandra.table import (
+    TABLE_NAME,
+    CassandraTable,
+    TableDesign,
+    look_up,
+    make_like,
+    require_table,
+)
 from millrace.connectors.cassandra.types import has_cassandra_type
 from millrace.errors import InputError, InvalidDefinition, InvalidTable, MillraceError, did_you_mean
 from millrace.errors.transport import to_transport
-from millrace.pipeline.connector_facts import Mistake
+from millrace.pipeline.connector_facts import OptionMistake
 from millrace.pipeline.schema import Schema, parse_schema
 from millrace.plugins import option
 from millrace.units import parse_duration
@@ -31,7 +38,7 @@ _ORDERS = ("asc", "desc")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CassandraReader(Source):
+class CassandraSource(Source):
     """A table of Cassandra as it is now: read by token ranges, or only the partitions that filters name."""
 
     streams: ClassVar[bool] = False
@@ -46,14 +53,14 @@ class CassandraReader(Source):
     parts: int | None = option(None, "Read the whole table with so many tasks.", least=1, shown_default="two a core")
     consistency: str = option("local_quorum", "How many replicas must answer.", choices=_LEVELS[1:])
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[OptionMistake]:
         """A table without its keyspace, and a schema that does not parse."""
         yield from _bad_name(self.table)
         if self.schema is not None:
             try:
                 parse_schema(self.schema)
             except InputError as error:
-                yield Mistake(error.condition, f"the schema: {error.message}", "schema", error.hint, error.why)
+                yield OptionMistake(error.condition, f"the schema: {error.message}", "schema", error.hint, error.why)
 
     def columns(self) -> Schema | None:
         """The declared ones; else they are known when the table is looked at."""
@@ -73,17 +80,17 @@ class CassandraReader(Source):
 
     def rows(self, spark: SparkSession, door: Cassandra) -> DataFrame:
         """The same for those who have a session and no pipeline."""
-        from millrace.connectors.cassandra.source import PUSH_DOWN, Question, Reading, table_source
+        from millrace.connectors.cassandra.source import PUSH_DOWN, TableQuery, TokenRangeRead, table_source
 
         table = require_table(door, self.table)
         parts = self.parts or 2 * spark.sparkContext.defaultParallelism
-        question = Question(table, self._wanted(table))
-        kind = table_source(Reading(door, question, parts, self.on_bad, self.consistency.upper()))
+        question = TableQuery(table, self._wanted(table))
+        kind = table_source(TokenRangeRead(door, question, parts, self.on_bad, self.consistency.upper()))
         spark.conf.set(PUSH_DOWN, "true")
         spark.dataSource.register(kind)
         return spark.read.format(kind.name()).load()
 
-    def _wanted(self, table: Table) -> tuple[str, ...]:
+    def _wanted(self, table: CassandraTable) -> tuple[str, ...]:
         named = self.only or (parse_schema(self.schema).names if self.schema else tuple(table.columns))
         found = [(name, table.column(name)) for name in named]
         for name, own in found:
@@ -96,11 +103,11 @@ class CassandraReader(Source):
 
 def read_table(spark: SparkSession, name: str, door: Cassandra, *columns: str) -> DataFrame:
     """A table (keyspace.table) as a DataFrame, for programs of your own; filters on its key are served by Cassandra."""
-    return CassandraReader(table=name, only=columns).rows(spark, door)
+    return CassandraSource(table=name, only=columns).rows(spark, door)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CassandraWriter(Sink):
+class CassandraSink(Sink):
     """A table of Cassandra, written by its primary key: a row that is there already is replaced."""
 
     idempotent: ClassVar[bool] = True
@@ -128,24 +135,28 @@ class CassandraWriter(Sink):
         120.0, "How long Cassandra may be away before a batch fails.", parse=parse_duration, shown_default="2m"
     )
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[OptionMistake]:
         """No table, no key for a new one, a key that is named twice, a TTL that Cassandra does not take."""
         yield from _bad_name(self.table)
         if self.create and not self.key:
             hint = "name the columns of the partition key, as key: application"
-            yield Mistake("option.missing", "cassandra needs a key to create a table", "create", hint)
+            yield OptionMistake("option.missing", "cassandra needs a key to create a table", "create", hint)
         if self.clustering and not self.key:
-            yield Mistake("option.missing", "clustering needs key as well: the partition key comes first", "clustering")
+            yield OptionMistake(
+                "option.missing", "clustering needs key as well: the partition key comes first", "clustering"
+            )
         for one in self.clustering:
             name, *order = one.split()
             if len(order) > 1 or (order and order[0].lower() not in _ORDERS):
-                yield Mistake("option.invalid", f"{one!r} is no clustering column", "clustering", "write time desc")
+                yield OptionMistake(
+                    "option.invalid", f"{one!r} is no clustering column", "clustering", "write time desc"
+                )
             if name in self.key:
-                yield Mistake("option.invalid", f"{name!r} is in key and in clustering", "clustering")
+                yield OptionMistake("option.invalid", f"{name!r} is in key and in clustering", "clustering")
         if self.ttl is not None and not 1 <= self.ttl <= _LONGEST_TTL:
-            yield Mistake("option.invalid", "ttl must be from 1s to 20 years", "ttl")
+            yield OptionMistake("option.invalid", "ttl must be from 1s to 20 years", "ttl")
         if self.replication is not None and not self.create:
-            yield Mistake(
+            yield OptionMistake(
                 "option.invalid", "replication is for keyspaces that are made: say create: true", "replication"
             )
 
@@ -173,7 +184,7 @@ class CassandraWriter(Sink):
 
     def prepare_like(self, other: Sink, site: RunContext) -> None:
         """Make the table with the columns, the key and the settings of another; what the sink makes itself is left."""
-        if isinstance(other, CassandraWriter) and not self.create and not self.is_there(site):
+        if isinstance(other, CassandraSink) and not self.create and not self.is_there(site):
             make_like(site.cassandra(), other.table, self.table)
 
     def shape(self, frame: DataFrame) -> DataFrame:
@@ -210,7 +221,7 @@ class CassandraWriter(Sink):
     def _write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
         table = self._fitted(frame.schema, site)
         query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
-        times = Times(times_path(site, self.table), str(query or ""))
+        times = WriteTimestamps(times_path(site, self.table), str(query or ""))
         work = Insertion(
             site.cassandra(),
             table,
@@ -225,7 +236,7 @@ class CassandraWriter(Sink):
         counts = [row.rows for row in TaskPlan.of(frame.mapInArrow(work, INSERT_RESULT), site.pieces).run()]
         times.used(batch, max(counts, default=0) * len(counts))
 
-    def _fitted(self, rows: StructType, site: RunContext) -> Table:
+    def _fitted(self, rows: StructType, site: RunContext) -> CassandraTable:
         """The table, made if that is asked for, after a look at whether rows of a schema fit."""
         door = site.cassandra()
         found = self._design.make(door, rows) if self.create else require_table(door, self.table)
@@ -235,9 +246,9 @@ class CassandraWriter(Sink):
         return found
 
     @property
-    def _design(self) -> Design:
+    def _design(self) -> TableDesign:
         ordered = [one.split() for one in self.clustering]
-        return Design(
+        return TableDesign(
             self.table,
             self.key,
             tuple((name, (order[0] if order else "asc").upper()) for name, *order in ordered),
@@ -250,7 +261,7 @@ def times_path(site: RunContext, table: str) -> Path:
     return site.state / "cassandra" / f"{site.query or site.name}@{table}.json"
 
 
-def _bad_name(name: str) -> Iterator[Mistake]:
+def _bad_name(name: str) -> Iterator[OptionMistake]:
     if not TABLE_NAME.fullmatch(name):
         hint = "write keyspace.table, each of letters, digits and '_', at most 48 of them"
-        yield Mistake("option.invalid", f"there can be no table named {name!r}", None, hint)
+        yield OptionMistake("option.invalid", f"there can be no table named {name!r}", None, hint)

@@ -23,7 +23,7 @@ from uuid import UUID
 from millrace.atomic_files import write_whole
 from millrace.clients.cassandra import Cassandra, explain_refusal, is_transient
 from millrace.connectors.base.batch_tasks import task_number
-from millrace.connectors.cassandra.table import Table, quoted, quoted_table
+from millrace.connectors.cassandra.table import CassandraTable, quoted, quoted_table
 from millrace.connectors.cassandra.types import Cql
 from millrace.errors import CassandraUnreachable, MillraceError, RowRefused, StateMismatch
 from millrace.errors.transport import to_transport
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
-class Outflow:
+class CassandraBatchWriter:
     """Sends idempotent statements; `send` waits while too many are under way, `finish` until all are safe.
 
     What fails for a reason that may pass is sent again, with growing pauses, until `patience` seconds have gone by
@@ -220,7 +220,7 @@ class Insertion:
     """All that a task must know; rows of Arrow in, one row out that tells how many there were."""
 
     door: Cassandra
-    table: Table
+    table: CassandraTable
     columns: Mapping[str, Cql]
     """The columns of the rows, in their order, with the types of the table."""
     timestamp: int
@@ -274,7 +274,9 @@ class _Work:
         from cassandra.query import UNSET_VALUE
 
         doing = f"write to table {insertion.table.name}"
-        self.outflow = Outflow(insertion.door, most=insertion.in_flight, patience=insertion.patience, doing=doing)
+        self.outflow = CassandraBatchWriter(
+            insertion.door, most=insertion.in_flight, patience=insertion.patience, doing=doing
+        )
         self._prepared = self.outflow.prepared(insertion.statement)
         self._consistency = getattr(ConsistencyLevel, insertion.consistency)
         self._prepared.consistency_level = self._consistency
@@ -342,7 +344,7 @@ _ROOM = 10**9
 
 
 @dataclass(frozen=True)
-class Times:
+class WriteTimestamps:
     """A small file of the state folder: batch numbers of one query and their timestamps in microseconds.
 
     A batch gets the time of its first attempt, and more than any batch before it got; a batch that is repeated gets

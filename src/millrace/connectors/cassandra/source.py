@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from millrace.clients.cassandra import Cassandra, is_transient
-from millrace.connectors.cassandra.table import Table, quoted, quoted_table
+from millrace.connectors.cassandra.table import CassandraTable, quoted, quoted_table
 from millrace.connectors.cassandra.types import Cql, spark_type
 from millrace.errors import MillraceError, RowRefused
 from millrace.errors.transport import to_transport
@@ -57,16 +57,16 @@ class Select:
 
 
 @dataclass(frozen=True)
-class Question:
+class TableQuery:
     """What is asked of a table, as far as Cassandra can serve it; Spark looks at every row again."""
 
-    table: Table
+    table: CassandraTable
     columns: tuple[str, ...]
     equal: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Columns of the key and the values that they may have."""
     ranges: Mapping[str, tuple[tuple[str, Any], ...]] = field(default_factory=dict)
 
-    def narrowed(self, filters: Iterable[Any]) -> Question:
+    def narrowed(self, filters: Iterable[Any]) -> TableQuery:
         """The same with what filters of Spark's say about the key."""
         equal: dict[str, tuple[Any, ...]] = dict(self.equal)
         ranges: dict[str, list[tuple[str, Any]]] = {}
@@ -82,7 +82,7 @@ class Question:
                     equal[name] = tuple(dict.fromkeys(values))
             elif sort in _SIGNS and kind.name not in _OTHER_ORDER and (value := _bound(kind, one.value)) is not None:
                 ranges.setdefault(name, []).append((_sign(_SIGNS[sort], one.value), value))
-        return Question(self.table, self.columns, equal, {name: tuple(found) for name, found in ranges.items()})
+        return TableQuery(self.table, self.columns, equal, {name: tuple(found) for name, found in ranges.items()})
 
     def _named(self, one: Any) -> tuple[str | None, Cql | None]:
         attribute: tuple[str, ...] = getattr(one, "attribute", ())
@@ -170,11 +170,11 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 
 @dataclass(frozen=True)
-class Reading:
+class TokenRangeRead:
     """All that a task must know to read a part of a table."""
 
     door: Cassandra
-    question: Question
+    question: TableQuery
     parts: int
     on_bad: str = "null"
     consistency: str = "LOCAL_QUORUM"
@@ -238,7 +238,7 @@ class Reading:
 class TableReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types are not read
     """Reads what is asked of a table."""
 
-    def __init__(self, reading: Reading, schema: StructType) -> None:
+    def __init__(self, reading: TokenRangeRead, schema: StructType) -> None:
         self._reading = reading
         self._question = reading.question
         self._schema = to_arrow_schema(schema, timezone="UTC")
@@ -260,7 +260,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types ar
             raise to_transport(error) from None
 
 
-def table_source(reading: Reading) -> type[DataSource]:
+def table_source(reading: TokenRangeRead) -> type[DataSource]:
     """A data source for one table. It is a class of its own: options would be shown in Spark's plans and logs."""
     told = repr((reading.door.address, reading.question, reading.on_bad, reading.parts))
     own = "cassandra_" + sha256(told.encode()).hexdigest()[:12]

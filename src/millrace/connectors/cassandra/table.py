@@ -24,7 +24,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Table:
+class CassandraTable:
     """The columns of a table, and which of them are its key."""
 
     name: str
@@ -80,7 +80,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Design:
+class TableDesign:
     """How a table shall be made."""
 
     name: str
@@ -102,7 +102,7 @@ class Design:
             f"CREATE KEYSPACE IF NOT EXISTS {quoted(keyspace)} WITH replication = {copies}", doing="make a keyspace"
         )
 
-    def make(self, door: Cassandra, rows: StructType) -> Table:
+    def make(self, door: Cassandra, rows: StructType) -> CassandraTable:
         """Make the table for rows of a schema if it is not there; raises when it is there with another key."""
         found = look_up(door, self.name)
         if found is None:
@@ -123,7 +123,7 @@ class Design:
         options = f" WITH CLUSTERING ORDER BY ({order})" if order else ""
         return f"CREATE TABLE IF NOT EXISTS {quoted_table(self.name)} ({columns}, PRIMARY KEY ({key})){options}"
 
-    def require_same_key(self, table: Table) -> None:
+    def require_same_key(self, table: CassandraTable) -> None:
         """Raise when the table's key is another one."""
         ours = [tuple(table.column(name) or name for name in names) for names in (self.partition, self.key)]
         if ours != [table.partition, table.key]:
@@ -135,7 +135,7 @@ class Design:
             )
 
 
-def look_up(door: Cassandra, name: str) -> Table | None:
+def look_up(door: Cassandra, name: str) -> CassandraTable | None:
     """The table of a name (keyspace.table), or None when there is none."""
     keyspace, _, table = name.partition(".")
     rows = door.execute(_COLUMNS, (keyspace, table), doing=f"look up table {name}")
@@ -147,10 +147,10 @@ def look_up(door: Cassandra, name: str) -> Table | None:
     partition, clustering = (tuple(column for _, column in keys[kind]) for kind in ("partition_key", "clustering"))
     columns = {column: parse_type(kind) for column, kind, _, _ in rows}
     ordered = [*partition, *clustering, *(one for one in sorted(columns) if one not in partition + clustering)]
-    return Table(name, {column: columns[column] for column in ordered}, partition, clustering)
+    return CassandraTable(name, {column: columns[column] for column in ordered}, partition, clustering)
 
 
-def require_table(door: Cassandra, name: str) -> Table:
+def require_table(door: Cassandra, name: str) -> CassandraTable:
     """The table of a name; raises when there is none."""
     found = look_up(door, name)
     if found is not None:

@@ -1,6 +1,6 @@
 """Kafka: topics as a source and as a sink on Spark, and as a sink for the records of feeds."""
 
-from millrace.connectors.kafka.sink import KafkaSink, KafkaWriter
-from millrace.connectors.kafka.source import KafkaReader
+from millrace.connectors.kafka.sink import KafkaRecordSink, KafkaSink
+from millrace.connectors.kafka.source import KafkaSource
 
-__all__ = ["KafkaReader", "KafkaSink", "KafkaWriter"]
+__all__ = ["KafkaRecordSink", "KafkaSink", "KafkaSource"]

@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 from millrace.clients.kafka import offsets
 from millrace.clients.kafka.bulk_fetch import is_plaintext
 from millrace.clients.kafka.cluster import Cluster
-from millrace.connectors.base.api import Decoding, RunContext
+from millrace.connectors.base.api import RecordDecoder, RunContext
 from millrace.connectors.kafka.start_offsets import Offsets, by_topic, note_start, pinned_ends
 from millrace.settings import BULK
 from millrace.units import parse_time
@@ -20,14 +20,14 @@ from millrace.units import parse_time
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from millrace.connectors.kafka.source import KafkaReader
+    from millrace.connectors.kafka.source import KafkaSource
 
 _LATELY = 60.0
 WORTHWHILE_RECORDS = 100_000
 """Records from which on reading in bulk is quicker by more than the process costs that says what is in a batch."""
 
 
-def left_to_spark(reader: KafkaReader, *, batches: bool, part: bool) -> str:
+def left_to_spark(reader: KafkaSource, *, batches: bool, part: bool) -> str:
     """Why Spark's own source reads the topics; empty where we can do it. `part`: a replay's part of them."""
     reasons = (
         (BULK.value() == "off", "MILLRACE_BULK is off"),
@@ -40,7 +40,7 @@ def left_to_spark(reader: KafkaReader, *, batches: bool, part: bool) -> str:
     return next((why for holds, why in reasons if holds), "")
 
 
-def in_bulk(reader: KafkaReader, site: RunContext) -> bool:
+def in_bulk(reader: KafkaSource, site: RunContext) -> bool:
     """Whether topics are read in columns, past Spark's own source."""
     if left_to_spark(reader, batches=site.batches, part=site.offset_range is not None) or not is_plaintext(
         site.cluster()
@@ -50,13 +50,13 @@ def in_bulk(reader: KafkaReader, site: RunContext) -> bool:
 
 
 def bulk_rows(
-    reader: KafkaReader, site: RunContext, columns: tuple[str, ...], ddl: str, step: Decoding | None = None
+    reader: KafkaSource, site: RunContext, columns: tuple[str, ...], ddl: str, step: RecordDecoder | None = None
 ) -> DataFrame:
     """The rows of topics that are read in bulk: these columns, or what the step makes of them."""
-    from millrace.connectors.kafka.bulk_source import Following, bulk_data_source
+    from millrace.connectors.kafka.bulk_source import BulkSourceSpec, bulk_data_source
 
     cluster = site.cluster()
-    following = Following(
+    following = BulkSourceSpec(
         cluster,
         begin=note_start(site, reader.topics_now(cluster), lambda: _begin(reader, site, cluster)),
         topics=reader.topics(),
@@ -75,7 +75,7 @@ def bulk_rows(
     return site.spark.readStream.format(kind.name()).load()
 
 
-def _waiting(reader: KafkaReader, site: RunContext) -> int:
+def _waiting(reader: KafkaSource, site: RunContext) -> int:
     """How many records a query is about to read, or has come by in a minute, if that is more."""
     cluster = site.cluster()
     places = [TopicPartition(*place) for place in reader.places_now(cluster)]
@@ -87,7 +87,7 @@ def _waiting(reader: KafkaReader, site: RunContext) -> int:
     return max(coming, sum(end - read.get(place, 0) for place, end in ends.items()))
 
 
-def _begin(reader: KafkaReader, site: RunContext, cluster: Cluster) -> Offsets:
+def _begin(reader: KafkaSource, site: RunContext, cluster: Cluster) -> Offsets:
     if reader.start == "latest":
         return pinned_ends(site, cluster, reader.places_now(cluster))
     places = [TopicPartition(*place) for place in reader.places_now(cluster)]

@@ -121,7 +121,7 @@ _IN_TIME, _TOO_LONG = 1.1, 1.5
 """Times the target: a batch that ends before the trigger's time seems to take all of it, and a little more."""
 
 
-class Pace:
+class AdaptiveBatchSize:
     """A cap that follows the batches which it cut: twice as much after a quick one, in proportion after a slow one."""
 
     def __init__(self, interval: float = 0.0) -> None:
@@ -155,7 +155,7 @@ _LOOK = 1.0
 
 
 @dataclass(frozen=True)
-class Following:
+class BulkSourceSpec:
     """All that is to be known to follow topics."""
 
     cluster: Cluster
@@ -179,7 +179,7 @@ class Following:
     """What is made of the columns that are read, before they come out."""
 
 
-class Part(InputPartition):  # type: ignore[misc]  # pyspark's types are not read
+class KafkaInputPartition(InputPartition):  # type: ignore[misc]  # pyspark's types are not read
     """What one task reads."""
 
     def __init__(self, span: FetchRange) -> None:
@@ -192,16 +192,16 @@ class Part(InputPartition):  # type: ignore[misc]  # pyspark's types are not rea
         return f"{span.topic}/{span.partition} {span.start}-{span.stop}"
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Lives in a process beside the driver; only `read` is called in tasks."""
 
-    def __init__(self, following: Following) -> None:
+    def __init__(self, following: BulkSourceSpec) -> None:
         self._following = following
         self._led: dict[Place, Address | None] = {}
         self._looked = float("-inf")
         self._latest: dict[Place, int] = {}
         self._until: dict[Place, int] | None = None
-        self._pace = Pace(following.interval)
+        self._pace = AdaptiveBatchSize(following.interval)
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where a new query begins: looked up before it was started."""
@@ -243,9 +243,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             FetchRange(*place, begun.get(place, 0), stop, self._led.get(place))
             for place, stop in sorted(_by_place(end).items())
         ]
-        return [Part(span) for span in spans if span.stop > span.start]
+        return [KafkaInputPartition(span) for span in spans if span.stop > span.start]
 
-    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: KafkaInputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one partition, in a task."""
         own = self._following
         try:
@@ -327,7 +327,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return {"_following": self._following}
 
 
-def bulk_data_source(following: Following) -> type[DataSource]:
+def bulk_data_source(following: BulkSourceSpec) -> type[DataSource]:
     """A data source for what is followed; a class of its own, as Spark's plans would show its options."""
     own = f"kafka_{uuid4().hex[:12]}"
 
@@ -346,7 +346,7 @@ def bulk_data_source(following: Following) -> type[DataSource]:
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
             """Who follows them."""
             del schema
-            return StreamReader(following)
+            return KafkaStreamReader(following)
 
     return KafkaTopics
 

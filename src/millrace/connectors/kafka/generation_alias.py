@@ -24,7 +24,7 @@ TOPIC = "millrace.generations"
 
 
 @dataclass(frozen=True)
-class Alias:
+class GenerationAlias:
     """The current generation of a pipeline's topics."""
 
     pipeline: str
@@ -34,7 +34,7 @@ class Alias:
     """The current topic by the name that the pipeline's file has."""
 
 
-def publish(cluster: Cluster, alias: Alias) -> None:
+def publish(cluster: Cluster, alias: GenerationAlias) -> None:
     """Tell everybody; returns when Kafka has it."""
     if TOPIC not in cluster.connect().topics:
         try:
@@ -63,14 +63,14 @@ def require_fit(topic: Topic) -> None:
         )
 
 
-def aliases(cluster: Cluster) -> dict[str, Alias]:
+def aliases(cluster: Cluster) -> dict[str, GenerationAlias]:
     """What is current of each pipeline."""
     if TOPIC not in cluster.connect().topics:
         return {}
     place = TopicPartition(TOPIC, 0, 0)
     end = offsets.ask(cluster, [place], OffsetSpec.latest())[TOPIC, 0]
     own = {"group.id": "none", "enable.auto.commit": False, "enable.partition.eof": True, "fetch.wait.max.ms": 100}
-    found: dict[str, Alias] = {}
+    found: dict[str, GenerationAlias] = {}
     with cluster.speaking("open a consumer"):
         consumer = Consumer({**cluster.config(), **own, "auto.offset.reset": "earliest"})
     try:
@@ -98,17 +98,17 @@ def _text(key: str | bytes | None) -> str:
     return key.decode("utf-8", "replace") if isinstance(key, bytes) else key or ""
 
 
-def read_alias(content: bytes | None) -> Alias | None:
+def read_alias(content: bytes | None) -> GenerationAlias | None:
     """An alias from a record; None of one that says none, whoever wrote it."""
     try:
         told = orjson.loads(content or b"")
         led = {str(name): str(topic) for name, topic in told["topics"].items()}
-        return Alias(str(told["pipeline"]), int(told["generation"]), float(told["at"]), led)
+        return GenerationAlias(str(told["pipeline"]), int(told["generation"]), float(told["at"]), led)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def leading(known: Iterable[Alias]) -> dict[str, str]:
+def leading(known: Iterable[GenerationAlias]) -> dict[str, str]:
     """The topic that counts by its name in a pipeline's file; of two pipelines with the same one, the later word."""
     return {name: topic for alias in sorted(known, key=lambda one: one.at) for name, topic in alias.topics.items()}
 

@@ -20,7 +20,7 @@ from millrace.connectors.kafka.commit_ledger import CommitLedger
 from millrace.connectors.kafka.topic_options import access_in_config, bad_topic_names, ensure_topic
 from millrace.errors import InvalidOption, MillraceError
 from millrace.errors.transport import to_transport
-from millrace.pipeline.connector_facts import Mistake
+from millrace.pipeline.connector_facts import OptionMistake
 from millrace.plugins import option
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ def in_our_names(config: Mapping[str, Any] | None) -> dict[str, Any]:
     return {_OTHER_NAMES.get(key, key): value for key, value in (config or {}).items()}
 
 
-def bad_properties(config: Mapping[str, Any] | None) -> Iterator[Mistake]:
+def bad_properties(config: Mapping[str, Any] | None) -> Iterator[OptionMistake]:
     """Each one that the client does not know, or whose value it does not take."""
     for name, value in in_our_names(config).items():
         problem = _problem(name, str(value))
         if problem:
             hint = "it takes librdkafka's names and values; those of Java go with guarantee: at-least-once"
-            yield Mistake("option.invalid", f"the Kafka producer does not take {name}", "config", hint, problem)
+            yield OptionMistake("option.invalid", f"the Kafka producer does not take {name}", "config", hint, problem)
 
 
 @lru_cache(256)
@@ -56,7 +56,7 @@ def _problem(name: str, value: str) -> str | None:
     return None
 
 
-class KafkaSink(RecordSink):
+class KafkaRecordSink(RecordSink):
     """A topic; it is made if it is not there."""
 
     delivery_guarantee = "in order, once each as long as the process lives (idempotent, acks=all)"
@@ -90,7 +90,7 @@ _PROTOCOL = {"transactional.id", "transaction.timeout.ms", "enable.idempotence",
 
 
 @dataclass(frozen=True, kw_only=True)
-class KafkaWriter(Sink):
+class KafkaSink(Sink):
     """A topic of a Kafka cluster; it is made if it is not there."""
 
     realtime: ClassVar[bool] = True
@@ -112,18 +112,18 @@ class KafkaWriter(Sink):
     avro_schema: str | None = option(None, "For avro: the schema, or a file of it.", shown_default="from the columns")
     registry: str | None = option(None, "For avro: the address of a schema registry.")
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[OptionMistake]:
         """No topic at all; options of Avro without it."""
         if not self.topic and not self.topic_column:
-            yield Mistake("option.missing", "kafka needs a topic, or topic_column")
+            yield OptionMistake("option.missing", "kafka needs a topic, or topic_column")
         yield from bad_topic_names((self.topic,) if self.topic else ())
         yield from access_in_config(self.config)
         for name in sorted(_PROTOCOL & set(self.config or ())) if self.needs_single_writer else ():
             hint = "leave it out, or say guarantee: at-least-once"
-            yield Mistake("option.invalid", f"{name} is what exactly-once rests on", "config", hint)
+            yield OptionMistake("option.invalid", f"{name} is what exactly-once rests on", "config", hint)
         yield from bad_properties(self.config) if self.needs_single_writer else ()
         if self.format != "avro" and (self.registry or self.avro_schema):
-            yield Mistake("option.invalid", "registry and avro_schema are for format: avro", "format")
+            yield OptionMistake("option.invalid", "registry and avro_schema are for format: avro", "format")
 
     @property
     def delivery_guarantee(self) -> str:  # type: ignore[override]
@@ -178,7 +178,7 @@ class KafkaWriter(Sink):
     def prepare_like(self, other: Sink, site: RunContext) -> None:
         """Make the topic with the partitions, the copies and the settings of another."""
         cluster = site.cluster()
-        like = other.topic if isinstance(other, KafkaWriter) else ""
+        like = other.topic if isinstance(other, KafkaSink) else ""
         if like not in cluster.connect().topics or self.is_there(site):
             return
         (found,) = topics.describe(cluster, [like])

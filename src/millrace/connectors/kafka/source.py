@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.connectors.base.api import Decoding, RunContext
+from millrace.connectors.base.api import RecordDecoder, RunContext
 from millrace.connectors.base.message_source import DecodedSource
 from millrace.connectors.kafka.bulk_choice import bulk_rows, in_bulk
 from millrace.connectors.kafka.start_offsets import by_topic, forget_start, noted_start, pinned_ends
@@ -19,7 +19,7 @@ from millrace.connectors.kafka.topic_options import access_in_config, bad_topic_
 from millrace.dead_letters.letter import SUFFIX, dead_topic
 from millrace.dead_letters.writer import DeadLetterTarget, KafkaDeadLetterTarget
 from millrace.errors import InvalidOption
-from millrace.pipeline.connector_facts import Mistake
+from millrace.pipeline.connector_facts import OptionMistake
 from millrace.plugins import option
 from millrace.units import parse_time
 
@@ -40,7 +40,7 @@ _EARLIEST = -2
 
 
 @dataclass(frozen=True, kw_only=True)
-class KafkaReader(DecodedSource):
+class KafkaSource(DecodedSource):
     """Topics of a Kafka cluster."""
 
     carried: ClassVar[dict[str, str]] = _CARRIED
@@ -76,13 +76,13 @@ class KafkaReader(DecodedSource):
         """What is retained can be read by everybody."""
         return None
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[OptionMistake]:
         """Not exactly one way to name topics, or a start that cannot be read."""
         yield from super().mistakes()
         if sum(map(bool, (self.topic, self.pattern, self.partitions))) != 1:
-            yield Mistake("option.missing", "kafka needs exactly one of: a topic, pattern or partitions")
+            yield OptionMistake("option.missing", "kafka needs exactly one of: a topic, pattern or partitions")
         if self.current and not self.topic:
-            yield Mistake("option.invalid", "current is for topics that are named", "current")
+            yield OptionMistake("option.invalid", "current is for topics that are named", "current")
         yield from bad_topic_names(self.topic or tuple(self.partitions or ()))
         yield from access_in_config(self.config)
         if isinstance(self.start, str) and self.start not in ("earliest", "latest"):
@@ -90,7 +90,7 @@ class KafkaReader(DecodedSource):
                 parse_time(self.start)
             except InvalidOption:
                 hint = "write earliest, latest, 2026-05-01T12:00:00Z, 1h ago, or offsets as {posts: {0: 23}}"
-                yield Mistake("option.invalid", f"kafka cannot start at {self.start!r}", "start", hint)
+                yield OptionMistake("option.invalid", f"kafka cannot start at {self.start!r}", "start", hint)
 
     def prepare(self, site: RunContext) -> None:
         """Make the topics that are missing, and those of the dead letters."""
@@ -128,7 +128,7 @@ class KafkaReader(DecodedSource):
         """The rows of Spark's Kafka source, or the same in columns."""
         return self.opened(site, None)[0]
 
-    def opened(self, site: RunContext, decoding: Decoding | None) -> tuple[DataFrame, bool]:
+    def opened(self, site: RunContext, decoding: RecordDecoder | None) -> tuple[DataFrame, bool]:
         """In bulk, decoded where they are read."""
         if not in_bulk(self, site):
             return self._by_sparks_source(site), False

@@ -16,7 +16,7 @@ from millrace.connectors.base.message_source import DecodedSource
 from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget
 from millrace.errors import InvalidOption, MillraceError
 from millrace.errors.transport import to_transport
-from millrace.pipeline.connector_facts import Mistake
+from millrace.pipeline.connector_facts import OptionMistake
 from millrace.plugins import option
 from millrace.units import parse_duration, parse_time
 
@@ -34,7 +34,7 @@ _CARRIED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Access:
+class KinesisAccess:
     """The options that sources and sinks have alike: where the service is, and what lets us in."""
 
     region: str | None = option(None, "The region of AWS.", shown_default="that of the AWS settings")
@@ -51,22 +51,22 @@ class Access:
     @property
     def door(self) -> Kinesis:
         """How the service is reached."""
-        return Kinesis(**{one.name: getattr(self, one.name) for one in fields(Access)})
+        return Kinesis(**{one.name: getattr(self, one.name) for one in fields(KinesisAccess)})
 
-    def bad_access(self, stream: str) -> Iterator[Mistake]:
+    def bad_access(self, stream: str) -> Iterator[OptionMistake]:
         """No such name of a stream, half of a key, no boto3."""
         if find_spec("boto3") is None:
             said, hint = "kinesis needs the package boto3, which is not installed", "pip install 'millrace[kinesis]'"
-            yield Mistake("extra.missing", said, None, hint)
+            yield OptionMistake("extra.missing", said, None, hint)
         if not _NAME.fullmatch(stream):
             hint = "a stream's name has letters, digits, '.', '_' and '-', at most 128 of them"
-            yield Mistake("option.invalid", f"there can be no stream named {stream!r}", None, hint)
+            yield OptionMistake("option.invalid", f"there can be no stream named {stream!r}", None, hint)
         if (self.access_key is None) != (self.secret_key is None):
-            yield Mistake("option.missing", "access_key and secret_key go together", "access_key")
+            yield OptionMistake("option.missing", "access_key and secret_key go together", "access_key")
 
 
 @dataclass(frozen=True, kw_only=True)
-class KinesisReader(Access, DecodedSource):
+class KinesisSource(KinesisAccess, DecodedSource):
     """A stream of Kinesis: its shards, with those that splits and merges make of them."""
 
     carried: ClassVar[dict[str, str]] = _CARRIED
@@ -85,7 +85,7 @@ class KinesisReader(Access, DecodedSource):
         """A replay reads a part of topics: nobody says yet which part of a stream that would be."""
         return "replay knows the offsets of Kafka and files, not those of Kinesis"
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[OptionMistake]:
         """No such name of a stream, a start that cannot be read, half of a key."""
         yield from super().mistakes()
         yield from self.bad_access(self.stream)
@@ -94,7 +94,7 @@ class KinesisReader(Access, DecodedSource):
                 parse_time(self.start)
             except InvalidOption:
                 hint = "write earliest, latest, 2026-05-01T12:00:00Z, or 1h ago"
-                yield Mistake("option.invalid", f"kinesis cannot start at {self.start!r}", "start", hint)
+                yield OptionMistake("option.invalid", f"kinesis cannot start at {self.start!r}", "start", hint)
 
     def resources(self) -> tuple[str, ...]:
         """The stream."""
@@ -107,9 +107,9 @@ class KinesisReader(Access, DecodedSource):
 
     def load(self, site: RunContext) -> DataFrame:
         """Its records, as they come."""
-        from millrace.connectors.kinesis.source import Following, stream_source
+        from millrace.connectors.kinesis.source import ShardSourceSpec, stream_source
 
-        following = Following(
+        following = ShardSourceSpec(
             self.door, self.stream, self._since(site), self.max_per_batch, self.poll, self.lost == "go_on"
         )
         kind = stream_source(following)
@@ -132,7 +132,7 @@ class KinesisReader(Access, DecodedSource):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KinesisWriter(Access, Sink):
+class KinesisSink(KinesisAccess, Sink):
     """A stream of Kinesis; it must be there. Records that are refused for want of capacity are sent again."""
 
     delivery_guarantee: ClassVar[str] = (
@@ -145,7 +145,7 @@ class KinesisWriter(Access, Sink):
     value: tuple[str, ...] = option((), "The columns that make the record.", shown_default="all")
     largest: int = option(1024 * 1024, "Bytes that the stream takes in a record, with its key.", least=1)
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[OptionMistake]:
         """No such name of a stream, half of a key."""
         yield from self.bad_access(self.name)
 
@@ -171,11 +171,11 @@ class KinesisWriter(Access, Sink):
 
     def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
         """Write a batch; returns when the stream has every record."""
-        from millrace.connectors.kinesis.sink import PUT_RESULT, Putting
+        from millrace.connectors.kinesis.sink import PUT_RESULT, KinesisBatchWriter
 
         del batch, site
         try:
-            frame.mapInArrow(Putting(self.door, self.name, self.largest), PUT_RESULT).collect()
+            frame.mapInArrow(KinesisBatchWriter(self.door, self.name, self.largest), PUT_RESULT).collect()
         except MillraceError as error:
             raise to_transport(error) from None
 

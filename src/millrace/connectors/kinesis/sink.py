@@ -24,7 +24,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 
 
 @dataclass(frozen=True)
-class Putting:
+class KinesisBatchWriter:
     """All that a task must know; rows of Arrow in, one row out that tells how many there were."""
 
     door: Kinesis

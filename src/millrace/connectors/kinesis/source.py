@@ -21,8 +21,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from millrace.clients.kinesis.client import Kinesis
 from millrace.clients.kinesis.kpl_aggregation import MAGIC, unpacked
-from millrace.clients.kinesis.shard_positions import Reach, SequenceRange, records_between
-from millrace.clients.kinesis.shard_reader import MOST_RECORDS, Record, Tail, read_again
+from millrace.clients.kinesis.shard_positions import SequenceRange, ShardReadLimit, records_between
+from millrace.clients.kinesis.shard_reader import MOST_RECORDS, Record, ShardReader, read_again
 from millrace.errors.transport import to_transport
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ A query that has begun makes a batch of what it is given then, be it nothing.
 
 
 @dataclass(frozen=True)
-class Following:
+class ShardSourceSpec:
     """All that is to be known to follow a stream."""
 
     door: Kinesis
@@ -115,7 +115,7 @@ class Following:
     go_on: bool = False
 
 
-class Part(InputPartition):  # type: ignore[misc]  # pyspark's types are not read
+class ShardInputPartition(InputPartition):  # type: ignore[misc]  # pyspark's types are not read
     """A span of one shard, with its records where they are at hand."""
 
     def __init__(self, span: SequenceRange, records: bytes | None) -> None:
@@ -128,13 +128,13 @@ class Part(InputPartition):  # type: ignore[misc]  # pyspark's types are not rea
         return str(self.span)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Lives in a process beside the driver; only `read` is called in tasks."""
 
-    def __init__(self, following: Following) -> None:
+    def __init__(self, following: ShardSourceSpec) -> None:
         self._following = following
-        self._tail: Tail | None = None
-        self._given: Reach | None = None
+        self._tail: ShardReader | None = None
+        self._given: ShardReadLimit | None = None
         """What Spark was told last, or began with: what the tail knows may be more, as shards come."""
         self._until: float | None = None
         self._last: int | None = None
@@ -144,7 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """Where a new query begins. Shards are looked up later: this is asked twice, and must be told the same."""
         try:
             about = self._following.door.stream(self._following.stream)
-            return Reach(about.name, about.created, self._following.since).told()
+            return ShardReadLimit(about.name, about.created, self._following.since).told()
         except Exception as error:
             raise to_transport(error) from None
 
@@ -165,11 +165,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch: what was read ahead. With nothing there it is the start."""
         try:
-            return self._moved(Reach.of(start), getattr(limit, "max_rows", None)).told()
+            return self._moved(ShardReadLimit.of(start), getattr(limit, "max_rows", None)).told()
         except Exception as error:
             raise to_transport(error) from None
 
-    def _moved(self, start: Reach, most: int | None) -> Reach:
+    def _moved(self, start: ShardReadLimit, most: int | None) -> ShardReadLimit:
         tail = self._at(start)
         while not tail.wait(_WAIT):
             if self._until is None or tail.is_caught_up(self._until):
@@ -177,27 +177,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._given = tail.take(most)
         return self._given
 
-    def _at(self, start: Reach) -> Tail:
+    def _at(self, start: ShardReadLimit) -> ShardReader:
         """What follows the stream from a reach on; begun anew where Spark starts from another than it was given."""
         if self._tail is None or start != self._given:
             self.stop()
             own = self._following
             most = min(own.most or MOST_RECORDS, MOST_RECORDS)
-            self._tail = Tail(own.door, start, poll=own.poll, most=most, go_on=own.go_on, until=self._last)
+            self._tail = ShardReader(own.door, start, poll=own.poll, most=most, go_on=own.go_on, until=self._last)
             self._given = start
             self._tail.wait_for_first(_FIRST_WAIT)
         return self._tail
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One for each shard that has records in the batch."""
-        spans = records_between(Reach.of(start), Reach.of(end))
-        return [Part(span, self._at_hand(span)) for span in spans]
+        spans = records_between(ShardReadLimit.of(start), ShardReadLimit.of(end))
+        return [ShardInputPartition(span, self._at_hand(span)) for span in spans]
 
     def _at_hand(self, span: SequenceRange) -> bytes | None:
         records = self._tail.taken(span) if self._tail else None
         return packed_records(records) if records else None
 
-    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: ShardInputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one shard, in a task."""
         own, span = self._following, partition.span
         try:
@@ -220,7 +220,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return {"_following": self._following, "_tail": None, "_given": None, "_until": None, "_last": None}
 
 
-def stream_source(following: Following) -> type[DataSource]:
+def stream_source(following: ShardSourceSpec) -> type[DataSource]:
     """A data source for one stream. It is a class of its own: options would be shown in Spark's plans and logs."""
     told = repr((following.door.where, following))
     own = "kinesis_" + sha256(told.encode()).hexdigest()[:12]
@@ -241,6 +241,6 @@ def stream_source(following: Following) -> type[DataSource]:
             """Who follows it."""
             del schema
             logging.getLogger("botocore").setLevel(logging.ERROR)
-            return StreamReader(following)
+            return KinesisStreamReader(following)
 
     return KinesisStream

@@ -22,8 +22,8 @@ from confluent_kafka.admin import OffsetSpec
 
 from millrace.clients.kafka import offsets
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import Following
-from millrace.dashboard.run_interface import Group, Letters
+from millrace.clients.kafka.consumer import TopicTail
+from millrace.dashboard.run_interface import DeadLetterQuery, LetterGroup
 from millrace.dead_letters import store
 from millrace.dead_letters.file_journal import JOURNAL_FILE
 from millrace.dead_letters.file_redrive import redrive_files
@@ -45,7 +45,7 @@ from millrace.telemetry.channels import Slot
 _GONE = -1
 
 
-class Placed:
+class OpenLetters:
     """The open letters, by partition in the order in which they lie."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ _SHOWN = 4000
 
 
 @dataclass(frozen=True)
-class Where:
+class DeadLetterStores:
     """Whose dead letters, and where they lie."""
 
     cluster: Callable[[], Cluster] | None
@@ -112,10 +112,10 @@ class Where:
 class Groups:
     """Letters counted; when there are too many kinds, the rest is counted together."""
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, where: DeadLetterStores) -> None:
         self._where = where
         self._made: dict[tuple[str, str, str], dict[str, Any]] = {}
-        self._placed = Placed()
+        self._placed = OpenLetters()
 
     def add(self, found: Iterable[StoredDeadLetter]) -> None:
         """Count letters."""
@@ -146,7 +146,7 @@ class Groups:
         return shown | {"count": 0, "redriven": 0, "newest": None, "sample": None}
 
 
-def follow(where: Where, slot: Slot, stop: threading.Event) -> None:
+def follow(where: DeadLetterStores, slot: Slot, stop: threading.Event) -> None:
     """Keep a slot up to date, until told to end."""
     groups = Groups(where)
     files = _Files(where)
@@ -157,7 +157,7 @@ def follow(where: Where, slot: Slot, stop: threading.Event) -> None:
         return
     cluster = where.cluster()
     cluster.connect()  # what does not answer must not be taken for empty
-    with Following(cluster, {}) as following:
+    with TopicTail(cluster, {}) as following:
         slot.set([])
         known: set[tuple[str, int]] = set()
         while not stop.is_set():
@@ -171,7 +171,9 @@ def follow(where: Where, slot: Slot, stop: threading.Event) -> None:
                 slot.set(told)
 
 
-def letters(where: Where, wanted: Letters, groups: Iterable[Mapping[str, Any]] = ()) -> Iterator[dict[str, Any]]:
+def letters(
+    where: DeadLetterStores, wanted: DeadLetterQuery, groups: Iterable[Mapping[str, Any]] = ()
+) -> Iterator[dict[str, Any]]:
     """Letters that fit, the newest first when there is a limit, else as they lie.
 
     `groups` are those that are shown: the `other reasons` are those of letters that are in none of them.
@@ -194,7 +196,7 @@ def letters(where: Where, wanted: Letters, groups: Iterable[Mapping[str, Any]] =
     yield from map(_shown, sorted(kept, key=_age)[-wanted.most :][::-1])
 
 
-def _every(where: Where, topic: str | None) -> Iterator[StoredDeadLetter]:
+def _every(where: DeadLetterStores, topic: str | None) -> Iterator[StoredDeadLetter]:
     if where.cluster is not None:
         cluster = where.cluster()
         names = [name for name in where.topics(cluster) if topic in (None, name)]
@@ -215,7 +217,7 @@ def _age(one: StoredDeadLetter) -> tuple[int, str, int, int]:
     return one.buried, one.location, one.partition or 0, one.offset
 
 
-def _fits(one: StoredDeadLetter, wanted: Letters) -> bool:
+def _fits(one: StoredDeadLetter, wanted: DeadLetterQuery) -> bool:
     if wanted.source not in (None, one.letter.source):
         return False
     return wanted.reason in (None, one.letter.reason, reason_kind(one.letter.reason)[:_LONGEST])
@@ -235,7 +237,7 @@ def _shown(one: StoredDeadLetter) -> dict[str, Any]:
     return {**told, **{name: told[name][:_SHOWN] for name in long}, "cut": bool(long)}
 
 
-def _new_places(cluster: Cluster, where: Where, known: set[tuple[str, int]]) -> dict[tuple[str, int], int]:
+def _new_places(cluster: Cluster, where: DeadLetterStores, known: set[tuple[str, int]]) -> dict[tuple[str, int], int]:
     metadata = cluster.connect()
     names = [name for name in where.topics(cluster) if name in metadata.topics]
     places = [
@@ -248,7 +250,7 @@ def _new_places(cluster: Cluster, where: Where, known: set[tuple[str, int]]) -> 
 
 
 def _take(
-    following: Following, seconds: float, stop: threading.Event, marked: store.Marked
+    following: TopicTail, seconds: float, stop: threading.Event, marked: store.Marked
 ) -> Iterator[StoredDeadLetter]:
     """What comes in the next seconds, or at once what waits already."""
     deadline = time.monotonic() + seconds
@@ -264,7 +266,7 @@ def _take(
 class _Files:
     """The letters in folders, read again only when something has changed there."""
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, where: DeadLetterStores) -> None:
         self._where = where
         self._seen: object = None
         self._groups = Groups(where)
@@ -294,14 +296,14 @@ def _with_files(groups: Groups, files: _Files) -> list[dict[str, Any]]:
 _TOLD = 20
 
 
-class Redriving:
+class DashboardRedrive:
     """The redrives of one run's page."""
 
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
         self._busy = threading.Lock()
 
-    def run(self, where: Where, group: Group) -> Mapping[str, Any]:
+    def run(self, where: DeadLetterStores, group: LetterGroup) -> Mapping[str, Any]:
         """Send the letters of a group again; what became of them."""
         if not self._busy.acquire(blocking=False):
             raise RedriveBusy("letters are being sent again at this moment", hint="try again when that is done")
@@ -314,7 +316,7 @@ class Redriving:
             self._busy.release()
         return self._tell(group, "done", outcome)
 
-    def _send(self, where: Where, group: Group) -> RedriveResult:
+    def _send(self, where: DeadLetterStores, group: LetterGroup) -> RedriveResult:
         wanted = Redrive(
             RedriveFilter(
                 pipeline=where.pipeline,
@@ -342,7 +344,9 @@ class Redriving:
                 whole.add(redrive_files(folder, wanted, tell))
         return whole
 
-    def _tell(self, group: Group, state: str, outcome: RedriveResult, error: str | None = None) -> Mapping[str, Any]:
+    def _tell(
+        self, group: LetterGroup, state: str, outcome: RedriveResult, error: str | None = None
+    ) -> Mapping[str, Any]:
         counted = asdict(outcome) | {"failures": [asdict(one) for one in outcome.failures[:_TOLD]]}
         told = {**asdict(group), "state": state, **counted, "error": error, "time": round(time.time() * 1000)}
         self._slot.set(told)

@@ -14,11 +14,11 @@ from confluent_kafka.admin import OffsetSpec
 
 from millrace.clients.kafka import offsets
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import Following
+from millrace.clients.kafka.consumer import TopicTail
 from millrace.errors import KafkaUnreachable, MillraceError
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.measurements import Lag, Measurements
-from millrace.telemetry.progress import Progress
+from millrace.telemetry.progress import BatchProgress
 from millrace.telemetry.query_status import RunStatus
 from millrace.telemetry.topology import Topology
 
@@ -30,7 +30,7 @@ _OVER = 5.0
 """Seconds over which a rate is measured."""
 
 
-class Ends:
+class EndOffsets:
     """The end offsets of partitions at each look, with the moment of it by the monotonic clock."""
 
     def __init__(self, kept: int = ENDS_KEPT) -> None:
@@ -111,12 +111,12 @@ class LagMeter:
         self._outline = outline
         self._channels = channels
         self._behind = behind
-        self._ends = Ends()
+        self._ends = EndOffsets()
         self._places: set[Place] = set()
         """Every partition that Kafka has named of late."""
         self._here: set[str] = set()
         """The topics that were in this Kafka once: one that is not named now may only be slow to come back."""
-        self._following: Following | None = None
+        self._following: TopicTail | None = None
         self._moments: dict[str, tuple[float, dict[Place, int]]] = {}
         """When the first unread records were made that came before we looked, in milliseconds since 1970."""
 
@@ -217,7 +217,7 @@ class LagMeter:
     def _first_made(self, cluster: Cluster, unread: Mapping[Place, int]) -> dict[Place, int]:
         """When the records at these offsets (or the next ones that are there) were made."""
         if self._following is None:
-            self._following = Following(cluster, {}, ahead=64)
+            self._following = TopicTail(cluster, {}, ahead=64)
         found: dict[Place, int] = {}
         deadline = time.monotonic() + _PATIENCE
         self._following.assign(unread)
@@ -241,7 +241,7 @@ class LagMeter:
         ring.append({"time": round(time.time() * 1000), "lag": lag.records, "seconds": lag.seconds, **partitions})
 
 
-def read_by(history: Sequence[Progress]) -> dict[Place, int]:
+def read_by(history: Sequence[BatchProgress]) -> dict[Place, int]:
     """How far a query has read each partition, by its newest word about it."""
     return next((read for progress in reversed(history) if (read := progress.read)), {})
 

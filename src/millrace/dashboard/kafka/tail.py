@@ -16,8 +16,8 @@ from confluent_kafka.admin import OffsetSpec
 
 from millrace.clients.kafka import offsets, topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import Following, Reading, read_records
-from millrace.telemetry.channels import LONGEST, Ring
+from millrace.clients.kafka.consumer import ReadRequest, TopicTail, read_records
+from millrace.telemetry.channels import LONGEST, RowBuffer
 from millrace.units import parse_time
 
 RECORD_COLUMNS = ("time", "partition", "offset", "key", "value", "cut", "binary", "headers", "skipped")
@@ -83,12 +83,12 @@ BEHIND = 10_000
 """Records that may wait; when there are more, the topic is faster than we are, and its newest ones are gone on with."""
 
 
-def follow(cluster: Cluster, topic: str, ring: Ring, stop: threading.Event) -> None:
+def follow(cluster: Cluster, topic: str, ring: RowBuffer, stop: threading.Event) -> None:
     """Fill a ring with the newest records of a topic, and those that come."""
-    sieve = Sieve(RATE)
+    sieve = TailFilter(RATE)
     reading = _newest(cluster, topic, _BEFORE)
     looked = measured = time.monotonic()
-    with Following(cluster, reading) as following:
+    with TopicTail(cluster, reading) as following:
         ring.clear()
         while not stop.is_set():
             got = following.take(_TAKE)
@@ -107,7 +107,7 @@ def follow(cluster: Cluster, topic: str, ring: Ring, stop: threading.Event) -> N
 
 
 def catch_up(
-    cluster: Cluster, topic: str, following: Following, reading: dict[tuple[str, int], int], most: int = BEHIND
+    cluster: Cluster, topic: str, following: TopicTail, reading: dict[tuple[str, int], int], most: int = BEHIND
 ) -> int:
     """Go on with the newest records when too many wait: how many are left out by that."""
     newest = _newest(cluster, topic, _BEFORE)
@@ -127,7 +127,7 @@ def newest(cluster: Cluster, topic: str, most: int) -> list[dict[str, object]]:
     awaited = {place: end for place, end in ends.items() if end > start[place]}
     found: list[Message] = []
     deadline = time.monotonic() + 2.0
-    with Following(cluster, {place: start[place] for place in awaited}) as following:
+    with TopicTail(cluster, {place: start[place] for place in awaited}) as following:
         while awaited and time.monotonic() < deadline:
             for message in following.take(_TAKE):
                 found.append(message)
@@ -138,7 +138,7 @@ def newest(cluster: Cluster, topic: str, most: int) -> list[dict[str, object]]:
     return [record_fields(message) for message in found[-most:]]
 
 
-class Sieve:
+class TailFilter:
     """Lets through so many records a second; the next one that passes says how many did not."""
 
     def __init__(self, rate: float) -> None:
@@ -181,7 +181,7 @@ def _newest(cluster: Cluster, topic: str, many: int) -> dict[tuple[str, int], in
     return {place: max(first[place], ends[place] - many) for place in first if place in ends}
 
 
-__all__ = ["KEPT", "RECORD_COLUMNS", "Sieve", "catch_up", "follow", "newest"]
+__all__ = ["KEPT", "RECORD_COLUMNS", "TailFilter", "catch_up", "follow", "newest"]
 _QUIET = 1.0
 """Seconds without a record after which there are no more."""
 
@@ -191,5 +191,5 @@ def some_records(cluster: Cluster, topic: str, start: str, most: int) -> list[di
     if start in ("newest", "latest"):
         return newest(cluster, topic, most)
     begin = "earliest" if start == "earliest" else parse_time(start)
-    reading = Reading(topic, begin, most=most, timeout=_QUIET)
+    reading = ReadRequest(topic, begin, most=most, timeout=_QUIET)
     return [record_fields(message) for batch in read_records(cluster, reading) for message in batch][:most]

@@ -74,7 +74,7 @@ class Topics:
         return max(0, one.end - before) / passed
 
 
-def _readers(found: list[consumer_groups.Group]) -> dict[str, list[dict[str, Any]]]:
+def _readers(found: list[consumer_groups.ConsumerGroup]) -> dict[str, list[dict[str, Any]]]:
     made: dict[str, list[dict[str, Any]]] = {}
     for group in found:
         for topic in group.topics:
@@ -88,7 +88,7 @@ _GENERATION = re.compile(r"\.g\d+$")
 
 
 @dataclass(frozen=True)
-class Visible:
+class VisibleTopics:
     """The topics that a run reads or writes, and those of its dead letters."""
 
     outline: Topology

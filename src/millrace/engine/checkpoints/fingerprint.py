@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from millrace.pipeline.compatibility.state_schema import Operator, Part, StateSchema
+from millrace.pipeline.compatibility.state_schema import Part, StateOperator, StateSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -155,7 +155,7 @@ class _Reading:
         self._pretty: Any = self._spark._jvm.org.apache.spark.sql.catalyst.util.package.toPrettySQL
         self._texts: dict[int, Part] = {}
 
-    def operators(self) -> Iterator[Operator]:
+    def operators(self) -> Iterator[StateOperator]:
         stateful = [node for node in plan_nodes(self.lineage.plan) if _keeps(node)]
         if not stateful:
             return
@@ -166,41 +166,41 @@ class _Reading:
         for node, executed in zip(stateful, chosen if paired else stateful, strict=True):
             yield self._operator(node, executed)
 
-    def _operator(self, node: Any, executed: Any) -> Operator:
+    def _operator(self, node: Any, executed: Any) -> StateOperator:
         kind = kind_of(node)
         if kind == "Aggregate":
             for one in _aggregates(node):
                 self._texts[one.resultId().id()] = self._part(one, node)
             keys = tuple(self._key(one, node) for one in scala_elements(node.groupingExpressions()))
             kept = (self._texts.get(one.resultId().id()) or self._part(one, executed) for one in _aggregates(executed))
-            return Operator("aggregate", tuple(dict.fromkeys(keys)), tuple(dict.fromkeys(kept)))
+            return StateOperator("aggregate", tuple(dict.fromkeys(keys)), tuple(dict.fromkeys(kept)))
         if kind == "Distinct":
-            return Operator("aggregate", tuple(self._key(one, node) for one in scala_elements(node.output())))
+            return StateOperator("aggregate", tuple(self._key(one, node) for one in scala_elements(node.output())))
         if kind.startswith("Deduplicate"):
             detail = "within the watermark" if kind == "DeduplicateWithinWatermark" else ""
-            return Operator(
+            return StateOperator(
                 "deduplicate", tuple(self._key(one, node) for one in scala_elements(node.keys())), (), detail
             )
         if kind == "Join":
             return self._join(node, executed)
         return self._other(kind, node)
 
-    def _join(self, node: Any, executed: Any) -> Operator:
+    def _join(self, node: Any, executed: Any) -> StateOperator:
         """A join of two streams keeps the rows of both, as far as somebody reads their columns."""
         condition = node.condition()
         keys = tuple(self._part(one, node) for one in _conjuncts(condition.get())) if condition.isDefined() else ()
         kept = [(f"{side} {one.name().lower()}", _type(one)) for side, one in _sides(executed)]
-        return Operator("join", tuple(sorted(keys)), tuple(kept), str(node.joinType().sql()).lower())
+        return StateOperator("join", tuple(sorted(keys)), tuple(kept), str(node.joinType().sql()).lower())
 
-    def _other(self, kind: str, node: Any) -> Operator:
+    def _other(self, kind: str, node: Any) -> StateOperator:
         """State that Python keeps by itself, and what we do not know: Spark compares its schema in the first batch."""
         if kind == "FlatMapGroupsInPandasWithState":
             keys, detail = node.groupingAttributes(), f"{node.stateType().catalogString()} {_named(node.timeout())}"
         elif kind == "TransformWithStateInPySpark":
             keys, detail = node.leftAttributes(), _named(node.timeMode())
         else:
-            return Operator(kind)
-        return Operator("state", tuple(self._key(one, node) for one in scala_elements(keys)), (), detail)
+            return StateOperator(kind)
+        return StateOperator("state", tuple(self._key(one, node) for one in scala_elements(keys)), (), detail)
 
     def _key(self, expression: Any, node: Any) -> Part:
         if kind_of(expression) == "AttributeReference" and any(

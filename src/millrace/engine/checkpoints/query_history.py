@@ -29,7 +29,7 @@ class RecordedStart:
 
 
 @dataclass(frozen=True)
-class Position:
+class CheckpointPosition:
     """How far a checkpoint is."""
 
     batch: int
@@ -65,7 +65,7 @@ def record_start(state: Path, query: str, said: QuerySnapshot, found: dict[str, 
     write_whole(_path(state, query), json.dumps(told, indent=1))
 
 
-def position(state: Path, query: str) -> Position | None:
+def position(state: Path, query: str) -> CheckpointPosition | None:
     """How far a query is; None when it has no checkpoint that could be read."""
     folder = checkpoint_of(state, query) / "offsets"
     done = last_batch(state, query)
@@ -75,9 +75,9 @@ def position(state: Path, query: str) -> Position | None:
     try:
         _, metadata, *offsets = (folder / str(newest)).read_text("utf-8").splitlines()
         settings = json.loads(metadata).get("conf", {})
-        return Position(done, settings, tuple(_offset(one) for one in offsets) if done >= 0 else ())
+        return CheckpointPosition(done, settings, tuple(_offset(one) for one in offsets) if done >= 0 else ())
     except (OSError, ValueError):
-        return Position(done, {}, ())
+        return CheckpointPosition(done, {}, ())
 
 
 def _offset(text: str) -> Any:

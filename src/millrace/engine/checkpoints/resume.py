@@ -15,7 +15,7 @@ from millrace.connectors.base.registry import CONNECTORS, make_writer
 from millrace.engine.checkpoints.checkpoint import unfinished_batch
 from millrace.engine.checkpoints.fingerprint import fingerprint, keeps_state, wholly
 from millrace.engine.checkpoints.query_history import (
-    Position,
+    CheckpointPosition,
     checkpoint_of,
     last_batch,
     position,
@@ -27,7 +27,7 @@ from millrace.errors import CheckpointIncompatible, MillraceError, StateMismatch
 from millrace.pipeline.compatibility.changes import ASKS, BREAKS, MIXES, NEW, Change, changes
 from millrace.pipeline.compatibility.query_snapshot import QuerySnapshot, snapshot_query
 from millrace.pipeline.compatibility.state_schema import StateSchema, state_differences
-from millrace.pipeline.model import Pipeline
+from millrace.pipeline.model import PipelineDef
 from millrace.pipeline.plan import Plan, Query
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class ResumeDecision:
     verdict: str
     why: str = ""
     changes: tuple[Change, ...] = ()
-    position: Position | None = None
+    position: CheckpointPosition | None = None
     error: MillraceError | None = None
     """What else prevents it from starting."""
     unasked: str = ""
@@ -86,7 +86,7 @@ def resume_decisions(
 
 
 def _outlook(
-    pipeline: Pipeline,
+    pipeline: PipelineDef,
     query: Query,
     state: Path,
     known: Mapping[str, Any],
@@ -105,7 +105,7 @@ def _outlook(
     return _judged(query, made, accept, position(state, query.name))
 
 
-def _judged(query: Query, made: list[Change], accept: Collection[str], at: Position | None) -> ResumeDecision:
+def _judged(query: Query, made: list[Change], accept: Collection[str], at: CheckpointPosition | None) -> ResumeDecision:
     if query.name in accept:
         made = [replace(one, effect=NEW) if one.effect == MIXES else one for one in made]
     effects = {one.effect for one in made}
@@ -128,7 +128,7 @@ def _followed(query: Query, former: Mapping[str, QuerySnapshot]) -> list[Change]
     return made
 
 
-def _changes(pipeline: Pipeline, query: Query, state: Path, found: StateSchema | None) -> list[Change]:
+def _changes(pipeline: PipelineDef, query: Query, state: Path, found: StateSchema | None) -> list[Change]:
     before = recorded_start(state, query.name)
     if before is None:
         if last_batch(state, query.name) < 0:
@@ -142,7 +142,9 @@ def _changes(pipeline: Pipeline, query: Query, state: Path, found: StateSchema |
     return [*said, *state_differences(StateSchema.of(before.found), found)]
 
 
-def _other_origins(pipeline: Pipeline, query: Query, known: Mapping[str, Any], cluster_id: str | None) -> list[Change]:
+def _other_origins(
+    pipeline: PipelineDef, query: Query, known: Mapping[str, Any], cluster_id: str | None
+) -> list[Change]:
     now = origins(pipeline, query, cluster_id)
     before = known.get(query.name, now)
     if cluster_id is None:  # nobody can tell which cluster it will be
@@ -153,7 +155,7 @@ def _other_origins(pipeline: Pipeline, query: Query, known: Mapping[str, Any], c
     return [Change(BREAKS, "source", f"it read {origins_text(before)}; now it reads {origins_text(now)}")]
 
 
-def _forgets(pipeline: Pipeline, query: Query) -> str:
+def _forgets(pipeline: PipelineDef, query: Query) -> str:
     """Why a query begins anew each time, if it does."""
     sources = [source for name in pipeline.upstream(query.table) if (source := pipeline.source(name))]
     for source in sources:
@@ -215,10 +217,10 @@ def choices(query: Query, obstacles: list[Change], state: Path) -> str:
     return f"undo the change, {begin}; --accept {query.name} goes on all the same, and mixes what was with what is"
 
 
-class Resuming:
+class ResumePlanner:
     """A query that is about to start, as Spark has analysed it."""
 
-    def __init__(self, pipeline: Pipeline, query: Query, state: Path, accept: Collection[str]) -> None:
+    def __init__(self, pipeline: PipelineDef, query: Query, state: Path, accept: Collection[str]) -> None:
         self._pipeline, self._query, self._state, self._accept = pipeline, query, state, accept
         self._whole = False
 

@@ -23,7 +23,7 @@ from millrace.engine.checkpoints.object_store_lock import ObjectStoreLock
 from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, StateMismatch
 from millrace.locks import FolderLock
 from millrace.object_stores import StorePath
-from millrace.pipeline.model import Pipeline, SourceDef
+from millrace.pipeline.model import PipelineDef, SourceDef
 from millrace.pipeline.plan import Plan, Query
 from millrace.settings import STATE
 
@@ -33,13 +33,13 @@ _LOOK = 0.05
 _FILE = "pipeline.json"
 
 
-class State:
+class StateDir:
     """A run's hold on the folder; one run at a time."""
 
     def __init__(
         self,
         folder: Path,
-        pipeline: Pipeline,
+        pipeline: PipelineDef,
         patience: float = PATIENCE,
         tell: Callable[[str], None] = lambda _: None,
         at_rest: Callable[[], bool] = lambda: True,
@@ -54,7 +54,7 @@ class State:
         """Tells this folder from any other that was or will be at its path."""
         self._lock: FolderLock | None = None
 
-    def __enter__(self) -> State:
+    def __enter__(self) -> StateDir:
         try:
             if self._tenure:
                 self._tenure.acquire()
@@ -148,7 +148,7 @@ def location(folder: Path, *, local: bool) -> str:
     return str(folder) if local or isinstance(folder, StorePath) else f"file://{folder}"
 
 
-def known_of(folder: Path, pipeline: Pipeline) -> dict[str, Any]:
+def known_of(folder: Path, pipeline: PipelineDef) -> dict[str, Any]:
     """What is noted in a state folder; raises when it belongs to another pipeline."""
     path = folder / _FILE
     try:
@@ -171,7 +171,7 @@ def unused_checkpoints(folder: Path, plan: Plan) -> list[str]:
     return sorted({one.name for one in folders} - {query.name for query in plan.queries})
 
 
-def origins(pipeline: Pipeline, query: Query, cluster_id: str | None) -> dict[str, list[str]]:
+def origins(pipeline: PipelineDef, query: Query, cluster_id: str | None) -> dict[str, list[str]]:
     """What each stream of a query reads, by its name: the system and the rest."""
     found = [
         source for name in pipeline.upstream(query.table) if (source := pipeline.source(name)) and not source.static

@@ -18,7 +18,7 @@ from millrace.engine.checkpoints.checkpoint import batch_ranges
 from millrace.engine.checkpoints.data_loss import lost_offsets
 from millrace.engine.failures.classify import KAFKA_AWAY
 from millrace.engine.failures.spark_text import (
-    Raised,
+    PythonError,
     call_site,
     cause_of,
     full_text,
@@ -249,7 +249,7 @@ def _function(failure: Failure) -> MillraceError | None:
     return _function_failed(found, failure.where) if found and found.place else None
 
 
-def _function_failed(found: Raised, where: str | None) -> FunctionFailed:
+def _function_failed(found: PythonError, where: str | None) -> FunctionFailed:
     kind = SinkFailed if found.writes else FunctionFailed
     return kind(
         f"{_named(found)} raised {found}",
@@ -259,7 +259,7 @@ def _function_failed(found: Raised, where: str | None) -> FunctionFailed:
     )
 
 
-def _named(found: Raised) -> str:
+def _named(found: PythonError) -> str:
     plain_name = found.function and not found.function.startswith("<")
     return f"the function {found.function}" if plain_name else "a function"
 

@@ -118,7 +118,7 @@ _RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class PythonError:
     """An exception of Python: its kind, its words, and the last line of the user's that it came through."""
 
     kind: str
@@ -132,7 +132,7 @@ class Raised:
         return f"{self.kind}: {self.words}" if self.words else self.kind
 
 
-def raised_in(text: str) -> Raised | None:
+def raised_in(text: str) -> PythonError | None:
     """The innermost exception of Python in a text."""
     start = text.rfind(_START)
     if start < 0:
@@ -148,17 +148,17 @@ def raised_in(text: str) -> Raised | None:
     return None
 
 
-def raised_by(error: BaseException) -> Raised:
+def raised_by(error: BaseException) -> PythonError:
     """The same of an exception that is at hand."""
     frames = [(one.filename, one.lineno or 0, one.name) for one in traceback.extract_tb(error.__traceback__)]
     words = str(error)
     return _raised(type(error).__name__, plain_text(words) if _START in words else words, frames)
 
 
-def _raised(kind: str, words: str, frames: list[tuple[str, int, str]]) -> Raised:
+def _raised(kind: str, words: str, frames: list[tuple[str, int, str]]) -> PythonError:
     own = [frame for frame in frames if is_users(frame[0])]
     file, line, function = own[-1] if own else (None, 0, None)
     writes = any(_SINK.search(f"{where} {what}") for where, _, what in frames)
-    return Raised(
+    return PythonError(
         kind.rpartition(".")[2], words.strip(), SourceLocation(file, line) if file else None, function, writes
     )

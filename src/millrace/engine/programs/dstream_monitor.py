@@ -16,7 +16,7 @@ from millrace.engine.failures.explain import explain
 from millrace.engine.failures.spark_text import full_text
 from millrace.engine.supervision.stopping import interrupted, shut_down
 from millrace.errors import MillraceError
-from millrace.telemetry.progress import Progress, SourceProgress
+from millrace.telemetry.progress import BatchProgress, SourceProgress
 from millrace.telemetry.query_status import Phase, RunStatus
 from millrace.units import so_many
 
@@ -212,7 +212,7 @@ def _listener(events: _Events, told: DStreamMonitor) -> StreamingListener:
     return type("Listener", (StreamingListener,), {name: hand_to(tell) for name, tell in heard.items()})()
 
 
-def _progress(info: Any, name: str, number: int, seconds: float) -> Progress:
+def _progress(info: Any, name: str, number: int, seconds: float) -> BatchProgress:
     """A batch in the words of structured queries; its steps are the waiting and the work, together the whole delay.
 
     It was due at its own time: Spark's scheduling delay begins later, when a batch of before a recovery is made anew.
@@ -223,7 +223,7 @@ def _progress(info: Any, name: str, number: int, seconds: float) -> Progress:
         SourceProgress(one.metadataDescription() or f"input stream {one.inputStreamId()}", int(one.numRecords()))
         for one in info.streamIdToInputInfo().values()
     ]
-    return Progress(
+    return BatchProgress(
         query=name,
         run="",
         batch=number,

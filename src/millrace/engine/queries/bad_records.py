@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from millrace.connectors.base.api import MessageSource, RunContext, Sink, Source
 from millrace.connectors.base.batch_tasks import QUERY_ID
 from millrace.dead_letters.letter import DeadLetter, Headers, in_base64, of_base64
-from millrace.dead_letters.writer import DeadLetterTarget, DeadLetterWriter, FolderDeadLetterTarget, Task
+from millrace.dead_letters.writer import DeadLetterTarget, DeadLetterWriter, FolderDeadLetterTarget, WriterTask
 from millrace.engine.checkpoints.checkpoint import last_committed_batch
 from millrace.errors import BadRecord
 from millrace.errors.transport import to_transport
@@ -126,7 +126,7 @@ class BadRecordHandler:
             self._grave.abandon()
 
 
-def _named(first: DeadLetter, task: Task) -> str:
+def _named(first: DeadLetter, task: WriterTask) -> str:
     """What bad records are counted under: the same when their batch comes again."""
     return f"{first.file} {task.partition_id}" if first.topic is None else first.place
 
@@ -249,14 +249,14 @@ def _milliseconds(moment: Any) -> int | None:
     return None if moment is None else round(moment.timestamp() * 1000)
 
 
-def _task(*, static: bool) -> Task:
+def _task(*, static: bool) -> WriterTask:
     from pyspark import TaskContext
 
     context = TaskContext.get()
     if context is None:
-        return Task("", None, 0)
+        return WriterTask("", None, 0)
     query, batch = context.getLocalProperty(QUERY_ID), "0" if static else context.getLocalProperty(_BATCH)
-    return Task(query or "", int(batch) if batch else None, context.partitionId(), context.attemptNumber())
+    return WriterTask(query or "", int(batch) if batch else None, context.partitionId(), context.attemptNumber())
 
 
 _FOLDER = "careful"

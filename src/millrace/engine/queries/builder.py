@@ -15,12 +15,12 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import MessageSource, RunContext, Sink, Source, require_alone, whole_batch
 from millrace.connectors.base.batch_tasks import task_inputs, with_deterministic_tasks
 from millrace.connectors.base.registry import make_reader, reader_of, writer_of
-from millrace.connectors.files import CURRENT, FilesReader
+from millrace.connectors.files import CURRENT, FilesSource
 from millrace.connectors.kafka.generation_alias import aliases, leading
-from millrace.connectors.kafka.source import KafkaReader
+from millrace.connectors.kafka.source import KafkaSource
 from millrace.engine.checkpoints.checkpoint import CHECKPOINTS, PANEL_CHECKPOINTS, next_offsets
 from millrace.engine.checkpoints.data_loss import TopicIds, lost_offsets
-from millrace.engine.checkpoints.resume import Resuming, sink_sites
+from millrace.engine.checkpoints.resume import ResumePlanner, sink_sites
 from millrace.engine.checkpoints.state_dir import location
 from millrace.engine.failures.explain import explain
 from millrace.engine.queries.bad_records import (
@@ -37,7 +37,7 @@ from millrace.engine.session.spark_conf import is_local
 from millrace.errors import InvalidDefinition, MillraceError, OffsetsGone
 from millrace.errors.transport import to_transport
 from millrace.object_stores import remove_folder
-from millrace.pipeline.model import Pipeline, SinkDef, SourceDef, TableDef, Trigger, Watermark, freeze
+from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, Trigger, Watermark, freeze
 from millrace.pipeline.plan import WITHOUT_BATCHES, Query, unbatched
 from millrace.telemetry.panel_registry import PanelRegistry
 
@@ -56,7 +56,7 @@ VIEWS = threading.Lock()
 class QueryBuilder:
     """Where a pipeline's queries are built."""
 
-    pipeline: Pipeline
+    pipeline: PipelineDef
     ground: RunContext
     """What every connector of the run may know; each gets it with its own name."""
     dead: dict[str, Any] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class QueryBuilder:
             raise explain(error, place=query.place) from error
 
     def _started(self, query: Query, table: DataFrame, sources: dict[str, DataFrame]) -> StreamingQuery:
-        resuming = Resuming(self.pipeline, query, self.ground.state, self.accept)
+        resuming = ResumePlanner(self.pipeline, query, self.ground.state, self.accept)
         frame = resuming.whole(table) if query.sinks else table
         if self.gallery:
             frame = attach_panels(frame, query, self.gallery)
@@ -276,7 +276,7 @@ class QueryTables:
             reader = reader_of(source).resolved(site)
             if isinstance(reader, MessageSource) and source.name in unbatched(workshop.pipeline):
                 reader = reader.by_spark()
-            if query.undertakes and isinstance(reader, KafkaReader):
+            if query.undertakes and isinstance(reader, KafkaSource):
                 reader = replace(reader, max_per_batch=reader.max_per_batch or _LETTERS_OF)
             rows = self._decoded(reader, site) if isinstance(reader, MessageSource) else reader.load(site)
             return with_watermark(rows, source.watermark)
@@ -351,7 +351,7 @@ def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:
     return frame.withWatermark(watermark.column, f"{round(watermark.seconds * 1000)} milliseconds")
 
 
-def prepare(pipeline: Pipeline, ground: RunContext) -> None:
+def prepare(pipeline: PipelineDef, ground: RunContext) -> None:
     """Make what must be there before anything runs: topics, folders. No Spark is needed."""
     for source in pipeline.sources:
         reader_of(source).prepare(replace(ground, name=source.name, static=source.static))
@@ -383,24 +383,24 @@ def _triggered(writer: DataStreamWriter, trigger: Trigger) -> DataStreamWriter:
     return writer
 
 
-def follow_generations(pipeline: Pipeline, cluster: Callable[[], Cluster]) -> Pipeline:
+def follow_generations(pipeline: PipelineDef, cluster: Callable[[], Cluster]) -> PipelineDef:
     """The pipeline with what its sources mean: the topics of `current: true`, the folders that links lead to.
 
     A source whose topic or folder has changed is another one: offsets of the old mean nothing in the new. So a query
     that has read the old one does not resume, and says why; it is replayed, or begins anew.
     """
     readers = {source.name: make_reader(source.connection)[0] for source in pipeline.sources}
-    asked = any(isinstance(one, KafkaReader) and one.current for one in readers.values())
+    asked = any(isinstance(one, KafkaSource) and one.current for one in readers.values())
     now = leading(aliases(cluster()).values()) if asked else {}
     sources = tuple(_led(source, readers[source.name], now) for source in pipeline.sources)
     return replace(pipeline, sources=sources)
 
 
 def _led(source: SourceDef, reader: Source | None, now: Mapping[str, str]) -> SourceDef:
-    if isinstance(reader, KafkaReader) and reader.current:
+    if isinstance(reader, KafkaSource) and reader.current:
         names = tuple(now.get(name, name) for name in reader.topic)
         return _reading(source, "topic", names[0] if len(names) == 1 else names)
-    if isinstance(reader, FilesReader) and reader.path.endswith(CURRENT) and Path(reader.path).is_symlink():
+    if isinstance(reader, FilesSource) and reader.path.endswith(CURRENT) and Path(reader.path).is_symlink():
         # Spark's log of a folder has the paths of its files as they were written: it finds none through a link.
         return _reading(source, "path", str(Path(reader.path).resolve()))
     return source

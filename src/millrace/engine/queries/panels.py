@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.engine.failures.explain import explain
 from millrace.errors import InvalidDefinition, MillraceError
-from millrace.pipeline.connector_facts import Mistake
+from millrace.pipeline.connector_facts import OptionMistake
 from millrace.pipeline.model import Panel
-from millrace.pipeline.panels import Shown, column_mistakes, parse_order, shown
+from millrace.pipeline.panels import RunPanel, column_mistakes, parse_order, shown
 from millrace.pipeline.plan import Query
 from millrace.telemetry.panel_registry import PanelRegistry, RegisteredPanel
-from millrace.telemetry.panel_views import Frame, Heat, Number, PanelView, Series, Table, Top
+from millrace.telemetry.panel_views import Frame, HeatView, NumberView, PanelView, SeriesView, TableView, TopView
 from millrace.telemetry.progress import METRICS
 
 if TYPE_CHECKING:
@@ -190,12 +190,12 @@ def attach_panels(frame: DataFrame, query: Query, gallery: PanelRegistry) -> Dat
     return frame.observe(METRICS, *metrics, F.count(F.lit(1)).alias("#"))
 
 
-def panel_mistakes(panel: Panel, frame: DataFrame) -> Iterator[Mistake]:
+def panel_mistakes(panel: Panel, frame: DataFrame) -> Iterator[OptionMistake]:
     """What is wrong with the columns that a panel names."""
     return column_mistakes(panel, columns_of(frame).values())
 
 
-def sight_of(one: Shown, frame: DataFrame, mode: str = "append") -> PanelQuery:
+def sight_of(one: RunPanel, frame: DataFrame, mode: str = "append") -> PanelQuery:
     """How a panel looks at a table whose rows come in a mode."""
     for mistake in panel_mistakes(one.panel, frame):
         raise InvalidDefinition(mistake.message, hint=mistake.hint, place=one.panel.place)
@@ -225,14 +225,14 @@ def _series(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
     key = looks[given["key"].lower()] if given["key"] else None
     frame = Frame(("time", "key", "value"), ("time", key.drawn if key else "text", "number"))
     columns = (time.start(), time.end(), key.shown() if key else F.lit(""), value.shown())
-    return PanelQuery(columns, time.start(), _POINTS, Series(frame))
+    return PanelQuery(columns, time.start(), _POINTS, SeriesView(frame))
 
 
 def _top(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
     label, value = looks[given["label"].lower()], looks[given["value"].lower()]
     frame = Frame(("label", "value"), (label.drawn, "number"), int(given["limit"]))
     return PanelQuery(
-        (label.shown(), value.shown(), *_window(looks)), value.sortable(), max(MOST_ROWS, frame.limit), Top(frame)
+        (label.shown(), value.shown(), *_window(looks)), value.sortable(), max(MOST_ROWS, frame.limit), TopView(frame)
     )
 
 
@@ -240,7 +240,7 @@ def _number(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
     value = looks[given["value"].lower()]
     moment = next((one for one in looks.values() if one.type in ("window", "time")), None)
     first = moment.start() if moment else None
-    return PanelQuery((value.shown(), *_window(looks)), first, 100, Number(Frame(("value",), ("number",), 1)))
+    return PanelQuery((value.shown(), *_window(looks)), first, 100, NumberView(Frame(("value",), ("number",), 1)))
 
 
 def _heat(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
@@ -249,7 +249,7 @@ def _heat(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
     frame = Frame(("x", "y", "value"), (x.drawn, y.drawn, "number"))
     first = x.start() if timed else value.sortable()
     columns = (x.start() if timed else x.shown(), y.shown(), value.shown())
-    return PanelQuery(columns, first, _POINTS, Heat(frame))
+    return PanelQuery(columns, first, _POINTS, HeatView(frame))
 
 
 def _table(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
@@ -268,7 +268,7 @@ def _table(given: dict[str, Any], looks: dict[str, ColumnView]) -> PanelQuery:
         falling,
     )
     most = max(MOST_ROWS, frame.limit) if key else frame.limit
-    return PanelQuery(tuple(look.shown() for look in chosen), _first(looks, order, falling), most, Table(frame))
+    return PanelQuery(tuple(look.shown() for look in chosen), _first(looks, order, falling), most, TableView(frame))
 
 
 def _first(looks: dict[str, ColumnView], order: str | None, falling: bool) -> Column | None:
@@ -290,7 +290,7 @@ def _window(looks: dict[str, ColumnView]) -> tuple[Column, Column]:
     return (window.start(), window.end()) if window else (F.lit(None).cast("long"), F.lit(None).cast("long"))
 
 
-def inferred_panel(frame: DataFrame, table: str) -> tuple[Shown, ...]:
+def inferred_panel(frame: DataFrame, table: str) -> tuple[RunPanel, ...]:
     """A panel for a table of which nobody said how to show it: time and number, label and count, or its rows."""
     looks = list(columns_of(frame).values())
     times = [one for one in looks if one.type in ("time", "window")]

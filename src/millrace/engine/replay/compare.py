@@ -20,16 +20,16 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer import committed_records
 from millrace.connectors.base.api import Sink
 from millrace.connectors.base.registry import writer_of
-from millrace.connectors.cassandra import CassandraReader, CassandraWriter
-from millrace.connectors.files import FilesWriter
-from millrace.connectors.kafka.sink import KafkaWriter
+from millrace.connectors.cassandra import CassandraSink, CassandraSource
+from millrace.connectors.files import FilesSink
+from millrace.connectors.kafka.sink import KafkaSink
 from millrace.engine.checkpoints.query_history import position
 from millrace.engine.failures.explain import explain
 from millrace.engine.replay.generations import pipeline_of, state_of
 from millrace.engine.replay.selection import sink_target_name, sinks_of
 from millrace.engine.run import Settings
 from millrace.errors import InvalidReplay, MillraceError
-from millrace.pipeline.model import Pipeline
+from millrace.pipeline.model import PipelineDef
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.progress import offsets_in
 
@@ -54,7 +54,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparison:
     """Two generations of one output."""
 
     name: str
@@ -77,7 +77,7 @@ class Compared:
 
 def compare_topics(
     cluster: Cluster, old: str, new: str, *, newest: bool, json: bool, told: Callable[[int], None] = lambda _: None
-) -> Compared:
+) -> Comparison:
     """Compare what two topics hold now, committed records only.
 
     `newest`: a key stands for one thing, whose newest value counts, as in a compacted topic; else every record counts,
@@ -143,7 +143,7 @@ def _plain(value: bytes, *, json: bool) -> bytes:
     return value
 
 
-def _compare_tables(base: sqlite3.Connection, name: str, how: str, rows: list[int]) -> Compared:
+def _compare_tables(base: sqlite3.Connection, name: str, how: str, rows: list[int]) -> Comparison:
     one_sided = "SELECT {0}.key, {0}.value FROM {0} LEFT JOIN {1} USING (key, mark) WHERE {1}.key IS NULL"
     both = (
         "SELECT a.key, a.value, b.value, a.n, b.n FROM a JOIN b USING (key, mark) "
@@ -158,7 +158,7 @@ def _compare_tables(base: sqlite3.Connection, name: str, how: str, rows: list[in
         return int(base.execute(f"SELECT count(*) FROM ({query})").fetchone()[0])  # noqa: S608 - our own
 
     keys = [count(f"SELECT DISTINCT key, CASE WHEN key = x'' THEN mark END FROM {table}") for table in ("a", "b")]  # noqa: S608
-    return Compared(
+    return Comparison(
         name,
         how,
         (rows[0], keys[0]),
@@ -189,7 +189,7 @@ _NOTHING = ("UNABLE_TO_INFER_SCHEMA", "PATH_NOT_FOUND")
 
 
 @dataclass(frozen=True)
-class Reach:
+class PartitionCoverage:
     """What two generations have read of one partition."""
 
     query: str
@@ -198,7 +198,9 @@ class Reach:
     new: int
 
 
-def unequal(pipeline: Pipeline, base: Path, numbers: tuple[int, int], left_out: tuple[str, ...] = ()) -> list[Reach]:
+def unequal(
+    pipeline: PipelineDef, base: Path, numbers: tuple[int, int], left_out: tuple[str, ...] = ()
+) -> list[PartitionCoverage]:
     """Where two generations have not read equally much; then not all that differs comes from the code."""
     found = []
     plain = _with_generations_only(pipeline, left_out)
@@ -210,11 +212,11 @@ def unequal(pipeline: Pipeline, base: Path, numbers: tuple[int, int], left_out: 
         for place in sorted(read[0].keys() | read[1].keys()):
             at = [one.get(place, 0) for one in read]
             if at[0] != at[1]:
-                found.append(Reach(query.name, place, *at))
+                found.append(PartitionCoverage(query.name, place, *at))
     return found
 
 
-def _with_generations_only(pipeline: Pipeline, left_out: tuple[str, ...]) -> Pipeline:
+def _with_generations_only(pipeline: PipelineDef, left_out: tuple[str, ...]) -> PipelineDef:
     """The pipeline with the sinks only that can have generations."""
     return replace(pipeline, sinks=tuple(sinks_of(pipeline, left_out)), panels=())
 
@@ -230,20 +232,20 @@ def _read(state: Path, query: str) -> dict[str, int]:
 
 
 def comparisons(
-    pipeline: Pipeline,
+    pipeline: PipelineDef,
     numbers: tuple[int, int],
     left_out: tuple[str, ...],
     settings: Settings,
     spark: Callable[[], SparkSession],
     told: Callable[[int], None] = lambda _: None,
-) -> Iterator[Compared]:
+) -> Iterator[Comparison]:
     """Every output of two generations, the older one first."""
     plain = _with_generations_only(pipeline, left_out)
     one, other = (pipeline_of(plain, number) for number in numbers)
     for sink, before, after in zip(plain.sinks, one.sinks, other.sinks, strict=True):
         old, new = writer_of(before), writer_of(after)
         name = f"{sink.connection.connector} {sink_target_name(sink)}"
-        if isinstance(old, KafkaWriter) and isinstance(new, KafkaWriter):
+        if isinstance(old, KafkaSink) and isinstance(new, KafkaSink):
             newest = sink.mode != "append" and bool(old.key)
             found = compare_topics(
                 settings.cluster(), old.topic, new.topic, newest=newest, json=new.format == "json", told=told
@@ -253,7 +255,7 @@ def comparisons(
             yield _explained(name, old, new, settings, spark())
 
 
-def _explained(name: str, old: Sink, new: Sink, settings: Settings, spark: SparkSession) -> Compared:
+def _explained(name: str, old: Sink, new: Sink, settings: Settings, spark: SparkSession) -> Comparison:
     try:
         return _by_spark(name, old, new, settings, spark)
     except MillraceError:
@@ -262,20 +264,20 @@ def _explained(name: str, old: Sink, new: Sink, settings: Settings, spark: Spark
         raise explain(error) from error
 
 
-def _by_spark(name: str, old: Sink, new: Sink, settings: Settings, spark: SparkSession) -> Compared:
-    if isinstance(old, FilesWriter) and isinstance(new, FilesWriter):
+def _by_spark(name: str, old: Sink, new: Sink, settings: Settings, spark: SparkSession) -> Comparison:
+    if isinstance(old, FilesSink) and isinstance(new, FilesSink):
         return _folders(name, _folder(spark, old), _folder(spark, new))
-    if isinstance(old, CassandraWriter) and isinstance(new, CassandraWriter):
+    if isinstance(old, CassandraSink) and isinstance(new, CassandraSink):
         from millrace.connectors.cassandra.table import require_table
 
         door = settings.cassandra()
         key = require_table(door, old.table).key
-        before, after = (CassandraReader(table=one.table).rows(spark, door) for one in (old, new))
+        before, after = (CassandraSource(table=one.table).rows(spark, door) for one in (old, new))
         return _frames(name, before, after, key)
     raise InvalidReplay(f"{name} cannot be compared")
 
 
-def _folder(spark: SparkSession, writer: FilesWriter) -> DataFrame | None:
+def _folder(spark: SparkSession, writer: FilesSink) -> DataFrame | None:
     """What a folder holds; None where nothing was ever written."""
     from pyspark.errors import AnalysisException
 
@@ -288,16 +290,16 @@ def _folder(spark: SparkSession, writer: FilesWriter) -> DataFrame | None:
         raise
 
 
-def _folders(name: str, old: DataFrame | None, new: DataFrame | None) -> Compared:
+def _folders(name: str, old: DataFrame | None, new: DataFrame | None) -> Comparison:
     """A folder without files has no columns either; it is compared as one that has no rows."""
     if old is None and new is None:
-        return Compared(name, "neither has a row", (0, 0), (0, 0))
+        return Comparison(name, "neither has a row", (0, 0), (0, 0))
     some: Any = new if old is None else old
     none = some.limit(0)
     return _frames(name, none if old is None else old, none if new is None else new, ())
 
 
-def _frames(name: str, old: DataFrame, new: DataFrame, key: tuple[str, ...]) -> Compared:
+def _frames(name: str, old: DataFrame, new: DataFrame, key: tuple[str, ...]) -> Comparison:
     """Rows by their key, or as a whole, how often each is there."""
     from pyspark.sql import functions as F
 
@@ -317,7 +319,7 @@ def _frames(name: str, old: DataFrame, new: DataFrame, key: tuple[str, ...]) -> 
         for row in unlike.orderBy("key").limit(SHOWN).collect()
     )
     totals = [(frame.count(), side.count()) for frame, side in ((old, sides[0]), (new, sides[1]))]
-    return Compared(name, how, totals[0], totals[1], only_old, only_new, every - only_old - only_new, sample)
+    return Comparison(name, how, totals[0], totals[1], only_old, only_new, every - only_old - only_new, sample)
 
 
 def _rows(frame: DataFrame, columns: list[str], key: tuple[str, ...], side: str) -> DataFrame:

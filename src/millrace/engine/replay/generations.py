@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from millrace.atomic_files import write_whole
-from millrace.connectors.base.offset_range import OffsetRange, Offsets
+from millrace.connectors.base.offset_range import Offsets, ReplayRange
 from millrace.connectors.base.registry import in_generation, make_writer
 from millrace.errors import InvalidReplay, StateMismatch
 from millrace.object_stores import StorePath
-from millrace.pipeline.model import Pipeline, SinkDef
+from millrace.pipeline.model import PipelineDef, SinkDef
 
 FIRST = 1
 _VERSION = 1
@@ -201,7 +201,7 @@ def mark_of(number: int) -> str:
     return f".g{number}"
 
 
-def pipeline_of(pipeline: Pipeline, number: int) -> Pipeline:
+def pipeline_of(pipeline: PipelineDef, number: int) -> PipelineDef:
     """The pipeline that writes a generation; sinks that can have only one stay as they are."""
     if number == FIRST:
         return pipeline
@@ -212,21 +212,21 @@ def pipeline_of(pipeline: Pipeline, number: int) -> Pipeline:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenGeneration:
     """A generation that a run goes on with."""
 
     number: int
-    pipeline: Pipeline
+    pipeline: PipelineDef
     state: Path
     base: Path
     """The state folder of the first one, beside which all are noted."""
-    span: OffsetRange | None = None
+    span: ReplayRange | None = None
     """Where its queries begin that have no checkpoint: where the replay ended."""
     without: tuple[SinkDef, ...] = ()
     """Sinks that it does not write to: they have one generation only, and get their rows from the current one."""
 
 
-def choose(pipeline: Pipeline, base: Path, number: int | None = None) -> Chosen:
+def choose(pipeline: PipelineDef, base: Path, number: int | None = None) -> ChosenGeneration:
     """The generation of a number, or the current one; raises when its replay is not finished."""
     known = load(base)
     wanted = known.current if number is None else number
@@ -235,10 +235,10 @@ def choose(pipeline: Pipeline, base: Path, number: int | None = None) -> Chosen:
         raise InvalidReplay(
             f"generation {wanted} is not finished", hint="millrace replay FILE --resume goes on with it"
         )
-    span = None if found is None else OffsetRange(found.end)
+    span = None if found is None else ReplayRange(found.end)
     without = () if wanted == known.current else tuple(sink for sink in pipeline.sinks if is_single(sink))
     written = replace(pipeline, sinks=tuple(sink for sink in pipeline.sinks if sink not in without))
-    return Chosen(wanted, pipeline_of(written, wanted), state_of(base, wanted), base, span, without)
+    return ChosenGeneration(wanted, pipeline_of(written, wanted), state_of(base, wanted), base, span, without)
 
 
 def is_single(sink: SinkDef) -> bool:

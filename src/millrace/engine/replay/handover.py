@@ -14,7 +14,7 @@ from millrace.connectors.base.registry import CONNECTORS, system_of
 from millrace.engine.checkpoints.query_history import position, recorded_start
 from millrace.engine.replay.generations import FIRST, is_single, load, pipeline_of, state_of
 from millrace.pipeline.compatibility.query_snapshot import snapshot_query
-from millrace.pipeline.model import Pipeline, SinkDef
+from millrace.pipeline.model import PipelineDef, SinkDef
 from millrace.pipeline.plan import Query, make_plan
 from millrace.telemetry.progress import offsets_in
 
@@ -32,7 +32,7 @@ class SinkHandover:
     """Sources that are read from their beginning: nothing tells how far the generation before has read them."""
 
 
-def handovers(pipeline: Pipeline, base: Path, before: int | None, now: int) -> list[SinkHandover]:
+def handovers(pipeline: PipelineDef, base: Path, before: int | None, now: int) -> list[SinkHandover]:
     """The sinks that do not get every record once, as things stand, when a run goes on with a generation."""
     if before is None:
         return []
@@ -41,7 +41,7 @@ def handovers(pipeline: Pipeline, base: Path, before: int | None, now: int) -> l
     return [one for one in found if one.twice or one.never or one.anew]
 
 
-def _handover(pipeline: Pipeline, sink: SinkDef, base: Path, before: int, now: int) -> SinkHandover:
+def _handover(pipeline: PipelineDef, sink: SinkDef, base: Path, before: int, now: int) -> SinkHandover:
     old, new = (_query(pipeline, sink, number) for number in (before, now))
     if not _gave(pipeline, sink, old, state_of(base, before)):
         return SinkHandover(sink)
@@ -55,12 +55,12 @@ def _handover(pipeline: Pipeline, sink: SinkDef, base: Path, before: int, now: i
     return SinkHandover(sink, tuple(twice), tuple(never), tuple(_anew(pipeline, new, base, now)))
 
 
-def _query(pipeline: Pipeline, sink: SinkDef, number: int) -> Query:
+def _query(pipeline: PipelineDef, sink: SinkDef, number: int) -> Query:
     """The query that gives a sink its rows in a generation."""
     return next(query for query in make_plan(pipeline_of(pipeline, number)).queries if sink in query.sinks)
 
 
-def _gave(pipeline: Pipeline, sink: SinkDef, query: Query, state: Path) -> bool:
+def _gave(pipeline: PipelineDef, sink: SinkDef, query: Query, state: Path) -> bool:
     """Whether a query has given anything to a sink."""
     known = recorded_start(state, query.name)
     own = snapshot_query(pipeline, query, CONNECTORS)["sinks"][query.sinks.index(sink)]
@@ -83,7 +83,7 @@ def _read(state: Path, query: Query) -> dict[tuple[str, int], int]:
     return {place: offset for source in (at.offsets if at else ()) for place, offset in offsets_in(source)}
 
 
-def _anew(pipeline: Pipeline, query: Query, base: Path, number: int) -> Iterator[str]:
+def _anew(pipeline: PipelineDef, query: Query, base: Path, number: int) -> Iterator[str]:
     if number == FIRST or position(state_of(base, number), query.name) is not None:
         return
     for name in pipeline.upstream(query.table):

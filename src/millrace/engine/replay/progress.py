@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from millrace.telemetry.progress import Place, Progress
+from millrace.telemetry.progress import BatchProgress, Place
 
 _WINDOW = 15.0
 """Seconds over which the rate is taken."""
 
 
 @dataclass
-class Way:
+class PartitionProgress:
     """What one query has to read."""
 
     begin: Mapping[Place, int]
@@ -59,14 +59,14 @@ class ReplayStage:
 class ReplayProgress:
     """The way of all queries; told by the engine, read by whoever shows it."""
 
-    def __init__(self, ways: Mapping[str, Way]) -> None:
+    def __init__(self, ways: Mapping[str, PartitionProgress]) -> None:
         self._ways = dict(ways)
         self._rows = 0
         self._lock = threading.Lock()
         self._past: deque[tuple[float, int]] = deque()
         """When how much was done, from the first batch on: before it, Spark was starting."""
 
-    def take(self, progress: Progress) -> None:
+    def take(self, progress: BatchProgress) -> None:
         """A batch is finished."""
         with self._lock:
             way = self._ways.get(progress.query)

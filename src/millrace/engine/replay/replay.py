@@ -11,21 +11,21 @@ from typing import Any
 
 from millrace.clients.kafka.offsets import parse_bound
 from millrace.connectors.base.api import RunContext
-from millrace.connectors.base.offset_range import OffsetRange, Offsets
+from millrace.connectors.base.offset_range import Offsets, ReplayRange
 from millrace.connectors.base.registry import in_generation, reader_of, system_of, writer_of
-from millrace.connectors.kafka.source import KafkaReader
+from millrace.connectors.kafka.source import KafkaSource
 from millrace.engine.checkpoints.checkpoint import is_closed, reopen_last_batch
 from millrace.engine.checkpoints.query_history import checkpoint_of
-from millrace.engine.checkpoints.state_dir import State
+from millrace.engine.checkpoints.state_dir import StateDir
 from millrace.engine.checkpoints.trim import reached, trim
 from millrace.engine.queries.builder import follow_generations
 from millrace.engine.replay import generations
 from millrace.engine.replay.generations import Generation, Generations, Output, mark_of, pipeline_of, state_of
-from millrace.engine.replay.progress import ReplayProgress, Way
+from millrace.engine.replay.progress import PartitionProgress, ReplayProgress
 from millrace.engine.replay.selection import code_of, covered, replayed_pipeline, sink_target_name, sinks_of, streams_of
 from millrace.engine.run import Settings, run
 from millrace.errors import InvalidReplay, RunError
-from millrace.pipeline.model import Pipeline, SinkDef, SourceDef
+from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef
 from millrace.pipeline.plan import Plan, Query, make_plan
 from millrace.telemetry.query_status import RunStatus
 
@@ -34,7 +34,7 @@ _MOST = 500_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReplayRequest:
     """What the user wants."""
 
     start: str
@@ -45,14 +45,14 @@ class Asked:
     """Whether one that was not finished is left as it is."""
 
 
-def require_possible(pipeline: Pipeline, asked: Asked) -> None:
+def require_possible(pipeline: PipelineDef, asked: ReplayRequest) -> None:
     """Raise when it is clear without asking Kafka that a replay cannot be."""
     parse_bound(asked.start)
     parse_bound(asked.end)
     streams_of(replayed_pipeline(pipeline, 2, asked.leave_out))
 
 
-def begin(pipeline: Pipeline, base: Path, asked: Asked, settings: Settings) -> Generation:
+def begin(pipeline: PipelineDef, base: Path, asked: ReplayRequest, settings: Settings) -> Generation:
     """The generation that a replay goes on with, or a new one; what it covers is fixed from here on."""
     known = generations.load(base)
     open_one = known.waiting()
@@ -91,7 +91,7 @@ def begin(pipeline: Pipeline, base: Path, asked: Asked, settings: Settings) -> G
     return made
 
 
-def resumed(pipeline: Pipeline, base: Path) -> Generation:
+def resumed(pipeline: PipelineDef, base: Path) -> Generation:
     """The generation that was not finished; raises when there is none, or when its code has changed since."""
     found = generations.load(base).waiting()
     if found is None:
@@ -107,7 +107,7 @@ def resumed(pipeline: Pipeline, base: Path) -> Generation:
 
 
 def carry_out(
-    pipeline: Pipeline,
+    pipeline: PipelineDef,
     base: Path,
     made: Generation,
     settings: Settings,
@@ -127,7 +127,7 @@ def carry_out(
     chosen = replace(
         settings,
         state=folder,
-        span=OffsetRange(made.begin, made.end, _MOST),
+        span=ReplayRange(made.begin, made.end, _MOST),
         mark=mark_of(made.number),
         told=distance.take,
         listen=False,
@@ -150,7 +150,7 @@ def missing(made: Generation) -> list[tuple[str, int, int]]:
 def _require_same(sources: Collection[SourceDef], made: Generation, settings: Settings) -> None:
     """Raise when other topics are read than when the replay was begun: its offsets mean nothing in them."""
     readers = [reader_of(source) for source in sources]
-    read = {name for one in readers if isinstance(one, KafkaReader) for name in one.topics_now(settings.cluster())}
+    read = {name for one in readers if isinstance(one, KafkaSource) for name in one.topics_now(settings.cluster())}
     lost = sorted(made.begin.keys() - read)
     if lost:
         raise InvalidReplay(
@@ -160,10 +160,10 @@ def _require_same(sources: Collection[SourceDef], made: Generation, settings: Se
         )
 
 
-def _go_on(model: Pipeline, plan: Plan, base: Path, made: Generation, settings: Settings) -> None:
+def _go_on(model: PipelineDef, plan: Plan, base: Path, made: Generation, settings: Settings) -> None:
     """Let a query that has read everything do its last batch again, if that has not closed its windows."""
     folder = state_of(base, made.number)
-    with State(folder, model):
+    with StateDir(folder, model):
         _require_open(base, made)
         for query in plan.queries:
             begin, end = _within(model, query, made, settings)
@@ -172,10 +172,10 @@ def _go_on(model: Pipeline, plan: Plan, base: Path, made: Generation, settings: 
                 reopen_last_batch(checkpoint_of(folder, query.name))
 
 
-def _finish(model: Pipeline, plan: Plan, base: Path, made: Generation, settings: Settings, *, ended: bool) -> bool:
+def _finish(model: PipelineDef, plan: Plan, base: Path, made: Generation, settings: Settings, *, ended: bool) -> bool:
     """Cut the checkpoints back to the end, if all queries have got there, and note it."""
     folder = state_of(base, made.number)
-    with State(folder, model):
+    with StateDir(folder, model):
         if _is_done(base, made):  # by another process, and a run may have gone on from there
             return True
         for query in plan.queries:
@@ -209,7 +209,7 @@ def _require_open(base: Path, made: Generation) -> None:
         raise InvalidReplay(f"generation {made.number} is finished already", hint="--list shows it")
 
 
-def _outputs(pipeline: Pipeline, number: int, leave_out: Collection[str]) -> Iterator[Output]:
+def _outputs(pipeline: PipelineDef, number: int, leave_out: Collection[str]) -> Iterator[Output]:
     for sink in sinks_of(pipeline, leave_out):
         moved = in_generation(sink.connection, number)
         if moved is not None:
@@ -218,7 +218,7 @@ def _outputs(pipeline: Pipeline, number: int, leave_out: Collection[str]) -> Ite
             )
 
 
-def _require_free(model: Pipeline, settings: Settings) -> None:
+def _require_free(model: PipelineDef, settings: Settings) -> None:
     for sink in model.sinks:
         if writer_of(sink).is_there(_site(model, sink, settings)):
             raise InvalidReplay(
@@ -228,7 +228,7 @@ def _require_free(model: Pipeline, settings: Settings) -> None:
             )
 
 
-def _prepare(pipeline: Pipeline, model: Pipeline, made: Generation, current: int, settings: Settings) -> None:
+def _prepare(pipeline: PipelineDef, model: PipelineDef, made: Generation, current: int, settings: Settings) -> None:
     """Make the outputs as those are that count."""
     plain = replace(pipeline, sinks=tuple(sinks_of(pipeline, made.left_out)))
     counts = pipeline_of(plain, current)
@@ -240,15 +240,15 @@ def _prepare(pipeline: Pipeline, model: Pipeline, made: Generation, current: int
         writer_of(new).prepare(site)  # a replay has batches, also where a run of the pipeline has none
 
 
-def _site(model: Pipeline, sink: SinkDef, settings: Settings) -> RunContext:
+def _site(model: PipelineDef, sink: SinkDef, settings: Settings) -> RunContext:
     nothing: Any = None  # no Spark is needed
     return RunContext(nothing, model.name, sink.table, settings.state, settings.cluster, cassandra=settings.cassandra)
 
 
-def _within(model: Pipeline, query: Query, made: Generation, settings: Settings) -> tuple[Offsets, Offsets]:
+def _within(model: PipelineDef, query: Query, made: Generation, settings: Settings) -> tuple[Offsets, Offsets]:
     """The part of the span that a query reads."""
     readers = [reader_of(source) for source in _streams(model, query)]
-    read = {place for one in readers if isinstance(one, KafkaReader) for place in one.places_now(settings.cluster())}
+    read = {place for one in readers if isinstance(one, KafkaSource) for place in one.places_now(settings.cluster())}
     first, last = (
         {
             topic: {number: offset for number, offset in numbers.items() if (topic, int(number)) in read}
@@ -259,18 +259,18 @@ def _within(model: Pipeline, query: Query, made: Generation, settings: Settings)
     return first, last
 
 
-def _way(model: Pipeline, query: Query, made: Generation, folder: Path, settings: Settings) -> Way:
+def _way(model: PipelineDef, query: Query, made: Generation, folder: Path, settings: Settings) -> PartitionProgress:
     begin, end = _within(model, query, made, settings)
     read = {(topic, int(number)): at for (topic, number), at in reached(folder, query.name, begin, end).items()}
-    return Way(_flat(begin), _flat(end), read, _is_certain(model, query))
+    return PartitionProgress(_flat(begin), _flat(end), read, _is_certain(model, query))
 
 
-def _is_certain(model: Pipeline, query: Query) -> bool:
+def _is_certain(model: PipelineDef, query: Query) -> bool:
     """Whether offsets tell all that a query reads."""
     return all(system_of(source) == "kafka" for source in _streams(model, query))
 
 
-def _streams(model: Pipeline, query: Query) -> list[SourceDef]:
+def _streams(model: PipelineDef, query: Query) -> list[SourceDef]:
     found = [model.source(name) for name in model.upstream(query.table)]
     return [source for source in found if source and not source.static]
 

@@ -15,15 +15,15 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.offsets import Places, begin_of, end_of, parse_bound
 from millrace.connectors.base.offset_range import Offsets
 from millrace.connectors.base.registry import CONNECTORS, in_generation, reader_of, writer_of
-from millrace.connectors.kafka.source import KafkaReader
+from millrace.connectors.kafka.source import KafkaSource
 from millrace.engine.replay.generations import pipeline_of
 from millrace.errors import InvalidReplay
 from millrace.pipeline.compatibility.query_snapshot import snapshot_query
-from millrace.pipeline.model import Pipeline, SinkDef, SourceDef
+from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef
 from millrace.pipeline.plan import make_plan
 
 
-def sinks_of(pipeline: Pipeline, leave_out: Collection[str]) -> list[SinkDef]:
+def sinks_of(pipeline: PipelineDef, leave_out: Collection[str]) -> list[SinkDef]:
     """The sinks that a replay writes to; raises when one of the others was not left out on purpose."""
     found = []
     for sink in pipeline.sinks:
@@ -46,7 +46,7 @@ def sinks_of(pipeline: Pipeline, leave_out: Collection[str]) -> list[SinkDef]:
     return found
 
 
-def replayed_pipeline(pipeline: Pipeline, number: int, leave_out: Collection[str]) -> Pipeline:
+def replayed_pipeline(pipeline: PipelineDef, number: int, leave_out: Collection[str]) -> PipelineDef:
     """The pipeline that a replay runs: only what leads to sinks of the generation."""
     sinks = sinks_of(pipeline, leave_out)
     needed = {name.lower() for sink in sinks for name in pipeline.upstream(sink.table)}
@@ -75,7 +75,7 @@ def sink_target_name(sink: SinkDef) -> str:
     return str(next((getattr(writer, name) for name in writer.in_generation(2) or {}), ""))
 
 
-def streams_of(pipeline: Pipeline) -> list[SourceDef]:
+def streams_of(pipeline: PipelineDef) -> list[SourceDef]:
     """The streams that are read; raises when one cannot be read again."""
     found = [source for source in pipeline.sources if not source.static]
     for source in found:
@@ -90,7 +90,7 @@ def streams_of(pipeline: Pipeline) -> list[SourceDef]:
     return found
 
 
-def code_of(model: Pipeline) -> str:
+def code_of(model: PipelineDef) -> str:
     """Tells a pipeline's code from any other."""
     plan = make_plan(model, once=True)
     said = [snapshot_query(model, query, CONNECTORS) for query in plan.queries]
@@ -101,21 +101,21 @@ _EVERYTHING = ("earliest", "latest")
 
 
 def covered(
-    pipeline: Pipeline, model: Pipeline, asked: tuple[str, str], cluster: Callable[[], Cluster]
+    pipeline: PipelineDef, model: PipelineDef, asked: tuple[str, str], cluster: Callable[[], Cluster]
 ) -> tuple[Offsets, Offsets]:
     """Where a replay begins and ends; of topics that the pipeline reads and the replay does not, the end only."""
     first, last = _bounds(cluster, _places(streams_of(model), cluster), asked)
     return _by_topic(first), _by_topic(last | _ends(_left(pipeline, model), cluster, last))
 
 
-def _left(pipeline: Pipeline, model: Pipeline) -> list[KafkaReader]:
+def _left(pipeline: PipelineDef, model: PipelineDef) -> list[KafkaSource]:
     """The readers of streams that lead to no sink of the replay."""
     read = {source.name for source in model.sources}
     readers = [reader_of(one) for one in pipeline.sources if one.name not in read and not one.static]
-    return [one for one in readers if isinstance(one, KafkaReader)]
+    return [one for one in readers if isinstance(one, KafkaSource)]
 
 
-def _ends(readers: Collection[KafkaReader], cluster: Callable[[], Cluster], known: Places) -> Places:
+def _ends(readers: Collection[KafkaSource], cluster: Callable[[], Cluster], known: Places) -> Places:
     """Where a run of the generation begins with what the replay does without: not with the whole past."""
     found = {place for one in readers for place in one.places_now(cluster())} - known.keys()
     return end_of(cluster(), sorted(found), "latest", dict.fromkeys(found, 0)) if found else {}
@@ -126,7 +126,7 @@ def _places(sources: Collection[SourceDef], cluster: Callable[[], Cluster]) -> l
     found: dict[tuple[str, int], None] = {}
     for source in sources:
         reader = reader_of(source)
-        if isinstance(reader, KafkaReader):
+        if isinstance(reader, KafkaSource):
             for name in reader.topics_now(cluster()):
                 topics.require(cluster().connect(), name)
             found |= dict.fromkeys(reader.places_now(cluster()))

@@ -15,7 +15,7 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.cassandra.table import publish_alias, quoted_table
 from millrace.connectors.files import CURRENT
 from millrace.connectors.kafka import generation_alias
-from millrace.connectors.kafka.generation_alias import Alias
+from millrace.connectors.kafka.generation_alias import GenerationAlias
 from millrace.dead_letters.letter import dead_topic
 from millrace.engine.checkpoints.run_lease import run_group
 from millrace.engine.replay import generations
@@ -25,14 +25,14 @@ from millrace.locks import in_use
 
 
 @dataclass(frozen=True)
-class Doors:
+class SystemClients:
     """How the systems are reached; each is asked only when it is needed."""
 
     cluster: Callable[[], Cluster]
     cassandra: Callable[[], Cassandra]
 
 
-def switch(base: Path, pipeline: str, number: int, doors: Doors) -> Generations:
+def switch(base: Path, pipeline: str, number: int, doors: SystemClients) -> Generations:
     """Let a generation count from now on: for readers first, then for the next run.
 
     Each system changes at once; one after the other, if there are several. A switch that was cut off is noted, and
@@ -55,7 +55,7 @@ def switch(base: Path, pipeline: str, number: int, doors: Doors) -> Generations:
     return generations.change(base, lambda now: _switched(now, number))
 
 
-def rollback(base: Path, pipeline: str, doors: Doors) -> Generations:
+def rollback(base: Path, pipeline: str, doors: SystemClients) -> Generations:
     """Let the generation count that did before."""
     known = generations.load(base)
     to = known.current if known.switching is not None else known.before
@@ -75,7 +75,7 @@ def leading(known: Generations, number: int) -> list[Output]:
     return [Output(kind, name, to) for (kind, name), to in sorted(every.items())]
 
 
-def drop(base: Path, pipeline: str, number: int, doors: Doors) -> None:
+def drop(base: Path, pipeline: str, number: int, doors: SystemClients) -> None:
     """Delete a generation that does not count: its outputs, its dead letters of the replay, its state.
 
     That is noted first: one of which something is gone cannot be switched to, and the same again deletes the rest.
@@ -115,12 +115,12 @@ def _switched(now: Generations, number: int) -> Generations:
     return replace(now, current=number, before=before, switching=None)
 
 
-def _publish(outputs: list[Output], pipeline: str, number: int, doors: Doors) -> None:
+def _publish(outputs: list[Output], pipeline: str, number: int, doors: SystemClients) -> None:
     by_kind: dict[str, dict[str, str]] = {}
     for output in outputs:
         by_kind.setdefault(output.kind, {})[output.name] = output.own
     if "kafka" in by_kind:
-        generation_alias.publish(doors.cluster(), Alias(pipeline, number, time.time(), by_kind["kafka"]))
+        generation_alias.publish(doors.cluster(), GenerationAlias(pipeline, number, time.time(), by_kind["kafka"]))
     if "cassandra" in by_kind:
         publish_alias(doors.cassandra(), pipeline, number, by_kind["cassandra"])
     for output in outputs:
@@ -152,7 +152,7 @@ def link_of(folder: str) -> Path | None:
     return None if "://" in plain else Path(f"{plain}{CURRENT}")
 
 
-def _remove(output: Output, doors: Doors) -> None:
+def _remove(output: Output, doors: SystemClients) -> None:
     if output.kind == "kafka" and output.own in doors.cluster().connect().topics:
         topics.delete(doors.cluster(), [output.own])
     if output.kind == "cassandra":

@@ -29,7 +29,7 @@ _STANDALONE = re.compile(r"spark://(.+):\d+$")
 
 
 @dataclass(frozen=True)
-class Travel:
+class RemoteExecutorSettings:
     """What matters only where executors are on other machines."""
 
     shared: Path | None = None
@@ -41,7 +41,7 @@ class Travel:
     """Whether nobody waits for them any more."""
 
 
-class Stopped(Exception):
+class ExecutorsStopped(Exception):
     """The run was stopped before its executors had come."""
 
 
@@ -61,7 +61,9 @@ def _is_this_machine(host: str) -> bool:
     return host.strip("[]") in ("localhost", "::1") or host.startswith("127.")
 
 
-def equip(spark: SparkSession, travel: Travel, folder: Path, beside: Path | None = None, *, send: bool = True) -> None:
+def equip(
+    spark: SparkSession, travel: RemoteExecutorSettings, folder: Path, beside: Path | None = None, *, send: bool = True
+) -> None:
     """Wait for executors and make them fit; raises when they are not, or when nobody waits any more.
 
     `folder` is one here, for as long as the session lives: executors that come later fetch from it too. `beside` is
@@ -78,13 +80,13 @@ def equip(spark: SparkSession, travel: Travel, folder: Path, beside: Path | None
     travel.tell(f"{_executors(context)} executors with {cores} cores at {context.master}")
 
 
-def _awaited(context: SparkContext, travel: Travel) -> int:
+def _awaited(context: SparkContext, travel: RemoteExecutorSettings) -> int:
     """The cores of the executors that have come."""
     began, since, known = time.monotonic(), time.monotonic(), 0
     told = False
     while True:
         if travel.stopped():
-            raise Stopped
+            raise ExecutorsStopped
         now, found = time.monotonic(), _executors(context)
         if found != known:
             since, known = now, found

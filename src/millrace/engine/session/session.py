@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from millrace.engine.failures.spark_text import cause_of, java_causes
 from millrace.engine.session import shipping
-from millrace.engine.session.executors import Travel, equip
+from millrace.engine.session.executors import RemoteExecutorSettings, equip
 from millrace.engine.session.jvm import GRACE, Jvm, OutputRouting, environment, hush_py4j
 from millrace.engine.session.scratch import Scratch
 from millrace.engine.session.spark_conf import is_local, settled_conf, spark_choices
@@ -58,7 +58,7 @@ def open_session(
     holds: Sequence[int] = (),
     preferred: Mapping[str, str] = MappingProxyType({}),
     jar_sets: Sequence[str] = (),
-    travel: Travel = Travel(),  # noqa: B008 - frozen
+    travel: RemoteExecutorSettings = RemoteExecutorSettings(),  # noqa: B008 - frozen
 ) -> SparkSession:
     """Start Spark, here unless a master is named, with what we choose unless `settings` says otherwise.
 

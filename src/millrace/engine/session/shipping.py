@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import millrace
-from millrace.atomic_files import Draft
+from millrace.atomic_files import AtomicFile
 from millrace.settings import CACHE
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def packages_zip() -> Path:
     made = CACHE.value().absolute() / "packages" / f"{UNPACKED}-{sha256(told.encode()).hexdigest()[:12]}.zip"
     if not made.exists():
         made.parent.mkdir(parents=True, exist_ok=True)
-        with Draft(made) as draft:
+        with AtomicFile(made) as draft:
             _zip(draft.file, _installed(chosen))
     return made
 
@@ -109,7 +109,7 @@ def _files(folder: Path, left_out: frozenset[str] = frozenset()) -> Iterator[Pat
 def _by_content(folder: Path, name: str, files: Iterable[tuple[Path, str]]) -> Path:
     """An archive in a folder that is called by what is in it: one that a running pipeline serves is never replaced."""
     folder.mkdir(parents=True, exist_ok=True)
-    with Draft(folder / name, private=True) as draft:
+    with AtomicFile(folder / name, private=True) as draft:
         _zip(draft.file, files)
         draft.file.seek(0)
         draft.path = folder / file_digest(draft.file, "sha256").hexdigest()[:12] / name

@@ -47,7 +47,7 @@ _GB = 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ConfChoice:
     """One of Spark's settings, the value that we choose, and why."""
 
     key: str
@@ -56,7 +56,7 @@ class Choice:
 
 
 _STATE = "spark.sql.streaming.stateStore"
-ROCKSDB = Choice(
+ROCKSDB = ConfChoice(
     f"{_STATE}.providerClass",
     "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "arbitrary state is kept nowhere else",
@@ -64,13 +64,15 @@ ROCKSDB = Choice(
 """Chosen only where a pipeline needs it or says that its state will be large; a checkpoint cannot change its store."""
 _IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 IN_ROCKSDB = (
-    Choice(
+    ConfChoice(
         f"{_STATE}.rocksdb.changelogCheckpointing.enabled",
         "true",
         "a checkpoint of RocksDB writes what a batch has changed, not files of the whole state",
     ),
-    Choice(f"{_STATE}.rocksdb.blockCacheSizeMB", "64", "where RocksDB has it: 8 MB hold too little of a large state"),
-    Choice(
+    ConfChoice(
+        f"{_STATE}.rocksdb.blockCacheSizeMB", "64", "where RocksDB has it: 8 MB hold too little of a large state"
+    ),
+    ConfChoice(
         f"{_STATE}.rocksdb.writeBufferSizeMB",
         "16",
         "where RocksDB has it: what is new is looked up in a list, which is slow when long",
@@ -82,65 +84,67 @@ _KEYS_A_GIGABYTE = 500_000
 100,000 records and up to twice in batches of 10,000; with 5,000,000 seven times (docs/performance.md)."""
 
 _MEANING = (
-    Choice("spark.sql.session.timeZone", "UTC", "the same input gives the same windows and days on every machine"),
-    Choice("spark.sql.streaming.numRecentProgressUpdates", "20", "Spark keeps them in memory, with what panels see"),
-    Choice(
+    ConfChoice("spark.sql.session.timeZone", "UTC", "the same input gives the same windows and days on every machine"),
+    ConfChoice(
+        "spark.sql.streaming.numRecentProgressUpdates", "20", "Spark keeps them in memory, with what panels see"
+    ),
+    ConfChoice(
         "spark.sql.adaptive.streaming.stateless.enabled",
         "false",
         "a batch that is run again is cut into the same tasks, which sinks that write once rely on",
     ),
-    Choice("spark.sql.streaming.stopTimeout", "10s", "a query whose batch is cut off ends soon or not at all"),
+    ConfChoice("spark.sql.streaming.stopTimeout", "10s", "a query whose batch is cut off ends soon or not at all"),
 )
-_PUSH_DOWN_OFF = Choice(
+_PUSH_DOWN_OFF = ConfChoice(
     "spark.sql.optimizer.excludedRules",
     f"{_OPTIMIZER}.PushDownPredicates,{_OPTIMIZER}.PushPredicateThroughNonJoin",
     "a filter that is pushed below from_json parses every record again: 1.2 times the CPU",
 )
-_AT_ONCE = Choice(
+_AT_ONCE = ConfChoice(
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs",
     "1",
     "rows that are counted by key wait for company on their way to who counts them: 1 ms instead of Spark's 20",
 )
 _HIDDEN = (
-    Choice(
+    ConfChoice(
         "spark.redaction.regex",
         r"(?i)secret|passw(or)?d|passphrase|\bpwd\b|token|credential|jaas|api[._-]?key|access[._-]?key|account[._-]?key"
         r"|private[ ._-]?key|keystore[.]key|://[^/\s:@]*:[^/\s@]+@",
         "values like these do not appear in Spark's own page, in its event log or in plans",
     ),
-    Choice(
+    ConfChoice(
         "spark.sql.redaction.string.regex",
         r"(?i)((passw(or)?d|passphrase|pwd|secret|token|api_?key)=[^\s,;&)\]}]+)|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)",
         "nor do they in what it prints of a query",
     ),
 )
 """Secrets in Spark's own words; a name or a value that looks like one is enough."""
-AUTHENTICATED = Choice(
+AUTHENTICATED = ConfChoice(
     "spark.authenticate",
     "true",
     "Spark's ports take Java objects from every process here; with a secret that only the JVM knows, from none",
 )
 _CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
-ON_DISK = Choice(
+ON_DISK = ConfChoice(
     _CHECKPOINTS,
     f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
     "Hadoop's other way starts two programs for each file it writes on a local disk: half of a small batch's time",
 )
-ON_A_STORE = Choice(
+ON_A_STORE = ConfChoice(
     _CHECKPOINTS,
     f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager",
     "a file of a checkpoint gets its name in one step, and never in the place of another",
 )
 _HERE = (
-    Choice(
+    ConfChoice(
         "spark.python.daemon.module",
         "millrace.engine.queries.worker_daemon",
         "what workers need is loaded once, not by each of them",
     ),
     ON_DISK,
 )
-COLLECTOR = Choice(
+COLLECTOR = ConfChoice(
     "spark.driver.extraJavaOptions",
     "-XX:+UseParallelGC",
     "Java's usual collector takes a third more CPU of a catch-up, and twice as much of a state of 5,000,000 keys",
@@ -149,18 +153,18 @@ _JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPAR
 _SPARK_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 _NAMES_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _THERE = (
-    Choice(MEMORY, "2g", "the JVM's share of an executor; its Python workers come on top"),
-    Choice(
+    ConfChoice(MEMORY, "2g", "the JVM's share of an executor; its Python workers come on top"),
+    ConfChoice(
         "spark.dynamicAllocation.enabled", "false", "an executor that is let go takes the state in its memory along"
     ),
-    Choice("spark.speculation", "false", "of two that write the same rows in a transaction, one would fail"),
+    ConfChoice("spark.speculation", "false", "of two that write the same rows in a transaction, one would fail"),
 )
 """For executors on other machines."""
 
 
 def spark_choices(
     *, master: str | None = None, realtime: bool = False, given: Mapping[str, str] = MappingProxyType({})
-) -> tuple[Choice, ...]:
+) -> tuple[ConfChoice, ...]:
     """Everything that is chosen for a pipeline of ours; `given` are settings that others may follow from."""
     made = speed_choices(master=master, realtime=realtime)
     chosen = made[0].value
@@ -172,16 +176,18 @@ def spark_choices(
     return (*made, *_MEANING, *_HERE, *secret, *(() if own else (COLLECTOR,)))
 
 
-def speed_choices(*, master: str | None = None, realtime: bool = False) -> tuple[Choice, ...]:
+def speed_choices(*, master: str | None = None, realtime: bool = False) -> tuple[ConfChoice, ...]:
     """What makes a program quicker or quieter and cannot change its results: also for programs that are not ours."""
     chosen = master or (REALTIME if realtime else LOCAL)
     if not is_local(chosen) and not _ELSEWHERE.match(chosen):
         raise InvalidOption(f"there is no Spark master {chosen!r}", hint="local[2], spark://HOST:7077, yarn or k8s://…")
     made = [
-        Choice("spark.master", chosen, _why(chosen, realtime=realtime)),
-        Choice("spark.ui.enabled", "false", "Spark's own page costs a tenth of the CPU; the live view does without"),
-        Choice("spark.ui.showConsoleProgress", "false", "its progress bars would be drawn over the live view"),
-        Choice(
+        ConfChoice("spark.master", chosen, _why(chosen, realtime=realtime)),
+        ConfChoice(
+            "spark.ui.enabled", "false", "Spark's own page costs a tenth of the CPU; the live view does without"
+        ),
+        ConfChoice("spark.ui.showConsoleProgress", "false", "its progress bars would be drawn over the live view"),
+        ConfChoice(
             "spark.sql.execution.arrow.maxRecordsPerBatch", "65536", "fewer, larger batches between the JVM and Python"
         ),
     ]
@@ -207,18 +213,18 @@ def _why(master: str, *, realtime: bool) -> str:
 
 def state_store_choices(
     keys: int | None, master: str | None = None, given: Mapping[str, str] = MappingProxyType({})
-) -> Choice:
+) -> ConfChoice:
     """Where state is kept of which somebody says how many keys it will have; None: nobody does."""
     most = int(_heap_there(given.get("spark.master", master), given) / _GB * _KEYS_A_GIGABYTE)
     if keys is None or keys <= most:
         said = "to say of more, set MILLRACE_STATE_KEYS" if keys is None else f"{keys:,} are said to come"
         why = f"quicker for up to about {most:,} keys in the heap that is there; {said}, before the first run"
-        return Choice(ROCKSDB.key, _IN_MEMORY, why)
+        return ConfChoice(ROCKSDB.key, _IN_MEMORY, why)
     why = f"{keys:,} keys are said to come: in the heap that is there, more than about {most:,} are quicker in RocksDB"
-    return Choice(ROCKSDB.key, ROCKSDB.value, why)
+    return ConfChoice(ROCKSDB.key, ROCKSDB.value, why)
 
 
-def settled_conf(chosen: Iterable[Choice], given: Mapping[str, str]) -> dict[str, str]:
+def settled_conf(chosen: Iterable[ConfChoice], given: Mapping[str, str]) -> dict[str, str]:
     """The settings that hold: what was given wins over what we choose; options of Java stand beside each other."""
     made = {choice.key: choice.value for choice in chosen}
     java = given.get(COLLECTOR.key, "")
@@ -237,25 +243,25 @@ def in_one_jvm(master: str) -> bool:
     return is_local(master) and not master.strip().startswith("local-cluster")
 
 
-def _shuffle_partitions(master: str) -> Choice:
+def _shuffle_partitions(master: str) -> ConfChoice:
     # Not more than there are cores, however many slots real-time mode has: each one is a task of every batch.
     found = _LOCAL.fullmatch(master.strip())
     slots = found[1] if found else None
     parts = _cores() if slots == "*" else min(_cores(), int(slots or 1))
-    return Choice(
+    return ConfChoice(
         PARTITIONS,
         str(parts),
         "one for each core: Spark's 200 cost 1.6 times the CPU; a checkpoint keeps the number it began with",
     )
 
 
-def _partitions_there(master: str, given: Mapping[str, str]) -> Choice:
+def _partitions_there(master: str, given: Mapping[str, str]) -> ConfChoice:
     """On a cluster: by the cores that are asked for."""
     cores = _asked_for(master, given)
     if cores is None:
         why = f"nobody says how many cores shall be used, so {_UNASKED}; a checkpoint keeps the number it began with"
-        return Choice(PARTITIONS, str(_UNASKED), why)
-    return Choice(
+        return ConfChoice(PARTITIONS, str(_UNASKED), why)
+    return ConfChoice(
         PARTITIONS, str(cores), "one for each core that is asked for; a checkpoint keeps the number it began with"
     )
 
@@ -277,9 +283,9 @@ def _number(given: Mapping[str, str], key: str, otherwise: int) -> int:
         raise InvalidOption(f"{key} is no number: {given[key]}", hint=f"write it as --set {key}=4") from None
 
 
-def _heap() -> Choice:
+def _heap() -> ConfChoice:
     gigabytes = min(4, max(1, round(_memory() / _GB / 4)))
-    return Choice("spark.driver.memory", f"{gigabytes}g", "a quarter of the memory here, from 1g to 4g")
+    return ConfChoice("spark.driver.memory", f"{gigabytes}g", "a quarter of the memory here, from 1g to 4g")
 
 
 def _heap_there(master: str | None, given: Mapping[str, str]) -> float:
@@ -319,7 +325,7 @@ STATEFUL = ("aggregate", "deduplicate", "within", "join", "state")
 
 def state_store(
     plan: Plan, master: str | None = None, given: Mapping[str, str] = MappingProxyType({})
-) -> tuple[Choice, ...]:
+) -> tuple[ConfChoice, ...]:
     """The store for queries that begin: a checkpoint keeps its own for ever. How RocksDB works is no part of that.
 
     So Spark is always told, for checkpoints that were begun in RocksDB; the store in memory does not look at it.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from millrace.engine.failures.explain import explain
 from millrace.engine.supervision.stopping import interrupted
 from millrace.telemetry.panel_registry import PanelRegistry
-from millrace.telemetry.progress import Progress
+from millrace.telemetry.progress import BatchProgress
 from millrace.telemetry.query_status import Phase, RunStatus
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class QueryMonitor:
         *,
         dead: Mapping[str, Any] | None = None,
         gallery: PanelRegistry | None = None,
-        told: Callable[[Progress], None] = lambda _: None,
+        told: Callable[[BatchProgress], None] = lambda _: None,
         every: float = EVERY,
         supervised: bool = False,
     ) -> None:
@@ -199,7 +199,7 @@ class QueryMonitor:
 
     def _take(self, seen: _Seen, text: str) -> None:
         told: dict[str, Any] = json.loads(text)
-        progress = Progress.of(told, seen.name)
+        progress = BatchProgress.of(told, seen.name)
         fresh = progress.executed and progress.batch > seen.batch  # Spark may tell of a batch again while it waits
         seen.batch = progress.batch if progress.executed else seen.batch
         self._board.batch_done(progress)

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import MillraceError
-from millrace.telemetry.progress import Place, Progress
+from millrace.telemetry.progress import BatchProgress, Place
 
 _AGAIN = 600.0
 """Seconds after which a position that has not changed is told again: Kafka forgets groups that are silent for days."""
@@ -57,7 +57,7 @@ class OffsetCommitter:
             self._changed.notify()
         self._thread.join(_PATIENCE)
 
-    def take(self, progress: Progress) -> None:
+    def take(self, progress: BatchProgress) -> None:
         """A batch is finished."""
         read = progress.read
         if read and progress.query in self._queries:

@@ -26,7 +26,7 @@ from millrace.engine.supervision.stopping import interrupted, stop_all
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import Query
 from millrace.settings import PATIENCE
-from millrace.telemetry.query_status import Restart, RunStatus
+from millrace.telemetry.query_status import RestartRecord, RunStatus
 from millrace.units import so_many
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class Supervisor:
             return
         one.running, one.error, one.due = None, error, time.monotonic() + decided.seconds
         due = datetime.now(UTC) + timedelta(seconds=decided.seconds)
-        self.board.restarting(one.query.name, error, Restart(decided.number, decided.most, due, verdict.why))
+        self.board.restarting(one.query.name, error, RestartRecord(decided.number, decided.most, due, verdict.why))
         self._tell_panels(one, error)
 
     def _verdict(self, one: SupervisedQuery, error: MillraceError, text: str) -> Classification:

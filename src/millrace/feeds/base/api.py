@@ -18,7 +18,7 @@ from millrace.atomic_files import write_whole
 from millrace.clients.kafka.record import Done, Record
 from millrace.errors import FeedInUse
 from millrace.locks import FolderLock
-from millrace.plugins import Room
+from millrace.plugins import PluginRegistry
 
 
 class Batch(NamedTuple):
@@ -93,4 +93,4 @@ class Feed(ABC):
         """Records in order, in batches of any size; ends when the origin does or when `run.stop` is set."""
 
 
-FEEDS = Room("millrace.feeds", Feed, "feed")
+FEEDS = PluginRegistry("millrace.feeds", Feed, "feed")

@@ -32,7 +32,7 @@ class Clock:
         stop.wait(seconds)
 
 
-class Pace:
+class RateLimiter:
     """Says how many records may go and when.
 
     Slices are a fiftieth of a second long. Each has its place in time, counted from the first, so no error
@@ -74,7 +74,7 @@ _REPORT_EVERY = 0.25
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PumpResult:
     """What a run has come to, at its end or so far."""
 
     sent: int
@@ -84,7 +84,7 @@ class Outcome:
     seconds: float
 
 
-Progress = Callable[[Outcome], None]
+Progress = Callable[[PumpResult], None]
 
 
 def pump(
@@ -95,7 +95,7 @@ def pump(
     on_progress: Progress | None = None,
     duration: float | None = None,
     clock: Clock | None = None,
-) -> Outcome:
+) -> PumpResult:
     """Send what the feed gives, at the run's rate, until the run is over; then close the sink.
 
     A run is over after `run.count` records, after `duration` seconds, when `run.stop` is set, when the feed
@@ -137,7 +137,7 @@ class _Flow:
         self._sink = sink
         self._run = run
         self._clock = clock
-        self._pace = Pace(run.rate, clock, run.stop)
+        self._pace = RateLimiter(run.rate, clock, run.stop)
         self._on_progress = on_progress
         self._begun = self._reported = clock.now()
         self._deadline = None if duration is None else self._begun + duration
@@ -156,9 +156,9 @@ class _Flow:
             if isinstance(batches, Generator):
                 batches.close()
 
-    def outcome(self, tally: DeliveryReport) -> Outcome:
+    def outcome(self, tally: DeliveryReport) -> PumpResult:
         """How far it has come."""
-        return Outcome(self._sent, tally, self._clock.now() - self._begun)
+        return PumpResult(self._sent, tally, self._clock.now() - self._begun)
 
     def _over(self) -> bool:
         if self._failed or self._run.stop.is_set():

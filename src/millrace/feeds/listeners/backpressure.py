@@ -39,7 +39,7 @@ def settle(verdict: Verdict, error: MillraceError | None) -> None:
         verdict.set_result(error)
 
 
-class Budget:
+class ByteBudget:
     """The bytes that may be held at once; who wants more than is left waits, and is served in turn."""
 
     def __init__(self, size: int) -> None:

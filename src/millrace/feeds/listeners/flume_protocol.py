@@ -18,7 +18,7 @@ from hashlib import md5
 from typing import Any
 
 from millrace.clients.kafka.record import Record
-from millrace.feeds.listeners.backpressure import Budget
+from millrace.feeds.listeners.backpressure import ByteBudget
 from millrace.units import format_bytes
 
 MOST_ELEMENTS = 500_000
@@ -62,7 +62,7 @@ _NOTHING, _SOMETHING, _TRUE = b"\x00", b"\x02", b"\x01"
 _OK, _FAILED = b"\x00", b"\x02"
 
 
-class Garbled(ValueError):
+class MalformedFlumeData(ValueError):
     """Bytes that are no call of Flume's protocol."""
 
 
@@ -97,7 +97,7 @@ class Conversation:
 
     def heard(self, message: bytes) -> Request:
         """What a message asks; raises Garbled."""
-        reading = Reading(message)
+        reading = AvroReader(message)
         greeting = b"" if self._greeted else self._greet(reading)
         if not self._greeted:
             return Request(greeting)
@@ -109,7 +109,7 @@ class Conversation:
         reading.end()
         return Request(greeting, call, records)
 
-    def _greet(self, reading: Reading) -> bytes:
+    def _greet(self, reading: AvroReader) -> bytes:
         theirs = reading.take(16)
         protocol = reading.perhaps()
         ours = reading.take(16)
@@ -125,7 +125,7 @@ class Conversation:
         match = _CLIENT if self._greeted else _NONE
         return match + _SOMETHING + _bytes(PROTOCOL) + _SOMETHING + _HASH + _NOTHING
 
-    def _records(self, call: str, reading: Reading) -> tuple[Record, ...]:
+    def _records(self, call: str, reading: AvroReader) -> tuple[Record, ...]:
         if call == "append":
             return (self._event(reading),)
         found: list[Record] = []
@@ -133,13 +133,13 @@ class Conversation:
             found.extend(self._event(reading) for _ in range(count))
         return tuple(found)
 
-    def _event(self, reading: Reading) -> Record:
+    def _event(self, reading: AvroReader) -> Record:
         headers = reading.pairs()
         key = next((value for name, value in headers if name == self._key), None)
         return Record(reading.blob(), key, headers=headers)
 
 
-class Reading:
+class AvroReader:
     """Avro's binary encoding, read from its beginning; whatever does not fit raises Garbled."""
 
     __slots__ = ("_at", "_data", "_elements")
@@ -158,13 +158,13 @@ class Reading:
             if byte < 0x80:
                 return (found >> 1) ^ -(found & 1)
             shift += 7
-        raise Garbled("a number that does not end")
+        raise MalformedFlumeData("a number that does not end")
 
     def take(self, length: int) -> bytes:
         """So many bytes."""
         end = self._at + length
         if length < 0 or end > len(self._data):
-            raise Garbled(f"{length:,} bytes where {len(self._data) - self._at:,} are left")
+            raise MalformedFlumeData(f"{length:,} bytes where {len(self._data) - self._at:,} are left")
         found = self._data[self._at : end]
         self._at = end
         return found
@@ -178,13 +178,13 @@ class Reading:
         try:
             return self.blob().decode()
         except UnicodeDecodeError:
-            raise Garbled("a text that is not UTF-8") from None
+            raise MalformedFlumeData("a text that is not UTF-8") from None
 
     def union(self) -> bool:
         """Whether there is something, where there may be nothing."""
         which = self.number()
         if which not in (0, 1):
-            raise Garbled(f"{which} where there are two possibilities")
+            raise MalformedFlumeData(f"{which} where there are two possibilities")
         return which == 1
 
     def perhaps(self) -> bytes | None:
@@ -199,7 +199,7 @@ class Reading:
             count = -count
         self._elements += count
         if count > len(self._data) - self._at or self._elements > MOST_ELEMENTS:
-            raise Garbled(f"{count:,} more elements in {len(self._data) - self._at:,} bytes")
+            raise MalformedFlumeData(f"{count:,} more elements in {len(self._data) - self._at:,} bytes")
         return count
 
     def pairs(self) -> tuple[tuple[str, bytes], ...]:
@@ -212,7 +212,7 @@ class Reading:
     def end(self) -> None:
         """Nothing is left."""
         if self._at != len(self._data):
-            raise Garbled(f"{len(self._data) - self._at:,} bytes after the end of the call")
+            raise MalformedFlumeData(f"{len(self._data) - self._at:,} bytes after the end of the call")
 
 
 def require_flume(protocol: bytes) -> None:
@@ -227,7 +227,7 @@ def require_flume(protocol: bytes) -> None:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         sound = False
     if not sound:
-        raise Garbled("it speaks another protocol than Flume's AvroSourceProtocol")
+        raise MalformedFlumeData("it speaks another protocol than Flume's AvroSourceProtocol")
 
 
 def _fits(kind: Any, wanted: Any, named: Mapping[str, Any]) -> bool:
@@ -267,10 +267,10 @@ _LENGTH = struct.Struct(">i")
 
 
 @dataclass
-class Held:
+class HeldRequest:
     """What one message holds of the budget."""
 
-    budget: Budget
+    budget: ByteBudget
     largest: int
     held: int = 0
 
@@ -292,7 +292,7 @@ class Held:
         self.held = 0
 
 
-class Inflow:
+class FlumeConnection:
     """What a connection brings, and the form of what is sent back."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
@@ -304,14 +304,14 @@ class Inflow:
         self._full = False
         """Whether there may be more in what was compressed than was taken out of it."""
 
-    async def message(self, held: Held) -> tuple[int, bytes]:
+    async def message(self, held: HeldRequest) -> tuple[int, bytes]:
         """The next message and its serial: waits for its first bytes as long as it takes, for the rest not."""
         await self._fill(2)
         try:
             async with asyncio.timeout(SLOW_SECONDS):
                 return await self._message(held)
         except TimeoutError:
-            raise Garbled("a message that did not come to its end in time") from None
+            raise MalformedFlumeData("a message that did not come to its end in time") from None
 
     def framed(self, serial: int, payload: bytes) -> bytes:
         """An answer as it goes over the wire."""
@@ -320,17 +320,17 @@ class Inflow:
             return frame
         return self._deflate.compress(frame) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
 
-    async def _message(self, held: Held) -> tuple[int, bytes]:
+    async def _message(self, held: HeldRequest) -> tuple[int, bytes]:
         serial, count = _HEAD.unpack(await self._exactly(_HEAD.size))
         if not 0 <= count <= MOST_BUFFERS:
-            raise Garbled("this is not Avro's transport")
+            raise MalformedFlumeData("this is not Avro's transport")
         parts: list[bytes] = []
         size = 0
         for _ in range(count):
             (length,) = _LENGTH.unpack(await self._exactly(_LENGTH.size))
             size += _LENGTH.size + length
             if length < 0 or size > held.largest:
-                raise Garbled(f"a message of more than {format_bytes(held.largest)}")
+                raise MalformedFlumeData(f"a message of more than {format_bytes(held.largest)}")
             await held.cover(size)
             parts.append(await self._exactly(length))
         held.shrink(size)
@@ -360,11 +360,11 @@ class Inflow:
 
     def _inflated(self, chunk: bytes) -> bytes:
         if self._inflate is None or self._inflate.eof:
-            raise Garbled("bytes after the end of what is compressed")
+            raise MalformedFlumeData("bytes after the end of what is compressed")
         try:
             found = self._inflate.decompress(chunk, _CHUNK)
         except zlib.error as error:
-            raise Garbled(f"it cannot be decompressed: {error}") from None
+            raise MalformedFlumeData(f"it cannot be decompressed: {error}") from None
         self._full = len(found) == _CHUNK
         return found
 
@@ -372,7 +372,7 @@ class Inflow:
         """Serials begin with 1; none gets so high that it looks like the beginning of a zlib stream, or of TLS."""
         first = int.from_bytes(self._buffer[:2], "big")
         if first == _TLS:
-            raise Garbled("it speaks TLS; leave ssl out of the agent's sink")
+            raise MalformedFlumeData("it speaks TLS; leave ssl out of the agent's sink")
         if first >> 8 == 0x78 and first % 31 == 0:
             self._inflate, self._deflate = zlib.decompressobj(), zlib.compressobj()
             compressed = bytes(self._buffer)

@@ -15,8 +15,15 @@ from queue import SimpleQueue
 from millrace.errors import FeedFailed, MillraceError
 from millrace.feeds.base.api import Batch
 from millrace.feeds.listeners import flume_protocol
-from millrace.feeds.listeners.backpressure import Budget, Receipt, Verdict, settle
-from millrace.feeds.listeners.flume_protocol import FREE, Conversation, Garbled, Held, Inflow, Request
+from millrace.feeds.listeners.backpressure import ByteBudget, Receipt, Verdict, settle
+from millrace.feeds.listeners.flume_protocol import (
+    FREE,
+    Conversation,
+    FlumeConnection,
+    HeldRequest,
+    MalformedFlumeData,
+    Request,
+)
 
 HELD = 64_000_000
 """Bytes that the longer messages of all agents together may hold, until the sink has them."""
@@ -32,7 +39,7 @@ _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
 
 @dataclass(frozen=True)
-class Terms:
+class FlumeListenerOptions:
     """What an agent must keep to, and what becomes of its events."""
 
     largest: int
@@ -47,10 +54,10 @@ class Terms:
         return not self.allow or any(mapped in network for network in self.allow)
 
 
-class Agents:
+class FlumeServer:
     """The agents of one run, from the event loop's side."""
 
-    def __init__(self, terms: Terms, say: Callable[[str], None]) -> None:
+    def __init__(self, terms: FlumeListenerOptions, say: Callable[[str], None]) -> None:
         self.batches: SimpleQueue[Batch] = SimpleQueue()
         """What was taken and waits for the sink: a message of each connection at most."""
         self._terms = terms
@@ -78,7 +85,7 @@ class Agents:
 
     async def _serve(self, listener: socket.socket) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        self._budget = Budget(max(HELD, 2 * self._terms.largest))
+        self._budget = ByteBudget(max(HELD, 2 * self._terms.largest))
         server = await asyncio.start_server(self._meet, sock=listener)
         self._ready.set()
         await self._over.wait()
@@ -122,7 +129,7 @@ class Agents:
         try:
             _keep_alive(writer.get_extra_info("socket"))
             await self._talk(reader, writer)
-        except Garbled as error:
+        except MalformedFlumeData as error:
             self._tell(f"the connection of {host} was closed: {error}")
         except (OSError, EOFError, TimeoutError, asyncio.CancelledError):
             pass  # it has gone, or we have: what was not answered is sent again
@@ -132,9 +139,9 @@ class Agents:
             writer.close()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        inflowing, conversation = Inflow(reader), Conversation(self._terms.key, self._known)
+        inflowing, conversation = FlumeConnection(reader), Conversation(self._terms.key, self._known)
         while not self._stopping:
-            held = Held(self._budget, self._terms.largest)
+            held = HeldRequest(self._budget, self._terms.largest)
             try:
                 serial, message = await inflowing.message(held)
                 # A long one in a thread, because the loop has other agents to attend to.

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from millrace.clients.kafka.record import Record
 from millrace.errors import FeedFailed, RecordRefused
 from millrace.feeds.base.api import Batch
-from millrace.feeds.listeners.backpressure import Budget, Receipt, Verdict, settle
+from millrace.feeds.listeners.backpressure import ByteBudget, Receipt, Verdict, settle
 from millrace.feeds.listeners.json_payloads import Malformed, from_json, from_ndjson
 from millrace.units import format_bytes
 
@@ -41,7 +41,7 @@ _LEAST = 4096
 _SHORT = 65536
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request is not taken; nothing of it was."""
 
     def __init__(self, status: int, error: str, **more: object) -> None:
@@ -52,7 +52,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Terms:
+class HttpListenerOptions:
     """What a request must keep to."""
 
     largest: int
@@ -60,10 +60,10 @@ class Terms:
     token: str | None = None
 
 
-class Intake:
+class HttpListener:
     """The requests of one run, from the event loop's side."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: HttpListenerOptions) -> None:
         self.batches: SimpleQueue[Batch] = SimpleQueue()
         """What was taken and waits for the sink; the budget bounds it."""
         self.ready = threading.Event()
@@ -72,7 +72,7 @@ class Intake:
             lifespan=self._lifespan,
         )
         self._terms = terms
-        self._budget = Budget(max(HELD, 2 * terms.largest))
+        self._budget = ByteBudget(max(HELD, 2 * terms.largest))
         self._pending: set[asyncio.Timeout] = set()
         self._verdicts: set[Verdict] = set()
         self._stopping = False
@@ -112,18 +112,18 @@ class Intake:
         try:
             self._admit(request)
             return await self._take(request)
-        except Refused as refused:
+        except RequestRefused as refused:
             return refused.response
         except ClientDisconnect:
             return Response(status_code=400)
 
     def _admit(self, request: Request) -> None:
         if self._terms.token and not _bears(request, self._terms.token):
-            raise Refused(401, "a bearer token is needed, and the right one")
+            raise RequestRefused(401, "a bearer token is needed, and the right one")
         if _form(request) not in _FORMS:
-            raise Refused(415, f"send it as {' or '.join(_FORMS)}")
+            raise RequestRefused(415, f"send it as {' or '.join(_FORMS)}")
         if request.headers.get("content-encoding", "identity") != "identity":
-            raise Refused(415, "send it uncompressed")
+            raise RequestRefused(415, "send it uncompressed")
         self._check_open()
 
     async def _take(self, request: Request) -> Response:
@@ -158,7 +158,7 @@ class Intake:
             return parse(body, key) if len(body) <= _SHORT else await asyncio.to_thread(parse, body, key)
         except Malformed as error:
             place = "".join(f"{unit} {number}: " for unit, number in error.where.items())
-            raise Refused(400, f"{place}{error}", **error.where) from None
+            raise RequestRefused(400, f"{place}{error}", **error.where) from None
 
     async def _deliver(self, records: list[Record]) -> Response:
         self._check_open()
@@ -170,7 +170,7 @@ class Intake:
             error = await verdict
             if error is not None:
                 status = 413 if isinstance(error, RecordRefused) else 503
-                raise Refused(status, error.message, why=error.why, condition=error.condition)
+                raise RequestRefused(status, error.message, why=error.why, condition=error.condition)
         return JSONResponse({"accepted": len(records)})
 
     async def _unless_stopped(self, work: Awaitable[T], seconds: float | None = None) -> T:
@@ -183,15 +183,15 @@ class Intake:
                     self._pending.discard(limit)
         except TimeoutError:
             self._check_open()
-            raise Refused(408, "the body did not come in time") from None
+            raise RequestRefused(408, "the body did not come in time") from None
 
     def _check_open(self) -> None:
         if self._stopping:
-            raise Refused(503, "the feed is stopping")
+            raise RequestRefused(503, "the feed is stopping")
 
     def _check_size(self, size: int) -> None:
         if size > self._terms.largest:
-            raise Refused(413, f"send at most {format_bytes(self._terms.largest)} at once")
+            raise RequestRefused(413, f"send at most {format_bytes(self._terms.largest)} at once")
 
 
 def _form(request: Request) -> str:

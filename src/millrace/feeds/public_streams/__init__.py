@@ -4,33 +4,33 @@ Everything here is about the way from a stream to batches of records. What an ev
 id and the time are, is each feed's own.
 """
 
-from millrace.feeds.public_streams.backoff import Backoff, Lapse, Ramp
+from millrace.feeds.public_streams.backoff import Backoff, ConnectionLapse, DelayRamp
 from millrace.feeds.public_streams.progress import (
     CONNECTED,
     Event,
-    Progress,
+    PositionTracker,
     Recent,
     event_fields,
     key_of,
     not_future,
     time_of,
 )
-from millrace.feeds.public_streams.reader import Events, Halt, read_events
+from millrace.feeds.public_streams.reader import Events, StreamHalt, read_events
 from millrace.feeds.public_streams.sse import EventParser, ServerSentEvent, json_lines
 from millrace.feeds.public_streams.transport import Web, checked_url, user_agent, websocket_messages
 
 __all__ = [
     "CONNECTED",
     "Backoff",
+    "ConnectionLapse",
+    "DelayRamp",
     "Event",
     "EventParser",
     "Events",
-    "Halt",
-    "Lapse",
-    "Progress",
-    "Ramp",
+    "PositionTracker",
     "Recent",
     "ServerSentEvent",
+    "StreamHalt",
     "Web",
     "checked_url",
     "event_fields",

@@ -18,7 +18,7 @@ _PASSING = (408, 425, 429)
 _SNIPPET = 300
 
 
-class Lapse(Exception):
+class ConnectionLapse(Exception):
     """A failure that passes: the connection was lost, or the server cannot answer just now."""
 
     def __init__(self, message: str, *, status: int | None = None, wait: float | None = None) -> None:
@@ -28,7 +28,7 @@ class Lapse(Exception):
 
 
 @dataclass(frozen=True)
-class Ramp:
+class DelayRamp:
     """Waits that grow from the first to the most: doubled each time, or by the first again."""
 
     first: float
@@ -45,16 +45,16 @@ class Ramp:
 class Backoff:
     """How long to wait before connecting again, by what went wrong."""
 
-    network: Ramp = Ramp(0.25, 60.0)
-    server: Ramp = Ramp(1.0, 60.0)
-    limited: Ramp = Ramp(5.0, 60.0)
+    network: DelayRamp = DelayRamp(0.25, 60.0)
+    server: DelayRamp = DelayRamp(1.0, 60.0)
+    limited: DelayRamp = DelayRamp(5.0, 60.0)
     """For 429: the server has already said that we ask too often."""
     jitter: float = 0.5
     """The share of each wait that is left to chance, so that many clients do not come back together."""
     steady: float = 10.0
     """A connection that lasted this many seconds was a good one: after it the waits start small again."""
 
-    def ramp(self, lapse: Lapse) -> Ramp:
+    def ramp(self, lapse: ConnectionLapse) -> DelayRamp:
         """The waits for this kind of failure."""
         if lapse.status is None:
             return self.network
@@ -66,10 +66,10 @@ class Retries:
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
-        self._ramp: Ramp | None = None
+        self._ramp: DelayRamp | None = None
         self._attempt = 0
 
-    def wait(self, lapse: Lapse, lasted: float) -> float:
+    def wait(self, lapse: ConnectionLapse, lasted: float) -> float:
         """Seconds to wait after a connection that lasted so long and then failed so."""
         ramp = self._backoff.ramp(lapse)
         if ramp != self._ramp or lasted >= self._backoff.steady:
@@ -81,14 +81,14 @@ class Retries:
 
 def refusal(
     name: str, status: int, headers: Mapping[str, str], body: bytes, hints: Mapping[int, str] | None = None
-) -> Lapse | FeedFailed:
+) -> ConnectionLapse | FeedFailed:
     """What an answer other than success means: try again later, or not at all.
 
     A 4xx says that the request itself is wrong; asking again would get the same answer for ever.
     """
     said = reason(body)
     if status >= 500 or status in _PASSING:
-        return Lapse(
+        return ConnectionLapse(
             f"{name} answers {status}" + (f" ({said})" if said else ""), status=status, wait=asked_wait(headers)
         )
     return FeedFailed(f"{name} answers {status}", why=said or None, hint=(hints or {}).get(status))

@@ -26,7 +26,7 @@ class _Step:
     safe: bool = False
 
 
-class Progress:
+class PositionTracker:
     """Saves positions in the order in which they were read, and never past a record that is not safe yet.
 
     Batches may be confirmed in any order and from any thread. A position stands for everything before it, so

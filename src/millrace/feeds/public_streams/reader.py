@@ -11,8 +11,8 @@ from queue import Empty, Full, Queue
 from weakref import WeakSet
 
 from millrace.feeds.base.api import Batch, Run
-from millrace.feeds.public_streams.backoff import Backoff, Lapse, Retries
-from millrace.feeds.public_streams.progress import Event, Progress
+from millrace.feeds.public_streams.backoff import Backoff, ConnectionLapse, Retries
+from millrace.feeds.public_streams.progress import Event, PositionTracker
 from millrace.units import format_duration
 
 AHEAD = 2000
@@ -24,7 +24,7 @@ _TICK = 0.1
 _PATIENCE = 1.0
 
 
-class Halt:
+class StreamHalt:
     """Ends a thread that reads: wakes it when it waits, and cuts the connection when it is blocked on one."""
 
     def __init__(self) -> None:
@@ -58,15 +58,15 @@ class Halt:
 
 
 Events = Generator[Event, None, None]
-Connect = Callable[[Halt], Events]
+Connect = Callable[[StreamHalt], Events]
 """Connects once and yields what comes; ends, or raises a Lapse, when the connection does."""
 
 
 def read_events(
-    run: Run, connect: Connect, *, name: str, backoff: Backoff, progress: Progress | None = None
+    run: Run, connect: Connect, *, name: str, backoff: Backoff, progress: PositionTracker | None = None
 ) -> Iterator[Batch]:
     """An origin's events in batches, for ever; each saves its position once the sink has it."""
-    halt = Halt()
+    halt = StreamHalt()
     ahead = _Ahead(_follow(connect, halt, run.say, name, backoff), halt, name)
     left = run.count
     try:
@@ -83,7 +83,7 @@ def read_events(
         ahead.close()
 
 
-def _follow(connect: Connect, halt: Halt, say: Callable[[str], None], name: str, backoff: Backoff) -> Events:
+def _follow(connect: Connect, halt: StreamHalt, say: Callable[[str], None], name: str, backoff: Backoff) -> Events:
     retries = Retries(backoff)
     while not halt:
         began: float | None = None
@@ -92,8 +92,8 @@ def _follow(connect: Connect, halt: Halt, say: Callable[[str], None], name: str,
                 for event in events:
                     began = began or time.monotonic()
                     yield event
-            lapse = Lapse("the connection was closed")
-        except Lapse as caught:
+            lapse = ConnectionLapse("the connection was closed")
+        except ConnectionLapse as caught:
             lapse = caught
         if halt:
             return
@@ -105,7 +105,7 @@ def _follow(connect: Connect, halt: Halt, say: Callable[[str], None], name: str,
 class _Ahead:
     """Events read in a thread ahead of the sink: a slow sink slows the reading, and fills no memory."""
 
-    def __init__(self, events: Events, halt: Halt, name: str) -> None:
+    def __init__(self, events: Events, halt: StreamHalt, name: str) -> None:
         self._events = events
         self._halt = halt
         self._queue: Queue[Event | None] = Queue(AHEAD)

@@ -19,8 +19,8 @@ from websockets.sync.client import connect
 
 from millrace import __version__
 from millrace.errors import FeedFailed, FileUnusable, InvalidOption
-from millrace.feeds.public_streams.backoff import Lapse, refusal
-from millrace.feeds.public_streams.reader import Halt
+from millrace.feeds.public_streams.backoff import ConnectionLapse, refusal
+from millrace.feeds.public_streams.reader import StreamHalt
 from millrace.feeds.public_streams.sse import LONGEST, EventParser, ServerSentEvent
 from millrace.units import format_duration
 
@@ -54,7 +54,7 @@ class Web:
 
     def __init__(
         self,
-        halt: Halt,
+        halt: StreamHalt,
         *,
         name: str,
         idle: float,
@@ -91,11 +91,11 @@ class Web:
                 yield None
                 for chunk in chunks:
                     yield from parser.feed(chunk)
-        except Lapse as lapse:
+        except ConnectionLapse as lapse:
             if parser.retry is not None:
                 lapse.wait = max(lapse.wait or 0.0, parser.retry)
             raise
-        raise Lapse("the connection was closed", wait=parser.retry)
+        raise ConnectionLapse("the connection was closed", wait=parser.retry)
 
     @contextmanager
     def stream(
@@ -137,18 +137,18 @@ class Web:
             raise refusal(self._name, response.status_code, response.headers, _beginning(response), self._hints)
         kind = response.headers.get("content-type", "").partition(";")[0]
         if expected and kind != expected:
-            raise Lapse(f"{self._name} answers with {kind or 'nothing'} instead of {expected}")
+            raise ConnectionLapse(f"{self._name} answers with {kind or 'nothing'} instead of {expected}")
 
     @contextmanager
     def _faults(self, silence: float) -> Iterator[None]:
         try:
             yield
         except httpx.ReadTimeout:
-            raise Lapse(f"nothing came for {format_duration(silence)}") from None
+            raise ConnectionLapse(f"nothing came for {format_duration(silence)}") from None
         except (httpx.TransportError, httpx.DecodingError) as error:
             if (wrong := certificate_fault(error)) is not None:
                 raise untrusted(self._name, wrong) from error
-            raise Lapse(str(error) or type(error).__name__) from error
+            raise ConnectionLapse(str(error) or type(error).__name__) from error
         except httpx.TooManyRedirects as error:
             raise FeedFailed(f"{self._name} redirects without end", why=str(error)) from error
 
@@ -199,7 +199,7 @@ def unusable_proxy(error: Exception) -> FeedFailed:
 _TOO_BIG = 1009
 
 
-def websocket_messages(url: str, halt: Halt, *, name: str, idle: float) -> Iterator[bytes | None]:
+def websocket_messages(url: str, halt: StreamHalt, *, name: str, idle: float) -> Iterator[bytes | None]:
     """Messages as the bytes that came; first of all a None, once the server has accepted the connection.
 
     The connection is asked for a sign of life twice in `idle` seconds, and given up when there is none.
@@ -234,10 +234,10 @@ def _faults(name: str) -> Iterator[None]:
     except ConnectionClosed as error:
         if error.sent and error.sent.code == _TOO_BIG:
             raise FeedFailed(f"{name} sent a message that is too big", why=str(error)) from error
-        raise Lapse(f"the connection was closed ({error})") from error
+        raise ConnectionLapse(f"the connection was closed ({error})") from error
     except (InvalidProxy, ImportError) as error:
         raise unusable_proxy(error) from error
     except (InvalidHandshake, OSError) as error:
         if (wrong := certificate_fault(error)) is not None:
             raise untrusted(name, wrong) from error
-        raise Lapse(str(error) or type(error).__name__) from error
+        raise ConnectionLapse(str(error) or type(error).__name__) from error

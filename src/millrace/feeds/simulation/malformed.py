@@ -10,7 +10,7 @@ from typing import NamedTuple
 import orjson
 
 
-class Shape(NamedTuple):
+class MalformedShape(NamedTuple):
     """Which fields of a record, by position, a reader cannot take as they come."""
 
     moment: int
@@ -19,18 +19,18 @@ class Shape(NamedTuple):
     """Everything that is more than text, and the event time."""
 
     @classmethod
-    def of(cls, schema: str, moment: str) -> Shape:
+    def of(cls, schema: str, moment: str) -> MalformedShape:
         """The shape of records whose columns are given as Spark DDL."""
         columns: list[tuple[str, str]] = re.findall(r"(\w+) (\w+(?:<[^>]*>)?)", schema)
         typed = [place for place, (name, kind) in enumerate(columns) if kind != "string" or name == moment]
         return cls([name for name, _ in columns].index(moment), tuple(typed))
 
 
-class Good(NamedTuple):
+class WellFormed(NamedTuple):
     """A record as it should have been, in JSON or in any other form whose fields stand between commas."""
 
     value: bytes
-    shape: Shape
+    shape: MalformedShape
     rng: random.Random
 
     def fields(self) -> list[tuple[bytes, bytes]]:
@@ -57,84 +57,84 @@ class Good(NamedTuple):
         return self.joined(fields)
 
 
-def truncated(good: Good) -> bytes | None:
+def truncated(good: WellFormed) -> bytes | None:
     """Cut off in the middle."""
     return good.value[: int(len(good.value) * good.rng.uniform(0.2, 0.8))]
 
 
-def empty(_: Good) -> bytes | None:
+def empty(_: WellFormed) -> bytes | None:
     """No bytes at all."""
     return b""
 
 
-def tombstone(_: Good) -> bytes | None:
+def tombstone(_: WellFormed) -> bytes | None:
     """Null, which Kafka allows."""
     return None
 
 
-def prose(good: Good) -> bytes | None:
+def prose(good: WellFormed) -> bytes | None:
     """What somebody else meant to say to somebody else."""
     return good.rng.choice(
         (b"<html><body><h1>502 Bad Gateway</h1></body></html>", b"connection reset by peer", b"ping", b"undefined")
     )
 
 
-def bare_array(good: Good) -> bytes | None:
+def bare_array(good: WellFormed) -> bytes | None:
     """The values without their names."""
     return b"[" + b",".join(value for _, value in good.fields()) + b"]"
 
 
-def glued(good: Good) -> bytes | None:
+def glued(good: WellFormed) -> bytes | None:
     """Two records in one."""
     return good.value + good.value
 
 
-def broken_utf8(good: Good) -> bytes | None:
+def broken_utf8(good: WellFormed) -> bytes | None:
     """A byte that no UTF-8 text holds."""
     place = good.rng.randrange(len(good.value) + 1)
     return good.value[:place] + b"\xff" + good.value[place:]
 
 
-def timeless(good: Good) -> bytes | None:
+def timeless(good: WellFormed) -> bytes | None:
     """A required field, the event time, is missing."""
     fields = good.fields()
     del fields[good.shape.moment % len(fields)]
     return good.joined(fields)
 
 
-def wrong_type(good: Good) -> bytes | None:
+def wrong_type(good: WellFormed) -> bytes | None:
     """An object where a number, a list or a time belongs."""
     return good.typed_as(b'{"value":null}')
 
 
-def not_a_number(good: Good) -> bytes | None:
+def not_a_number(good: WellFormed) -> bytes | None:
     """What JavaScript and Python write for 0/0, and JSON does not know."""
     return good.typed_as(b"NaN")
 
 
-def enormous(good: Good) -> bytes | None:
+def enormous(good: WellFormed) -> bytes | None:
     """A number that fits no type."""
     return good.typed_as(b"1e999")
 
 
-def impossible_date(good: Good) -> bytes | None:
+def impossible_date(good: WellFormed) -> bytes | None:
     """A time that never was."""
     text = good.rng.choice((b'"2026-02-30T12:00:00.000Z"', b'"2026-01-01T25:61:00.000Z"', b'"0000-00-00 00:00:00"'))
     return good.changed(good.shape.moment, text)
 
 
-def unquoted(good: Good) -> bytes | None:
+def unquoted(good: WellFormed) -> bytes | None:
     """Names without quotes; where there are no names, semicolons instead of commas."""
     bare = re.sub(rb'"(\w+)":', rb"\1:", good.value)
     return bare if bare != good.value else good.value.replace(b",", b";")
 
 
-def encoded_twice(good: Good) -> bytes | None:
+def encoded_twice(good: WellFormed) -> bytes | None:
     """The record as a JSON string."""
     return orjson.dumps(good.value.decode("utf-8", "replace"))
 
 
-WAYS: tuple[Callable[[Good], bytes | None], ...] = (
+WAYS: tuple[Callable[[WellFormed], bytes | None], ...] = (
     truncated,
     empty,
     tombstone,
@@ -152,9 +152,9 @@ WAYS: tuple[Callable[[Good], bytes | None], ...] = (
 )
 
 
-def malform(value: bytes, shape: Shape, rng: random.Random) -> bytes | None:
+def malform(value: bytes, shape: MalformedShape, rng: random.Random) -> bytes | None:
     """A record broken in one of the ways."""
-    return rng.choice(WAYS)(Good(value, shape, rng))
+    return rng.choice(WAYS)(WellFormed(value, shape, rng))
 
 
 def _json_object(value: bytes) -> dict[str, object] | None:

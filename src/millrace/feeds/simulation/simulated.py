@@ -18,7 +18,7 @@ from typing import ClassVar
 from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption
 from millrace.feeds.base.api import Batch, Feed, Run
-from millrace.feeds.simulation.malformed import Shape, malform
+from millrace.feeds.simulation.malformed import MalformedShape, malform
 from millrace.plugins import option
 from millrace.units import parse_duration, parse_rate, parse_share, parse_time
 
@@ -142,7 +142,7 @@ class Simulated(Feed):
     def _break_some(self, records: list[Record], dice: random.Random) -> list[Record]:
         if not self.malformed:
             return records
-        shape = Shape.of(self.schema, self.moment)
+        shape = MalformedShape.of(self.schema, self.moment)
         return [
             record._replace(value=malform(record.value, shape, dice))
             if record.value is not None and dice.random() < self.malformed

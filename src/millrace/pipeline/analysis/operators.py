@@ -111,7 +111,7 @@ JOIN_KINDS = {
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinOperator:
     """The step that a join is: `join` of two streams, or `outer` when static rows would have to be kept."""
 
     kind: str
@@ -124,15 +124,15 @@ def named_kind(text: str) -> str | None:
     return JOIN_KINDS.get(text.lower().replace("_", "").replace(" ", ""))
 
 
-def joined(kind: str, left: StreamPlan, right: StreamPlan, bounded: bool | None, what: str) -> Joined | None:
+def joined(kind: str, left: StreamPlan, right: StreamPlan, bounded: bool | None, what: str) -> JoinOperator | None:
     """The step that joining two shapes is; None when it is nothing special or cannot be told."""
     if left.streaming is None or right.streaming is None:
         return None
     if left.streaming and right.streaming:
-        return Joined("join", what, bounded)
+        return JoinOperator("join", what, bounded)
     keeps_left, keeps_right = kind in ("left", "full", "semi", "anti"), kind in ("right", "full")
     if (right.streaming and keeps_left) or (left.streaming and keeps_right):
-        return Joined("outer", what)
+        return JoinOperator("outer", what)
     return None
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from millrace.pipeline.analysis.operators import STATIC, UNKNOWN, StreamPlan
 from millrace.pipeline.analysis.python import python_shape
-from millrace.pipeline.model import Pipeline, SourceDef, TableDef
+from millrace.pipeline.model import PipelineDef, SourceDef, TableDef
 
 
-def analyse(pipeline: Pipeline) -> dict[str, StreamPlan]:
+def analyse(pipeline: PipelineDef) -> dict[str, StreamPlan]:
     """The shape of every source and table by its name, in small letters."""
     found = {source.name.lower(): source_shape(source) for source in reversed(pipeline.sources)}
     for table in pipeline.tables:
@@ -23,7 +23,7 @@ def source_shape(source: SourceDef) -> StreamPlan:
     return shape.watermarked(source.watermark.column) if source.watermark else shape
 
 
-def _add(pipeline: Pipeline, table: TableDef, found: dict[str, StreamPlan]) -> None:
+def _add(pipeline: PipelineDef, table: TableDef, found: dict[str, StreamPlan]) -> None:
     """A table's shape, after those of what it reads; not by recursion, since a chain of tables may be long."""
     waiting = [(table, False)]
     begun: set[str] = set()

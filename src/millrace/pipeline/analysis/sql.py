@@ -21,7 +21,7 @@ from millrace.pipeline.analysis.operators import (
     STATIC,
     UNKNOWN,
     Events,
-    Joined,
+    JoinOperator,
     Operator,
     StreamPlan,
     join_ends,
@@ -35,7 +35,7 @@ _RANGES = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
 
 
 @dataclass(frozen=True)
-class Sides:
+class JoinSides:
     """What a join joins."""
 
     left: StreamPlan
@@ -51,12 +51,12 @@ def join_kind(join: exp.Join) -> str:
     return JOIN_KINDS.get(kind if kind in ("semi", "anti", "cross") else side, "inner")
 
 
-def join_step(kind: str, sides: Sides, join: exp.Join, where: Any) -> Joined | None:
+def join_step(kind: str, sides: JoinSides, join: exp.Join, where: Any) -> JoinOperator | None:
     """What a join in SQL is, when it matters to a stream."""
     return joined(kind, sides.left, sides.right, _bounded(kind, sides, join, where), f"{kind.upper()} JOIN")
 
 
-def _bounded(kind: str, sides: Sides, join: exp.Join, where: Any) -> bool | None:
+def _bounded(kind: str, sides: JoinSides, join: exp.Join, where: Any) -> bool | None:
     """Whether a watermark ends the state: by an equal event time, or by a range between the event times."""
     if sides.left.events is None or sides.right.events is None:
         return None
@@ -75,7 +75,7 @@ def _conjuncts(node: Any) -> list[Any]:
     return list(node.flatten()) if isinstance(node, exp.And) else [node]
 
 
-def _spans(node: Any, sides: Sides) -> bool:
+def _spans(node: Any, sides: JoinSides) -> bool:
     """Whether a comparison is between an event time and a column of the other side."""
     columns = list(node.find_all(exp.Column))
     right = [column for column in columns if column.table.lower() == sides.name]
@@ -84,7 +84,7 @@ def _spans(node: Any, sides: Sides) -> bool:
     return bool(left and right) or len(unnamed) > 1 or bool(unnamed and (left or right))
 
 
-def _of_left(node: Any, sides: Sides) -> bool:
+def _of_left(node: Any, sides: JoinSides) -> bool:
     return any(
         column.name.lower() in (sides.left_names.get(column.table.lower(), sides.left).events or ())
         for column in node.find_all(exp.Column)
@@ -92,7 +92,7 @@ def _of_left(node: Any, sides: Sides) -> bool:
     )
 
 
-def _of_right(node: Any, sides: Sides) -> bool:
+def _of_right(node: Any, sides: JoinSides) -> bool:
     return any(
         column.name.lower() in (sides.right.events or ())
         for column in node.find_all(exp.Column)
@@ -345,7 +345,7 @@ class _Reading:
             found.shape = found.shape.then(self.step("explode", "LATERAL", join.this))
             return
         right = self._relation(join.this)
-        sides = Sides(found.shape, right, dict(found.named), join.this.alias_or_name.lower())
+        sides = JoinSides(found.shape, right, dict(found.named), join.this.alias_or_name.lower())
         kind = join_kind(join)
         where = node.args.get("where") if kind in ("inner", "cross") else None
         made = together((found.shape, right))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from millrace.errors import Problem
 from millrace.pipeline.checks import graph, output_modes, state
 from millrace.pipeline.checks.connections import connector_mistakes, plain_secrets
-from millrace.pipeline.checks.context import Scope
+from millrace.pipeline.checks.context import CheckContext
 from millrace.pipeline.checks.graph import shared_targets, target_loops
 from millrace.pipeline.checks.output_modes import chained_aggregation, unsupported_operation
 from millrace.pipeline.checks.state import unknown_watermark_column, watermark_not_a_time
@@ -36,9 +36,9 @@ from millrace.pipeline.checks.triggers import (
     realtime_watermarks,
 )
 from millrace.pipeline.connector_facts import Connectors
-from millrace.pipeline.model import Pipeline
+from millrace.pipeline.model import PipelineDef
 
-Rule = Callable[[Scope], Iterator[Problem]]
+Rule = Callable[[CheckContext], Iterator[Problem]]
 
 RULES: tuple[Rule, ...] = (
     graph.invalid_names,
@@ -92,11 +92,11 @@ RULES: tuple[Rule, ...] = (
 __all__ = ["Problem", "check", "in_order"]
 
 
-def check(pipeline: Pipeline, connectors: Connectors) -> list[Problem]:
+def check(pipeline: PipelineDef, connectors: Connectors) -> list[Problem]:
     """What is wrong with a pipeline, or may be, in the order of its file."""
-    from millrace.pipeline.checks.context import Scope
+    from millrace.pipeline.checks.context import CheckContext
 
-    scope = Scope(pipeline, connectors)
+    scope = CheckContext(pipeline, connectors)
     return in_order(problem for rule in RULES for problem in rule(scope))
 
 

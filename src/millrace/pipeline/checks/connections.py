@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from millrace.errors import Problem, SourceLocation
-from millrace.pipeline.checks.context import Scope
+from millrace.pipeline.checks.context import CheckContext
 from millrace.pipeline.connector_facts import Facts
 from millrace.pipeline.model import Connection
 from millrace.pipeline.python_source import literal_keywords
 from millrace.pipeline.secret import Secret, holds_password, is_secret
 
 
-def plain_secrets(scope: Scope) -> Iterator[Problem]:
+def plain_secrets(scope: CheckContext) -> Iterator[Problem]:
     """A password, token or key that is written out; the value itself is never shown."""
     sources = [source.connection for source in scope.pipeline.sources]
     for connection in (*sources, *(sink.connection for sink in scope.pipeline.sinks)):
@@ -46,7 +46,7 @@ def _has_secret(value: object) -> bool:
     return isinstance(value, Secret)
 
 
-def connector_mistakes(scope: Scope) -> Iterator[Problem]:
+def connector_mistakes(scope: CheckContext) -> Iterator[Problem]:
     """An unknown connector, an unknown or missing option, a value that cannot be, a schema that does not parse."""
     for source in scope.pipeline.sources:
         yield from _told(source.connection, scope.source_facts(source), f"source {source.name!r}")

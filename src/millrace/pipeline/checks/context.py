@@ -13,7 +13,7 @@ from millrace.errors import InvalidSql
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator, StreamPlan
 from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.connector_facts import Connectors, Facts
-from millrace.pipeline.model import Pipeline, SinkDef, SourceDef, TableDef, Trigger
+from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, Trigger
 from millrace.pipeline.schema import Decimal, Schema, Simple, Type
 from millrace.pipeline.sql import parsed
 
@@ -23,7 +23,7 @@ _WINDOWS = ("window", "session_window")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownColumn:
     """A column: its name, what the page takes it for (`number`, `time`, `other`; None: not known), and Spark's type."""
 
     name: str
@@ -31,12 +31,12 @@ class Known:
     spark: str = ""
 
 
-def columns_of_schema(schema: Schema) -> list[Known]:
+def columns_of_schema(schema: Schema) -> list[KnownColumn]:
     """The columns that a schema declares."""
-    return [Known(field.name, _type(field.type), field.type.ddl()) for field in schema.fields]
+    return [KnownColumn(field.name, _type(field.type), field.type.ddl()) for field in schema.fields]
 
 
-def columns_of_sql(sql: str) -> list[Known] | None:
+def columns_of_sql(sql: str) -> list[KnownColumn] | None:
     """The columns that a query names; None when one of them has a name that only Spark can tell."""
     from sqlglot import exp
 
@@ -48,7 +48,7 @@ def columns_of_sql(sql: str) -> list[Known] | None:
         windowed = isinstance(one, exp.Anonymous) and one.name.lower() in _WINDOWS
         if one.is_star or not one.alias_or_name or not (windowed or isinstance(one, exp.Alias | exp.Column | exp.Dot)):
             return None
-    return [Known(one.alias_or_name) for one in chosen]
+    return [KnownColumn(one.alias_or_name) for one in chosen]
 
 
 def _type(kind: Type) -> str:
@@ -58,10 +58,10 @@ def _type(kind: Type) -> str:
     return "number" if name in _NUMBERS else "time" if name in _TIMES else "other"
 
 
-class Scope:
+class CheckContext:
     """A pipeline with all that is known of it."""
 
-    def __init__(self, pipeline: Pipeline, connectors: Connectors) -> None:
+    def __init__(self, pipeline: PipelineDef, connectors: Connectors) -> None:
         self.pipeline = pipeline
         self._connectors = connectors
         self._sources: dict[int, Facts] = {}
@@ -81,7 +81,7 @@ class Scope:
         """All that has a name to read it by."""
         return (*self.pipeline.sources, *self.pipeline.tables)
 
-    def columns(self, element: SourceDef | TableDef) -> list[Known] | None:
+    def columns(self, element: SourceDef | TableDef) -> list[KnownColumn] | None:
         """Its columns, when they are known without Spark."""
         if isinstance(element, SourceDef):
             schema = self.source_facts(element).schema

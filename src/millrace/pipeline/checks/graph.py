@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator
 
 from millrace.errors import Problem, SourceLocation, did_you_mean
-from millrace.pipeline.checks.context import Scope, written_to
+from millrace.pipeline.checks.context import CheckContext, written_to
 from millrace.pipeline.checks.tables import parses_as_sql
-from millrace.pipeline.model import Pipeline, SinkDef, SourceDef, TableDef
+from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef
 
 
-def cycles(scope: Scope) -> Iterator[Problem]:
+def cycles(scope: CheckContext) -> Iterator[Problem]:
     """A table cannot need itself."""
     told: set[str] = set()
     for table in scope.pipeline.tables:
@@ -27,7 +27,7 @@ def cycles(scope: Scope) -> Iterator[Problem]:
             yield Problem("table.cycle", said, table.place, "let one of them read a source instead")
 
 
-def no_sinks(scope: Scope) -> Iterator[Problem]:
+def no_sinks(scope: CheckContext) -> Iterator[Problem]:
     """Without a sink nothing runs."""
     if not scope.pipeline.sinks:
         in_python = scope.pipeline.place.file.endswith(".py")
@@ -37,7 +37,7 @@ def no_sinks(scope: Scope) -> Iterator[Problem]:
         )
 
 
-def unused_tables(scope: Scope) -> Iterator[Problem]:
+def unused_tables(scope: CheckContext) -> Iterator[Problem]:
     """A table that no sink, panel or other table takes."""
     used = _used(scope)
     for table in scope.pipeline.tables if used is not None else ():
@@ -46,7 +46,7 @@ def unused_tables(scope: Scope) -> Iterator[Problem]:
             yield Problem("table.unused", said, table.place, "add a sink for it, or remove it", severity="warning")
 
 
-def unused_sources(scope: Scope) -> Iterator[Problem]:
+def unused_sources(scope: CheckContext) -> Iterator[Problem]:
     """A source that nothing takes."""
     used = _used(scope)
     for source in scope.pipeline.sources if used is not None else ():
@@ -55,7 +55,7 @@ def unused_sources(scope: Scope) -> Iterator[Problem]:
             yield Problem("source.unused", said, source.place, "read it in a table, or remove it", severity="warning")
 
 
-def static_sinks(scope: Scope) -> Iterator[Problem]:
+def static_sinks(scope: CheckContext) -> Iterator[Problem]:
     """A query needs a stream to follow."""
     for sink in scope.pipeline.sinks:
         if scope.shape(sink.table).streaming is False:
@@ -63,7 +63,7 @@ def static_sinks(scope: Scope) -> Iterator[Problem]:
             yield Problem("sink.static", said, sink.place, "leave static: true out of one of its sources")
 
 
-def _used(scope: Scope) -> set[str] | None:
+def _used(scope: CheckContext) -> set[str] | None:
     """What is taken by something; None when a table cannot be read, since then nobody knows."""
     pipeline = scope.pipeline
     if not all(table.function or (table.sql and parses_as_sql(table.sql)) for table in pipeline.tables):
@@ -73,7 +73,7 @@ def _used(scope: Scope) -> set[str] | None:
     return {name.lower() for name in (*reads, *taken)}
 
 
-def _cycle(pipeline: Pipeline, start: TableDef) -> list[str]:
+def _cycle(pipeline: PipelineDef, start: TableDef) -> list[str]:
     """The names on a way from a table back to itself, or nothing."""
     came: dict[str, TableDef] = {}
     waiting = [start]
@@ -107,7 +107,7 @@ _WORDS = ("from", "lateral", "stream")
 """Words that Spark does not take for a table's name."""
 
 
-def invalid_names(scope: Scope) -> Iterator[Problem]:
+def invalid_names(scope: CheckContext) -> Iterator[Problem]:
     """Names of elements are used in SQL without quotes; the pipeline's is a folder's and a consumer group's."""
     pipeline = scope.pipeline
     if pipeline.name and not _PIPELINE.fullmatch(pipeline.name):
@@ -126,7 +126,7 @@ def invalid_names(scope: Scope) -> Iterator[Problem]:
         yield Problem("name.invalid", f"a {_kind(element)} cannot be called {element.name!r}", element.place, hint)
 
 
-def duplicate_names(scope: Scope) -> Iterator[Problem]:
+def duplicate_names(scope: CheckContext) -> Iterator[Problem]:
     """Sources and tables share their names, and to SQL capitals make no difference."""
     first: dict[str, SourceDef | TableDef] = {}
     for element in scope.elements:
@@ -137,7 +137,7 @@ def duplicate_names(scope: Scope) -> Iterator[Problem]:
             yield Problem("name.duplicate", said, element.place, "rename one of them", why)
 
 
-def unknown_names(scope: Scope) -> Iterator[Problem]:
+def unknown_names(scope: CheckContext) -> Iterator[Problem]:
     """What tables, sinks and panels take must be there."""
     pipeline = scope.pipeline
     known = [element.name for element in scope.elements]
@@ -173,7 +173,7 @@ def _kind(element: SourceDef | TableDef) -> str:
     return "source" if isinstance(element, SourceDef) else "table"
 
 
-def shared_targets(scope: Scope) -> Iterator[Problem]:
+def shared_targets(scope: CheckContext) -> Iterator[Problem]:
     """Sinks that must be the only writers of something, and are not."""
     first: dict[str, SinkDef] = {}
     for sink in scope.pipeline.sinks:
@@ -185,7 +185,7 @@ def shared_targets(scope: Scope) -> Iterator[Problem]:
             first.setdefault(target, sink)
 
 
-def target_loops(scope: Scope) -> Iterator[Problem]:
+def target_loops(scope: CheckContext) -> Iterator[Problem]:
     """A sink that writes to what its own rows are read from."""
     for sink in scope.pipeline.sinks:
         read = {one: source for source in scope.sources_of(sink) for one in scope.source_facts(source).touches}

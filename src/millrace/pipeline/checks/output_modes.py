@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from millrace.errors import Problem, SourceLocation, did_you_mean
 from millrace.pipeline.analysis.operators import Operator
-from millrace.pipeline.checks.context import Scope, written_to
+from millrace.pipeline.checks.context import CheckContext, written_to
 from millrace.pipeline.model import MODES, SinkDef
 
 
-def unknown_mode(scope: Scope) -> Iterator[Problem]:
+def unknown_mode(scope: CheckContext) -> Iterator[Problem]:
     """There are three."""
     for sink in scope.pipeline.sinks:
         if sink.mode and sink.mode not in MODES:
@@ -21,7 +21,7 @@ def unknown_mode(scope: Scope) -> Iterator[Problem]:
             yield Problem("mode.unknown", said, _place(sink), did_you_mean(sink.mode, MODES))
 
 
-def mode_of_sink(scope: Scope) -> Iterator[Problem]:
+def mode_of_sink(scope: CheckContext) -> Iterator[Problem]:
     """Not every sink can change or replace rows that it has written."""
     for sink in scope.pipeline.sinks:
         modes = scope.sink_facts(sink).modes
@@ -30,7 +30,7 @@ def mode_of_sink(scope: Scope) -> Iterator[Problem]:
             yield Problem("mode.sink", said, _place(sink), f"use mode: {' or '.join(modes)}")
 
 
-def complete_without_aggregation(scope: Scope) -> Iterator[Problem]:
+def complete_without_aggregation(scope: CheckContext) -> Iterator[Problem]:
     """Complete mode writes the whole result each time, which only an aggregation has."""
     for sink in scope.pipeline.sinks:
         shape = scope.shape(sink.table)
@@ -40,7 +40,7 @@ def complete_without_aggregation(scope: Scope) -> Iterator[Problem]:
             yield Problem("mode.complete", said, _place(sink), "use mode: append", why)
 
 
-def append_without_watermark(scope: Scope) -> Iterator[Problem]:
+def append_without_watermark(scope: CheckContext) -> Iterator[Problem]:
     """Append mode writes a group when it is finished, and only a watermark says when that is."""
     for sink in scope.pipeline.sinks:
         for step in scope.steps(sink, "aggregate") if sink.mode == "append" else ():
@@ -51,7 +51,7 @@ def append_without_watermark(scope: Scope) -> Iterator[Problem]:
                 break
 
 
-def _append_hint(scope: Scope, sink: SinkDef, step: Operator) -> str:
+def _append_hint(scope: CheckContext, sink: SinkDef, step: Operator) -> str:
     own = scope.pipeline.table(step.table)
     if own and own.watermark:
         return f"the watermark of {own.name!r} holds for its result: give one to what it reads, or use mode: update"
@@ -62,7 +62,7 @@ def _append_hint(scope: Scope, sink: SinkDef, step: Operator) -> str:
     return "give the source a watermark, as [at, 10 seconds], and group by a window of it; or use mode: update"
 
 
-def sessions_in_update(scope: Scope) -> Iterator[Problem]:
+def sessions_in_update(scope: CheckContext) -> Iterator[Problem]:
     """A session grows and merges, so there is nothing to update."""
     for sink in scope.pipeline.sinks:
         for step in scope.steps(sink, "aggregate"):
@@ -72,7 +72,7 @@ def sessions_in_update(scope: Scope) -> Iterator[Problem]:
                 yield Problem("mode.session", said, _place(sink), "use mode: append with a watermark, or complete", why)
 
 
-def joins_out_of_mode(scope: Scope) -> Iterator[Problem]:
+def joins_out_of_mode(scope: CheckContext) -> Iterator[Problem]:
     """Two streams are joined in append mode; an inner or semi join also in update mode."""
     for sink in scope.pipeline.sinks:
         for step in scope.steps(sink, "join"):
@@ -85,7 +85,7 @@ def joins_out_of_mode(scope: Scope) -> Iterator[Problem]:
                 yield Problem("mode.join", said, _place(sink), "use mode: append", why)
 
 
-def chained_aggregation(scope: Scope) -> Iterator[Problem]:
+def chained_aggregation(scope: CheckContext) -> Iterator[Problem]:
     """A result that is aggregated again must be final, which it is in append mode only."""
     for sink in scope.pipeline.sinks:
         if sink.mode not in ("update", "complete"):
@@ -125,7 +125,7 @@ _NEVER = {
 }
 
 
-def unsupported_operation(scope: Scope) -> Iterator[Problem]:
+def unsupported_operation(scope: CheckContext) -> Iterator[Problem]:
     """Operations that no stream allows, whatever the mode."""
     for sink in scope.pipeline.sinks:
         for step in scope.shape(sink.table).steps:
@@ -134,7 +134,7 @@ def unsupported_operation(scope: Scope) -> Iterator[Problem]:
                 yield Problem(condition, f"{step.what} {said}", step.place, hint)
 
 
-def sorting(scope: Scope) -> Iterator[Problem]:
+def sorting(scope: CheckContext) -> Iterator[Problem]:
     """Only a whole result can be sorted: one that was aggregated, in complete mode."""
     for sink in scope.pipeline.sinks:
         for step in scope.steps(sink, "sort"):
@@ -144,7 +144,7 @@ def sorting(scope: Scope) -> Iterator[Problem]:
                 yield Problem("stream.sort", f"{step.what} cannot sort a stream", step.place, hint, why)
 
 
-def limiting(scope: Scope) -> Iterator[Problem]:
+def limiting(scope: CheckContext) -> Iterator[Problem]:
     """A limit counts all rows of a stream's life: update mode refuses it, and in append mode the query falls silent."""
     for sink in scope.pipeline.sinks:
         for step in scope.steps(sink, "limit"):
@@ -159,7 +159,7 @@ def limiting(scope: Scope) -> Iterator[Problem]:
 _LIMIT = "for the first N of a result, use ORDER BY and LIMIT after an aggregation, in mode: complete"
 
 
-def anti_joins(scope: Scope) -> Iterator[Problem]:
+def anti_joins(scope: CheckContext) -> Iterator[Problem]:
     """That a row has no partner is never known while the other side still flows."""
     for sink in scope.pipeline.sinks:
         for step in scope.steps(sink, "join"):

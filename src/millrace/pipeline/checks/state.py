@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from millrace.errors import Problem, SourceLocation, did_you_mean
-from millrace.pipeline.checks.context import Scope
+from millrace.pipeline.checks.context import CheckContext
 from millrace.pipeline.model import SourceDef, TableDef
 
 _OUTER = ("left", "right", "full", "semi")
 
 
-def endless_aggregation(scope: Scope) -> Iterator[Problem]:
+def endless_aggregation(scope: CheckContext) -> Iterator[Problem]:
     """Groups that no watermark ends stay for ever."""
     for sink in scope.pipeline.sinks:
         for step in scope.steps(sink, "aggregate") if sink.mode in ("update", "complete") else ():
@@ -25,7 +25,7 @@ def endless_aggregation(scope: Scope) -> Iterator[Problem]:
                 yield Problem("state.aggregation", said, step.place, hint, why, "warning")
 
 
-def endless_deduplication(scope: Scope) -> Iterator[Problem]:
+def endless_deduplication(scope: CheckContext) -> Iterator[Problem]:
     """Keys that no watermark ends stay for ever."""
     for sink in scope.pipeline.sinks:
         for step in scope.steps(sink, "deduplicate"):
@@ -36,7 +36,7 @@ def endless_deduplication(scope: Scope) -> Iterator[Problem]:
                 yield Problem("state.deduplication", said, step.place, hint, why, "warning")
 
 
-def endless_join(scope: Scope) -> Iterator[Problem]:
+def endless_join(scope: CheckContext) -> Iterator[Problem]:
     """Rows that wait for a partner stay for ever unless time bounds the wait."""
     for sink in scope.pipeline.sinks:
         for step in scope.steps(sink, "join"):
@@ -46,7 +46,7 @@ def endless_join(scope: Scope) -> Iterator[Problem]:
                 yield Problem("state.join", said, step.place, _TIME_BOUND, why, "warning")
 
 
-def outer_join_without_watermark(scope: Scope) -> Iterator[Problem]:
+def outer_join_without_watermark(scope: CheckContext) -> Iterator[Problem]:
     """That a row has no partner is known only when the watermark has passed."""
     for sink in scope.pipeline.sinks:
         for step in scope.steps(sink, "join"):
@@ -56,7 +56,7 @@ def outer_join_without_watermark(scope: Scope) -> Iterator[Problem]:
                 yield Problem("join.unbounded", said, step.place, _TIME_BOUND, why)
 
 
-def deduplication_within_nothing(scope: Scope) -> Iterator[Problem]:
+def deduplication_within_nothing(scope: CheckContext) -> Iterator[Problem]:
     """Deduplication within a watermark needs one."""
     for sink in scope.pipeline.sinks:
         for step in scope.steps(sink, "within"):
@@ -71,7 +71,7 @@ _TIME_BOUND = (
 _TIMES = ("timestamp", "timestamp_ntz", "timestamp_ltz")
 
 
-def unknown_watermark_column(scope: Scope) -> Iterator[Problem]:
+def unknown_watermark_column(scope: CheckContext) -> Iterator[Problem]:
     """A watermark's column must be among the source's or the table's."""
     for element in scope.elements:
         column = element.watermark.column if element.watermark else ""
@@ -82,7 +82,7 @@ def unknown_watermark_column(scope: Scope) -> Iterator[Problem]:
             yield Problem("watermark.column", said, _place(element), did_you_mean(column, names))
 
 
-def watermark_not_a_time(scope: Scope) -> Iterator[Problem]:
+def watermark_not_a_time(scope: CheckContext) -> Iterator[Problem]:
     """A watermark is on a timestamp."""
     for source in scope.pipeline.sources:
         schema = scope.source_facts(source).schema

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from millrace.errors import InvalidSql, Problem, did_you_mean
-from millrace.pipeline.checks.context import Scope
+from millrace.pipeline.checks.context import CheckContext
 from millrace.pipeline.model import PANELS
 from millrace.pipeline.panels import column_mistakes, mistakes
 from millrace.pipeline.plan import WITHOUT_BATCHES
 from millrace.pipeline.sql import parsed
 
 
-def unknown_panel_kind(scope: Scope) -> Iterator[Problem]:
+def unknown_panel_kind(scope: CheckContext) -> Iterator[Problem]:
     """A panel is of a kind that the page can draw."""
     for panel in scope.pipeline.panels:
         if panel.kind and panel.kind not in PANELS:
@@ -23,14 +23,14 @@ def unknown_panel_kind(scope: Scope) -> Iterator[Problem]:
             yield Problem("panel.unknown", said, panel.place, did_you_mean(panel.kind, PANELS))
 
 
-def panel_options(scope: Scope) -> Iterator[Problem]:
+def panel_options(scope: CheckContext) -> Iterator[Problem]:
     """A panel says what its kind needs, and nothing else."""
     for panel in scope.pipeline.panels:
         for mistake in mistakes(panel) if panel.readable else ():
             yield Problem(mistake.condition, mistake.message, panel.option_place(mistake.option or ""), mistake.hint)
 
 
-def panel_columns(scope: Scope) -> Iterator[Problem]:
+def panel_columns(scope: CheckContext) -> Iterator[Problem]:
     """A panel names columns that its table has, where that is known before Spark is asked."""
     for panel in scope.pipeline.panels:
         element = scope.pipeline.table(panel.table) or scope.pipeline.source(panel.table)
@@ -41,7 +41,7 @@ def panel_columns(scope: Scope) -> Iterator[Problem]:
             yield Problem(mistake.condition, mistake.message, panel.option_place(mistake.option or ""), mistake.hint)
 
 
-def panel_without_stream(scope: Scope) -> Iterator[Problem]:
+def panel_without_stream(scope: CheckContext) -> Iterator[Problem]:
     """A static table never has news."""
     for panel in scope.pipeline.panels:
         if scope.shape(panel.table).streaming is False:
@@ -49,7 +49,7 @@ def panel_without_stream(scope: Scope) -> Iterator[Problem]:
             yield Problem("panel.static", said, panel.place, "show a table that reads a stream")
 
 
-def panel_own_query(scope: Scope) -> Iterator[Problem]:
+def panel_own_query(scope: CheckContext) -> Iterator[Problem]:
     """Without batches there is nothing to look into, so the page has the table computed once more."""
     for panel in scope.pipeline.panels:
         sinks = [one for one in scope.pipeline.sinks if one.table.lower() == panel.table.lower()]
@@ -61,7 +61,7 @@ def panel_own_query(scope: Scope) -> Iterator[Problem]:
             yield Problem("panel.query", said, panel.place, hint, why, "warning")
 
 
-def unparsable_sql(scope: Scope) -> Iterator[Problem]:
+def unparsable_sql(scope: CheckContext) -> Iterator[Problem]:
     """SQL that does not parse, with its place in the user's file."""
     for table in scope.pipeline.tables:
         try:
@@ -71,7 +71,7 @@ def unparsable_sql(scope: Scope) -> Iterator[Problem]:
             yield Problem("sql.invalid", f"table {table.name!r}: {error.message}", place, error.hint, error.why)
 
 
-def other_sql_parameters(scope: Scope) -> Iterator[Problem]:
+def other_sql_parameters(scope: CheckContext) -> Iterator[Problem]:
     """A function that returns SQL names as its parameters what the SQL reads."""
     for table in scope.pipeline.tables:
         if table.parameters is None or table.sql is None or not parses_as_sql(table.sql):

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from millrace.errors import Problem, SourceLocation
-from millrace.pipeline.checks.context import Scope, written_to
+from millrace.pipeline.checks.context import CheckContext, written_to
 from millrace.pipeline.connector_facts import Connectors
-from millrace.pipeline.model import Pipeline, SinkDef, Trigger
+from millrace.pipeline.model import PipelineDef, SinkDef, Trigger
 
 _REFUSED = {
     "join": "a join of two streams",
@@ -25,10 +25,10 @@ _REFUSED = {
 _REALTIME_HINT = "use another trigger, as 1s, or leave it out"
 
 
-def realtime_obstacles(pipeline: Pipeline, written: SinkDef, connectors: Connectors) -> list[Problem]:
+def realtime_obstacles(pipeline: PipelineDef, written: SinkDef, connectors: Connectors) -> list[Problem]:
     """What would stand in the way of a sink if it had the trigger."""
     asked = replace(pipeline, sinks=(replace(written, trigger=Trigger("realtime")),))
-    scope = Scope(asked, connectors)
+    scope = CheckContext(asked, connectors)
     return [
         problem
         for rule in (realtime_mode, realtime_sources, realtime_sink, realtime_watermarks, realtime_operators)
@@ -36,7 +36,7 @@ def realtime_obstacles(pipeline: Pipeline, written: SinkDef, connectors: Connect
     ]
 
 
-def realtime_mode(scope: Scope) -> Iterator[Problem]:
+def realtime_mode(scope: CheckContext) -> Iterator[Problem]:
     """Real-time mode writes each row as it comes, which is update mode."""
     for sink in scope.sinks_with("realtime"):
         if sink.mode in ("append", "complete"):
@@ -44,7 +44,7 @@ def realtime_mode(scope: Scope) -> Iterator[Problem]:
             yield Problem("realtime.mode", said, sink.connection.places.get("mode", sink.place), "use mode: update")
 
 
-def realtime_sources(scope: Scope) -> Iterator[Problem]:
+def realtime_sources(scope: CheckContext) -> Iterator[Problem]:
     """Not every source can be followed row by row."""
     for sink in scope.sinks_with("realtime"):
         for source in scope.sources_of(sink):
@@ -54,7 +54,7 @@ def realtime_sources(scope: Scope) -> Iterator[Problem]:
                 yield Problem("realtime.source", said, source.place, _REALTIME_HINT, reason)
 
 
-def realtime_sink(scope: Scope) -> Iterator[Problem]:
+def realtime_sink(scope: CheckContext) -> Iterator[Problem]:
     """Not every sink takes single rows."""
     for one in scope.sinks_with("realtime"):
         reason = scope.sink_facts(one).realtime
@@ -64,7 +64,7 @@ def realtime_sink(scope: Scope) -> Iterator[Problem]:
             )
 
 
-def realtime_watermarks(scope: Scope) -> Iterator[Problem]:
+def realtime_watermarks(scope: CheckContext) -> Iterator[Problem]:
     """Real-time mode has no watermarks."""
     for one in scope.sinks_with("realtime"):
         for element in scope.watermarked(one):
@@ -73,7 +73,7 @@ def realtime_watermarks(scope: Scope) -> Iterator[Problem]:
             yield Problem("realtime.watermark", said, element.place, _REALTIME_HINT, why)
 
 
-def realtime_operators(scope: Scope) -> Iterator[Problem]:
+def realtime_operators(scope: CheckContext) -> Iterator[Problem]:
     """Real-time mode has projections, filters, explode, unions, static joins, aggregation and deduplication."""
     for one in scope.sinks_with("realtime"):
         for step in scope.shape(one.table).steps:
@@ -87,7 +87,7 @@ def realtime_refusal(kind: str, what: str, table: str, place: SourceLocation) ->
     return Problem("realtime.operator", f"{what} in {table!r} prevents trigger: realtime", place, _REALTIME_HINT, why)
 
 
-def realtime_shared_table(scope: Scope) -> Iterator[Problem]:
+def realtime_shared_table(scope: CheckContext) -> Iterator[Problem]:
     """In real-time mode each sink is a query of its own."""
     taken = Counter(one.table.lower() for one in scope.sinks_with("realtime"))
     for one in scope.sinks_with("realtime"):
@@ -101,7 +101,7 @@ _CONTINUOUS_HINT = "use another trigger, as 1s, or leave it out"
 _ALLOWED = ("python",)
 
 
-def continuous_sources(scope: Scope) -> Iterator[Problem]:
+def continuous_sources(scope: CheckContext) -> Iterator[Problem]:
     """Few sources can be read continuously."""
     for sink in scope.sinks_with("continuous"):
         for source in scope.sources_of(sink):
@@ -111,7 +111,7 @@ def continuous_sources(scope: Scope) -> Iterator[Problem]:
                 yield Problem("continuous.source", said, source.place, _CONTINUOUS_HINT, reason)
 
 
-def continuous_sink(scope: Scope) -> Iterator[Problem]:
+def continuous_sink(scope: CheckContext) -> Iterator[Problem]:
     """Few sinks can be written continuously."""
     for one in scope.sinks_with("continuous"):
         reason = scope.sink_facts(one).continuous
@@ -120,7 +120,7 @@ def continuous_sink(scope: Scope) -> Iterator[Problem]:
             yield Problem("continuous.sink", said, one.place, _CONTINUOUS_HINT, reason)
 
 
-def continuous_watermarks(scope: Scope) -> Iterator[Problem]:
+def continuous_watermarks(scope: CheckContext) -> Iterator[Problem]:
     """Continuous processing has no event time."""
     for one in scope.sinks_with("continuous"):
         for element in scope.watermarked(one):
@@ -128,7 +128,7 @@ def continuous_watermarks(scope: Scope) -> Iterator[Problem]:
             yield Problem("continuous.watermark", said, element.place, _CONTINUOUS_HINT, "Spark has none there")
 
 
-def continuous_operators(scope: Scope) -> Iterator[Problem]:
+def continuous_operators(scope: CheckContext) -> Iterator[Problem]:
     """Continuous processing only projects and filters."""
     for one in scope.sinks_with("continuous"):
         for step in scope.shape(one.table).steps:

@@ -12,7 +12,7 @@ from millrace.masking import hidden, without_passwords
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator
 from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.connector_facts import Connectors
-from millrace.pipeline.model import Connection, Pipeline, SinkDef, SourceDef, TableDef, Watermark
+from millrace.pipeline.model import Connection, PipelineDef, SinkDef, SourceDef, TableDef, Watermark
 from millrace.pipeline.plan import Query
 from millrace.pipeline.python_source import function_tree
 from millrace.pipeline.secret import Secret
@@ -24,7 +24,7 @@ QuerySnapshot = dict[str, Any]
 """Part of what is remembered, as JSON has it."""
 
 
-def snapshot_query(pipeline: Pipeline, query: Query, connectors: Connectors) -> QuerySnapshot:
+def snapshot_query(pipeline: PipelineDef, query: Query, connectors: Connectors) -> QuerySnapshot:
     """What the file says of a query; no secret is in it."""
     names = pipeline.upstream(query.table)
     sources = [source for name in names if (source := pipeline.source(name))]

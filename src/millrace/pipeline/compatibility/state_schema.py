@@ -15,7 +15,7 @@ _NAMES = {"aggregate": "an aggregation", "deduplicate": "a deduplication", "join
 
 
 @dataclass(frozen=True)
-class Operator:
+class StateOperator:
     """One thing that keeps state: `aggregate`, `deduplicate`, `join`, `state` (by Python), or Spark's name for it."""
 
     kind: str
@@ -31,7 +31,7 @@ class StateSchema:
 
     sources: tuple[str, ...]
     """The names of the streams that are read, in the order in which Spark numbers them."""
-    operators: tuple[Operator, ...]
+    operators: tuple[StateOperator, ...]
     columns: tuple[Part, ...]
     whole: bool = False
     """Whether the state has all columns of the table, whoever reads them."""
@@ -44,7 +44,7 @@ class StateSchema:
     def of(cls, told: Mapping[str, Any]) -> StateSchema:
         """From JSON."""
         operators = [
-            Operator(one["kind"], _parts(one["keys"]), _parts(one["values"]), one["detail"])
+            StateOperator(one["kind"], _parts(one["keys"]), _parts(one["values"]), one["detail"])
             for one in told["operators"]
         ]
         return cls(tuple(told["sources"]), tuple(operators), _parts(told["columns"]), told["whole"])
@@ -94,11 +94,11 @@ def _columns(before: StateSchema, now: StateSchema) -> Iterator[Change]:
             yield Change(NEW, "columns", f"column {name} is gone")
 
 
-def _all(operators: tuple[Operator, ...]) -> str:
+def _all(operators: tuple[StateOperator, ...]) -> str:
     return ", ".join(map(_named, operators)) or "no state"
 
 
-def _named(operator: Operator) -> str:
+def _named(operator: StateOperator) -> str:
     name = _NAMES.get(operator.kind, operator.kind)
     return f"{name} ({operator.detail})" if operator.detail else name
 

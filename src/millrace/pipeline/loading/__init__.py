@@ -15,7 +15,7 @@ from millrace.errors import FileUnusable, InputError, InvalidDefinition, Millrac
 from millrace.limited_files import DEFINITION_BYTES
 from millrace.pipeline.loading.python import collecting
 from millrace.pipeline.loading.user_errors import interrupts_noted, mistake, place_in
-from millrace.pipeline.model import Pipeline
+from millrace.pipeline.model import PipelineDef
 
 _TESTS = ("test_", "tests", "conftest")
 
@@ -68,7 +68,7 @@ def _may_go(name: str, home: Path) -> bool:
 _YAML = (".yaml", ".yml")
 
 
-def load(path: str, connectors: Collection[str] = ()) -> Pipeline:
+def load(path: str, connectors: Collection[str] = ()) -> PipelineDef:
     """The pipeline of a .py or .yaml file. `FILE::name` chooses one of several in a Python file.
 
     `connectors` are the names that a YAML file may use for them; see `read_yaml`.
@@ -98,7 +98,7 @@ def require_file(path: str) -> None:
         )
 
 
-def read_file(path: str, connectors: Collection[str] = ()) -> tuple[Pipeline | None, list[Problem]]:
+def read_file(path: str, connectors: Collection[str] = ()) -> tuple[PipelineDef | None, list[Problem]]:
     """What can be read of a pipeline's file, and what is wrong with it."""
     if path.endswith(_YAML) and Path(path).is_file():
         from millrace.pipeline.loading.yaml import read_yaml
@@ -112,7 +112,7 @@ def read_file(path: str, connectors: Collection[str] = ()) -> tuple[Pipeline | N
         return None, [Problem(error.condition, error.message, error.place, error.hint, error.why)]
 
 
-def _load_python(file: str) -> list[Pipeline]:
+def _load_python(file: str) -> list[PipelineDef]:
     stand_beside(file)
     with collecting() as made, interrupts_noted() as interrupted:
         try:
@@ -133,7 +133,7 @@ def _among(folder: Path) -> str:
     return f"name one of its files: {named}" if found else "name a pipeline's .py or .yaml file"
 
 
-def _chosen(file: str, pipelines: list[Pipeline], name: str) -> Pipeline:
+def _chosen(file: str, pipelines: list[PipelineDef], name: str) -> PipelineDef:
     names = [one.name for one in pipelines]
     if name:
         found = [one for one in pipelines if one.name == name]

@@ -122,9 +122,9 @@ class Pipeline:
         made = [one.name for one in self._tables if one.function is not None and one.function is table]
         return made[0] if made else _text(getattr(table, "__name__", table), "a table's name", place)
 
-    def model(self) -> model.Pipeline:
+    def model(self) -> model.PipelineDef:
         """What was written, frozen."""
-        written = model.Pipeline(
+        written = model.PipelineDef(
             self.name,
             tuple(self._sources),
             tuple(self._tables),

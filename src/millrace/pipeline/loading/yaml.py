@@ -35,7 +35,7 @@ GENERAL = ("from", "mode", "trigger", "watermark", "static")
 _UNKNOWN_WATERMARK = model.Watermark("", 0.0)
 
 
-def load_yaml(path: Path, connectors: Collection[str] = ()) -> model.Pipeline:
+def load_yaml(path: Path, connectors: Collection[str] = ()) -> model.PipelineDef:
     """The pipeline of a YAML file; every mistake in it is told by one error."""
     pipeline, problems = read_yaml(path, connectors)
     if pipeline is None or problems:
@@ -45,7 +45,7 @@ def load_yaml(path: Path, connectors: Collection[str] = ()) -> model.Pipeline:
 
 def read_yaml(
     path: Path, connectors: Collection[str] = (), environment: Mapping[str, str] | None = None
-) -> tuple[model.Pipeline | None, list[Problem]]:
+) -> tuple[model.PipelineDef | None, list[Problem]]:
     """What can be read of a YAML file, and what is wrong with it.
 
     `connectors` are names that are known to be connectors. Where none of them is a key of a source or sink, its first
@@ -74,7 +74,7 @@ class _Form:
         self._file, self._values, self._connectors = file, values, connectors
         self._problems = values.problems
 
-    def pipeline(self, root: Node) -> model.Pipeline | None:
+    def pipeline(self, root: Node) -> model.PipelineDef | None:
         fields = self._fields(root, "a pipeline", hint="begin with name: and sources:")
         if fields is None:
             return None
@@ -87,7 +87,7 @@ class _Form:
         if "name" not in fields:
             self._problems.append(Problem("key.missing", "the pipeline has no name", place, "add name: my_pipeline"))
         key, name = fields.get("name", (None, None))
-        return model.Pipeline(
+        return model.PipelineDef(
             (name and self._values.text(name, "name")) or "",
             tuple(self._source(*pair) for pair in self._named(fields, "sources")),
             tuple(self._table(*pair) for pair in self._named(fields, "tables")),

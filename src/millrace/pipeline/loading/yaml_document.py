@@ -58,7 +58,7 @@ class Fields:
 Node = Scalar | Items | Fields
 
 
-class Refused(Exception):
+class UnreadableDocument(Exception):
     """A file that cannot be read any further."""
 
     def __init__(self, problem: Problem) -> None:
@@ -74,7 +74,7 @@ def read_document(data: bytes, file: str, problems: list[Problem]) -> Node | Non
             return composer.compose()
         except yaml.MarkedYAMLError as error:
             problems.append(_syntax(error, file, composer.lines))
-    except Refused as refused:
+    except UnreadableDocument as refused:
         problems.append(refused.problem)
     except yaml.YAMLError as error:
         problems.append(Problem("file.syntax", f"the file is not YAML: {error}".splitlines()[0], SourceLocation(file)))
@@ -83,12 +83,14 @@ def read_document(data: bytes, file: str, problems: list[Problem]) -> Node | Non
 
 def _decoded(data: bytes, file: str) -> str:
     if len(data) > LARGEST:
-        raise Refused(Problem("file.too-large", f"the file has more than {LARGEST:,} bytes", SourceLocation(file)))
+        raise UnreadableDocument(
+            Problem("file.too-large", f"the file has more than {LARGEST:,} bytes", SourceLocation(file))
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         place = SourceLocation(file, data.count(b"\n", 0, error.start) + 1)
-        raise Refused(Problem("file.not-utf8", "the file is not UTF-8", place, "save it as UTF-8")) from None
+        raise UnreadableDocument(Problem("file.not-utf8", "the file is not UTF-8", place, "save it as UTF-8")) from None
 
 
 def _syntax(error: yaml.MarkedYAMLError, file: str, lines: list[str]) -> Problem:
@@ -228,8 +230,8 @@ class _Composer:
     def _place(self, event: yaml.Event) -> SourceLocation:
         return SourceLocation(self.file, _mark(event.start_mark).line + 1)
 
-    def _refused(self, event: yaml.Event, condition: str, said: str, hint: str | None = None) -> Refused:
-        return Refused(Problem(condition, said, self._place(event), hint))
+    def _refused(self, event: yaml.Event, condition: str, said: str, hint: str | None = None) -> UnreadableDocument:
+        return UnreadableDocument(Problem(condition, said, self._place(event), hint))
 
 
 def _mark(mark: Any) -> Any:

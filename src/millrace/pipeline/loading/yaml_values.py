@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millrace.errors import Problem, SourceLocation
-from millrace.pipeline.interpolation import Filled, fill
+from millrace.pipeline.interpolation import InterpolatedText, fill
 from millrace.pipeline.loading.yaml_document import Fields, Items, Node, Scalar
 from millrace.pipeline.model import UNREADABLE
 from millrace.pipeline.secret import Secret, holds_password, is_secret
@@ -73,7 +73,7 @@ class Values:
         """A value is of another kind than it must be."""
         self.problems.append(Problem("value.type", f"{what} must be {wanted}, not {_kind(node)}", node.place, hint))
 
-    def _filled(self, node: Scalar) -> Filled | None:
+    def _filled(self, node: Scalar) -> InterpolatedText | None:
         filled = fill(node.text, self._environment)
         for name in filled.missing if not filled.malformed else ():
             hint = f"set it, or give a default: ${{{name}:-…}}"

@@ -16,7 +16,7 @@ from millrace.clients.kafka.delivery import Delivery
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.dead_letters.letter import DeadLetter, from_line
-from millrace.dead_letters.writer import FolderDeadLetterTarget, KafkaDeadLetterTarget, Task
+from millrace.dead_letters.writer import FolderDeadLetterTarget, KafkaDeadLetterTarget, WriterTask
 
 Run = Callable[..., Any]
 MOMENT = 1_700_000_000_000
@@ -43,7 +43,7 @@ def pipeline(cluster: Cluster, topic: str) -> str:
         (burial, letters),
         (KafkaDeadLetterTarget(cluster, f"other-{topic}", "s"), [letter(topic, 9)]),
     ):
-        grave = owner.open(Task("q", 0, 0))
+        grave = owner.open(WriterTask("q", 0, 0))
         grave.write(found)
         grave.close()
     return name
@@ -53,7 +53,7 @@ def pipeline(cluster: Cluster, topic: str) -> str:
 def folder(offline_run: Run, tmp_path: Path) -> Path:
     """The dead letters of a source that reads files, in the folder where commands run."""
     folder = tmp_path / ".millrace" / "pipelines" / "trips" / "dead" / "csv"
-    grave = FolderDeadLetterTarget(folder, "trips", "csv").open(Task("q", 0, 0))
+    grave = FolderDeadLetterTarget(folder, "trips", "csv").open(WriterTask("q", 0, 0))
     grave.write([DeadLetter(value=b"1,2", file="in/a.csv", reason=f"line {number}: 3 columns") for number in range(3)])
     grave.close()
     return folder
@@ -126,7 +126,7 @@ def test_show_for_people(run: Run, topic: str, pipeline: str) -> None:
 def test_what_is_long_is_cut(run: Run, cluster: Cluster, topic: str) -> None:
     burial = KafkaDeadLetterTarget(cluster, f"p-{topic}", "s")
     burial.prepare([topic])
-    grave = burial.open(Task("q", 0, 0))
+    grave = burial.open(WriterTask("q", 0, 0))
     grave.write([letter(topic, 0, value=b"x" * 5000), letter(topic, 1, value=b"\xff" * 5000)])
     grave.close()
     shown = run("dead", "show", topic).out

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.clients.kafka.consumer import ReadRequest, read_records
 from millrace.dead_letters.file_journal import FileSource
 from millrace.dead_letters.letter import DeadLetter
-from millrace.dead_letters.writer import FolderDeadLetterTarget, KafkaDeadLetterTarget, Task
+from millrace.dead_letters.writer import FolderDeadLetterTarget, KafkaDeadLetterTarget, WriterTask
 
 Run = Callable[..., Any]
 
@@ -30,7 +30,7 @@ def pipeline(cluster: Cluster, topic: str) -> str:
     name = f"p-{topic}"
     burial = KafkaDeadLetterTarget(cluster, name, "posts")
     burial.prepare([topic])
-    grave = burial.open(Task("q", 0, 0))
+    grave = burial.open(WriterTask("q", 0, 0))
     grave.write([*(letter(topic, number) for number in range(3)), letter(topic, 3, reason="field 'at' is missing")])
     grave.close()
     return name
@@ -42,7 +42,9 @@ def folder(offline_run: Run, tmp_path: Path) -> Path:
     source = tmp_path / "in"
     source.mkdir()
     buried = tmp_path / ".millrace" / "pipelines" / "trips" / "dead" / "csv"
-    grave = FolderDeadLetterTarget(buried, "trips", "csv", FileSource(str(source), header="a,b")).open(Task("q", 0, 0))
+    grave = FolderDeadLetterTarget(buried, "trips", "csv", FileSource(str(source), header="a,b")).open(
+        WriterTask("q", 0, 0)
+    )
     letters = [DeadLetter(value=b"1;%d" % n, file=(source / "a.csv").as_uri(), reason="one column") for n in range(3)]
     grave.write(letters)
     grave.close()
@@ -52,7 +54,7 @@ def folder(offline_run: Run, tmp_path: Path) -> Path:
 def sent(cluster: Cluster, topic: str, count: int) -> list[bytes]:
     """The values of the first records of a topic."""
     found: list[bytes] = []
-    with closing(read_records(cluster, Reading(topic, "earliest", committed=True))) as batches:
+    with closing(read_records(cluster, ReadRequest(topic, "earliest", committed=True))) as batches:
         while len(found) < count:
             found += [one.value() or b"" for one in next(batches)]
     return sorted(found)

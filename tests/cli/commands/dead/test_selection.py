@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from millrace.cli.commands.dead.selection import Target
+from millrace.cli.commands.dead.selection import DeadLetterSelection
 from millrace.dead_letters.letter import DeadLetter
 from millrace.dead_letters.redrive_filter import RedriveFilter
 from millrace.dead_letters.store import StoredDeadLetter
@@ -16,15 +16,15 @@ from millrace.engine.replay.generations import Generation
 def test_a_file_means_the_generation_that_counts_and_letters_since_its_replay(tmp_path: Path) -> None:
     file = tmp_path / "trending.yaml"
     file.write_text("name: trending")
-    before = Target.named(str(file), tmp_path, None, None)
+    before = DeadLetterSelection.named(str(file), tmp_path, None, None)
     assert (before.pipeline, before.since) == ("trending", None)
     made = Generation(2, ("earliest", "latest"), "", {}, {}, (), done=7.5)
     base = tmp_path / "pipelines" / "trending"
     generations.change(base, lambda now: replace(now.with_one(made), current=2, before=1))
     for text in (str(file), "trending@2"):
-        after = Target.named(text, tmp_path, None, None)
+        after = DeadLetterSelection.named(text, tmp_path, None, None)
         assert (after.pipeline, after.since) == ("trending@2", 7500)
-    assert Target.named("trending", tmp_path, None, None).pipeline == "trending"
+    assert DeadLetterSelection.named("trending", tmp_path, None, None).pipeline == "trending"
 
 
 def test_what_a_replay_has_buried_is_not_sent_again_unless_its_topic_is_named() -> None:

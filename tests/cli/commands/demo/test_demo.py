@@ -14,7 +14,7 @@ from conftest import CommandLine
 from millrace.cli.commands import demo as command
 from millrace.cli.commands.check import load_sound
 from millrace.cli.commands.demo.catalog import DEMOS, Demo
-from millrace.cli.commands.demo.startup_progress import Awaited
+from millrace.cli.commands.demo.startup_progress import StartupProgress
 from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import MillraceError
 from millrace.feeds.base.api import FEEDS
@@ -82,7 +82,7 @@ def test_counts_what_is_typed_on_a_named_cluster_and_ends_on_ctrl_c(millrace: Co
 def test_a_second_ctrl_c_kills_the_broker_and_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 
-    class Recorded(kafka.Kafka):
+    class Recorded(kafka.KafkaCluster):
         def start(self, *_: object) -> Cluster:
             return Cluster("127.0.0.1:1")
 
@@ -92,8 +92,8 @@ def test_a_second_ctrl_c_kills_the_broker_and_waits_for_nobody(tmp_path: Path, m
         def stop(self) -> None:
             done.append("stopped")
 
-    monkeypatch.setattr(kafka, "Kafka", Recorded)
-    way, page = Awaited(RunStatus(), Channels()), cast("RunPage", SimpleNamespace(doing=done.append))
+    monkeypatch.setattr(kafka, "KafkaCluster", Recorded)
+    way, page = StartupProgress(RunStatus(), Channels()), cast("RunPage", SimpleNamespace(doing=done.append))
     with pytest.raises(KeyboardInterrupt), command._kafka(None, str(tmp_path), way, page):
         raise KeyboardInterrupt
     assert done == ["Kafka is starting", "killed", "stopped"]

@@ -11,7 +11,7 @@ import pytest
 
 from millrace.clients.kafka import consumer_groups, topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.clients.kafka.consumer import ReadRequest, read_records
 from millrace.clients.kafka.delivery import Delivery
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
@@ -34,7 +34,7 @@ def lane(cluster: Cluster) -> str:
 def group(cluster: Cluster, lane: str) -> str:
     """A group that has read two of the five."""
     name = f"group-{uuid.uuid4().hex[:12]}"
-    for _ in read_records(cluster, Reading(lane, "earliest", group=name, most=2)):
+    for _ in read_records(cluster, ReadRequest(lane, "earliest", group=name, most=2)):
         pass
     return name
 

@@ -16,7 +16,7 @@ from confluent_kafka import Message
 from conftest import CommandLine
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import Reading, read_records
+from millrace.clients.kafka.consumer import ReadRequest, read_records
 
 Run = Callable[..., Any]
 Start = Callable[..., subprocess.Popen[bytes]]
@@ -31,7 +31,7 @@ def lane(cluster: Cluster) -> str:
 
 
 def taken(cluster: Cluster, topic: str, most: int, *, committed: bool = True) -> list[Message]:
-    wanted = Reading(topic, "earliest", most=most, committed=committed)
+    wanted = ReadRequest(topic, "earliest", most=most, committed=committed)
     return [message for batch in read_records(cluster, wanted) for message in batch]
 
 

@@ -15,7 +15,7 @@ from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.services.kafka import Kafka
+from millrace.services.kafka import KafkaCluster
 
 Run = Callable[..., Any]
 
@@ -97,7 +97,7 @@ def test_kafkas_own_topics_are_listed_when_asked_for(run: Run, topic: str) -> No
 
 
 def test_a_topic_of_our_own_cluster_is_described_for_people(
-    offline_run: Run, monkeypatch: pytest.MonkeyPatch, broker: Kafka, cluster: Cluster, topic: str
+    offline_run: Run, monkeypatch: pytest.MonkeyPatch, broker: KafkaCluster, cluster: Cluster, topic: str
 ) -> None:
     monkeypatch.setenv("MILLRACE_KAFKA_DATA", str(broker.folder))
     topics.alter(cluster, topic, configs={"segment.ms": "5000"})

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.atomic_files import Draft
+from millrace.atomic_files import AtomicFile
 from millrace.cli.commands.dead.redrive import redrive
 from millrace.cli.commands.dead.selection import (
+    DeadLetterSelection,
     Named,
     OfOffset,
     OfPartition,
     StateFolder,
-    Target,
     letter_line,
     letter_text,
     letter_time,
@@ -101,7 +101,7 @@ def show(
     """Show dead letters: where each record was, why it could not be used, and what it was."""
     if offset is not None and partition is None:
         raise InvalidOption("an offset needs a partition", hint="offsets count within a partition: add --partition P")
-    aim = Target.named(target, STATE.value(state), *the_cluster(kafka, kafka_config, data))
+    aim = DeadLetterSelection.named(target, STATE.value(state), *the_cluster(kafka, kafka_config, data))
     wanted = (
         one
         for one in aim.letters(redriven=every)
@@ -129,7 +129,7 @@ def export(
     every: All = False,
 ) -> None:
     """Write dead letters as JSON lines, with their bytes in base64."""
-    aim = Target.named(target, STATE.value(state), *the_cluster(kafka, kafka_config, data))
+    aim = DeadLetterSelection.named(target, STATE.value(state), *the_cluster(kafka, kafka_config, data))
     lines = (letter_line(one) for one in aim.letters(redriven=every))
     with closing(lines):
         if to == "-":
@@ -144,7 +144,7 @@ def export(
 def _write(path: Path, lines: Iterable[bytes]) -> None:
     """A file that is whole or not there."""
     try:
-        with Draft(path) as draft:
+        with AtomicFile(path) as draft:
             draft.file.writelines(lines)
     except OSError as error:
         raise FileUnusable(f"cannot write to {path}", why=error.strerror or str(error)) from None

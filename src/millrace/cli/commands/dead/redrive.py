@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millrace.cli.commands.dead.selection import (
+    DeadLetterSelection,
     Named,
     OfOffset,
     OfPartition,
     StateFolder,
-    Target,
     bytes_preview,
     safe_text,
     the_cluster,
@@ -43,7 +43,7 @@ _KINDS = 20
 
 
 @dataclass
-class Preview:
+class RedrivePreview:
     """What would be sent."""
 
     kinds: Counter[str] = field(default_factory=Counter)
@@ -62,7 +62,7 @@ class Preview:
         return sum(self.kinds.values())
 
     @classmethod
-    def of(cls, aim: Target, selection: RedriveFilter, fix: Fix, *, whole: bool) -> Preview:
+    def of(cls, aim: DeadLetterSelection, selection: RedriveFilter, fix: Fix, *, whole: bool) -> RedrivePreview:
         """A look at the open letters; the fix is tried on the first few, or on all."""
         from millrace.dead_letters.fixes import apply_fix
         from millrace.dead_letters.redrive_filter import reason_kind
@@ -101,7 +101,7 @@ def tell_failures(whole: RedriveResult) -> None:
         say(f"and {whole.failed - _TOLD:,} more")
 
 
-def show_preview(found: Preview, wanted: Redrive, cluster: Cluster | None, *, as_json: bool = False) -> None:
+def show_preview(found: RedrivePreview, wanted: Redrive, cluster: Cluster | None, *, as_json: bool = False) -> None:
     """Show it to people, or to programs."""
     if as_json:
         reasons = [{"reason": reason, "letters": count} for reason, count in found.kinds.most_common()]
@@ -143,7 +143,7 @@ def _stay(would: RedriveResult, letters: int) -> str:
     return f"{', '.join([*left, *failed])}, {would.sent:,} "
 
 
-def _where(found: Preview, wanted: Redrive) -> str:
+def _where(found: RedrivePreview, wanted: Redrive) -> str:
     into = [wanted.to] if wanted.to else sorted(found.sources)
     parts = [f"to {', '.join(into)}"] if found.topics else []
     parts += ["back to their folders as new files"] if found.folders else []
@@ -205,7 +205,7 @@ def redrive(
     if offset is not None and partition is None:
         raise InvalidOption("an offset needs a partition", hint="offsets count within a partition: add --partition P")
     mend = _fix(fix, fix_sql)
-    aim = Target.named(target, STATE.value(state), *the_cluster(kafka, kafka_config, data))
+    aim = DeadLetterSelection.named(target, STATE.value(state), *the_cluster(kafka, kafka_config, data))
     selection = RedriveFilter(
         pipeline=aim.pipeline,
         source=source,
@@ -218,7 +218,7 @@ def redrive(
         replayed=aim.pipeline is None or letter is not None,
     )
     wanted = Redrive(selection, mend, to)
-    found = Preview.of(aim, selection, mend, whole=dry_run)
+    found = RedrivePreview.of(aim, selection, mend, whole=dry_run)
     if dry_run:
         if letter is not None and not found.letters:
             _tell_none(aim, selection)
@@ -232,7 +232,7 @@ def redrive(
         _finish(_run(aim, wanted, found), as_json=as_json)
 
 
-def _tell_none(aim: Target, selection: RedriveFilter) -> None:
+def _tell_none(aim: DeadLetterSelection, selection: RedriveFilter) -> None:
     """Say why there is nothing to do; raises when a letter was named that is none."""
     if selection.letter is not None:
         if not any(selection.fits(one) for one in aim.letters(redriven=True)):
@@ -261,7 +261,7 @@ def _milliseconds(text: str | None) -> int | None:
     return None if text is None else round(parse_time(text).timestamp() * 1000)
 
 
-def _run(aim: Target, wanted: Redrive, found: Preview) -> RedriveResult:
+def _run(aim: DeadLetterSelection, wanted: Redrive, found: RedrivePreview) -> RedriveResult:
     from millrace.dead_letters.file_redrive import redrive_files
     from millrace.dead_letters.redrive import redrive_topic as of_topic
 

@@ -70,7 +70,7 @@ def load_name(path: Path) -> str:
 
 
 @dataclass
-class Target:
+class DeadLetterSelection:
     """Dead letters that were asked for."""
 
     name: str
@@ -87,7 +87,7 @@ class Target:
     older."""
 
     @classmethod
-    def named(cls, text: str, state: Path, cluster: Cluster | None, missing: NoCluster | None) -> Target:
+    def named(cls, text: str, state: Path, cluster: Cluster | None, missing: NoCluster | None) -> DeadLetterSelection:
         """What a user has named; a topic goes before a pipeline of the same name."""
         from millrace.dead_letters.letter import SUFFIX
         from millrace.dead_letters.store import dead_folders, dead_topics

@@ -27,10 +27,10 @@ from millrace.units import parse_duration, parse_rate
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from millrace.cli.commands.demo.startup_progress import Awaited
+    from millrace.cli.commands.demo.startup_progress import StartupProgress
     from millrace.clients.kafka.cluster import Cluster
     from millrace.dashboard.run_page import RunPage
-    from millrace.dashboard.server import Options
+    from millrace.dashboard.server import ServerOptions
     from millrace.engine.run import Settings
     from millrace.pipeline.plan import Plan
 
@@ -97,11 +97,11 @@ def _named_cluster(kafka: str | None, config: str | None, data: str | None) -> C
 
 
 def _play(
-    chosen: Demo, seconds: float | None, options: Options, *, open_: bool, named: Cluster | None, data: str | None
+    chosen: Demo, seconds: float | None, options: ServerOptions, *, open_: bool, named: Cluster | None, data: str | None
 ) -> None:
     """The page comes first, since it shows what is awaited; Spark and Kafka, which take long, start side by side."""
     from millrace.cli.commands.demo.feeds import pouring
-    from millrace.cli.commands.demo.startup_progress import Awaited
+    from millrace.cli.commands.demo.startup_progress import StartupProgress
     from millrace.dashboard.run_page import page_of_pipeline
     from millrace.engine.run import run
     from millrace.pipeline.loading import load
@@ -112,7 +112,9 @@ def _play(
     board, state = RunStatus(), emptied(STATE.value() / "demo" / chosen.name)
     page = page_of_pipeline(plan, board, options, state=state, spark=LIGHT)
     with until_stopped() as stop, served_page(page, open_=open_ and has_display()):
-        way = Awaited(board, page.channels, f"watch it at {page.address}; Ctrl-C ends it", quiet=bool(chosen.typed))
+        way = StartupProgress(
+            board, page.channels, f"watch it at {page.address}; Ctrl-C ends it", quiet=bool(chosen.typed)
+        )
         with (
             way.shown(),
             _spark(plan, state, way) as opening,
@@ -149,7 +151,7 @@ def _settings(page: RunPage, state: Path, cluster: Cluster, spark: SparkSession,
 
 
 @contextmanager
-def _spark(plan: Plan, state: Path, way: Awaited) -> Iterator[Future[SparkSession]]:
+def _spark(plan: Plan, state: Path, way: StartupProgress) -> Iterator[Future[SparkSession]]:
     """A session that is opened while Kafka starts."""
     from millrace.engine.session.session import open_session, opened_aside
 
@@ -162,14 +164,14 @@ def _spark(plan: Plan, state: Path, way: Awaited) -> Iterator[Future[SparkSessio
 
 
 @contextmanager
-def _kafka(named: Cluster | None, data: str | None, way: Awaited, page: RunPage) -> Iterator[Cluster]:
+def _kafka(named: Cluster | None, data: str | None, way: StartupProgress, page: RunPage) -> Iterator[Cluster]:
     """The cluster that is there, or one of ours meanwhile."""
-    from millrace.services.kafka import Kafka, Options
+    from millrace.services.kafka import KafkaCluster, KafkaClusterOptions
 
     if named is not None:
         yield named
         return
-    service = Kafka(KAFKA_DATA.value(data), Options(heap=KAFKA_HEAP.value(), java=(QUICK,)))
+    service = KafkaCluster(KAFKA_DATA.value(data), KafkaClusterOptions(heap=KAFKA_HEAP.value(), java=(QUICK,)))
     try:
         page.doing("Kafka is starting")
         with interruptible(), way.step("Kafka is starting", "Kafka is up"):

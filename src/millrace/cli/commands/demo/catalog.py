@@ -25,7 +25,7 @@ FOLDER = Path(millrace.__file__).parent / "demos"
 
 
 @dataclass(frozen=True)
-class Pouring:
+class DemoFeed:
     """A feed into the topic of its name, and how many records a second."""
 
     feed: str
@@ -45,7 +45,7 @@ class Demo:
 
     name: str
     about: str
-    feeds: tuple[Pouring, ...] = ()
+    feeds: tuple[DemoFeed, ...] = ()
     typed: str | None = None
     """The topic of what is typed in the terminal."""
 
@@ -61,14 +61,14 @@ class Demo:
 
 
 # Late enough, often enough, that the watermark of the pipeline leaves some out.
-_TOWN = (Pouring("posts", 200.0, disorder=20.0), Pouring("sensors", 200.0))
+_TOWN = (DemoFeed("posts", 200.0, disorder=20.0), DemoFeed("sensors", 200.0))
 DEMOS = {
     demo.name: demo
     for demo in (
         Demo("town", "what people write about and what their homes measure: trends, alerts, dead letters", _TOWN),
         Demo("wordcount", "words that you type, counted", typed="lines"),
-        Demo("trips", "a bike share: where people ride from and to", (Pouring("trips", 100.0),)),
-        Demo("logs", "the logs of a web shop: how much, how slow, what fails", (Pouring("weblogs", 300.0),)),
+        Demo("trips", "a bike share: where people ride from and to", (DemoFeed("trips", 100.0),)),
+        Demo("logs", "the logs of a web shop: how much, how slow, what fails", (DemoFeed("weblogs", 300.0),)),
     )
 }
 FIRST = "town"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from millrace.cli.commands.demo.catalog import Demo, Pouring
+from millrace.cli.commands.demo.catalog import Demo, DemoFeed
 from millrace.cli.output import say
 from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import MillraceError, RunError
@@ -74,7 +74,7 @@ _PATIENCE = 10.0
 
 
 @dataclass
-class Poured:
+class RunningFeed:
     """What became of it."""
 
     totals: dict[str, int] = field(default_factory=dict)
@@ -85,13 +85,13 @@ class Poured:
 @contextmanager
 def pouring(
     demo: Demo, cluster: Cluster, channels: Channels, ready: Callable[[], bool], stop: threading.Event
-) -> Iterator[Poured]:
+) -> Iterator[RunningFeed]:
     """Pour for the time of a block; what fails ends the demo and is raised at the end."""
     from millrace.clients.kafka import topics
 
     for topic in demo.topics:
         topics.ensure(cluster, topic, _PARTITIONS)
-    over, poured = threading.Event(), Poured()
+    over, poured = threading.Event(), RunningFeed()
     threads = [
         threading.Thread(target=_guarded, args=(work, poured, stop), name="pouring", daemon=True)
         for work in (
@@ -129,7 +129,7 @@ def _typed(
     )
 
 
-def _feed(feed: Pouring, cluster: Cluster, over: threading.Event) -> Callable[[], None]:
+def _feed(feed: DemoFeed, cluster: Cluster, over: threading.Event) -> Callable[[], None]:
     from millrace.connectors.base.record_sink import SINKS, SinkTarget
     from millrace.feeds.base.api import FEEDS, Run
     from millrace.feeds.base.pump import pump
@@ -141,7 +141,7 @@ def _feed(feed: Pouring, cluster: Cluster, over: threading.Event) -> Callable[[]
     return pour
 
 
-def _guarded(work: Callable[[], None], poured: Poured, stop: threading.Event) -> None:
+def _guarded(work: Callable[[], None], poured: RunningFeed, stop: threading.Event) -> None:
     try:
         work()
     except MillraceError as error:

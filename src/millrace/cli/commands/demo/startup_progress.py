@@ -21,7 +21,7 @@ _LOOK = 0.1
 
 
 @dataclass
-class Awaited:
+class StartupProgress:
     """The way from the command to the first moving chart."""
 
     board: RunStatus

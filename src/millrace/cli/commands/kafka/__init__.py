@@ -52,18 +52,20 @@ def up(
     ] = None,
 ) -> None:
     """Start Kafka and keep it running until Ctrl-C, or in the background with --detach."""
-    from millrace.services.kafka import Kafka, Options
+    from millrace.services.kafka import KafkaCluster, KafkaClusterOptions
 
-    options = Options(brokers, port, secure, KAFKA_HEAP.value(heap), detach, dict(pairs(config, "--config")))
-    start_until_stopped(Kafka(KAFKA_DATA.value(data), options), detach=detach, data=data)
+    options = KafkaClusterOptions(
+        brokers, port, secure, KAFKA_HEAP.value(heap), detach, dict(pairs(config, "--config"))
+    )
+    start_until_stopped(KafkaCluster(KAFKA_DATA.value(data), options), detach=detach, data=data)
 
 
 @contextmanager
 def broker(kafka: str | None, config: str | None, data: str | None) -> Iterator[Cluster]:
     """The cluster that is named or runs already; else one of ours meanwhile."""
-    from millrace.services.kafka import Kafka
+    from millrace.services.kafka import KafkaCluster
 
-    own = Kafka(KAFKA_DATA.value(data))
+    own = KafkaCluster(KAFKA_DATA.value(data))
     with services.found_or_own(lambda: chosen_cluster(kafka, config, data), own) as cluster:
         yield cluster
 

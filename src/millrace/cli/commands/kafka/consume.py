@@ -63,7 +63,7 @@ def consume(
 ) -> None:
     """Print the records of a topic until Ctrl-C, --max or --timeout."""
     from millrace.cli.commands.kafka.record_output import SHOWN
-    from millrace.clients.kafka.consumer import Reading, read_records
+    from millrace.clients.kafka.consumer import ReadRequest, read_records
 
     shown = "record" if as_json else "keys" if keys and format_ == "text" else format_
     if shown not in SHOWN:
@@ -73,7 +73,7 @@ def consume(
     topic = _current(cluster, topic) if current else topic
     printed = 0
     with until_stopped() as stop:
-        reading = Reading(
+        reading = ReadRequest(
             topic,
             _start(from_beginning, offset, from_time),
             partition,

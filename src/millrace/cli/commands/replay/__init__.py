@@ -42,9 +42,9 @@ from millrace.units import format_duration, so_many
 
 if TYPE_CHECKING:
     from millrace.engine.replay.progress import ReplayProgress, ReplayStage
-    from millrace.engine.replay.replay import Asked
+    from millrace.engine.replay.replay import ReplayRequest
     from millrace.engine.run import Settings
-    from millrace.pipeline.model import Pipeline
+    from millrace.pipeline.model import PipelineDef
 
 _BEGIN, _AFTER = "Replay", "What comes of it"
 
@@ -120,8 +120,8 @@ def replay(
     """Run today's code over the retained log, into a new generation of the outputs; compare it, and switch to it."""
     from millrace.cli.commands.check import load_sound
     from millrace.connectors.base.registry import uses_system
-    from millrace.engine.replay.replay import Asked, require_possible
-    from millrace.engine.replay.switch import Doors
+    from millrace.engine.replay.replay import ReplayRequest, require_possible
+    from millrace.engine.replay.switch import SystemClients
     from millrace.engine.run import Settings
 
     begins = from_ is not None or resume
@@ -133,7 +133,7 @@ def replay(
     )
     pipeline = load_sound(file)
     base = state_folder(pipeline, state)
-    asked = None if from_ is None else Asked(from_, to or "latest", tuple(leave_out or ()), new)
+    asked = None if from_ is None else ReplayRequest(from_, to or "latest", tuple(leave_out or ()), new)
     if asked is not None:
         require_possible(pipeline, asked)  # before a broker is started for it
     if list_:
@@ -144,7 +144,7 @@ def replay(
         cluster_for(pipeline, kafka, kafka_config, data) as cluster,
         node(uses_system(pipeline, "cassandra"), cassandra, cassandra_config, lambda _: None) as found,
     ):
-        doors = Doors(cluster, found)
+        doors = SystemClients(cluster, found)
         if switch or rollback:
             show_switch(pipeline, base, doors, None if rollback else _meant(base, generation))
         elif drop is not None:
@@ -188,7 +188,9 @@ def _meant(base: Path, number: int | None) -> int:
     return found[-1]
 
 
-def _replay(file: str, pipeline: Pipeline, base: Path, asked: Asked | None, settings: Settings, stop: Event) -> None:
+def _replay(
+    file: str, pipeline: PipelineDef, base: Path, asked: ReplayRequest | None, settings: Settings, stop: Event
+) -> None:
     from millrace.engine.replay import replay as engine
     from millrace.telemetry.query_status import RunStatus
 
@@ -211,7 +213,7 @@ PRINT_EVERY = 5.0
 _OFTEN = 0.5
 
 
-class Shown:
+class ReplayDisplay:
     """What is shown of a replay; nothing before there is a distance."""
 
     def __init__(self) -> None:
@@ -236,7 +238,7 @@ def stage_text(stage: ReplayStage) -> str:
 @contextmanager
 def showing_progress() -> Iterator[Callable[[ReplayProgress], None]]:
     """A time in which the way of a replay is shown, once it is known."""
-    console, stop, what = err(), threading.Event(), Shown()
+    console, stop, what = err(), threading.Event(), ReplayDisplay()
 
     def know(distance: ReplayProgress) -> None:
         what.distance = distance
@@ -261,7 +263,7 @@ def _until(
         thread.join()
 
 
-def _when_new(what: Shown) -> Callable[[], None]:
+def _when_new(what: ReplayDisplay) -> Callable[[], None]:
     last = ""
 
     def tell() -> None:

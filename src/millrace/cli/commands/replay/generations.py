@@ -16,14 +16,14 @@ from millrace.errors import InvalidReplay
 from millrace.units import so_many
 
 if TYPE_CHECKING:
-    from millrace.engine.replay.compare import Compared
+    from millrace.engine.replay.compare import Comparison
     from millrace.engine.replay.generations import Generations
-    from millrace.engine.replay.switch import Doors
+    from millrace.engine.replay.switch import SystemClients
     from millrace.engine.run import Settings
-    from millrace.pipeline.model import Pipeline
+    from millrace.pipeline.model import PipelineDef
 
 
-def show_switch(pipeline: Pipeline, base: Path, doors: Doors, number: int | None) -> None:
+def show_switch(pipeline: PipelineDef, base: Path, doors: SystemClients, number: int | None) -> None:
     """Switch, or go back, and say where the aliases lead."""
     from millrace.engine.replay import switch
 
@@ -37,7 +37,7 @@ def show_switch(pipeline: Pipeline, base: Path, doors: Doors, number: int | None
     tell_handovers(pipeline, base, after)
 
 
-def tell_handovers(pipeline: Pipeline, base: Path, known: Generations) -> None:
+def tell_handovers(pipeline: PipelineDef, base: Path, known: Generations) -> None:
     """Say what sinks that have one generation only get twice, or never, because another one counts."""
     from millrace.engine.replay.handover import handovers
 
@@ -54,7 +54,7 @@ def tell_handovers(pipeline: Pipeline, base: Path, known: Generations) -> None:
             say(f"{name} gets all once more that {told} has: generation {known.current} reads it from the beginning")
 
 
-def drop_generation(pipeline: Pipeline, base: Path, doors: Doors, number: int, *, yes: bool) -> None:
+def drop_generation(pipeline: PipelineDef, base: Path, doors: SystemClients, number: int, *, yes: bool) -> None:
     """Delete a generation, if the user agrees."""
     from millrace.engine.replay import switch
     from millrace.engine.replay.generations import load
@@ -85,7 +85,7 @@ def show_list(base: Path, *, as_json: bool) -> None:
         show_table(("generation", "current", "how it was made", "outputs"), rows)
 
 
-def show_comparison(pipeline: Pipeline, base: Path, number: int, settings: Settings, *, as_json: bool) -> None:
+def show_comparison(pipeline: PipelineDef, base: Path, number: int, settings: Settings, *, as_json: bool) -> None:
     """What differs between the current generation and another; exit code 1 if anything does."""
     from millrace.engine.replay.compare import comparisons, unequal
     from millrace.engine.replay.generations import load
@@ -123,7 +123,7 @@ def show_comparison(pipeline: Pipeline, base: Path, number: int, settings: Setti
         raise typer.Exit(1)
 
 
-def _show(one: Compared, numbers: tuple[int, int]) -> None:
+def _show(one: Comparison, numbers: tuple[int, int]) -> None:
     out().print(f"{one.name}: {'the same' if one.same else 'not the same'} ({one.how})", markup=False, soft_wrap=True)
     for number, (rows, keys) in zip(numbers, (one.old, one.new), strict=True):
         out().print(
@@ -137,7 +137,7 @@ def _show(one: Compared, numbers: tuple[int, int]) -> None:
 
 
 @contextmanager
-def _spark(pipeline: Pipeline, settings: Settings) -> Iterator[Any]:
+def _spark(pipeline: PipelineDef, settings: Settings) -> Iterator[Any]:
     """A session that is started when somebody asks for it."""
     from millrace.engine.session.session import close_session, open_session
 
