@@ -8,7 +8,19 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import InvalidOption, InvalidSetting
-from millrace.settings import ALERT_DEAD, CACHE, KAFKA_HEAP, KAFKA_TIMEOUT, RESTARTS, SETTINGS, TOKEN, VERBOSE
+from millrace.settings import (
+    ALERT_DEAD,
+    BULK_READER,
+    CACHE,
+    KAFKA_HEAP,
+    KAFKA_TIMEOUT,
+    RESTARTS,
+    SETTINGS,
+    STOP_TIMEOUT,
+    TOKEN,
+    VERBOSE,
+    old_name_notices,
+)
 
 
 def test_flag_before_environment_before_default(set_environment: Callable[..., None]) -> None:
@@ -65,3 +77,22 @@ def test_a_token_is_long_and_is_not_shown_when_it_is_wrong(
     file.write_text("5B+z/0123456789abcdef==\n")
     set_environment(MILLRACE_TOKEN=None, MILLRACE_TOKEN_FILE=str(file))
     assert TOKEN.value() == "5B+z/0123456789abcdef=="
+
+
+def test_a_renamed_setting_is_read_by_its_old_name_with_a_notice(set_environment: Callable[..., None]) -> None:
+    set_environment(MILLRACE_STOP_TIMEOUT=None, MILLRACE_PATIENCE=None, MILLRACE_BULK=None, MILLRACE_BULK_READER=None)
+    assert old_name_notices() == []
+    set_environment(MILLRACE_PATIENCE="20s", MILLRACE_BULK="off")
+    assert (STOP_TIMEOUT.value(), BULK_READER.value()) == (20.0, "off")
+    assert [notice.split()[0] for notice in old_name_notices()] == ["MILLRACE_PATIENCE", "MILLRACE_BULK"]
+    set_environment(MILLRACE_STOP_TIMEOUT="5s")
+    assert STOP_TIMEOUT.value() == 5.0
+    set_environment(MILLRACE_BULK="perhaps")
+    with pytest.raises(InvalidSetting, match="MILLRACE_BULK:"):
+        BULK_READER.value()
+
+
+def test_old_names_of_settings_are_nobody_elses() -> None:
+    names = [name for setting in SETTINGS for name in (setting.name, setting.old_name) if name]
+    assert len(set(names)) == len(names)
+    assert (STOP_TIMEOUT.old_flag, STOP_TIMEOUT.old_variable) == ("--patience", "MILLRACE_PATIENCE")

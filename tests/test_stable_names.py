@@ -196,6 +196,7 @@ def errors(kind: type[MillraceError] = MillraceError) -> Iterator[type[MillraceE
 def variables() -> Iterator[str]:
     """Every environment variable that has a name of its own."""
     yield from (one.variable for one in SETTINGS)
+    yield from (one.old_variable for one in SETTINGS if one.old_variable)
     yield from (f"{CASSANDRA_PREFIX}{one.upper().replace('.', '_')}" for one in CASSANDRA_PROPERTIES)
     yield X_VARIABLE
     for name in FEEDS.names():

@@ -1,4 +1,9 @@
-"""Every setting once: its name, default and help make its flag, its environment variable and its documentation."""
+"""The settings of Millrace.
+
+- `Setting` is defined once for each: its name, default and help make its flag, environment variable and documentation.
+- A value comes from the flag, else from the environment, else it is the default.
+- A setting that was renamed is still read by its old name for one release; `old_name_notices` reports the use of one.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Setting(Generic[T]):
-    """One thing that a user may choose: by flag, else by environment variable, else the default."""
+    """A value that the user sets by flag, else by environment variable; else the default is used."""
 
     name: str
     parse: Callable[[str], T]
@@ -28,29 +33,42 @@ class Setting(Generic[T]):
     help: str
     shown_default: str | None = None
     secret: bool = False
-    """Whether its value is used and never shown."""
+    """Whether the value must not be shown."""
+    old_name: str | None = None
+    """The name before the last release that renamed the setting: still accepted."""
 
     @property
     def flag(self) -> str:
-        """How it is written on the command line."""
+        """The name on the command line."""
         return "--" + self.name.replace("_", "-")
 
     @property
+    def old_flag(self) -> str | None:
+        """The former name on the command line."""
+        return "--" + self.old_name.replace("_", "-") if self.old_name else None
+
+    @property
     def variable(self) -> str:
-        """How it is written in the environment."""
+        """The name in the environment."""
         return "MILLRACE_" + self.name.upper()
 
+    @property
+    def old_variable(self) -> str | None:
+        """The former name in the environment."""
+        return "MILLRACE_" + self.old_name.upper() if self.old_name else None
+
     def value(self, given: str | None = None) -> T:
-        """What holds now: the flag's text if one was given, else the environment's, else the default."""
+        """Return the flag's value if one was given, else the environment's, else the default."""
         if given is not None:
             return self.parse(given)
-        text = looked_up(self.variable, os.environ) if self.secret else os.environ.get(self.variable)
-        if not text:
-            return self.default
-        try:
-            return self.parse(text)
-        except InvalidOption as error:
-            raise InvalidSetting(f"{self.variable}: {error.message}", hint=error.hint) from None
+        for variable in filter(None, (self.variable, self.old_variable)):
+            text = looked_up(variable, os.environ) if self.secret else os.environ.get(variable)
+            if text:
+                try:
+                    return self.parse(text)
+                except InvalidOption as error:
+                    raise InvalidSetting(f"{variable}: {error.message}", hint=error.hint) from None
+        return self.default
 
 
 def _path(text: str) -> Path:
@@ -150,8 +168,13 @@ STATE = Setting("state", _path, Path(".millrace"), "Where runs and feeds remembe
 RESTARTS = Setting(
     "restarts", _count, 5, "How often in a row a query that fails is started again before it is given up."
 )
-PATIENCE = Setting(
-    "patience", parse_duration, 60.0, "How long a run that is stopped waits for the batches in hand to end.", "60s"
+STOP_TIMEOUT = Setting(
+    "stop_timeout",
+    parse_duration,
+    60.0,
+    "How long a run that is stopped waits for its running batches to end.",
+    "60s",
+    old_name="patience",
 )
 ALERT = Setting[str | None](
     "alert",
@@ -185,11 +208,12 @@ TRUST = Setting(
     "Whether a query takes its records for good until it meets one that is not, which is quicker.",
     "on",
 )
-BULK = Setting(
-    "bulk",
+BULK_READER = Setting(
+    "bulk_reader",
     _when,
     "auto",
     "Whether batches of topics are read in columns, past Spark's own source: on, off, or auto, where it is worth it.",
+    old_name="bulk",
 )
 STATE_KEYS = Setting[int | None](
     "state_keys",
@@ -223,15 +247,22 @@ SETTINGS: tuple[Setting[object], ...] = (
     JAVA,
     STATE,
     RESTARTS,
-    PATIENCE,
+    STOP_TIMEOUT,
     ALERT,
     ALERT_LAG,
     ALERT_DEAD,
     TOKEN,
     ARCHIVE,
     TRUST,
-    BULK,
+    BULK_READER,
     STATE_KEYS,
     CHECK_TIMEOUT,
     VERBOSE,
 )  # type: ignore[assignment]  # a tuple of different T
+
+
+def old_name_notices() -> list[str]:
+    """Return a line for each environment variable that is set by the old name of its setting."""
+    renamed = [(setting.old_variable, setting.variable) for setting in SETTINGS if setting.old_variable]
+    used = [(old, new) for old, new in renamed if os.environ.get(old)]
+    return [f"{old} is now {new}; the old name still works in this release" for old, new in used]

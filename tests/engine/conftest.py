@@ -19,4 +19,4 @@ def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 @pytest.fixture(params=["bulk", "spark"])
 def either_source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Topics are read in bulk, and by Spark's own source: for tests that must hold for both."""
-    monkeypatch.setenv("MILLRACE_BULK", "on" if request.param == "bulk" else "off")
+    monkeypatch.setenv("MILLRACE_BULK_READER", "on" if request.param == "bulk" else "off")

@@ -85,7 +85,7 @@ def test_without_decoding_in_columns_without_trust_and_without_reading_in_bulk(
     bulk: str,
 ) -> None:
     monkeypatch.setenv("MILLRACE_TRUST", trust)
-    monkeypatch.setenv("MILLRACE_BULK", bulk)
+    monkeypatch.setenv("MILLRACE_BULK_READER", bulk)
     fill(cluster, topic)
     pipeline = mr.Pipeline("same")
     pipeline.source("events", mr.kafka(topic, schema=SCHEMA, decoder=decoder))

@@ -31,10 +31,10 @@ from millrace.cli.commands import (
     test,
 )
 from millrace.cli.commands import exec as exec_
-from millrace.cli.output import show_error
+from millrace.cli.output import say, show_error
 from millrace.errors import MillraceError, RunError, described
 from millrace.masking import masked
-from millrace.settings import VERBOSE
+from millrace.settings import VERBOSE, old_name_notices
 
 app = typer.Typer(
     name="millrace",
@@ -81,6 +81,8 @@ def _root(
     if verbose:
         # Children and every room read the same setting, so it is set where all of them look.
         os.environ[VERBOSE.variable] = "1"
+    for notice in old_name_notices():
+        say(notice)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ import typer
 from millrace.cli.options import setting_option
 from millrace.cli.output import say
 from millrace.errors import InvalidOption
-from millrace.settings import ALERT, ALERT_DEAD, ALERT_LAG, PATIENCE, RESTARTS, TOKEN, Setting
+from millrace.settings import ALERT, ALERT_DEAD, ALERT_LAG, RESTARTS, STOP_TIMEOUT, TOKEN, Setting
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 _FAILURE_PANEL = "When something fails"
 
 
-def _option(setting: Setting[Any], metavar: str) -> Any:
-    made = setting_option(setting, metavar)
+def _option(setting: Setting[Any], metavar: str, flag: str | None = None) -> Any:
+    made = setting_option(setting, metavar, flag)
     made.rich_help_panel = _FAILURE_PANEL
     return made
 
 
 Restarts = Annotated[str | None, _option(RESTARTS, "N")]
-Patience = Annotated[str | None, _option(PATIENCE, "DURATION")]
+Patience = Annotated[str | None, _option(STOP_TIMEOUT, "DURATION", STOP_TIMEOUT.old_flag)]
 AlertTo = Annotated[str | None, _option(ALERT, "URL|COMMAND")]
 AlertLag = Annotated[str | None, _option(ALERT_LAG, "LAG")]
 AlertDead = Annotated[str | None, _option(ALERT_DEAD, "RATE")]

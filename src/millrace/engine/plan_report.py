@@ -26,7 +26,7 @@ from millrace.pipeline.compatibility.query_snapshot import plain
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef
 from millrace.pipeline.plan import Plan, Query, unbatched
 from millrace.pipeline.secret import shown
-from millrace.settings import BULK
+from millrace.settings import BULK_READER
 
 Told = dict[str, Any]
 _TOPIC = "topic "
@@ -144,9 +144,9 @@ def _way(source: SourceDef, query: Query, *, part: bool) -> Told:
     if why:
         return {"way": f"read by Spark's own source, as {why}; {decoded}"}
     together = f"{decoded} where they are read" if decoding == "arrow" else decoded
-    enough = "" if BULK.value() == "on" else f"{WORTHWHILE_RECORDS:,} or more wait, or come in a minute, and "
+    enough = "" if BULK_READER.value() == "on" else f"{WORTHWHILE_RECORDS:,} or more wait, or come in a minute, and "
     where = f"where {enough}the cluster wants neither TLS nor a password"
-    return {"way": f"read in bulk (unless MILLRACE_BULK=off), {where}, else by Spark's own source; {together}"}
+    return {"way": f"read in bulk (unless MILLRACE_BULK_READER=off), {where}, else by Spark's own source; {together}"}
 
 
 _DECODED = {

@@ -39,7 +39,7 @@ from millrace.errors import MillraceError
 from millrace.object_stores import StorePath, mounted
 from millrace.pipeline.model import PipelineDef
 from millrace.pipeline.plan import Plan
-from millrace.settings import PATIENCE
+from millrace.settings import STOP_TIMEOUT
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.panel_registry import PanelRegistry
 from millrace.telemetry.progress import BatchProgress
@@ -94,7 +94,7 @@ class Settings:
     """Called before the session is stopped."""
     supervision: Policy = field(default_factory=Policy)
     """How often and how soon a query that fails is started again."""
-    patience: float = PATIENCE.default
+    patience: float = STOP_TIMEOUT.default
     """Seconds that the batches in hand have to end when the run is stopped."""
     session: SparkSession | None = None
     """A session to use and to leave open; None opens one for the run."""

@@ -62,7 +62,7 @@ def test_what_only_sparks_source_can_do_is_left_to_it(options: dict[str, Any]) -
 def test_clusters_with_tls_or_passwords_are_left_to_spark(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MILLRACE_BULK", "on")
+    monkeypatch.setenv("MILLRACE_BULK_READER", "on")
     secure = replace(cluster, options={"security.protocol": "SSL"})
     reader = KafkaSource(topic=("t",), more={})
     for one, chosen in ((cluster, True), (secure, False)):
@@ -70,5 +70,5 @@ def test_clusters_with_tls_or_passwords_are_left_to_spark(
         assert in_bulk(reader, site) is chosen
     assert left_to_spark(reader, batches=False, part=False)
     assert left_to_spark(reader, batches=True, part=True)
-    monkeypatch.setenv("MILLRACE_BULK", "off")
+    monkeypatch.setenv("MILLRACE_BULK_READER", "off")
     assert left_to_spark(reader, batches=True, part=False)

@@ -24,7 +24,7 @@ SCHEMA = "n int, by struct<id: int NOT NULL, names: array<string>>"
 
 @pytest.fixture(autouse=True)
 def _in_bulk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MILLRACE_BULK", "on")
+    monkeypatch.setenv("MILLRACE_BULK_READER", "on")
 
 
 def fill(cluster: Cluster, topic: str) -> None:

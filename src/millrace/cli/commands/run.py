@@ -52,7 +52,7 @@ from millrace.cli.run_options import (
 from millrace.cli.services import prepare_spark
 from millrace.cli.signals import until_stopped
 from millrace.errors import InvalidOption
-from millrace.settings import PATIENCE
+from millrace.settings import STOP_TIMEOUT
 from millrace.units import parse_duration
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def run(
     seconds = None if for_ is None else parse_duration(for_)
     if seconds == 0:
         raise InvalidOption("--for 0s would end before anything begins", hint="--until-caught-up does what is there")
-    supervision, wait = restart_policy(restarts), PATIENCE.value(patience)
+    supervision, wait = restart_policy(restarts), STOP_TIMEOUT.value(patience)
     alerts = alerts_of(alert, alert_lag, alert_dead)
     require_page(dashboard, port=port is not None, host=host != LOCAL, all_topics=all_topics, open=open_)
     chosen = chosen_generation(load_sound(file), state, generation)

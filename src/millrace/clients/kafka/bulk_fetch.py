@@ -39,7 +39,7 @@ _LEAST, _RECORD = 64 * 1024, 1024
 _WAIT, _LONGEST = 0.5, 30.0
 """Seconds that a broker may wait for a record, and that we wait when it says so."""
 _DENIED = {29, 30, 31}
-_OTHERWISE = "MILLRACE_BULK=off reads topics by Spark's own source instead"
+_OTHERWISE = "MILLRACE_BULK_READER=off reads topics by Spark's own source instead"
 _wires: Pool[BrokerConnection] = Pool(16)
 """Of this process, by the broker."""
 

@@ -14,7 +14,7 @@ from millrace.clients.kafka.bulk_fetch import is_plaintext
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import RecordDecoder, RunContext
 from millrace.connectors.kafka.start_offsets import Offsets, by_topic, note_start, pinned_ends
-from millrace.settings import BULK
+from millrace.settings import BULK_READER
 from millrace.units import parse_time
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ WORTHWHILE_RECORDS = 100_000
 def left_to_spark(reader: KafkaSource, *, batches: bool, part: bool) -> str:
     """Why Spark's own source reads the topics; empty where we can do it. `part`: a replay's part of them."""
     reasons = (
-        (BULK.value() == "off", "MILLRACE_BULK is off"),
+        (BULK_READER.value() == "off", "MILLRACE_BULK_READER is off"),
         (not batches, "without batches no Python runs"),
         (part, "a replay reads a part of the past"),
         (reader.min_tasks, "min_tasks is Spark's"),
@@ -46,7 +46,7 @@ def in_bulk(reader: KafkaSource, site: RunContext) -> bool:
         site.cluster()
     ):
         return False
-    return BULK.value() == "on" or _waiting(reader, site) >= WORTHWHILE_RECORDS
+    return BULK_READER.value() == "on" or _waiting(reader, site) >= WORTHWHILE_RECORDS
 
 
 def bulk_rows(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from millrace.settings import PATIENCE
+from millrace.settings import STOP_TIMEOUT
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -46,7 +46,7 @@ def shut_down(said: str) -> bool:
 
 
 def stop_all(
-    queries: Sequence[StreamingQuery], patience: float = PATIENCE.default, at_once: Sequence[StreamingQuery] = ()
+    queries: Sequence[StreamingQuery], patience: float = STOP_TIMEOUT.default, at_once: Sequence[StreamingQuery] = ()
 ) -> list[StreamingQuery]:
     """Stop queries, each when its batch has ended; and others, of whose batches nothing is kept, at once.
 

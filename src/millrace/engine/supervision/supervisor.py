@@ -25,7 +25,7 @@ from millrace.engine.supervision.restart_policy import GiveUp, Policy, RestartSt
 from millrace.engine.supervision.stopping import interrupted, stop_all
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import Query
-from millrace.settings import PATIENCE
+from millrace.settings import STOP_TIMEOUT
 from millrace.telemetry.query_status import RestartRecord, RunStatus
 from millrace.units import so_many
 
@@ -64,7 +64,7 @@ class Supervisor:
     queries: list[SupervisedQuery] = field(default_factory=list)
     enough: Callable[[str], bool] = lambda _: False
     """Whether a query has read all that it shall, and is stopped."""
-    patience: float = PATIENCE.default
+    patience: float = STOP_TIMEOUT.default
     """Seconds that its batch in hand has then."""
 
     def start(self, query: Query) -> StreamingQuery | None:

@@ -37,7 +37,7 @@ from millrace.cli.run_options import Patience, Restarts, restart_policy
 from millrace.cli.services import prepare_spark
 from millrace.cli.signals import until_stopped
 from millrace.errors import InvalidOption, InvalidReplay
-from millrace.settings import PATIENCE
+from millrace.settings import STOP_TIMEOUT
 from millrace.units import format_duration, so_many
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def replay(
             delete(pipeline, base, doors, drop, yes=yes)
         else:
             settings = Settings(base, cluster, master, spark_settings(set_), tell=say, cassandra=found)
-            settings = replace(settings, supervision=restart_policy(restarts), patience=PATIENCE.value(patience))
+            settings = replace(settings, supervision=restart_policy(restarts), patience=STOP_TIMEOUT.value(patience))
             prepare_spark()
             if begins:
                 _replay(file, pipeline, base, asked, settings, stop)
