@@ -124,7 +124,22 @@ class SourceFilling:
 
 @dataclass(frozen=True, kw_only=True)
 class Source(ABC):
-    """A source on Spark. The docstring's first line is its help."""
+    """A source of a pipeline: where a query's rows come from.
+
+    A subclass is a frozen dataclass. Its fields, made with `option`, are the keys that a pipeline may give; the first
+    line of its docstring is its help. An instance is made again wherever it is needed, so it holds options only.
+
+    | method | called | how often |
+    | --- | --- | --- |
+    | `mistakes`, `columns`, `resources` | by `check` and by a run, without Spark | any number of times |
+    | `prepare` | on the driver, before any query starts | once a run |
+    | `resolved`, `load` | on the driver, with a Spark session | at each start of a query, also after a failure |
+
+    `load` only describes the rows (a streaming DataFrame, or a static one when `context.static`). Spark keeps the
+    offsets in the query's checkpoint and reads a batch again after a failure: the same offsets must give the same
+    rows, or `resumes` must be False. Raise an `InputError` for what the user has to change and a `RunError` for what
+    may work another time; in code that Spark runs in a worker, wrap either with `to_transport`.
+    """
 
     streams: ClassVar[bool] = True
     """Whether it can be followed."""
@@ -192,7 +207,12 @@ class Source(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class MessageSource(Source):
-    """A source whose rows carry bytes in a column `value`, which a format decodes; bad ones become dead letters."""
+    """A source whose rows carry bytes in a column `value`, which a format decodes; bad ones become dead letters.
+
+    `load` returns the bytes and the `carried` columns; decoding happens in Spark's workers. Most sources of this kind
+    derive from `DecodedSource`, which brings the options (`format`, `schema`, `include`, …), and add `load` and the
+    target of the dead letters.
+    """
 
     carried: ClassVar[dict[str, str]] = {}
     """The other columns that a pipeline may include, with their Spark types."""
@@ -259,7 +279,25 @@ class MessageSource(Source):
 
 @dataclass(frozen=True, kw_only=True)
 class Sink(ABC):
-    """A sink on Spark. The docstring's first line is its help; `promise` says what is guaranteed."""
+    """A sink of a pipeline: where the rows of a table go.
+
+    A subclass is a frozen dataclass. Its fields, made with `option`, are the keys that a pipeline may give; the first
+    line of its docstring is its help, and `delivery_guarantee` says in one sentence what survives a failure. An
+    instance is made again wherever it is needed, so it holds options only.
+
+    | method | called | how often |
+    | --- | --- | --- |
+    | `mistakes`, `resources` | by `check` and by a run, without Spark | any number of times |
+    | `prepare` | on the driver, before any query starts | once a run |
+    | `shape`, `stream` | on the driver | at each start of the query, also after a failure |
+    | `write` | on the driver, in the query's thread | once a batch, and again with the same number after a failure |
+
+    `write` must be safe on retry: a batch that failed half-way, or whose success Spark did not record, comes again
+    with the same `batch` number and the same rows. Write under a key that is derived from the rows or from the batch
+    number, or remember the last batch in the same transaction as the rows. Batch numbers start at 0 again with a new
+    state folder, which `context.state_id` names. What `frame.foreachPartition` calls runs in a worker, must be
+    picklable, may run twice for one partition, and wraps a `MillraceError` with `to_transport`.
+    """
 
     delivery_guarantee: ClassVar[str]
     modes: ClassVar[tuple[str, ...]] = MODES
