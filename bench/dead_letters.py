@@ -19,7 +19,7 @@ import millrace as mr
 from millrace.clients.kafka.cluster import Cluster
 from millrace.engine.run import Settings, run
 from millrace.engine.session.session import close_session, open_session
-from millrace.feeds.simulation.malformed import WAYS, MalformedShape, WellFormed
+from millrace.feeds.simulation.malformed_records import WAYS, MalformedShape, WellFormed
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.query_status import RunStatus
 

@@ -71,8 +71,8 @@ def test_the_image_has_this_version_and_a_python_that_it_runs_on() -> None:
     least = project["requires-python"].removeprefix(">=")
     assert tuple(map(int, python.split("."))) >= tuple(map(int, least.split(".")))
     assert f"python{python}/site-packages/pyspark" in DOCKERFILE
-    assert f"python{python}/site-packages/millrace/cli/submitted.py {IN_IMAGE.removeprefix('local://')}" in DOCKERFILE
-    assert (ROOT / "src/millrace/cli/submitted.py").is_file()
+    assert f"python{python}/site-packages/millrace/cli/submit_main.py {IN_IMAGE.removeprefix('local://')}" in DOCKERFILE
+    assert (ROOT / "src/millrace/cli/submit_main.py").is_file()
 
 
 def test_the_image_is_made_of_versions_that_were_tested() -> None:

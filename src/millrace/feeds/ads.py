@@ -10,8 +10,8 @@ from uuid import UUID
 
 from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption
-from millrace.feeds.simulation.sampling import draws
-from millrace.feeds.simulation.simulated import Scene, Simulated
+from millrace.feeds.simulation.samples import draws
+from millrace.feeds.simulation.simulator import Scene, Simulated
 
 _CAMPAIGNS = 100
 _ADS_EACH = 10

@@ -9,8 +9,8 @@ from typing import ClassVar, NamedTuple
 
 from millrace.clients.kafka.record import Record
 from millrace.feeds.simulation.phrases import FIRST_WORDS, LANGUAGES, SECOND_WORDS, TOPICS
-from millrace.feeds.simulation.sampling import SIZE, Trends, chart_place, draws, spread, zipf
-from millrace.feeds.simulation.simulated import Scene, Simulated, iso
+from millrace.feeds.simulation.samples import SIZE, Trends, chart_place, draws, spread, zipf
+from millrace.feeds.simulation.simulator import Scene, Simulated, iso
 
 _AUTHORS = 5000
 _REPLIES = SIZE // 5

@@ -10,8 +10,8 @@ from math import cos, exp, tau
 from typing import ClassVar, NamedTuple
 
 from millrace.clients.kafka.record import Record
-from millrace.feeds.simulation.sampling import SIZE, bell, draws
-from millrace.feeds.simulation.simulated import DAY, Scene, Simulated, iso
+from millrace.feeds.simulation.samples import SIZE, bell, draws
+from millrace.feeds.simulation.simulator import DAY, Scene, Simulated, iso
 
 _MINUTE = 60_000
 _ALERTS = SIZE // 2000

@@ -10,8 +10,8 @@ from typing import ClassVar, NamedTuple
 
 from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption
-from millrace.feeds.simulation.sampling import bell, draws, spread, zipf
-from millrace.feeds.simulation.simulated import DAY, Scene, Simulated, iso
+from millrace.feeds.simulation.samples import bell, draws, spread, zipf
+from millrace.feeds.simulation.simulator import DAY, Scene, Simulated, iso
 from millrace.plugins import option
 
 _HOMES = (

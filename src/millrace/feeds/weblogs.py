@@ -9,8 +9,8 @@ from math import exp
 from typing import ClassVar, NamedTuple
 
 from millrace.clients.kafka.record import Record
-from millrace.feeds.simulation.sampling import SIZE, bell, draws, spread, zipf
-from millrace.feeds.simulation.simulated import Scene, Simulated, iso
+from millrace.feeds.simulation.samples import SIZE, bell, draws, spread, zipf
+from millrace.feeds.simulation.simulator import Scene, Simulated, iso
 
 _SHOP = {
     "gateway": ("GET /", "GET /health", "GET /favicon.ico", "POST /session"),

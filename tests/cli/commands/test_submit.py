@@ -64,7 +64,7 @@ def test_to_a_standalone_cluster_the_driver_stays_here(offline_run: Run, file: s
     assert settings["spark.speculation"] == "false"
     assert "spark.master" not in settings
     program = words[words.index("run") - 1 :]
-    assert program[0].endswith("millrace/cli/submitted.py")
+    assert program[0].endswith("millrace/cli/submit_main.py")
     assert program[1:] == ["run", file, "--master", "spark://there:7077", "--port", "4041"]
 
 

@@ -15,7 +15,7 @@ from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.connectors.memory import MEMORY
 from millrace.dead_letters.store import letters_in_topic
-from millrace.feeds.simulation.malformed import WAYS, MalformedShape, WellFormed
+from millrace.feeds.simulation.malformed_records import WAYS, MalformedShape, WellFormed
 from millrace.telemetry.query_status import RunStatus
 
 RECORDS = 100_000

@@ -16,7 +16,7 @@ from millrace.settings import ARCHIVE, CACHE
 
 _KEPT = 3
 _PATIENCE = 180.0
-_TRAINING = "millrace.engine.session.class_archive_training"
+_TRAINING = "millrace.engine.session.class_archive_program"
 _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"  # of an archive that no longer fits
 
 _log = logging.getLogger(__name__)

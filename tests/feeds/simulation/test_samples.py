@@ -1,7 +1,7 @@
 import random
 from collections import Counter
 
-from millrace.feeds.simulation.sampling import SIZE, Trends, chart_place
+from millrace.feeds.simulation.samples import SIZE, Trends, chart_place
 
 NAMES = tuple(f"topic{number}" for number in range(100))
 NOW = 1_780_000_000_000

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.errors import InvalidOption
-from millrace.feeds.simulation.simulated import CHUNK, event_times, iso
+from millrace.feeds.simulation.simulator import CHUNK, event_times, iso
 
 START = 1_780_000_000_000
 

@@ -18,7 +18,7 @@ from typing import ClassVar
 from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption
 from millrace.feeds.base.api import Batch, Feed, Run
-from millrace.feeds.simulation.malformed import MalformedShape, malform
+from millrace.feeds.simulation.malformed_records import MalformedShape, malform
 from millrace.plugins import option
 from millrace.units import parse_duration, parse_rate, parse_share, parse_time
 

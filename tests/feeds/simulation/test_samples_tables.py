@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from millrace.feeds.simulation.sampling import SIZE, bell, draws, spread, zipf
+from millrace.feeds.simulation.samples import SIZE, bell, draws, spread, zipf
 
 
 def test_a_table_is_full_and_each_item_has_its_share():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.feeds.simulation.malformed import WAYS, MalformedShape, WellFormed, malform
+from millrace.feeds.simulation.malformed_records import WAYS, MalformedShape, WellFormed, malform
 
 SCHEMA = "id string, count int, tags array<string>, at timestamp"
 VALUE = b'{"id":"caf\xc3\xa9","count":3,"tags":["a"],"at":"2026-01-31T12:00:00.000Z"}'

@@ -13,7 +13,7 @@ from millrace.feeds.base.api import FEEDS, Run
 from millrace.feeds.base.pump import pump
 from millrace.feeds.posts import Posts
 from millrace.feeds.sensors import Sensors
-from millrace.feeds.simulation.simulated import CHUNK, Simulated
+from millrace.feeds.simulation.simulator import CHUNK, Simulated
 from millrace.feeds.trips import Trips
 from millrace.feeds.weblogs import Weblogs
 
