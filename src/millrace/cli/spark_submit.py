@@ -125,7 +125,7 @@ def _program(wanted: Submission) -> list[str]:
     """What runs, and its arguments: `millrace run`, wherever that is."""
     inside = f"{PROJECT}/{wanted.file.name}" if wanted.deploy == "cluster" else str(wanted.file.absolute())
     inside = f"{inside}::{wanted.chosen}" if wanted.chosen else inside
-    here = Path(millrace.__file__).parent / "cli" / "submitted.py"
+    here = Path(millrace.__file__).parent / "cli" / "submit_main.py"
     main = IN_IMAGE if wanted.image and wanted.deploy == "cluster" else str(here)
     return [main, "run", inside, "--master", wanted.master, *wanted.arguments]
 

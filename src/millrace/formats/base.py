@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # pyarrow takes a while to load, and whoever only checks a pi
 
 
 @dataclass(frozen=True, slots=True)
-class BadRecord:
+class RejectedRecord:
     """A record that is not what it should be: its index in the batch, and why in one short line."""
 
     index: int
@@ -33,7 +33,7 @@ class DecodedRecords(NamedTuple):
     """The good records, in order."""
     good: pa.Array | None
     """The indices (int64) of the good records; None means all of them."""
-    bad: list[BadRecord]
+    bad: list[RejectedRecord]
     """The others, in order."""
 
 

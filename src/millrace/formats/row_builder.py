@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from millrace.formats.arrow_types import arrow_schema, texts_of, why_no_text
-from millrace.formats.base import BadRecord, DecodedRecords
+from millrace.formats.base import DecodedRecords, RejectedRecord
 from millrace.formats.conversion import ConversionError, Converter, converter, failing_places, moments_in_texts
 from millrace.pipeline.schema import Field, Schema
 
@@ -156,7 +156,7 @@ class ColumnCollector:
         self._schema = schema
         self._rows: list[pa.RecordBatch] = []
         self._good: list[Indices] = []
-        self._bad: list[BadRecord] = []
+        self._bad: list[RejectedRecord] = []
 
     def add(self, rows: pa.RecordBatch, good: Indices) -> None:
         """Take in good rows and the index of each."""
@@ -166,7 +166,7 @@ class ColumnCollector:
 
     def refuse(self, index: int, reason: str) -> None:
         """Take in a bad record."""
-        self._bad.append(BadRecord(int(index), reason))
+        self._bad.append(RejectedRecord(int(index), reason))
 
     def texts(self, values: pa.Array, indices: Indices) -> tuple[pa.Array, Indices]:
         """Those of the messages that are text; the others are refused."""
