@@ -40,10 +40,10 @@ def copy(topic: str, out: str, guarantee: str, **source: object) -> mr.Pipeline:
 
 def measured(pipeline: mr.Pipeline, settings: Callable[[Path], Settings]) -> list[tuple[int, int]]:
     """Rows and milliseconds of each batch."""
-    board = RunStatus()
+    run_status = RunStatus()
     with tempfile.TemporaryDirectory() as folder:
-        run(make_plan(pipeline.model(), once=True), settings(Path(folder)), board, threading.Event())
-    return [(one.input_rows, one.milliseconds) for one in board.history("lines") if one.input_rows]
+        run(make_plan(pipeline.model(), once=True), settings(Path(folder)), run_status, threading.Event())
+    return [(one.input_rows, one.milliseconds) for one in run_status.history("lines") if one.input_rows]
 
 
 def throughput(cluster: Cluster, settings: Callable[[Path], Settings]) -> None:

@@ -62,7 +62,7 @@ class Story:
     """A run that is made up as it goes."""
 
     def __init__(self, rate: float, start: float, fail: float, *, hostile: bool) -> None:
-        self.board, self.samples, self.channels = RunStatus(), Measurements(), Channels()
+        self.run_status, self.measurements, self.channels = RunStatus(), Measurements(), Channels()
         self.chance = random.Random(7)
         self.rate, self.fail, self.hostile = rate, fail, hostile
         self.began = time.time()
@@ -76,7 +76,7 @@ class Story:
         self.gallery = PanelRegistry(self.channels)
         for hung in PANELS:
             self.gallery.hang(hung)
-        self.telling = StatusPublisher(self.board, self.samples, OUTLINE, self.channels)
+        self.telling = StatusPublisher(self.run_status, self.measurements, OUTLINE, self.channels)
         for one in OUTLINE.queries:
             self.channels.ring(f"lag:{one.name}", 600, ("time", "lag", "seconds"))
 
@@ -93,9 +93,9 @@ class Story:
         self._grow(now - self.last)
         self.last = now
         if now < self.ready:
-            self.samples.doing = "starting Spark"
+            self.measurements.doing = "starting Spark"
             return
-        self.samples.doing = ""
+        self.measurements.doing = ""
         for one in OUTLINE.queries:
             self._work(one.name, now)
         self.gallery.look()
@@ -105,36 +105,36 @@ class Story:
         for (topic, number), end in self.ends.items():
             grown = self.pace * shares.get(topic, 0) * seconds / TOPICS[topic] * (1 + 0.2 * number)
             self.ends[topic, number] = end + int(grown) + (self.chance.random() < grown % 1)
-        self.samples.put_rates({topic: self.pace * share for topic, share in shares.items()})
+        self.measurements.put_rates({topic: self.pace * share for topic, share in shares.items()})
 
     def _work(self, query: str, now: float) -> None:
         if query not in self.batch:
-            self.board.started(query)
+            self.run_status.started(query)
             self.batch[query] = 0
             self.next[query] = now + self.chance.uniform(0.5, 2)
             return
-        standing = self.board.query(query)
+        standing = self.run_status.query(query)
         if standing.phase.ended:
             return
         left = self.fail - (now - self.began)
         if query == "spikes" and self.fail and 0 <= left < RESTARTING:
             if standing.phase is not Phase.RESTARTING:
                 again = RestartRecord(5, 5, datetime.now(UTC) + timedelta(seconds=left), "Kafka does not answer")
-                self.board.restarting(query, KafkaUnreachable("no broker answers"), again)
+                self.run_status.restarting(query, KafkaUnreachable("no broker answers"), again)
             return
         if query == "spikes" and self.fail and left < 0:
             why = "java.lang.ArithmeticException: divide by zero"
-            self.board.ended(
+            self.run_status.ended(
                 query, QueryFailed(f"query {query!r} failed: a batch failed", why=why, hint="mend the SQL")
             )
             return
         if now < self.next[query]:
-            self.board.update(query, Phase.WAITING, "Waiting for next trigger")
+            self.run_status.update(query, Phase.WAITING, "Waiting for next trigger")
             return
         self._batch(query, now)
 
     def _batch(self, query: str, now: float) -> None:
-        self.board.update(query, Phase.RUNNING, "Processing new data")
+        self.run_status.update(query, Phase.RUNNING, "Processing new data")
         mine = {place: end for place, end in self.ends.items() if place[0] in OUTLINE.read_by(query)}
         spent = {"latestOffset": 8, "getBatch": 2, "queryPlanning": 30, "walCommit": 25, "commitOffsets": 22}
         spent = {name: max(1, int(ms * self.chance.uniform(0.6, 1.8))) for name, ms in spent.items()}
@@ -142,7 +142,7 @@ class Story:
         whole = sum(spent.values()) + 5
         rows = int(self.pace * max(0.3, whole / 1000))
         quiet = query == "spikes"
-        self.board.batch_done(
+        self.run_status.batch_done(
             BatchProgress(
                 query,
                 "run",
@@ -164,7 +164,7 @@ class Story:
         self.batch[query] += 1
         self.next[query] = now + (1.0 if query == "languages" else 0.05) + (self.chance.random() < 0.02) * 6
         self.dead += self.chance.random() < 0.3
-        self.board.set_dead_letters("posts", self.dead)
+        self.run_status.set_dead_letters("posts", self.dead)
         self._panels(query)
 
     def lag(self) -> None:
@@ -178,7 +178,7 @@ class Story:
                 for number in range(TOPICS[topic])
             }
             lag = Lag(sum(waits.values()), round(sum(waits.values()) / self.pace, 2), waits)
-            self.samples.put_lag(one.name, lag)
+            self.measurements.put_lag(one.name, lag)
             row = {f"p:{place}": count for place, count in waits.items()}
             moment = round(time.time() * 1000)
             self.channels.ring(f"lag:{one.name}", 600).append(
@@ -205,7 +205,7 @@ class Story:
             if self.hostile:
                 rows += [(second, second + 1000, f"key {self.chance.randrange(10_000)}", 0.5) for _ in range(100)]
             self._observe("languages-series", rows)
-            self._observe("languages-number", [(self.board.query(query).rows, None, None)])
+            self._observe("languages-number", [(self.run_status.query(query).rows, None, None)])
         if query == "spikes":
             scores = [float("inf"), None] if self.hostile else []
             found = [
@@ -229,7 +229,7 @@ class Story:
         """Every topic."""
         made = []
         for topic, many in TOPICS.items():
-            rate = self.samples.rate(topic) or 0.0
+            rate = self.measurements.rate(topic) or 0.0
             partitions = [
                 {
                     "id": number,
@@ -380,20 +380,20 @@ def main() -> None:
     story = Story(given.rate, given.start, given.fail, hostile=given.hostile)
     subject = RunInterface(
         story.channels,
-        lambda: health(story.board, story.samples, OUTLINE),
+        lambda: health(story.run_status, story.measurements, OUTLINE),
         described,
         story.sql,
         story.topics,
         story.records,
         story.letters,
         story.work,
-        lambda: story.telling.diary.add("a page was opened"),
+        lambda: story.telling.events.add("a page was opened"),
     )
     samplers = [
         Sampler("story", story.look, 0.1),
         Sampler("lag", story.lag, 1.0),
-        Sampler("board", story.telling.look, 0.2),
-        Sampler("process", ProcessMeter(story.samples).look, 1.0),
+        Sampler("run_status", story.telling.look, 0.2),
+        Sampler("process", ProcessMeter(story.measurements).look, 1.0),
     ]
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -282,16 +282,16 @@ class RunPipeline:
             session=self._spark,
             cassandra=self._cassandra,
         )
-        board, stop = RunStatus(), threading.Event()
+        run_status, stop = RunStatus(), threading.Event()
         if until:
             threading.Thread(target=_stop_when, args=(until, stop), daemon=True).start()
         try:
             plan = make_plan(_model(pipeline), once=until is None, panels=channels is not None)
             plan = with_letters(plan, CONNECTORS)
-            run(plan, settings, board, stop)
+            run(plan, settings, run_status, stop)
         finally:
             stop.set()
-        return board
+        return run_status
 
 
 def _model(pipeline: str | Path | PipelineDef | Written) -> PipelineDef:

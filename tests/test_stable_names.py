@@ -113,7 +113,7 @@ from millrace.telemetry.progress import METRICS, WITHIN
 from millrace.telemetry.prometheus import text as prometheus_text
 from millrace.telemetry.publisher import EVENT_COLUMNS, HISTORY_COLUMNS
 from millrace.telemetry.query_status import Phase, RunStatus
-from millrace.telemetry.topology import Topology, outline_of
+from millrace.telemetry.topology import Topology, topology_of
 from millrace.testing.memory_source import _TICK as TICK_COLUMN
 from millrace.testing.spec_file import _CASE as CASE_KEYS
 from millrace.testing.spec_file import _TOP as TEST_KEYS
@@ -206,10 +206,10 @@ def variables() -> Iterator[str]:
 
 def run_state() -> dict[str, Any]:
     """The state of a run with one query, as the dashboard has it."""
-    board = RunStatus()
-    board.started("popular")
-    board.set_dead_letters("posts", 1)
-    return state_of_run(board, Measurements(), Topology())
+    run_status = RunStatus()
+    run_status.started("popular")
+    run_status.set_dead_letters("posts", 1)
+    return state_of_run(run_status, Measurements(), Topology())
 
 
 def metrics() -> set[str]:
@@ -260,7 +260,7 @@ def dashboard_keys(folder: Path) -> dict[str, Iterable[str]]:
     pipeline = pipeline_info(plan, master=None, spark={}, kafka=None)
     assert set(pipeline) == set(program_info("p", "p.py", master=None, spark={}, kafka=None))
     told = run_state()
-    edges = state_of_run(RunStatus(), Measurements(), outline_of(plan, {}))["edges"]
+    edges = state_of_run(RunStatus(), Measurements(), topology_of(plan, {}))["edges"]
     panel = RegisteredPanel(plan.queries[0].panels[0])
     return {
         "state": told,

@@ -4,7 +4,7 @@
 
 - Sources and sinks of pipelines: `Source`, `MessageSource`, `DecodedSource`, `Sink`, `RunContext`, `OptionMistake`.
 - Dead letters of a `MessageSource`: `DeadLetterTarget`, `FolderDeadLetterTarget`, `KafkaDeadLetterTarget`.
-- Formats: `Format`, `Decoder`, `Encoder`, `DecodedRecords`, `BadRecord`.
+- Formats: `Format`, `Decoder`, `Encoder`, `DecodedRecords`, `RejectedRecord`.
 - Feeds, and sinks of feeds: `Feed`, `Batch`, `Run`, `Record`, `Done`, `RecordSink`, `SinkTarget`, `DeliveryReport`.
 - Panels: `PanelKind`, `PanelOption`.
 - What they share: `option`, parsers of quantities, schemas, the errors to raise, and `to_transport` for workers.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from millrace.errors.transport import to_transport
     from millrace.feeds.base.api import Batch, Cursor, Feed, Run
     from millrace.formats.arrow_types import arrow_schema
-    from millrace.formats.base import BadRecord, DecodedRecords, Decoder, Encoder, Format
+    from millrace.formats.base import DecodedRecords, Decoder, Encoder, Format, RejectedRecord
     from millrace.pipeline.connector_facts import OptionMistake
     from millrace.pipeline.panels import PanelKind, PanelOption
     from millrace.pipeline.schema import Schema, parse_schema
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from millrace.units import parse_duration, parse_rate, parse_share, parse_time
 
 __all__ = [
-    "BadRecord",
     "Batch",
     "Cursor",
     "DeadLetterTarget",
@@ -75,6 +74,7 @@ __all__ = [
     "PanelOption",
     "Record",
     "RecordSink",
+    "RejectedRecord",
     "Run",
     "RunContext",
     "RunError",
@@ -137,7 +137,7 @@ _MODULES = {
     ),
     "millrace.formats.arrow_types": ("arrow_schema",),
     "millrace.formats.base": (
-        "BadRecord",
+        "RejectedRecord",
         "DecodedRecords",
         "Decoder",
         "Encoder",

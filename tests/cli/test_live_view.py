@@ -1,4 +1,4 @@
-"""What the terminal shows of a board: a picture where there is one, plain lines elsewhere."""
+"""What the terminal shows of a run_status: a picture where there is one, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -57,69 +57,69 @@ POPULAR = {
 }
 
 
-def shown(board: RunStatus, figures: Figures | None = None) -> str:
+def shown(run_status: RunStatus, figures: Figures | None = None) -> str:
     from rich.console import Console
 
     console = Console(width=160, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
     with console.file:
-        console.print(picture(board, figures or of_board(board)))
+        console.print(picture(run_status, figures or of_board(run_status)))
         return console.export_text()
 
 
 def test_the_picture_has_every_figure() -> None:
-    board = RunStatus()
-    assert shown(board).strip() == ""
-    board.started("popular")
-    board.update("popular", Phase.RUNNING)
-    board.batch_done(batch(0))
-    board.set_dead_letters("posts", 3)
-    text = shown(board, measured(POPULAR))
+    run_status = RunStatus()
+    assert shown(run_status).strip() == ""
+    run_status.started("popular")
+    run_status.update("popular", Phase.RUNNING)
+    run_status.batch_done(batch(0))
+    run_status.set_dead_letters("posts", 3)
+    text = shown(run_status, measured(POPULAR))
     for figure in ("popular", "running", "1,234", "345", "7", "1.2 s", "2026-01-01 00:00:00", "6", "2"):
         assert figure in text
     assert "dead letters: posts 3" in text
 
 
 def test_without_a_page_the_figures_are_sparks() -> None:
-    board = RunStatus()
-    board.started("popular")
-    board.batch_done(batch(0))
-    (told,) = of_board(board)()
+    run_status = RunStatus()
+    run_status.started("popular")
+    run_status.batch_done(batch(0))
+    (told,) = of_board(run_status)()
     assert (told["lag"], told["lag_seconds"], told["batch_ms"], told["late"]) == (7, None, 345, 2)
-    assert " 7 " in shown(board)
+    assert " 7 " in shown(run_status)
 
 
 def test_with_a_page_the_figures_are_the_pages() -> None:
-    board, channels, samples = RunStatus(), Channels(), Measurements()
-    outline = Topology(
+    run_status, channels, measurements = RunStatus(), Channels(), Measurements()
+    topology = Topology(
         (ExpectedQuery("popular", "popular", batches=False, sources=("posts",)),), (), {"posts": ("posts",)}
     )
-    telling = StatusPublisher(board, samples, outline, channels)
+    telling = StatusPublisher(run_status, measurements, topology, channels)
     assert of_page(channels)() == ()
-    board.started("popular")  # in real-time mode no batch ends for minutes
-    samples.put_lag("popular", Lag(12, 3.5))
-    samples.put_rates({"posts": 8.0})
+    run_status.started("popular")  # in real-time mode no batch ends for minutes
+    measurements.put_lag("popular", Lag(12, 3.5))
+    measurements.put_rates({"posts": 8.0})
     telling.look()
-    text = shown(board, of_page(channels))
+    text = shown(run_status, of_page(channels))
     assert re.search(r"8\.0 +– +12 +3\.5 s", text), text
 
 
 def test_the_picture_shows_why_a_query_failed() -> None:
-    board = RunStatus()
-    board.started("popular")
-    board.ended("popular", QueryFailed("the sink refused"))
-    assert "error[query.failed]: the sink refused" in shown(board)
+    run_status = RunStatus()
+    run_status.started("popular")
+    run_status.ended("popular", QueryFailed("the sink refused"))
+    assert "error[query.failed]: the sink refused" in shown(run_status)
 
 
 def test_a_kafka_that_does_not_answer_is_said_once_and_that_it_is_back(said: list[str]) -> None:
-    board = RunStatus()
-    board.started("popular")
-    teller = PlainReporter(board, of_board(board))
+    run_status = RunStatus()
+    run_status.started("popular")
+    teller = PlainReporter(run_status, of_board(run_status))
     teller.tell(0)
-    board.kafka.asked("here:9092", time.monotonic() - 12)
+    run_status.kafka.asked("here:9092", time.monotonic() - 12)
     teller.tell(1)
     teller.tell(2)
-    assert "Kafka at here:9092 has not answered for 12 s; the run waits for it" in shown(board)
-    board.kafka.came()
+    assert "Kafka at here:9092 has not answered for 12 s; the run waits for it" in shown(run_status)
+    run_status.kafka.came()
     teller.tell(3)
     assert said[1:] == [
         "Kafka at here:9092 does not answer; the run waits for it",
@@ -128,18 +128,20 @@ def test_a_kafka_that_does_not_answer_is_said_once_and_that_it_is_back(said: lis
 
 
 def test_a_restart_is_one_sentence(said: list[str]) -> None:
-    board = RunStatus()
-    teller = PlainReporter(board, of_board(board))
-    board.started("popular")
+    run_status = RunStatus()
+    teller = PlainReporter(run_status, of_board(run_status))
+    run_status.started("popular")
     teller.tell(0)
     due = datetime.now(UTC) + timedelta(seconds=3.5)
-    board.restarting("popular", QueryFailed("no broker answers"), RestartRecord(2, 5, due, "Kafka does not answer"))
+    run_status.restarting(
+        "popular", QueryFailed("no broker answers"), RestartRecord(2, 5, due, "Kafka does not answer")
+    )
     teller.tell(1)
-    assert "popular: restarting in 4 s (2 of 5): Kafka does not answer" in shown(board)
+    assert "popular: restarting in 4 s (2 of 5): Kafka does not answer" in shown(run_status)
     teller.tell(2)
-    board.started("popular")
+    run_status.started("popular")
     teller.tell(3)
-    board.update("popular", Phase.WAITING)
+    run_status.update("popular", Phase.WAITING)
     teller.tell(4)
     assert said == [
         "popular: started",
@@ -150,15 +152,15 @@ def test_a_restart_is_one_sentence(said: list[str]) -> None:
 
 
 def test_lines_at_the_start_at_the_end_and_now_and_then(said: list[str]) -> None:
-    board = RunStatus()
-    teller = PlainReporter(board, measured(POPULAR), every=5)
+    run_status = RunStatus()
+    teller = PlainReporter(run_status, measured(POPULAR), every=5)
     teller.tell(0)
     assert said == []
-    board.started("popular")
+    run_status.started("popular")
     teller.tell(0)
     assert said == ["popular: started"]
-    board.update("popular", Phase.RUNNING)
-    board.batch_done(batch(0))
+    run_status.update("popular", Phase.RUNNING)
+    run_status.batch_done(batch(0))
     teller.tell(1)
     assert len(said) == 1
     teller.tell(6)
@@ -166,26 +168,26 @@ def test_lines_at_the_start_at_the_end_and_now_and_then(said: list[str]) -> None
     assert said[1:] == [f"popular: running, 10 rows in 1 batch, {figures}"]
     teller.tell(20)
     assert len(said) == 2  # no news
-    board.ended("popular")
+    run_status.ended("popular")
     teller.tell(21)
     teller.tell(22)
     assert said[2:] == ["popular: stopped after 10 rows in 1 batch"]
 
 
 def test_what_a_query_left_undone_is_told_with_its_end(said: list[str]) -> None:
-    board = RunStatus()
-    board.started("dstreams")
-    board.ended("dstreams", None, "the batches in hand were cut off")
-    PlainReporter(board, of_board(board)).tell(0)
+    run_status = RunStatus()
+    run_status.started("dstreams")
+    run_status.ended("dstreams", None, "the batches in hand were cut off")
+    PlainReporter(run_status, of_board(run_status)).tell(0)
     assert said[-1] == "dstreams: stopped after 0 rows in 0 batches; the batches in hand were cut off"
 
 
 def test_a_query_that_ends_no_batch_has_news_too(said: list[str]) -> None:
-    board = RunStatus()
-    board.started("popular")
-    board.update("popular", Phase.RUNNING)
+    run_status = RunStatus()
+    run_status.started("popular")
+    run_status.update("popular", Phase.RUNNING)
     lag = {"name": "popular", "lag": 0, "lag_seconds": 0.0}
-    teller = PlainReporter(board, lambda: [lag], every=5)
+    teller = PlainReporter(run_status, lambda: [lag], every=5)
     for moment in (0, 6, 12):
         teller.tell(moment)
     assert said == ["popular: started"]
@@ -195,19 +197,19 @@ def test_a_query_that_ends_no_batch_has_news_too(said: list[str]) -> None:
 
 
 def test_a_query_that_is_over_before_it_was_seen(said: list[str]) -> None:
-    board = RunStatus()
-    board.started("popular")
-    board.ended("popular", QueryFailed("no"))
-    with live(board):
+    run_status = RunStatus()
+    run_status.started("popular")
+    run_status.ended("popular", QueryFailed("no"))
+    with live(run_status):
         pass
     assert said == ["popular: started", "popular: failed after 0 rows in 0 batches: no"]
 
 
 def test_without_a_terminal_lines_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     output.err.cache_clear()
-    board = RunStatus()
-    with live(board):
-        board.started("popular")
+    run_status = RunStatus()
+    with live(run_status):
+        run_status.started("popular")
     written = capsys.readouterr()
     assert (written.out, written.err) == ("", "popular: started\n")
 
@@ -215,9 +217,9 @@ def test_without_a_terminal_lines_go_to_standard_error(capsys: pytest.CaptureFix
 PROGRAM = """
 from millrace.cli.live_view import live
 from millrace.telemetry.query_status import RunStatus
-board = RunStatus()
-with live(board):
-    board.started("popular")
+run_status = RunStatus()
+with live(run_status):
+    run_status.started("popular")
     for number in range(3):
         print(f"row {number}")
 """
@@ -234,16 +236,16 @@ def test_on_a_terminal_rows_stay_whole_and_results_go_where_they_are_sent(piped:
 
 
 def test_delays_are_shown_where_there_are_dstreams(said: list[str]) -> None:
-    board = RunStatus()
-    board.started("dstreams")
-    board.update("dstreams", Phase.RUNNING)
-    assert "delay" not in shown(board, measured({"name": "dstreams", "batch_ms": 345}))
+    run_status = RunStatus()
+    run_status.started("dstreams")
+    run_status.update("dstreams", Phase.RUNNING)
+    assert "delay" not in shown(run_status, measured({"name": "dstreams", "batch_ms": 345}))
     delayed = measured({"name": "dstreams", "batch_ms": 345, "delay_ms": 1678})
-    assert "delay ms" in shown(board, delayed)
-    assert "1,678" in shown(board, delayed)
-    teller = PlainReporter(board, delayed, every=5)
+    assert "delay ms" in shown(run_status, delayed)
+    assert "1,678" in shown(run_status, delayed)
+    teller = PlainReporter(run_status, delayed, every=5)
     teller.tell(0)
-    board.batch_failed("dstreams", QueryFailed("no"))
+    run_status.batch_failed("dstreams", QueryFailed("no"))
     teller.tell(6)
     teller.tell(7)
     assert said[1:] == [

@@ -9,7 +9,7 @@ from millrace.connectors.base.registry import topics_read
 from millrace.dashboard.pipeline_info import masked, pipeline_info, program_info
 from millrace.engine.replay.generations import pipeline_of
 from millrace.pipeline.plan import make_plan
-from millrace.telemetry.topology import Edge, outline_of
+from millrace.telemetry.topology import Edge, topology_of
 
 SECRET = "hunter2"
 
@@ -79,14 +79,14 @@ def test_a_generation_is_told_by_the_names_that_it_writes() -> None:
 
 def test_its_outline() -> None:
     model = trending().model()
-    outline = outline_of(make_plan(model), topics_read(model))
-    assert outline.edges == (
+    topology = topology_of(make_plan(model), topics_read(model))
+    assert topology.edges == (
         Edge("posts", "tags"),
         Edge("tags", "popular"),
         Edge("popular", "sink:0", "popular-update", "popular"),
         Edge("popular", "sink:1", "popular-update"),
     )
-    (query,) = outline.queries
+    (query,) = topology.queries
     assert (query.mode, query.watermarked, query.sources, query.lasting) == ("update", True, ("posts",), True)
-    assert outline.read_by("popular-update") == ("posts",)
-    assert not outline_of(make_plan(model, once=True), {}).queries[0].lasting
+    assert topology.read_by("popular-update") == ("posts",)
+    assert not topology_of(make_plan(model, once=True), {}).queries[0].lasting

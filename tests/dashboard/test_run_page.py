@@ -1,4 +1,4 @@
-"""The page beside a run, on a board fed by hand and a real Kafka."""
+"""The page beside a run, on a run_status fed by hand and a real Kafka."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def plan() -> Plan:
 
 
 def test_from_before_the_start_until_after_the_end(plan: Plan, tmp_path: Path) -> None:
-    board = RunStatus()
-    with page_of_pipeline(plan, board, FREE, state=tmp_path) as watching, Page(watching.address) as page:
+    run_status = RunStatus()
+    with page_of_pipeline(plan, run_status, FREE, state=tmp_path) as watching, Page(watching.address) as page:
         page.subscribe("state", "events", "history:popular-update")
         page.until(lambda one: one.values.get("state", {}).get("phase") == "starting")
         assert httpx.get(f"{watching.address}readyz").status_code == 503
@@ -39,11 +39,11 @@ def test_from_before_the_start_until_after_the_end(plan: Plan, tmp_path: Path) -
         assert httpx.get(f"{watching.address}api/topics").status_code == 503
         watching.doing("Spark is starting")
         page.until(lambda one: one.values["state"]["reasons"] == ["Spark is starting"])
-        board.started("popular-update")
-        board.update("popular-update", Phase.RUNNING)
+        run_status.started("popular-update")
+        run_status.update("popular-update", Phase.RUNNING)
         page.until(lambda one: one.values["state"]["phase"] == "running")
         assert httpx.get(f"{watching.address}readyz").status_code == 200
-        board.ended("popular-update", QueryFailed("no"))
+        run_status.ended("popular-update", QueryFailed("no"))
         page.until(lambda one: one.values["state"]["phase"] == "failed")
         assert httpx.get(f"{watching.address}healthz").json()["reasons"] == ["query popular-update failed: no"]
         told = page.columns["events"]["text"]
@@ -84,11 +84,11 @@ def test_kafka_beside_it(plan: Plan, tmp_path: Path, cluster: Cluster, topic: st
 
 
 def test_a_program_that_is_not_ours(tmp_path: Path) -> None:
-    board = RunStatus()
-    with page_of_program(tmp_path / "job.py", board, FREE) as watching, Page(watching.address) as page:
+    run_status = RunStatus()
+    with page_of_program(tmp_path / "job.py", run_status, FREE) as watching, Page(watching.address) as page:
         assert httpx.get(f"{watching.address}readyz").status_code == 200
-        board.started("query 1")
-        board.update("query 1", Phase.WAITING)
+        run_status.started("query 1")
+        run_status.update("query 1", Phase.WAITING)
         page.subscribe("state")
         page.until(lambda one: bool(one.values.get("state", {}).get("queries")))
         assert page.values["state"]["queries"][0]["name"] == "query 1"

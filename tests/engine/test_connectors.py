@@ -57,14 +57,14 @@ def test_csv_messages(cluster: Cluster, topic: str, run_pipeline: Run) -> None:
 
 def test_text_that_is_not_utf8_is_a_dead_letter(cluster: Cluster, topic: str, run_pipeline: Run) -> None:
     send(cluster, topic, b"fine", b"\xff\xfe", None, headers=(("h", b"\x00"),))
-    board = run_pipeline(copied(mr.kafka(topic, format="text"), "SELECT value, key, offset FROM source"))
+    run_status = run_pipeline(copied(mr.kafka(topic, format="text"), "SELECT value, key, offset FROM source"))
     assert result() == [{"value": "fine", "key": "k", "offset": 0}]
     letters = [found.letter for found in letters_in_topic(cluster, f"{topic}.dead")]
     assert [(letter.value, letter.offset, letter.headers) for letter in letters] == [
         (b"\xff\xfe", 1, (("h", b"\x00"),)),
         (None, 2, (("h", b"\x00"),)),
     ]
-    assert board.dead() == {"source": 2}
+    assert run_status.dead() == {"source": 2}
 
 
 def test_raw_bytes_and_headers(cluster: Cluster, topic: str, run_pipeline: Run) -> None:

@@ -22,6 +22,8 @@ def test_two_sinks_that_do_not_count(cluster: Cluster, topic: str, run_pipeline:
     pipeline.sink("even", mr.memory("b"))
     pipeline.sink("numbers", mr.memory("c"))
     pipeline.panel("numbers", mr.number(value="n"))
-    board = run_pipeline(pipeline, channels=Channels())
-    written = {one.query: sum(batch.sink_rows or 0 for batch in board.history(one.query)) for one in board.queries()}
+    run_status = run_pipeline(pipeline, channels=Channels())
+    written = {
+        one.query: sum(batch.sink_rows or 0 for batch in run_status.history(one.query)) for one in run_status.queries()
+    }
     assert written == {"even": 5, "numbers": 10}

@@ -58,8 +58,8 @@ def test_the_next_run_goes_on(
     send(cluster, topic, b"one", b"two")
     run_pipeline(pipeline, state=tmp_path / "state")
     send(cluster, topic, b"three")
-    board = run_pipeline(pipeline, state=tmp_path / "state")
-    assert board.query("copied").rows == 1
+    run_status = run_pipeline(pipeline, state=tmp_path / "state")
+    assert run_status.query("copied").rows == 1
     assert read_files(spark, tmp_path / "out") == ["one", "three", "two"]
 
 
@@ -70,8 +70,8 @@ def test_several_sinks_read_the_source_once(
     pipeline = lines_to(mr.files(str(tmp_path / "out"), format="text"), topic)
     pipeline.sink("copied", mr.memory())
     pipeline.sink("copied", mr.console())
-    board = run_pipeline(pipeline, state=tmp_path / "state")
-    assert [standing.rows for standing in board.queries()] == [3]
+    run_status = run_pipeline(pipeline, state=tmp_path / "state")
+    assert [standing.rows for standing in run_status.queries()] == [3]
     assert values() == read_files(spark, tmp_path / "out") == ["one", "three", "two"]
 
 
@@ -159,8 +159,8 @@ def test_a_sink_that_refuses_ends_the_run_and_nothing_is_lost(
         run_pipeline(refused, state=tmp_path / "state")
     assert raised.value.exit_code == 1
     taken = lines_to(mr.kafka(f"{topic}-out", format="text"), topic)
-    board = run_pipeline(taken, state=tmp_path / "state")
-    assert board.query("copied").rows == 2
+    run_status = run_pipeline(taken, state=tmp_path / "state")
+    assert run_status.query("copied").rows == 2
 
 
 def test_a_column_that_is_not_there_names_the_table(topic: str, run_pipeline: Run) -> None:

@@ -26,7 +26,7 @@ from millrace.errors import PortInUse
 from millrace.pipeline.model import PipelineDef
 from millrace.pipeline.plan import make_plan
 from millrace.services.process import free_port
-from millrace.telemetry.topology import outline_of
+from millrace.telemetry.topology import topology_of
 
 
 def pipeline(topic: str, port: int, folder: Path, **options: Any) -> PipelineDef:
@@ -88,8 +88,8 @@ def test_until_it_is_caught_up_it_does_not_listen(
     producer.send([Record(b'{"n": 1}')])
     producer.close()
     with socket.create_server(("127.0.0.1", 0)) as taken:  # so it would fail if it did
-        board = run_pipeline(pipeline(topic, taken.getsockname()[1], tmp_path / "out"), say=said.append)
-    assert [one.rows for one in board.queries()] == [1]
+        run_status = run_pipeline(pipeline(topic, taken.getsockname()[1], tmp_path / "out"), say=said.append)
+    assert [one.rows for one in run_status.queries()] == [1]
     assert any("does not listen" in text for text in said)
     assert not any("listening" in text for text in said)
 
@@ -110,7 +110,7 @@ def test_the_page_and_the_checkpoint_know_it_as_its_topic(tmp_path: Path) -> Non
     plan = make_plan(made)
     assert uses_system(made, "kafka")
     assert topics_touched(made) == ["logs"]
-    assert outline_of(plan, topics_read(made)).read_by("kept") == ("logs",)
+    assert topology_of(plan, topics_read(made)).read_by("kept") == ("logs",)
     (told,) = query_report(made, resume_decisions(plan, tmp_path, "id")[0], tmp_path)["sources"]
     assert (told["reads"], told["listens"], told["start"]) == ("topic logs", "127.0.0.1:4141", "earliest")
     plain = mr.Pipeline("agents")

@@ -9,7 +9,7 @@ from .conftest import EXAMPLES, Stage
 
 def test_failures_go_on_and_broken_lines_are_kept_apart(stage: Stage) -> None:
     weblogs, failures = stage.sample("kafka-to-kafka/data/weblogs.jsonl"), stage.topic()
-    board = stage.run("kafka-to-kafka", {"weblogs": weblogs, "failures": failures})
+    run_status = stage.run("kafka-to-kafka", {"weblogs": weblogs, "failures": failures})
     received = [(key, *value.values()) for key, value in stage.received(failures)]
     assert received == [
         ("payments", "payments", "2026-05-04T08:00:01.000Z", "/payments", 503, 801.2),
@@ -20,4 +20,4 @@ def test_failures_go_on_and_broken_lines_are_kept_apart(stage: Stage) -> None:
     letters = [found.letter for found in letters_in_topic(stage.cluster, f"{weblogs}.dead")]
     assert [(letter.offset, letter.value) for letter in letters] == [(3, lines[3]), (5, lines[5])]
     assert "application" in letters[1].reason
-    assert board.dead() == {"weblogs": 2}
+    assert run_status.dead() == {"weblogs": 2}

@@ -22,13 +22,13 @@ def test_late_lines_count_within_ten_minutes_and_not_after(stage: Stage) -> None
     start = (int(time.time()) // 3600 - 1) * 3600  # not long ago: Kafka removes old records
     lines = stage.topic()
     send(stage, lines, "on-time.csv", start)
-    board = stage.run("windowed-word-count", {"timed-lines": lines})
+    run_status = stage.run("windowed-word-count", {"timed-lines": lines})
     assert sorted(stage.shown("counts")) == expected(ON_TIME, start)
-    assert board.queries()[0].late_rows == 0
+    assert run_status.queries()[0].late_rows == 0
     send(stage, lines, "late.csv", start)
-    board = stage.run("windowed-word-count", {"timed-lines": lines})
+    run_status = stage.run("windowed-word-count", {"timed-lines": lines})
     assert sorted(stage.shown("counts")) == expected(LATE, start)
-    assert board.queries()[0].late_rows == 3  # of one line, which would have been in three windows
+    assert run_status.queries()[0].late_rows == 3  # of one line, which would have been in three windows
 
 
 def send(stage: Stage, topic: str, file: str, start: int) -> None:

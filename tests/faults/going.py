@@ -28,7 +28,7 @@ class Going:
     """A run in a thread; left by a block, it is stopped and has raised nothing."""
 
     def __init__(self, pipeline: mr.Pipeline, state: Path, cluster: Cluster, spark: SparkSession, **more: Any) -> None:
-        self.board = RunStatus()
+        self.run_status = RunStatus()
         self.plan = make_plan(pipeline.model())
         self._settings = Settings(state, lambda: cluster, session=spark, supervision=PATIENT, **more)
         self._stop = threading.Event()
@@ -53,15 +53,15 @@ class Going:
                 return
             assert self._thread.is_alive(), f"the run has ended before {what}: {self._raised}"
             self._thread.join(0.1)
-        raise AssertionError(f"never happened: {what}; {[(one.phase, one.error) for one in self.board.queries()]}")
+        raise AssertionError(f"never happened: {what}; {[(one.phase, one.error) for one in self.run_status.queries()]}")
 
     def rows(self, query: str) -> int:
         """How many rows a query has read, in batches that are done."""
-        return sum(one.rows for one in self.board.queries() if one.query == query)
+        return sum(one.rows for one in self.run_status.queries() if one.query == query)
 
     def _run(self) -> None:
         try:
-            run(self.plan, self._settings, self.board, self._stop)
+            run(self.plan, self._settings, self.run_status, self._stop)
         except MillraceError as error:
             self._raised.append(error)
 

@@ -18,7 +18,7 @@ from millrace.services.kafka import KafkaCluster, KafkaClusterOptions
 from millrace.telemetry.measurements import Measurements
 from millrace.telemetry.metrics import health
 from millrace.telemetry.query_status import Phase
-from millrace.telemetry.topology import outline_of
+from millrace.telemetry.topology import topology_of
 
 RECORDS = 2_000
 IMPATIENT = {"default.api.timeout.ms": "2000", "request.timeout.ms": "1500", "reconnect.backoff.max.ms": "200"}
@@ -51,18 +51,18 @@ def test_the_result_is_exact(tmp_path: Path, own_broker: KafkaCluster, spark: Sp
     cluster = own_broker.cluster()
     send(cluster, "numbers", range(RECORDS // 2))
     with Going(copy(tmp_path / "out", IMPATIENT, topic=topic), tmp_path / "state", cluster, spark) as going:
-        board, outline = going.board, outline_of(going.plan, topics_read(going.plan.pipeline))
+        run_status, topology = going.run_status, topology_of(going.plan, topics_read(going.plan.pipeline))
         going.wait_until(lambda: going.rows("copied") == RECORDS // 2, "the first half is read")
         own_broker.kill(1)
-        going.wait_until(lambda: board.query("copied").phase is Phase.RESTARTING, "the failure is seen")
-        ill = health(board, Measurements(), outline)
+        going.wait_until(lambda: run_status.query("copied").phase is Phase.RESTARTING, "the failure is seen")
+        ill = health(run_status, Measurements(), topology)
         assert not ill.healthy
         assert "Kafka does not answer" in ill.reasons[0]
         own_broker.restart(1)
         send(cluster, "numbers", range(RECORDS // 2, RECORDS))
         going.wait_until(lambda: going.rows("copied") == RECORDS, "everything is read")
-        assert health(board, Measurements(), outline).healthy
-    assert board.query("copied").phase is Phase.STOPPED
+        assert health(run_status, Measurements(), topology).healthy
+    assert run_status.query("copied").phase is Phase.STOPPED
     is_exact(own_broker, tmp_path, spark, RECORDS, topic=topic)
 
 

@@ -89,6 +89,6 @@ def test_each_broker_in_turn(tmp_path: Path, three_brokers: KafkaCluster, spark:
                 three_brokers.restart(node)
                 going.wait_until(lambda: in_sync(cluster), "all copies are in sync again", 120)
         going.wait_until(lambda: read() >= sending.sent, "everything is read", 180)
-        restarts = going.board.query("numbers").restarts
+        restarts = going.run_status.query("numbers").restarts
     assert sending.sent > 3 * STEP
     assert numbers_in(cluster, "copied") == Counter(range(sending.sent)), f"after {restarts} restarts"

@@ -112,13 +112,13 @@ def test_a_full_disk_under_the_sink_and_the_state_folder(
     pipeline.sink("copied", mr.kafka(f"{topic}-out", format="text"))
     send(cluster, topic, range(RECORDS))
     with Going(pipeline, small_disk / "state", cluster, spark) as going:
-        board, ballast = going.board, small_disk / "ballast"
+        run_status, ballast = going.run_status, small_disk / "ballast"
         going.wait_until(lambda: going.rows("copied") == RECORDS, "the first part is there")
         with pytest.raises(OSError, match="No space"):
             fill(ballast)
         send(cluster, topic, range(RECORDS, 2 * RECORDS))
-        going.wait_until(lambda: board.query("copied").phase is Phase.RESTARTING, "the failure is seen")
-        assert isinstance(board.query("copied").error, DiskFull)
+        going.wait_until(lambda: run_status.query("copied").phase is Phase.RESTARTING, "the failure is seen")
+        assert isinstance(run_status.query("copied").error, DiskFull)
         ballast.unlink()
         going.wait_until(lambda: going.rows("copied") == 2 * RECORDS, "everything is there")
     assert numbers_in(cluster, f"{topic}-out") == Counter(range(2 * RECORDS))

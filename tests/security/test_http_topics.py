@@ -98,14 +98,14 @@ def test_all_topics_are_shown_where_the_operator_says_so(
 def test_of_a_program_the_topics_that_it_is_seen_to_read(
     cluster: Cluster, topic: str, other: str, tmp_path: Path
 ) -> None:
-    board = RunStatus()
-    page = page_of_program(tmp_path / "job.py", board, ServerOptions(port=0), kafka=cluster.bootstrap)
+    run_status = RunStatus()
+    page = page_of_program(tmp_path / "job.py", run_status, ServerOptions(port=0), kafka=cluster.bootstrap)
     with page as watching, watching.kafka(lambda: cluster):
         address = watching.address
         assert httpx.get(f"{address}api/topics", timeout=PATIENCE).json() == []
-        board.started("query 1")
+        run_status.started("query 1")
         read = SourceProgress("KafkaV2", 1, end={topic: {"0": 0}})
-        board.batch_done(BatchProgress("query 1", "r", 0, datetime.now(UTC), sources=(read,)))
+        run_status.batch_done(BatchProgress("query 1", "r", 0, datetime.now(UTC), sources=(read,)))
         assert {one["name"] for one in httpx.get(f"{address}api/topics", timeout=PATIENCE).json()} == {topic}
         assert httpx.get(f"{address}api/topics/{other}", timeout=PATIENCE).status_code == 404
         assert httpx.get(f"{address}api/dead", timeout=PATIENCE).json() == []

@@ -1,4 +1,4 @@
-"""A board fed by hand, for tests."""
+"""A run_status fed by hand, for tests."""
 
 from __future__ import annotations
 
@@ -33,18 +33,20 @@ def batch(number: int = 0, query: str = "popular", ago: float = 1.0, **more: Any
     return BatchProgress(query, "run", number, at, **(given | more))
 
 
-def restarting(board: RunStatus, number: int = 2, query: str = "popular") -> None:
+def restarting(run_status: RunStatus, number: int = 2, query: str = "popular") -> None:
     """A query has failed, and is started again in four seconds."""
     due = datetime.now(UTC) + timedelta(seconds=3.5)
-    board.restarting(query, QueryFailed("no broker answers"), RestartRecord(number, 5, due, "Kafka does not answer"))
+    run_status.restarting(
+        query, QueryFailed("no broker answers"), RestartRecord(number, 5, due, "Kafka does not answer")
+    )
 
 
 def running(*batches: BatchProgress, phase: Phase = Phase.RUNNING, query: str = "popular") -> RunStatus:
-    """A board with one query that has done these batches."""
-    board = RunStatus()
-    board.started(query)
+    """A run_status with one query that has done these batches."""
+    run_status = RunStatus()
+    run_status.started(query)
     for one in batches:
-        board.batch_done(one)
+        run_status.batch_done(one)
     if phase is not Phase.STARTING:
-        board.update(query, phase)
-    return board
+        run_status.update(query, phase)
+    return run_status

@@ -21,42 +21,42 @@ def told() -> list[Alert]:
     return []
 
 
-def alarm(board: RunStatus, told: list[Alert], outline: Topology = OUTLINE, **limits: object) -> AlertMonitor:
-    return AlertMonitor("trending", board, Measurements(), outline, Limits(**limits), told.append)  # type: ignore[arg-type]
+def alarm(run_status: RunStatus, told: list[Alert], topology: Topology = OUTLINE, **limits: object) -> AlertMonitor:
+    return AlertMonitor("trending", run_status, Measurements(), topology, Limits(**limits), told.append)  # type: ignore[arg-type]
 
 
-def restart(board: RunStatus, number: int, query: str = "popular", why: str = "Kafka does not answer") -> None:
+def restart(run_status: RunStatus, number: int, query: str = "popular", why: str = "Kafka does not answer") -> None:
     due = datetime.now(UTC) + timedelta(seconds=4)
-    board.restarting(query, KafkaUnreachable("no broker answers"), RestartRecord(number, 5, due, why))
+    run_status.restarting(query, KafkaUnreachable("no broker answers"), RestartRecord(number, 5, due, why))
 
 
 def test_a_failure_and_its_recovery(told: list[Alert]) -> None:
-    board = running(batch(0))
-    looking = alarm(board, told)
+    run_status = running(batch(0))
+    looking = alarm(run_status, told)
     looking.look(0)
     assert told == []
-    restart(board, 1)
+    restart(run_status, 1)
     looking.look(1)
-    board.started("popular")
+    run_status.started("popular")
     looking.look(2)
-    restart(board, 2)
+    restart(run_status, 2)
     looking.look(3)
     (failed,) = told
     assert (failed.pipeline, failed.query, failed.what) == ("trending", "popular", "failed")
     assert "(1 of 5): Kafka does not answer" in failed.why
-    board.started("popular")
-    board.update("popular", Phase.RUNNING)
+    run_status.started("popular")
+    run_status.update("popular", Phase.RUNNING)
     looking.look(4)
-    board.batch_done(batch(1))
+    run_status.batch_done(batch(1))
     looking.look(5)
     looking.look(6)
     assert [one.what for one in told] == ["failed", "recovered"]
 
 
 def test_giving_up_is_told_once(told: list[Alert]) -> None:
-    board = running(batch(0))
-    looking = alarm(board, told)
-    board.ended("popular", KafkaUnreachable("no broker answers (given up after 5 restarts)"))
+    run_status = running(batch(0))
+    looking = alarm(run_status, told)
+    run_status.ended("popular", KafkaUnreachable("no broker answers (given up after 5 restarts)"))
     looking.look(0)
     looking.look(1)
     looking.ended(KafkaUnreachable("query 'popular' failed"))
@@ -74,41 +74,41 @@ def test_a_run_that_fails_by_a_mistake_of_ours(told: list[Alert]) -> None:
 
 
 def test_a_query_that_only_draws_alerts_nobody(told: list[Alert]) -> None:
-    board = running(batch(0, query="panels.x"), query="panels.x")
-    restart(board, 1, "panels.x")
-    alarm(board, told, Topology((ExpectedQuery("panels.x", "x", writes=False),))).look(0)
+    run_status = running(batch(0, query="panels.x"), query="panels.x")
+    restart(run_status, 1, "panels.x")
+    alarm(run_status, told, Topology((ExpectedQuery("panels.x", "x", writes=False),))).look(0)
     assert told == []
 
 
 @pytest.mark.parametrize(("limit", "lag"), [("1000", Lag(1001, 2.0)), ("30s", Lag(5, 31.0))])
 def test_lag_over_a_limit(told: list[Alert], limit: str, lag: Lag) -> None:
     looking = alarm(running(batch(0)), told, lag=parse_behind(limit))
-    looking.samples.put_lag("popular", Lag(1, 1.0))
+    looking.measurements.put_lag("popular", Lag(1, 1.0))
     looking.look(0)
     assert told == []
-    looking.samples.put_lag("popular", lag)
+    looking.measurements.put_lag("popular", lag)
     looking.look(1)
     looking.look(2)
-    looking.samples.put_lag("popular", Lag(1, 1.0))
+    looking.measurements.put_lag("popular", Lag(1, 1.0))
     looking.look(3)  # for a moment
-    looking.samples.put_lag("popular", lag)
+    looking.measurements.put_lag("popular", lag)
     looking.look(4)
     assert [one.what for one in told] == ["lag"]
-    looking.samples.put_lag("popular", Lag(why="no broker answers"))
+    looking.measurements.put_lag("popular", Lag(why="no broker answers"))
     looking.look(5)
-    looking.samples.put_lag("popular", Lag(1, 1.0))
+    looking.measurements.put_lag("popular", Lag(1, 1.0))
     looking.look(6)
     looking.look(6 + CALM)
     assert [one.what for one in told] == ["lag", "lag-recovered"]
 
 
 def test_dead_letters_over_a_rate(told: list[Alert]) -> None:
-    board = running(batch(0))
-    looking = alarm(board, told, dead=parse_rate("10/m"))
-    board.set_dead_letters("posts", 10)
+    run_status = running(batch(0))
+    looking = alarm(run_status, told, dead=parse_rate("10/m"))
+    run_status.set_dead_letters("posts", 10)
     looking.look(0)
     assert told == []
-    board.set_dead_letters("posts", 11)
+    run_status.set_dead_letters("posts", 11)
     looking.look(1)
     looking.look(2)
     assert [(one.what, "11 in the last minute" in one.why) for one in told] == [("dead-letters", True)]

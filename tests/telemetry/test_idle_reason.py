@@ -18,11 +18,11 @@ from .runs import NOW, OUTLINE, batch, running
 def why(
     *batches: BatchProgress, phase: Phase = Phase.RUNNING, lag: int | None = None, dead: int = 0, mode: str = "append"
 ):
-    standing = running(*batches, phase=phase).query("popular")
+    status = running(*batches, phase=phase).query("popular")
     expected = replace(OUTLINE.queries[0], mode=mode)
     since = NOW - timedelta(seconds=20)
     return idle_reason(
-        IdleFacts(replace(standing, since=since), expected, batches[-1] if batches else None, lag, dead, NOW)
+        IdleFacts(replace(status, since=since), expected, batches[-1] if batches else None, lag, dead, NOW)
     )
 
 
@@ -55,9 +55,9 @@ def test_sentences(sentence: str, words: str) -> None:
 
 
 def test_an_end() -> None:
-    board = running(batch())
-    board.ended("popular", QueryFailed("the disk is full"))
-    case = IdleFacts(board.query("popular"), OUTLINE.queries[0], batch(), None, 0, NOW)
+    run_status = running(batch())
+    run_status.ended("popular", QueryFailed("the disk is full"))
+    case = IdleFacts(run_status.query("popular"), OUTLINE.queries[0], batch(), None, 0, NOW)
     assert idle_reason(case) == "The query has failed: the disk is full."
 
 

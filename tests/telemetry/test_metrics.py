@@ -31,9 +31,9 @@ def test_figures_of_a_query_are_those_of_sparks_own_progress() -> None:
 
 
 def test_before_anything_has_happened() -> None:
-    samples = Measurements()
-    samples.doing = "Spark is starting"
-    told = run_state(RunStatus(), samples, OUTLINE, NOW)
+    measurements = Measurements()
+    measurements.doing = "Spark is starting"
+    told = run_state(RunStatus(), measurements, OUTLINE, NOW)
     assert (told["phase"], told["reasons"]) == ("starting", ["Spark is starting"])
     assert told["figures"]["lag"] is None
     assert told["edges"][0] == {"from": "posts", "to": "hashtags", "rate": None}
@@ -41,25 +41,25 @@ def test_before_anything_has_happened() -> None:
 
 
 def test_phases_of_the_run() -> None:
-    board = running(batch())
-    board.ended("popular", QueryFailed("no", why="because", hint="do", place=SourceLocation("p.py", 3)))
-    told = run_state(board, Measurements(), OUTLINE, NOW)
+    run_status = running(batch())
+    run_status.ended("popular", QueryFailed("no", why="because", hint="do", place=SourceLocation("p.py", 3)))
+    told = run_state(run_status, Measurements(), OUTLINE, NOW)
     assert (told["phase"], told["reasons"]) == ("failed", ["query popular failed: no"])
     assert told["queries"][0]["error"] == {"message": "no", "why": "because", "hint": "do", "where": "p.py:3"}
     assert told["figures"]["errors"] == 1
-    board = running(batch())
-    board.ended("popular")
-    assert run_state(board, Measurements(), OUTLINE, NOW)["phase"] == "stopped"
-    assert run_state(board, Measurements(), OUTLINE, NOW)["queries"][0]["in_rate"] == 0
+    run_status = running(batch())
+    run_status.ended("popular")
+    assert run_state(run_status, Measurements(), OUTLINE, NOW)["phase"] == "stopped"
+    assert run_state(run_status, Measurements(), OUTLINE, NOW)["queries"][0]["in_rate"] == 0
     failed = Measurements()
     failed.failure = "the broker is gone"
     assert run_state(RunStatus(), failed, OUTLINE, NOW)["reasons"] == ["the broker is gone"]
 
 
 def test_a_run_one_of_whose_queries_is_restarted() -> None:
-    board = running(batch())
-    restarting(board)
-    told = run_state(board, Measurements(), OUTLINE)
+    run_status = running(batch())
+    restarting(run_status)
+    told = run_state(run_status, Measurements(), OUTLINE)
     assert told["phase"] == "restarting"
     assert told["reasons"] == ["query popular: restarting in 4 s (2 of 5): Kafka does not answer"]
     (query,) = told["queries"]
@@ -70,11 +70,11 @@ def test_a_run_one_of_whose_queries_is_restarted() -> None:
 
 
 def test_a_query_that_only_draws_does_not_fail_the_run() -> None:
-    outline = replace(OUTLINE, queries=(*OUTLINE.queries, ExpectedQuery("panels.x", "x", writes=False)))
-    board = running(batch())
-    board.started("panels.x")
-    board.ended("panels.x", QueryFailed("no"))
-    assert run_state(board, Measurements(), outline, NOW)["phase"] == "running"
+    topology = replace(OUTLINE, queries=(*OUTLINE.queries, ExpectedQuery("panels.x", "x", writes=False)))
+    run_status = running(batch())
+    run_status.started("panels.x")
+    run_status.ended("panels.x", QueryFailed("no"))
+    assert run_state(run_status, Measurements(), topology, NOW)["phase"] == "running"
 
 
 def test_edges_have_the_rates_of_what_is_read_and_written() -> None:
@@ -90,7 +90,7 @@ def test_edges_have_the_rates_of_what_is_read_and_written() -> None:
 
 
 def test_two_sources_of_one_query_are_told_apart_by_their_topics() -> None:
-    outline = Topology(
+    topology = Topology(
         (ExpectedQuery("popular", "popular", sources=("posts", "likes")),),
         (),
         {"posts": ("posts",), "likes": ("likes",)},
@@ -99,27 +99,27 @@ def test_two_sources_of_one_query_are_told_apart_by_their_topics() -> None:
         SourceProgress("a", 75, end={"posts": {"0": 1}}),
         SourceProgress("b", 25, end={"likes": {"0": 1}}),
     )
-    told = run_state(running(batch(sources=sources)), Measurements(), outline, NOW)
+    told = run_state(running(batch(sources=sources)), Measurements(), topology, NOW)
     assert told["figures"]["in_rate"] == pytest.approx(100 / 1.5)
 
 
 def test_two_queries_that_read_one_source_count_it_once() -> None:
-    outline = Topology(
+    topology = Topology(
         (ExpectedQuery("popular", "p", sources=("posts",)), ExpectedQuery("other", "o", sources=("posts",)))
     )
-    board = running(batch())
-    board.started("other")
-    board.batch_done(batch(query="other", input_rows=120))
-    assert run_state(board, Measurements(), outline, NOW)["figures"]["in_rate"] == pytest.approx(120 / 1.5)
+    run_status = running(batch())
+    run_status.started("other")
+    run_status.batch_done(batch(query="other", input_rows=120))
+    assert run_state(run_status, Measurements(), topology, NOW)["figures"]["in_rate"] == pytest.approx(120 / 1.5)
 
 
 def test_where_spark_seldom_tells_kafka_does() -> None:
-    outline = replace(OUTLINE, queries=(replace(OUTLINE.queries[0], batches=False),))
-    samples = Measurements()
-    samples.put_rates({"posts": 120.0, "out": 12.0})
-    samples.put_lag("popular", Lag(5, 0.5))
-    samples.usage = Usage(1.5, 100, 200, 9)
-    told = run_state(running(), samples, outline, NOW)
+    topology = replace(OUTLINE, queries=(replace(OUTLINE.queries[0], batches=False),))
+    measurements = Measurements()
+    measurements.put_rates({"posts": 120.0, "out": 12.0})
+    measurements.put_lag("popular", Lag(5, 0.5))
+    measurements.usage = Usage(1.5, 100, 200, 9)
+    told = run_state(running(), measurements, topology, NOW)
     (query,) = told["queries"]
     assert (query["in_rate"], query["out_rate"], query["busy"]) == (120.0, 12.0, None)
     assert (query["lag"], told["figures"]["lag_seconds"]) == (5, 0.5)
@@ -127,15 +127,15 @@ def test_where_spark_seldom_tells_kafka_does() -> None:
 
 
 def test_a_sink_that_does_not_count_is_counted_in_its_topic() -> None:
-    samples = Measurements()
-    samples.put_rates({"out": 12.0})
-    told = run_state(running(batch(sink_rows=None)), samples, OUTLINE, NOW)
+    measurements = Measurements()
+    measurements.put_rates({"out": 12.0})
+    told = run_state(running(batch(sink_rows=None)), measurements, OUTLINE, NOW)
     assert told["figures"]["out_rate"] == 12.0
 
 
 def test_how_busy_a_query_is() -> None:
-    board = running(batch(0, ago=2), batch(1, ago=1), phase=Phase.WAITING)
-    assert run_state(board, Measurements(), OUTLINE, NOW)["queries"][0]["busy"] == pytest.approx(0.1)
-    board.update("popular", Phase.RUNNING)  # a batch is at work since the last one ended
+    run_status = running(batch(0, ago=2), batch(1, ago=1), phase=Phase.WAITING)
+    assert run_state(run_status, Measurements(), OUTLINE, NOW)["queries"][0]["busy"] == pytest.approx(0.1)
+    run_status.update("popular", Phase.RUNNING)  # a batch is at work since the last one ended
     later = NOW + timedelta(seconds=60)
-    assert run_state(board, Measurements(), OUTLINE, later)["queries"][0]["busy"] <= 1.0
+    assert run_state(run_status, Measurements(), OUTLINE, later)["queries"][0]["busy"] <= 1.0

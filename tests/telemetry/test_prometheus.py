@@ -36,11 +36,11 @@ def parsed(told: str) -> dict[tuple[str, str], float]:
 
 
 def test_figures() -> None:
-    samples = Measurements()
-    samples.put_lag("popular", Lag(12, 1.5))
-    board = running(batch(late_rows=2))
-    board.set_dead_letters('po"sts\\\n', 3)
-    found = parsed(text(run_state(board, samples, OUTLINE, NOW), Health(True, True)))
+    measurements = Measurements()
+    measurements.put_lag("popular", Lag(12, 1.5))
+    run_status = running(batch(late_rows=2))
+    run_status.set_dead_letters('po"sts\\\n', 3)
+    found = parsed(text(run_state(run_status, measurements, OUTLINE, NOW), Health(True, True)))
     label = 'query="popular"'
     assert found["millrace_query_restarts_total", label] == 0
     assert found["millrace_query_phase", 'query="popular",phase="restarting"'] == 0

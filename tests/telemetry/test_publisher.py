@@ -1,4 +1,4 @@
-"""The diary tells a failure, its restart and its end."""
+"""The events tells a failure, its restart and its end."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .runs import batch, restarting, running
 
 def test_a_kafka_that_is_away_and_comes_back_is_told_once_each() -> None:
     channels = Channels()
-    diary, board = EventLog(channels), RunStatus()
-    board.kafka.asked("here:9092", time.monotonic() - ANSWER_TIMEOUT - 1)
-    diary.look(board)
-    diary.look(board)
-    board.kafka.came()
-    diary.look(board)
-    diary.look(board)
+    events, run_status = EventLog(channels), RunStatus()
+    run_status.kafka.asked("here:9092", time.monotonic() - ANSWER_TIMEOUT - 1)
+    events.look(run_status)
+    events.look(run_status)
+    run_status.kafka.came()
+    events.look(run_status)
+    events.look(run_status)
     told = [(row["level"], row["text"]) for row in channels.ring("events", 1, ()).newest()]
     assert told == [
         ("warning", "Kafka at here:9092 does not answer; the run waits for it"),
@@ -31,16 +31,16 @@ def test_a_kafka_that_is_away_and_comes_back_is_told_once_each() -> None:
 
 def test_a_restart_from_failure_to_recovery() -> None:
     channels = Channels()
-    diary, board = EventLog(channels), running(batch(0))
-    diary.look(board)
-    restarting(board, 1)
-    diary.look(board)
-    diary.look(board)
-    board.started("popular")
-    diary.look(board)
-    board.update("popular", Phase.RUNNING)
-    board.batch_done(batch(1))
-    diary.look(board)
+    events, run_status = EventLog(channels), running(batch(0))
+    events.look(run_status)
+    restarting(run_status, 1)
+    events.look(run_status)
+    events.look(run_status)
+    run_status.started("popular")
+    events.look(run_status)
+    run_status.update("popular", Phase.RUNNING)
+    run_status.batch_done(batch(1))
+    events.look(run_status)
     told = [(row["level"], row["text"]) for row in channels.ring("events", 1, ()).newest()]
     assert told[-4:] == [
         ("warning", "failed: no broker answers"),
@@ -52,9 +52,9 @@ def test_a_restart_from_failure_to_recovery() -> None:
 
 def test_a_batch_that_fails_while_the_others_go_on() -> None:
     channels = Channels()
-    diary, board = EventLog(channels), running(batch(0))
-    board.batch_failed("popular", QueryFailed("no"))
+    events, run_status = EventLog(channels), running(batch(0))
+    run_status.batch_failed("popular", QueryFailed("no"))
     for _ in range(2):
-        diary.look(board)
+        events.look(run_status)
     told = [(row["level"], row["text"]) for row in channels.ring("events", 1, ()).newest()]
     assert told.count(("error", "a batch failed, the next ones go on: no")) == 1

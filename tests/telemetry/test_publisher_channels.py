@@ -1,4 +1,4 @@
-"""The board as channels."""
+"""The run_status as channels."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def ring(channels: Channels, name: str) -> RowBuffer:
 
 
 def test_each_batch_is_one_row_once() -> None:
-    board, channels = running(batch(0), batch(1)), Channels()
-    telling = StatusPublisher(board, Measurements(), OUTLINE, channels)
+    run_status, channels = running(batch(0), batch(1)), Channels()
+    telling = StatusPublisher(run_status, Measurements(), OUTLINE, channels)
     telling.look()
     telling.look()
-    board.batch_done(batch(2, input_rows=0, durations={}))  # nothing was done
-    board.batch_done(batch(3))
+    run_status.batch_done(batch(2, input_rows=0, durations={}))  # nothing was done
+    run_status.batch_done(batch(3))
     telling.look()
     rows = ring(channels, "history:popular").newest()
     assert [row["batch"] for row in rows] == [0, 1, 3]
@@ -35,8 +35,8 @@ def test_each_batch_is_one_row_once() -> None:
 
 
 def test_two_who_look_at_once_tell_each_batch_once() -> None:
-    board, channels = running(*map(batch, range(300))), Channels()
-    telling = StatusPublisher(board, Measurements(), OUTLINE, channels)
+    run_status, channels = running(*map(batch, range(300))), Channels()
+    telling = StatusPublisher(run_status, Measurements(), OUTLINE, channels)
     begin = threading.Barrier(4)
 
     def look() -> None:
@@ -51,25 +51,25 @@ def test_two_who_look_at_once_tell_each_batch_once() -> None:
 
 
 def test_batches_that_the_board_has_forgotten_are_not_told_twice() -> None:
-    board, channels = RunStatus(kept=2), Channels()
-    board.started("popular")
-    telling = StatusPublisher(board, Measurements(), OUTLINE, channels)
+    run_status, channels = RunStatus(kept=2), Channels()
+    run_status.started("popular")
+    telling = StatusPublisher(run_status, Measurements(), OUTLINE, channels)
     for number in range(6):
-        board.batch_done(batch(number))
+        run_status.batch_done(batch(number))
         if number % 3 == 2:
             telling.look()
     assert [row["batch"] for row in ring(channels, "history:popular").newest()] == [1, 2, 4, 5]
 
 
 def test_events() -> None:
-    board, channels = running(phase=Phase.STARTING), Channels()
-    telling = StatusPublisher(board, Measurements(), OUTLINE, channels)
+    run_status, channels = running(phase=Phase.STARTING), Channels()
+    telling = StatusPublisher(run_status, Measurements(), OUTLINE, channels)
     telling.look()
-    board.batch_done(batch(0, late_rows=3))
-    board.set_dead_letters("posts", 2)
+    run_status.batch_done(batch(0, late_rows=3))
+    run_status.set_dead_letters("posts", 2)
     telling.look()
-    board.set_dead_letters("posts", 9)
-    board.ended("popular", QueryFailed("no", why="a reason"))
+    run_status.set_dead_letters("posts", 9)
+    run_status.ended("popular", QueryFailed("no", why="a reason"))
     telling.look()
     telling.look()
     told = [(row["level"], row["query"], row["text"]) for row in ring(channels, "events").newest()]

@@ -1,4 +1,4 @@
-"""The board keeps what happened, for many readers and writers at once."""
+"""The run_status keeps what happened, for many readers and writers at once."""
 
 from __future__ import annotations
 
@@ -16,107 +16,110 @@ def batch(number: int, query: str = "popular", rows: int = 10, late: int = 0) ->
 
 
 def test_totals_and_history() -> None:
-    board = RunStatus(kept=2)
-    board.started("popular")
+    run_status = RunStatus(kept=2)
+    run_status.started("popular")
     for number in range(3):
-        board.batch_done(batch(number, late=number))
-    board.batch_done(batch(3, rows=0))  # nothing to do
-    (standing,) = board.queries()
+        run_status.batch_done(batch(number, late=number))
+    run_status.batch_done(batch(3, rows=0))  # nothing to do
+    (standing,) = run_status.queries()
     assert (standing.batches, standing.rows, standing.late_rows) == (3, 30, 3)
-    assert [one.batch for one in board.history("popular")] == [2, 3]
-    assert board.history("unknown") == ()
+    assert [one.batch for one in run_status.history("popular")] == [2, 3]
+    assert run_status.history("unknown") == ()
 
 
 def test_phases() -> None:
-    board = RunStatus()
-    board.started("popular")
-    assert board.queries()[0].phase is Phase.STARTING
-    board.update("popular", Phase.WAITING, "Waiting for data to arrive")
-    assert (board.queries()[0].phase, board.queries()[0].doing) == (Phase.WAITING, "Waiting for data to arrive")
-    board.ended("popular")
-    assert board.queries()[0].phase.ended
+    run_status = RunStatus()
+    run_status.started("popular")
+    assert run_status.queries()[0].phase is Phase.STARTING
+    run_status.update("popular", Phase.WAITING, "Waiting for data to arrive")
+    assert (run_status.queries()[0].phase, run_status.queries()[0].doing) == (
+        Phase.WAITING,
+        "Waiting for data to arrive",
+    )
+    run_status.ended("popular")
+    assert run_status.queries()[0].phase.ended
 
 
 def test_a_failed_query_that_starts_again_keeps_its_totals() -> None:
-    board = RunStatus()
-    board.started("popular")
-    board.batch_done(batch(0))
-    board.ended("popular", QueryFailed("no"))
-    assert board.queries()[0].phase is Phase.FAILED
-    board.started("popular")
-    standing = board.queries()[0]
+    run_status = RunStatus()
+    run_status.started("popular")
+    run_status.batch_done(batch(0))
+    run_status.ended("popular", QueryFailed("no"))
+    assert run_status.queries()[0].phase is Phase.FAILED
+    run_status.started("popular")
+    standing = run_status.queries()[0]
     assert (standing.phase, standing.error, standing.rows) == (Phase.STARTING, None, 10)
 
 
-def restarting(board: RunStatus, number: int = 2) -> None:
+def restarting(run_status: RunStatus, number: int = 2) -> None:
     due = datetime.now(UTC) + timedelta(seconds=3.5)
-    board.restarting("popular", QueryFailed("no"), RestartRecord(number, 5, due, "Kafka does not answer"))
+    run_status.restarting("popular", QueryFailed("no"), RestartRecord(number, 5, due, "Kafka does not answer"))
 
 
 def test_a_query_that_is_restarted_is_so_until_it_works() -> None:
-    board = RunStatus()
-    board.started("popular")
-    restarting(board)
-    board.update("popular", Phase.RUNNING)  # old news of the run that has failed
-    board.batch_done(batch(0))
-    standing = board.query("popular")
+    run_status = RunStatus()
+    run_status.started("popular")
+    restarting(run_status)
+    run_status.update("popular", Phase.RUNNING)  # old news of the run that has failed
+    run_status.batch_done(batch(0))
+    standing = run_status.query("popular")
     assert (standing.phase, standing.restarts) == (Phase.RESTARTING, 1)
     assert standing.restart
     now = datetime.now(UTC)
     assert standing.restart.sentence(now) == "restarting in 4 s (2 of 5): Kafka does not answer"
-    board.started("popular")
-    board.update("popular", Phase.RUNNING)
-    assert board.query("popular").restart, "nothing is done yet"
+    run_status.started("popular")
+    run_status.update("popular", Phase.RUNNING)
+    assert run_status.query("popular").restart, "nothing is done yet"
     assert "nothing is done yet (2 of 5)" in standing.restart.sentence(now + timedelta(seconds=9))
-    board.batch_done(batch(1))
-    standing = board.query("popular")
+    run_status.batch_done(batch(1))
+    standing = run_status.query("popular")
     assert (standing.restart, standing.restarts, standing.error) == (None, 1, None)
 
 
 def test_one_that_waits_for_records_works() -> None:
-    board = RunStatus()
-    board.started("popular")
-    restarting(board)
-    board.started("popular")
-    board.update("popular", Phase.WAITING)
-    assert board.query("popular").restart is None
+    run_status = RunStatus()
+    run_status.started("popular")
+    restarting(run_status)
+    run_status.started("popular")
+    run_status.update("popular", Phase.WAITING)
+    assert run_status.query("popular").restart is None
 
 
 def test_dead_letters_and_the_summary() -> None:
-    board = RunStatus()
-    board.started("popular")
-    board.batch_done(batch(0, late=2))
-    assert board.summary() == "10 rows in 1 batch, 2 late"
-    board.set_dead_letters("posts", 3)
-    board.set_dead_letters("posts", 5)
-    assert board.dead() == {"posts": 5}
-    assert board.summary() == "10 rows in 1 batch, 2 late, 5 dead letters"
+    run_status = RunStatus()
+    run_status.started("popular")
+    run_status.batch_done(batch(0, late=2))
+    assert run_status.summary() == "10 rows in 1 batch, 2 late"
+    run_status.set_dead_letters("posts", 3)
+    run_status.set_dead_letters("posts", 5)
+    assert run_status.dead() == {"posts": 5}
+    assert run_status.summary() == "10 rows in 1 batch, 2 late, 5 dead letters"
 
 
 def test_what_figures_leave_out_is_said_once_at_the_end() -> None:
-    board = RunStatus()
+    run_status = RunStatus()
     for query in ("popular", "quick", "quicker"):
-        board.started(query)
-        board.update(query, Phase.RUNNING, "Spark works")
-    board.batch_done(batch(0))
-    board.ended("popular")
-    board.ended("quick", left="the rest is not counted")
-    board.ended("quicker", left="the rest is not counted")
-    assert board.summary() == "10 rows in 1 batch; the rest is not counted"
+        run_status.started(query)
+        run_status.update(query, Phase.RUNNING, "Spark works")
+    run_status.batch_done(batch(0))
+    run_status.ended("popular")
+    run_status.ended("quick", left="the rest is not counted")
+    run_status.ended("quicker", left="the rest is not counted")
+    assert run_status.summary() == "10 rows in 1 batch; the rest is not counted"
 
 
 def test_many_threads() -> None:
-    board = RunStatus()
-    board.started("popular")
+    run_status = RunStatus()
+    run_status.started("popular")
 
     def work() -> None:
         for number in range(200):
-            board.batch_done(batch(number))
-            board.queries()
+            run_status.batch_done(batch(number))
+            run_status.queries()
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert board.queries()[0].rows == 8 * 200 * 10
+    assert run_status.queries()[0].rows == 8 * 200 * 10

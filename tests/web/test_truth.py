@@ -49,13 +49,13 @@ def running(spark: SparkSession, cluster: Cluster, topic: str, folder: Path) -> 
     pipeline.source("words", mr.kafka(topic, format="text"))
     pipeline.sql("counts", "SELECT value, count(*) AS count FROM words GROUP BY value")
     pipeline.sink("counts", mr.memory(), mode="complete")
-    plan, board, stop = make_plan(pipeline.model(), panels=True), RunStatus(), threading.Event()
+    plan, run_status, stop = make_plan(pipeline.model(), panels=True), RunStatus(), threading.Event()
     with (
-        page_of_pipeline(plan, board, ServerOptions(port=0), state=folder) as watching,
+        page_of_pipeline(plan, run_status, ServerOptions(port=0), state=folder) as watching,
         watching.kafka(lambda: cluster),
     ):
         settings = Settings(folder, lambda: cluster, panels=watching.channels, opened=watching.spark_is, session=spark)
-        thread = threading.Thread(target=run, args=(plan, settings, board, stop), daemon=True)
+        thread = threading.Thread(target=run, args=(plan, settings, run_status, stop), daemon=True)
         thread.start()
         try:
             yield watching

@@ -1,4 +1,4 @@
-"""The terminal's view of a board: a table that is renewed in place, or plain lines where there is no terminal."""
+"""The terminal's view of a run status: a table that is renewed in place, or plain lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def of_page(channels: Channels) -> Figures:
     return lambda: (channels.slot("state").value or {}).get("queries", ())
 
 
-def of_board(board: RunStatus) -> Figures:
+def of_board(run_status: RunStatus) -> Figures:
     """The figures of a run without a page: what Spark tells."""
     from millrace.telemetry.measurements import Measurements
     from millrace.telemetry.metrics import run_state
@@ -54,27 +54,27 @@ def of_board(board: RunStatus) -> Figures:
     nothing = Measurements()
 
     def figures() -> Sequence[Mapping[str, Any]]:
-        found: list[dict[str, Any]] = run_state(board, nothing, UNPLANNED)["queries"]
+        found: list[dict[str, Any]] = run_state(run_status, nothing, UNPLANNED)["queries"]
         return found
 
     return figures
 
 
 @contextmanager
-def live(board: RunStatus, figures: Figures | None = None) -> Iterator[None]:
-    """Show a board for the time of a block, on standard error."""
-    known = figures or of_board(board)
-    with _picture(board, known) if err().is_terminal else _lines(board, known):
+def live(run_status: RunStatus, figures: Figures | None = None) -> Iterator[None]:
+    """Show a run status for the time of a block, on standard error."""
+    known = figures or of_board(run_status)
+    with _picture(run_status, known) if err().is_terminal else _lines(run_status, known):
         yield
 
 
 @contextmanager
-def _picture(board: RunStatus, figures: Figures) -> Iterator[None]:
+def _picture(run_status: RunStatus, figures: Figures) -> Iterator[None]:
     from rich.live import Live
 
     # What is printed meanwhile goes above the picture, unless standard output is not this terminal.
     shown = Live(
-        get_renderable=lambda: picture(board, figures),
+        get_renderable=lambda: picture(run_status, figures),
         console=err(),
         refresh_per_second=4,
         redirect_stdout=sys.stdout.isatty(),
@@ -84,17 +84,17 @@ def _picture(board: RunStatus, figures: Figures) -> Iterator[None]:
         yield
 
 
-def picture(board: RunStatus, figures: Figures) -> RenderableType:
+def picture(run_status: RunStatus, figures: Figures) -> RenderableType:
     """The table, and below it the dead letters and the newest errors."""
     from rich.console import Group
     from rich.text import Text
 
-    queries = board.queries()
+    queries = run_status.queries()
     if not queries:
         return Text("")
-    dead = ", ".join(f"{source} {count:,}" for source, count in board.dead().items() if count)
+    dead = ", ".join(f"{source} {count:,}" for source, count in run_status.dead().items() if count)
     below = [Text(f"dead letters: {dead}", style="yellow")] if dead else []
-    missing = board.kafka.missing()
+    missing = run_status.kafka.missing()
     below += [Text(f"{missing}; the run waits for it", style="yellow")] if missing else []
     now = datetime.now(UTC)
     below += [Text(f"{one.query}: {one.restart.sentence(now)}", style="yellow") for one in queries if one.restart]
@@ -144,8 +144,8 @@ def _count(number: int | None) -> str:
 
 
 @contextmanager
-def _lines(board: RunStatus, figures: Figures) -> Iterator[None]:
-    teller, stop = PlainReporter(board, figures), threading.Event()
+def _lines(run_status: RunStatus, figures: Figures) -> Iterator[None]:
+    teller, stop = PlainReporter(run_status, figures), threading.Event()
 
     def tell() -> None:
         while not stop.wait(_LOOK):
@@ -162,10 +162,10 @@ def _lines(board: RunStatus, figures: Figures) -> Iterator[None]:
 
 
 class PlainReporter:
-    """Plain lines about a board: when a query starts or ends, and every few seconds while it has news."""
+    """Plain lines about a run status: when a query starts or ends, and every few seconds while it has news."""
 
-    def __init__(self, board: RunStatus, figures: Figures, every: float = EVERY) -> None:
-        self._board = board
+    def __init__(self, run_status: RunStatus, figures: Figures, every: float = EVERY) -> None:
+        self._run_status = run_status
         self._figures = figures
         self._every = every
         self._known: dict[str, QueryStatus] = {}
@@ -174,11 +174,11 @@ class PlainReporter:
 
     def tell(self, now: float) -> None:
         """Say what is worth a line."""
-        for one in self._board.queries():
+        for one in self._run_status.queries():
             for line in self._lines(one, self._known.get(one.query), now):
                 say(line)
             self._known[one.query] = one
-        missing = self._board.kafka.missing()
+        missing = self._run_status.kafka.missing()
         if news := answer_change(self._missing, missing):
             say(news)
         self._missing = missing

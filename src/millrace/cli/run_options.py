@@ -75,7 +75,7 @@ def alerts_of(to: str | None, lag: str | None, dead: str | None) -> AlertOptions
 def alerting(
     alerts: AlertOptions | None,
     plan: Plan,
-    board: RunStatus,
+    run_status: RunStatus,
     page: RunPage | None,
     cluster: Callable[[], Cluster] | None,
 ) -> Iterator[None]:
@@ -86,15 +86,18 @@ def alerting(
     from millrace.connectors.base.registry import topics_read
     from millrace.telemetry.alerts import EVERY, AlertMonitor, AlertSender
     from millrace.telemetry.measurements import Measurements, Sampler
-    from millrace.telemetry.topology import outline_of
+    from millrace.telemetry.topology import topology_of
 
     with ExitStack() as opened:
         messenger = AlertSender(alerts.send, say)
         opened.callback(messenger.close)
-        samples, outline = page.samples if page else Measurements(), outline_of(plan, topics_read(plan.pipeline))
-        alarm = AlertMonitor(plan.pipeline.name, board, samples, outline, alerts.limits, messenger.tell)
+        measurements, topology = (
+            page.measurements if page else Measurements(),
+            topology_of(plan, topics_read(plan.pipeline)),
+        )
+        alarm = AlertMonitor(plan.pipeline.name, run_status, measurements, topology, alerts.limits, messenger.tell)
         if page is None and cluster and alerts.limits.lag:
-            opened.callback(_metered(cluster, board, samples, plan))
+            opened.callback(_metered(cluster, run_status, measurements, plan))
         sampler = Sampler("alerts", lambda: alarm.look(time.monotonic()), EVERY).start()
         opened.callback(sampler.close)
         try:
@@ -108,15 +111,17 @@ def alerting(
             raise
 
 
-def _metered(cluster: Callable[[], Cluster], board: RunStatus, samples: Any, plan: Plan) -> Callable[[], None]:
+def _metered(
+    cluster: Callable[[], Cluster], run_status: RunStatus, measurements: Any, plan: Plan
+) -> Callable[[], None]:
     """Measure lag where there is no page that does it; gives what ends that."""
     from millrace.connectors.base.registry import topics_read
     from millrace.dashboard.kafka.lag import LAG_EVERY, LagMeter
     from millrace.telemetry.channels import Channels
     from millrace.telemetry.measurements import Sampler
-    from millrace.telemetry.topology import outline_of
+    from millrace.telemetry.topology import topology_of
 
-    meter = LagMeter(cluster, board, samples, outline_of(plan, topics_read(plan.pipeline)), Channels())
+    meter = LagMeter(cluster, run_status, measurements, topology_of(plan, topics_read(plan.pipeline)), Channels())
     sampler = Sampler("lag", meter.look, LAG_EVERY, last=False).start()
 
     def end() -> None:

@@ -62,10 +62,10 @@ class Api:
     def query(self, request: Request) -> Response:
         """One query: how it stands, and its batches and lag of late."""
         name = request.path_params["name"]
-        standings = {one["name"]: one for one in self._state().get("queries", ())}
-        if name not in standings:
-            raise UnknownName.among("query", name, standings)
-        return answer({**standings[name], "history": self._rows(f"history:{name}"), "lags": self._rows(f"lag:{name}")})
+        statuses = {one["name"]: one for one in self._state().get("queries", ())}
+        if name not in statuses:
+            raise UnknownName.among("query", name, statuses)
+        return answer({**statuses[name], "history": self._rows(f"history:{name}"), "lags": self._rows(f"lag:{name}")})
 
     def topics(self, _: Request) -> Response:
         """Every topic."""

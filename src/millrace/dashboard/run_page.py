@@ -39,7 +39,7 @@ from millrace.telemetry.metrics import health
 from millrace.telemetry.process_usage import PROCESS_EVERY, ProcessMeter
 from millrace.telemetry.publisher import PUBLISH_EVERY
 from millrace.telemetry.query_status import RunStatus
-from millrace.telemetry.topology import UNPLANNED, Topology, outline_of
+from millrace.telemetry.topology import UNPLANNED, Topology, topology_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,7 @@ class RunInfo:
 
     describe: Callable[[], Mapping[str, Any]]
     """The pipeline, as `/api/pipeline` tells it."""
-    outline: Topology = UNPLANNED
+    topology: Topology = UNPLANNED
     pipeline: str | None = None
     """Its name, if it is a pipeline."""
     state: Path | None = None
@@ -68,16 +68,16 @@ class RunInfo:
 class RunPage:
     """A run's page, from before Spark starts until the run has ended."""
 
-    def __init__(self, board: RunStatus, about: RunInfo, options: ServerOptions) -> None:
+    def __init__(self, run_status: RunStatus, about: RunInfo, options: ServerOptions) -> None:
         self.channels = Channels()
-        self._board = board
+        self._run_status = run_status
         self._about = about
-        self._samples = Measurements()
-        self._telling = publisher.StatusPublisher(board, self._samples, about.outline, self.channels)
+        self._measurements = Measurements()
+        self._telling = publisher.StatusPublisher(run_status, self._measurements, about.topology, self.channels)
         self._spark: SparkSession | None = None
         self.memory_sql = MemorySql()
         self._cluster: FindCluster | None = None
-        self._visible = VisibleTopics(about.outline, board, about.patterns, options.all_topics)
+        self._visible = VisibleTopics(about.topology, run_status, about.patterns, options.all_topics)
         self._redriving = DashboardRedrive(self.channels.slot("redrive"))
         self._open = ExitStack()
         self._server = Dashboard(self._subject(), options)
@@ -85,26 +85,26 @@ class RunPage:
 
     def __enter__(self) -> RunPage:
         self._open.enter_context(self._server)
-        self._sample("board", self._telling.look, PUBLISH_EVERY)
-        self._sample("process", ProcessMeter(self._samples).look, PROCESS_EVERY)
+        self._sample("run_status", self._telling.look, PUBLISH_EVERY)
+        self._sample("process", ProcessMeter(self._measurements).look, PROCESS_EVERY)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, MillraceError):
-            self._samples.failure = error.message
-            self._telling.diary.add(error.message, "error")
-        self._samples.over = True
+            self._measurements.failure = error.message
+            self._telling.events.add(error.message, "error")
+        self._measurements.over = True
         self._telling.look()
         if self._page_seen:
             time.sleep(3 * TICK)  # so that pages see the end before the server goes
         self._open.close()
 
     @property
-    def samples(self) -> Measurements:
+    def measurements(self) -> Measurements:
         """What is measured beside Spark's own words."""
-        return self._samples
+        return self._measurements
 
     @property
     def address(self) -> str:
@@ -118,13 +118,15 @@ class RunPage:
 
     def doing(self, text: str) -> None:
         """What the run does now, in words, while it has no queries yet."""
-        self._samples.doing = text
-        self._telling.diary.add(text)
+        self._measurements.doing = text
+        self._telling.events.add(text)
 
     @contextmanager
     def kafka(self, cluster: FindCluster) -> Iterator[None]:
         """A time in which there is a Kafka: lag is measured, and topics can be looked at."""
-        meter = LagMeter(cluster, self._board, self._samples, self._about.outline, self.channels, self._behind)
+        meter = LagMeter(
+            cluster, self._run_status, self._measurements, self._about.topology, self.channels, self._behind
+        )
         sampler = Sampler("lag", meter.look, LAG_EVERY, last=False).start()
         self._cluster = cluster
         try:
@@ -137,7 +139,7 @@ class RunPage:
     def spark_is(self, spark: SparkSession) -> None:
         """Spark has started."""
         self._spark = spark
-        self._samples.doing = "starting the queries"
+        self._measurements.doing = "starting the queries"
 
     def spark_ends(self) -> None:
         """Spark is about to be stopped."""
@@ -152,7 +154,7 @@ class RunPage:
     def _subject(self) -> RunInterface:
         return RunInterface(
             self.channels,
-            lambda: health(self._board, self._samples, self._about.outline),
+            lambda: health(self._run_status, self._measurements, self._about.topology),
             self._described,
             self._ask,
             lambda: Topics(self._kafka(), self._visible.among).look(),
@@ -170,7 +172,7 @@ class RunPage:
 
     def _opened(self) -> None:
         self._page_seen = True
-        self._telling.diary.add("a page was opened")
+        self._telling.events.add("a page was opened")
 
     def _ask(self, sql: str, most: int) -> Mapping[str, Any]:
         if self._about.pipeline is None:
@@ -203,7 +205,7 @@ class RunPage:
 
     def _redrive(self, group: LetterGroup) -> Mapping[str, Any]:
         told = self._redriving.run(self._where(), group)
-        self._telling.diary.add(f"{told['sent']:,} dead letters of {group.source} were sent again")
+        self._telling.events.add(f"{told['sent']:,} dead letters of {group.source} were sent again")
         return told
 
     def _work(self, name: str) -> Work | None:
@@ -230,7 +232,7 @@ class RunPage:
 
 def page_of_pipeline(
     plan: Plan,
-    board: RunStatus,
+    run_status: RunStatus,
     options: ServerOptions,
     *,
     state: Path,
@@ -256,19 +258,19 @@ def page_of_pipeline(
 
     about = RunInfo(
         describe,
-        outline_of(plan, topics_read(plan.pipeline)),
+        topology_of(plan, topics_read(plan.pipeline)),
         plan.pipeline.name,
         state,
         {source: query.name for query in plan.queries for source in query.buries},
         uses_system(plan.pipeline, "kafka"),
         patterns_read(plan.pipeline),
     )
-    return RunPage(board, about, options)
+    return RunPage(run_status, about, options)
 
 
 def page_of_program(
     script: Path,
-    board: RunStatus,
+    run_status: RunStatus,
     options: ServerOptions,
     *,
     master: str | None = None,
@@ -281,4 +283,4 @@ def page_of_program(
     def describe() -> Mapping[str, Any]:
         return program_info(script.name, str(script), master=master, spark=spark or {}, kafka=kafka)
 
-    return RunPage(board, RunInfo(describe, uses_kafka=kafka is not None), options)
+    return RunPage(run_status, RunInfo(describe, uses_kafka=kafka is not None), options)

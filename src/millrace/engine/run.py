@@ -119,7 +119,7 @@ class Settings:
     """Called when the state folder is ours, before anything is begun; raises when nothing shall be."""
 
 
-def run(plan: Plan, settings: Settings, board: RunStatus, stop: threading.Event) -> None:
+def run(plan: Plan, settings: Settings, run_status: RunStatus, stop: threading.Event) -> None:
     """Run until every query has ended, the time is over or `stop` is set; one that is given up ends all and raises."""
     require_fit(plan, settings.state)
     plan = replace(plan, pipeline=follow_generations(plan.pipeline, settings.cluster))
@@ -129,12 +129,12 @@ def run(plan: Plan, settings: Settings, board: RunStatus, stop: threading.Event)
         if settings.session is None and isinstance(settings.state, StorePath):
             # Nothing of the state can be read before Spark is there: it has the way to the store.
             with _session(plan, settings, stop) as opening, mounted(Hadoop(spark := opening.result())):
-                _run(plan, replace(settings, session=spark), board, stop)
+                _run(plan, replace(settings, session=spark), run_status, stop)
         else:
-            _run(plan, settings, board, stop)
+            _run(plan, settings, run_status, stop)
 
 
-def _run(plan: Plan, settings: Settings, board: RunStatus, stop: threading.Event) -> None:
+def _run(plan: Plan, settings: Settings, run_status: RunStatus, stop: threading.Event) -> None:
     at_rest = partial(_at_rest, settings.session)
     with StateDir(settings.state, plan.pipeline, tell=settings.tell, at_rest=at_rest) as state:
         settings.holding()
@@ -175,7 +175,7 @@ def _run(plan: Plan, settings: Settings, board: RunStatus, stop: threading.Event
                         settings.tell(sentence)
                     if not stop.is_set():
                         with mounted(Hadoop(workshop.spark)):
-                            _work(workshop, plan, settings, board, stop)
+                            _work(workshop, plan, settings, run_status, stop)
                 finally:
                     settings.closing()
 
@@ -219,19 +219,19 @@ def _ground(plan: Plan, settings: Settings, state: StateDir) -> RunContext:
     )
 
 
-def _work(workshop: QueryBuilder, plan: Plan, settings: Settings, board: RunStatus, stop: threading.Event) -> None:
+def _work(workshop: QueryBuilder, plan: Plan, settings: Settings, run_status: RunStatus, stop: threading.Event) -> None:
     try:
         with (
             QueryServer(settings.memory_sql, nearby(settings.state, plan.pipeline.name), settings.tell),
             _positions(plan, settings) as told,
             QueryMonitor(
-                workshop.spark, board, dead=workshop.dead, gallery=workshop.gallery, told=told, supervised=True
+                workshop.spark, run_status, dead=workshop.dead, gallery=workshop.gallery, told=told, supervised=True
             ) as watch,
         ):
             settings.tell(f"starting {so_many(len(plan.queries), 'query')}")
             queries = Supervisor(
                 workshop,
-                board,
+                run_status,
                 watch.track,
                 settings.supervision,
                 enough=settings.enough,

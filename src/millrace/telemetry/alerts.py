@@ -88,9 +88,9 @@ class AlertMonitor:
     """Looks at a run and tells what is worth an alert, each thing once."""
 
     pipeline: str
-    board: RunStatus
-    samples: Measurements
-    outline: Topology
+    run_status: RunStatus
+    measurements: Measurements
+    topology: Topology
     limits: Limits
     tell: Callable[[Alert], None]
     _restarts: dict[str, int] = field(default_factory=dict)
@@ -103,11 +103,11 @@ class AlertMonitor:
 
     def look(self, now: float) -> None:
         """Tell what is new; the time is that of a clock which only goes forward."""
-        for one in self.board.queries():
-            if self.outline.query(one.query).writes:
+        for one in self.run_status.queries():
+            if self.topology.query(one.query).writes:
                 self._look_at(one)
                 self._look_at_lag(one, now)
-        for source, total in self.board.dead().items():
+        for source, total in self.run_status.dead().items():
             self._look_at_letters(source, total, now)
 
     def ended(self, error: Exception) -> None:
@@ -132,7 +132,7 @@ class AlertMonitor:
         limit = self.limits.lag
         if limit is None:
             return
-        lag = self.samples.lag(one.query) or Lag(one.last.lag if one.last else None)
+        lag = self.measurements.lag(one.query) or Lag(one.last.lag if one.last else None)
         value = lag.records if limit.records is not None else lag.seconds
         most = limit.records if limit.records is not None else limit.seconds
         above = None if value is None or most is None else value > most

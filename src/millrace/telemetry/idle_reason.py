@@ -19,7 +19,7 @@ QUIET = 10.0
 class IdleFacts:
     """What the sentence is made from."""
 
-    standing: QueryStatus
+    status: QueryStatus
     expected: ExpectedQuery
     batch: BatchProgress | None
     """The newest batch that did something."""
@@ -33,105 +33,105 @@ class IdleFacts:
         return format_duration(max(1, round((self.now - moment).total_seconds())))
 
 
-def idle_reason(case: IdleFacts) -> str | None:
+def idle_reason(facts: IdleFacts) -> str | None:
     """The sentence; None when there is output, or none is due."""
     for rule in _RULES:
-        told = rule(case)
+        told = rule(facts)
         if told is not None:
             return told or None
     return None
 
 
-def _ended(case: IdleFacts) -> str | None:
-    if case.standing.phase is Phase.FAILED:
-        error = case.standing.error
+def _ended(facts: IdleFacts) -> str | None:
+    if facts.status.phase is Phase.FAILED:
+        error = facts.status.error
         return f"The query has failed{f': {error.message}' if error else ''}."
-    if case.standing.restart:
-        return f"The query has failed; {case.standing.restart.sentence(case.now)}."
-    return "The query has stopped." if case.standing.phase is Phase.STOPPED else None
+    if facts.status.restart:
+        return f"The query has failed; {facts.status.restart.sentence(facts.now)}."
+    return "The query has stopped." if facts.status.phase is Phase.STOPPED else None
 
 
-def _no_batch_yet(case: IdleFacts) -> str | None:
-    if case.batch is not None:
+def _no_batch_yet(facts: IdleFacts) -> str | None:
+    if facts.batch is not None:
         return None
-    waited = case.ago(case.standing.since)
-    if not case.expected.batches:
+    waited = facts.ago(facts.status.since)
+    if not facts.expected.batches:
         return ""  # it writes at once and tells seldom: nothing is known to be wrong
-    if case.lag:
-        return f"The first batch is still at work: it began {waited} ago, and {case.lag:,} records wait."
-    if case.standing.phase is Phase.WAITING:
-        return f"Nothing has arrived yet: {_sources(case)} had no record to read since the start {waited} ago."
+    if facts.lag:
+        return f"The first batch is still at work: it began {waited} ago, and {facts.lag:,} records wait."
+    if facts.status.phase is Phase.WAITING:
+        return f"Nothing has arrived yet: {_sources(facts)} had no record to read since the start {waited} ago."
     return f"The query is starting: no batch has ended in {waited}."
 
 
-def _all_dead(case: IdleFacts) -> str | None:
-    rows = case.standing.rows
-    if rows and case.dead >= rows:
-        return f"Every record so far ({case.dead:,}) was unreadable and went to the dead letters."
+def _all_dead(facts: IdleFacts) -> str | None:
+    rows = facts.status.rows
+    if rows and facts.dead >= rows:
+        return f"Every record so far ({facts.dead:,}) was unreadable and went to the dead letters."
     return None
 
 
-def _all_late(case: IdleFacts) -> str | None:
-    batch = case.batch
+def _all_late(facts: IdleFacts) -> str | None:
+    batch = facts.batch
     if batch and batch.late_rows and not batch.sink_rows and batch.late_rows >= batch.input_rows > 0:
         return f"All rows of the newest batch ({batch.input_rows:,}) came after the watermark and were dropped as late."
     return None
 
 
-def _waits_for_watermark(case: IdleFacts) -> str | None:
-    batch = case.batch
-    if not batch or batch.sink_rows != 0 or not (held := _held_back(case)):
+def _waits_for_watermark(facts: IdleFacts) -> str | None:
+    batch = facts.batch
+    if not batch or batch.sink_rows != 0 or not (held := _held_back(facts)):
         return None
     rows = f"{so_many(held, 'row')} of state"
     if batch.watermark is None:
         return f"Append mode writes what the watermark has passed, and there is no watermark yet; it holds {rows}."
-    gap = format_duration(max(0, round((case.now - batch.watermark).total_seconds())))
+    gap = format_duration(max(0, round((facts.now - batch.watermark).total_seconds())))
     stands = f"it stands at {batch.watermark:%Y-%m-%d %H:%M:%S} UTC, {gap} ago, and moves only with newer events"
     return f"Append mode writes a window when the watermark has passed its end: {stands}; the query holds {rows}."
 
 
-def _quiet(case: IdleFacts) -> str | None:
-    batch = case.batch
-    if batch is None or case.standing.phase is not Phase.WAITING:
+def _quiet(facts: IdleFacts) -> str | None:
+    batch = facts.batch
+    if batch is None or facts.status.phase is not Phase.WAITING:
         return None
     since = batch_end(batch)
-    if (case.now - since).total_seconds() < QUIET or case.lag:
+    if (facts.now - since).total_seconds() < QUIET or facts.lag:
         return None
-    waiting = _held_back(case)
+    waiting = _held_back(facts)
     held = f"; a later watermark lets go of {so_many(waiting, 'row')} of state" if waiting else ""
-    return f"Nothing new has arrived for {case.ago(since)}: everything that is there has been read{held}."
+    return f"Nothing new has arrived for {facts.ago(since)}: everything that is there has been read{held}."
 
 
-def _nothing_passed(case: IdleFacts) -> str | None:
-    batch = case.batch
+def _nothing_passed(facts: IdleFacts) -> str | None:
+    batch = facts.batch
     if batch and batch.sink_rows == 0 and batch.input_rows:
         rows = so_many(batch.input_rows, "row")
         return f"The newest batch read {rows}, and none of them came through the filters, joins and windows."
     return None
 
 
-def _long_batch(case: IdleFacts) -> str | None:
-    batch = case.batch
-    if batch is None or case.standing.phase is not Phase.RUNNING or not case.expected.batches:
+def _long_batch(facts: IdleFacts) -> str | None:
+    batch = facts.batch
+    if batch is None or facts.status.phase is not Phase.RUNNING or not facts.expected.batches:
         return None
     since = batch_end(batch)
-    over = (case.now - since).total_seconds()
+    over = (facts.now - since).total_seconds()
     if over < max(QUIET, 3 * batch.milliseconds / 1000):
         return None
-    behind = f"; {case.lag:,} records wait" if case.lag else ""
-    return f"A batch has been at work for {case.ago(since)}{behind}."
+    behind = f"; {facts.lag:,} records wait" if facts.lag else ""
+    return f"A batch has been at work for {facts.ago(since)}{behind}."
 
 
-def _held_back(case: IdleFacts) -> int:
+def _held_back(facts: IdleFacts) -> int:
     """How many rows are in state that append mode writes only when the watermark has passed them."""
-    expected, batch = case.expected, case.batch
+    expected, batch = facts.expected, facts.batch
     if not batch or expected.mode != "append" or not expected.watermarked:
         return 0
     return batch.state_rows or 0
 
 
-def _sources(case: IdleFacts) -> str:
-    return ", ".join(case.expected.sources) or "its source"
+def _sources(facts: IdleFacts) -> str:
+    return ", ".join(facts.expected.sources) or "its source"
 
 
 _RULES: tuple[Callable[[IdleFacts], str | None], ...] = (

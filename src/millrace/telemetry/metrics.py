@@ -1,10 +1,8 @@
-"""The run at one moment, as the page, the terminal and Prometheus read it: made from the board and the samples.
+"""The run at one moment, as the dashboard, the terminal and Prometheus read it.
 
-How many rows a second flow into the pipeline and along each of its edges, where that can be known.
-
-Whether a run is well, and whether it has begun: what `/healthz` and `/readyz` tell.
-
-Figures of which some are not known: sums and largest ones of those that are.
+- `run_state`: all figures of a run as one dictionary, made from the run status and the measurements.
+- `FlowRates`: rows a second into the pipeline and along each of its edges, where that can be known.
+- `health`: what `/healthz` and `/readyz` report.
 """
 
 from __future__ import annotations
@@ -36,36 +34,36 @@ class Health:
     reasons: tuple[str, ...] = ()
 
 
-def health(board: RunStatus, samples: Measurements, outline: Topology, now: float | None = None) -> Health:
+def health(run_status: RunStatus, measurements: Measurements, topology: Topology, now: float | None = None) -> Health:
     """Healthy: every query works, none is dead or restarted, Spark and Kafka answer. Ready: every query has begun."""
-    standings = {one.query: one for one in board.queries() if outline.query(one.query).writes}
+    statuses = {one.query: one for one in run_status.queries() if topology.query(one.query).writes}
     ill = [
         f"query {one.query} failed: {one.error.message if one.error else 'nobody knows why'}"
-        for one in standings.values()
+        for one in statuses.values()
         if one.phase is Phase.FAILED
     ]
     moment = datetime.now(UTC)
-    ill += [f"query {one.query}: {one.restart.sentence(moment)}" for one in standings.values() if one.restart]
+    ill += [f"query {one.query}: {one.restart.sentence(moment)}" for one in statuses.values() if one.restart]
     ill += [
         f"a batch of {one.query} failed: {one.error.message}"
-        for one in standings.values()
+        for one in statuses.values()
         if one.error and not one.phase.idle and not one.restart
     ]
-    ill += [samples.failure] if samples.failure and not ill else []
-    if not samples.over:
-        ended = [one.query for one in standings.values() if one.phase is Phase.STOPPED]
-        ill += [f"query {name} has ended" for name in ended if outline.planned and outline.query(name).lasting]
-    alive = any(not one.phase.ended for one in standings.values())
+    ill += [measurements.failure] if measurements.failure and not ill else []
+    if not measurements.over:
+        ended = [one.query for one in statuses.values() if one.phase is Phase.STOPPED]
+        ill += [f"query {name} has ended" for name in ended if topology.planned and topology.query(name).lasting]
+    alive = any(not one.phase.ended for one in statuses.values())
     now = time.monotonic() if now is None else now
-    silent = None if board.looked is None else now - board.looked
+    silent = None if run_status.looked is None else now - run_status.looked
     if alive and silent is not None and silent > UNHEALTHY_AFTER:
         ill.append(f"Spark has not answered for {silent:.0f} s")
-    ill += [str(missing)] if alive and (missing := board.kafka.missing(now)) else []
-    begun = {one.query for one in standings.values() if one.phase is not Phase.STARTING}
-    absent = [one.name for one in outline.queries if one.writes and one.name not in begun]
-    absent += [name for name in standings if name not in begun and name not in absent]
+    ill += [str(missing)] if alive and (missing := run_status.kafka.missing(now)) else []
+    begun = {one.query for one in statuses.values() if one.phase is not Phase.STARTING}
+    absent = [one.name for one in topology.queries if one.writes and one.name not in begun]
+    absent += [name for name in statuses if name not in begun and name not in absent]
     waiting = [f"query {name} has not begun" for name in absent]
-    ready = not ill and not absent and (bool(begun) or not outline.planned)
+    ready = not ill and not absent and (bool(begun) or not topology.planned)
     return Health(not ill, ready, (*ill, *waiting))
 
 
@@ -84,19 +82,19 @@ def most_known(values: Iterable[float | None]) -> float | None:
 class FlowRates:
     """The rates of one moment, out of what is told of the queries."""
 
-    outline: Topology
+    topology: Topology
     queries: list[dict[str, Any]]
     last: Mapping[str, BatchProgress | None]
 
     def edges(self) -> list[dict[str, Any]]:
         """Each edge with its rate; null between tables, whose rows Spark does not count."""
-        return [{"from": one.start, "to": one.end, "rate": self._rate(one)} for one in self.outline.edges]
+        return [{"from": one.start, "to": one.end, "rate": self._rate(one)} for one in self.topology.edges]
 
     def read(self) -> float | None:
         """Rows a second from all sources; what several queries read of one source is counted once."""
-        if not self.outline.planned:
+        if not self.topology.planned:
             return total_known(one["in_rate"] for one in self.queries)
-        sources = dict.fromkeys(source for one in self.outline.queries for source in one.sources)
+        sources = dict.fromkeys(source for one in self.topology.queries for source in one.sources)
         whole = total_known(self._read(source) for source in sources)
         return most_known(one["in_rate"] for one in self.queries) if whole is None else whole
 
@@ -108,14 +106,14 @@ class FlowRates:
 
     def _read(self, source: str) -> float | None:
         """Rows a second of one source: each query reads for itself, so the largest is what comes."""
-        return most_known(self._read_by(one.name, source) for one in self.outline.queries if source in one.sources)
+        return most_known(self._read_by(one.name, source) for one in self.topology.queries if source in one.sources)
 
     def _read_by(self, query: str, source: str) -> float | None:
         told, last = self._told(query), self.last.get(query)
         whole: float | None = told["in_rate"] if told else None
-        if len(self.outline.query(query).sources) == 1 or whole is None:
+        if len(self.topology.query(query).sources) == 1 or whole is None:
             return whole
-        topics = set(self.outline.topics.get(source, ()))
+        topics = set(self.topology.topics.get(source, ()))
         if last is None or not topics:
             return None
         rows = [one.rows for one in last.sources if _topics(one) & topics]
@@ -141,48 +139,50 @@ _CLASSIC = {
 
 
 def run_state(
-    board: RunStatus, samples: Measurements, outline: Topology, now: datetime | None = None
+    run_status: RunStatus, measurements: Measurements, topology: Topology, now: datetime | None = None
 ) -> dict[str, Any]:
     """Everything about now."""
     at = now or datetime.now(UTC)
-    standings = board.queries()
-    dead = dict(board.dead())
-    queries = [_query(one, board, samples, outline, dead, at) for one in standings]
-    phase, reasons = run_phase(standings, samples, outline, at)
-    flow = FlowRates(outline, queries, {one.query: _newest_with_rows(board.history(one.query)) for one in standings})
+    statuses = run_status.queries()
+    dead = dict(run_status.dead())
+    queries = [_query(one, run_status, measurements, topology, dead, at) for one in statuses]
+    phase, reasons = run_phase(statuses, measurements, topology, at)
+    flow = FlowRates(
+        topology, queries, {one.query: _newest_with_rows(run_status.history(one.query)) for one in statuses}
+    )
     return {
         "time": milliseconds(at),
         "phase": phase,
         "reasons": reasons,
-        "figures": _figures(queries, dead, flow, failed=samples.failure is not None),
+        "figures": _figures(queries, dead, flow, failed=measurements.failure is not None),
         "queries": queries,
         "edges": flow.edges(),
         "dead": dead,
-        "process": asdict(samples.usage),
+        "process": asdict(measurements.usage),
     }
 
 
 def run_phase(
-    standings: Iterable[QueryStatus], samples: Measurements, outline: Topology, now: datetime
+    statuses: Iterable[QueryStatus], measurements: Measurements, topology: Topology, now: datetime
 ) -> tuple[str, list[str]]:
     """`starting`, `running`, `restarting`, `failed` or `stopped`, and why it is not running."""
-    known = {one.query: one for one in standings if outline.query(one.query).writes}
+    known = {one.query: one for one in statuses if topology.query(one.query).writes}
     failed = [f"query {one.query} failed: {_message(one.error)}" for one in known.values() if one.phase is Phase.FAILED]
-    if samples.failure and not failed:
-        failed.append(samples.failure)
+    if measurements.failure and not failed:
+        failed.append(measurements.failure)
     if failed:
         return "failed", failed
     again = [f"query {one.query}: {one.restart.sentence(now)}" for one in known.values() if one.restart]
-    if again and not samples.over:
+    if again and not measurements.over:
         return "restarting", again
-    if samples.over or (known and all(one.phase is Phase.STOPPED for one in known.values()) and outline.planned):
+    if measurements.over or (known and all(one.phase is Phase.STOPPED for one in known.values()) and topology.planned):
         return "stopped", ["every query has ended" if known else "the run has ended"]
-    waiting = [one.name for one in outline.queries if one.writes and one.name not in known]
+    waiting = [one.name for one in topology.queries if one.writes and one.name not in known]
     waiting += [one.query for one in known.values() if one.phase is Phase.STARTING]
     if waiting:
-        return "starting", [samples.doing or f"waiting for {', '.join(dict.fromkeys(waiting))}"]
+        return "starting", [measurements.doing or f"waiting for {', '.join(dict.fromkeys(waiting))}"]
     if not known:
-        return "starting", [samples.doing or "no query has been started yet"]
+        return "starting", [measurements.doing or "no query has been started yet"]
     return "running", []
 
 
@@ -192,12 +192,17 @@ def batches_of(history: Iterable[BatchProgress]) -> list[BatchProgress]:
 
 
 def _query(
-    one: QueryStatus, board: RunStatus, samples: Measurements, outline: Topology, dead: Mapping[str, int], now: datetime
+    one: QueryStatus,
+    run_status: RunStatus,
+    measurements: Measurements,
+    topology: Topology,
+    dead: Mapping[str, int],
+    now: datetime,
 ) -> dict[str, Any]:
-    expected, last = outline.query(one.query), one.last
-    done = batches_of(board.history(one.query))
+    expected, last = topology.query(one.query), one.last
+    done = batches_of(run_status.history(one.query))
     batch = done[-1] if done else None
-    lag = samples.lag(one.query) or Lag(last.lag if last else None)
+    lag = measurements.lag(one.query) or Lag(last.lag if last else None)
     burials = sum(dead.get(source, 0) for source in expected.sources)
     return {
         "name": one.query,
@@ -207,7 +212,7 @@ def _query(
         "batches": one.batches,
         "rows": one.rows,
         "late": one.late_rows,
-        **_rates(one, done, samples, outline, at=now),
+        **_rates(one, done, measurements, topology, at=now),
         "batch_ms": batch.milliseconds if batch else None,
         "waited_ms": batch.waited if batch else None,
         "delay_ms": batch.delay if batch else None,
@@ -230,17 +235,17 @@ def _query(
 
 
 def _rates(
-    one: QueryStatus, done: list[BatchProgress], samples: Measurements, outline: Topology, *, at: datetime
+    one: QueryStatus, done: list[BatchProgress], measurements: Measurements, topology: Topology, *, at: datetime
 ) -> dict[str, float | None]:
     """Rows a second: in, worked on, out. Where Spark seldom tells, Kafka's topics do."""
-    expected = outline.query(one.query)
+    expected = topology.query(one.query)
     if one.phase.idle:
         return {"in_rate": 0.0, "rate": 0.0, "out_rate": 0.0}
-    topics = [edge.topic for edge in outline.edges if edge.query == one.query and edge.topic]
-    written = total_known(samples.rate(topic) for topic in dict.fromkeys(topics))
+    topics = [edge.topic for edge in topology.edges if edge.query == one.query and edge.topic]
+    written = total_known(measurements.rate(topic) for topic in dict.fromkeys(topics))
     if not expected.batches:
         return {
-            "in_rate": total_known(map(samples.rate, outline.read_by(one.query))),
+            "in_rate": total_known(map(measurements.rate, topology.read_by(one.query))),
             "rate": None,
             "out_rate": written,
         }
@@ -286,7 +291,7 @@ def _figures(
     errors = sum(one["error"] is not None for one in queries)
     return {
         "in_rate": flow.read(),
-        "out_rate": total_known(one["out_rate"] for one in queries if flow.outline.query(one["name"]).writes),
+        "out_rate": total_known(one["out_rate"] for one in queries if flow.topology.query(one["name"]).writes),
         "lag": most_known(one["lag"] for one in queries),
         "lag_seconds": most_known(one["lag_seconds"] for one in queries),
         "watermark_gap_ms": most_known(one["watermark_gap_ms"] for one in queries),

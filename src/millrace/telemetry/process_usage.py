@@ -15,8 +15,8 @@ _SPARK = "org.apache.spark.deploy.SparkSubmit"
 class ProcessMeter:
     """Measures; keeps what it found, since use of the processor is told between two looks."""
 
-    def __init__(self, samples: Measurements) -> None:
-        self._samples = samples
+    def __init__(self, measurements: Measurements) -> None:
+        self._measurements = measurements
         self._own = psutil.Process()
         self._own.cpu_percent()
         self._jvm: psutil.Process | None = None
@@ -27,7 +27,9 @@ class ProcessMeter:
         with suppress(psutil.Error):
             cpu = self._own.cpu_percent() + self._cpu_of_spark()
             memory = self._own.memory_info().rss
-            self._samples.usage = Usage(round(cpu / 100, 3), memory, self._memory_of_jvm(), self._own.num_threads())
+            self._measurements.usage = Usage(
+                round(cpu / 100, 3), memory, self._memory_of_jvm(), self._own.num_threads()
+            )
 
     def _cpu_of_spark(self) -> float:
         """Of the JVM and of the Python workers that it has started."""

@@ -1,6 +1,6 @@
 """What happened, as lines that people read: queries that start, stop and fail, first dead letters, late rows.
 
-The board as channels: `state`, `history:*` and `events`, renewed a few times a second without any call to Spark.
+The run_status as channels: `state`, `history:*` and `events`, renewed a few times a second without any call to Spark.
 
 The batches of a query as rows for charts.
 """
@@ -26,7 +26,7 @@ EVENT_COLUMNS = ("time", "level", "query", "text")
 
 
 class EventLog:
-    """Writes into the channel `events`; `look` finds by itself what is new on a board."""
+    """Writes into the channel `events`; `look` finds by itself what is new on a run status."""
 
     def __init__(self, channels: Channels) -> None:
         self._ring = channels.ring("events", EVENTS_KEPT, EVENT_COLUMNS)
@@ -38,17 +38,17 @@ class EventLog:
         """One line."""
         self._ring.append({"time": round(time.time() * 1000), "level": level, "query": query, "text": text})
 
-    def look(self, board: RunStatus) -> None:
+    def look(self, run_status: RunStatus) -> None:
         """Note what has happened since the last look."""
-        for one in board.queries():
+        for one in run_status.queries():
             for level, text in _news(one, self._known.get(one.query)):
                 self.add(text, level, one.query)
             self._known[one.query] = one
-        for source, count in board.dead().items():
+        for source, count in run_status.dead().items():
             if count and not self._dead.get(source):
                 self.add(f"source {source}: the first dead letters ({count:,})", "warning")
             self._dead[source] = count
-        missing = board.kafka.missing()
+        missing = run_status.kafka.missing()
         if line := answer_change(self._missing, missing):
             self.add(line, "warning" if missing else "info")
         self._missing = missing
@@ -135,29 +135,31 @@ PUBLISH_EVERY = 0.2
 
 
 class StatusPublisher:
-    """Fills channels from a board; `look` is called by a sampler."""
+    """Fills channels from a run status; `look` is called by a sampler."""
 
-    def __init__(self, board: RunStatus, samples: Measurements, outline: Topology, channels: Channels) -> None:
-        self._board = board
-        self._samples = samples
-        self._outline = outline
+    def __init__(
+        self, run_status: RunStatus, measurements: Measurements, topology: Topology, channels: Channels
+    ) -> None:
+        self._run_status = run_status
+        self._measurements = measurements
+        self._topology = topology
         self._channels = channels
         self._last: dict[str, BatchProgress | None] = {}
         self._looking = threading.Lock()
-        self.diary = EventLog(channels)
+        self.events = EventLog(channels)
 
     def look(self) -> None:
         """Bring every channel up to date; of two who look at once, one waits, or both would tell the same rows."""
         with self._looking:
-            self.diary.look(self._board)
-            for standing in self._board.queries():
-                self._tell_batches(standing.query, standing.last)
-            self._channels.slot("state").set(run_state(self._board, self._samples, self._outline))
+            self.events.look(self._run_status)
+            for status in self._run_status.queries():
+                self._tell_batches(status.query, status.last)
+            self._channels.slot("state").set(run_state(self._run_status, self._measurements, self._topology))
 
     def _tell_batches(self, query: str, last: BatchProgress | None) -> None:
         ring = self._channels.ring(f"history:{query}", HISTORY_KEPT, HISTORY_COLUMNS)
         if last is None or last is self._last.get(query):
             return
-        fresh = newer_progress(self._board.history(query), self._last.get(query))
+        fresh = newer_progress(self._run_status.history(query), self._last.get(query))
         ring.extend(map(history_row, batches_of(fresh)))
         self._last[query] = fresh[-1] if fresh else last

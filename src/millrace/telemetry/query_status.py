@@ -89,7 +89,7 @@ class RunStatus:
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._lock = threading.Lock()
-        self._standings: dict[str, QueryStatus] = {}
+        self._queries: dict[str, QueryStatus] = {}
         self._history: dict[str, deque[BatchProgress]] = {}
         self._dead: dict[str, int] = {}
         self.kafka = OutstandingAnswers()
@@ -101,28 +101,28 @@ class RunStatus:
         """A query begins, or begins again: its totals stay."""
         with self._lock:
             now = datetime.now(UTC)
-            known = self._standings.get(query)
+            known = self._queries.get(query)
             fresh = QueryStatus(query, Phase.STARTING, now)
             again = known and replace(known, phase=Phase.STARTING, since=now, doing="", error=None)
-            self._standings[query] = again or fresh
+            self._queries[query] = again or fresh
             self._history.setdefault(query, deque(maxlen=self._kept))
 
     def update(self, query: str, phase: Phase, doing: str = "") -> None:
         """What a query does now. Of one that has ended since, or failed, it is old news."""
         with self._lock:
-            known = self._standings[query]
+            known = self._queries[query]
             if known.phase.idle:
                 return
             # One that waits has asked its sources, and has no batch left that could fail again.
             restart = None if phase is Phase.WAITING else known.restart
-            self._standings[query] = replace(known, phase=phase, doing=doing, restart=restart)
+            self._queries[query] = replace(known, phase=phase, doing=doing, restart=restart)
 
     def batch_done(self, progress: BatchProgress) -> None:
         """A batch has ended."""
         with self._lock:
-            known = self._standings[progress.query]
+            known = self._queries[progress.query]
             works = bool(progress.executed) and known.phase is not Phase.RESTARTING
-            self._standings[progress.query] = replace(
+            self._queries[progress.query] = replace(
                 known,
                 batches=known.batches + progress.executed,
                 rows=known.rows + progress.input_rows,
@@ -135,27 +135,27 @@ class RunStatus:
     def restarting(self, query: str, error: MillraceError, restart: RestartRecord) -> None:
         """A query has failed and will be started again."""
         with self._lock:
-            known = self._standings[query]
-            self._standings[query] = replace(
+            known = self._queries[query]
+            self._queries[query] = replace(
                 known, phase=Phase.RESTARTING, doing="", error=error, restart=restart, restarts=known.restarts + 1
             )
 
     def recovered(self, query: str) -> None:
         """A query that was started again works, as far as can be known."""
         with self._lock:
-            self._standings[query] = replace(self._standings[query], restart=None)
+            self._queries[query] = replace(self._queries[query], restart=None)
 
     def batch_failed(self, query: str, error: MillraceError) -> None:
         """A batch has failed, and the next ones are run all the same, as DStreams do."""
         with self._lock:
-            self._standings[query] = replace(self._standings[query], error=error)
+            self._queries[query] = replace(self._queries[query], error=error)
 
     def ended(self, query: str, error: MillraceError | None = None, left: str = "") -> None:
         """A query has stopped, or failed; `left` says what it left undone, or out of its figures."""
         with self._lock:
             phase = Phase.FAILED if error else Phase.STOPPED
-            known = self._standings[query]
-            self._standings[query] = replace(known, phase=phase, doing=left, error=error, restart=None)
+            known = self._queries[query]
+            self._queries[query] = replace(known, phase=phase, doing=left, error=error, restart=None)
 
     def seen(self) -> None:
         """The queries were looked at, and Spark answered."""
@@ -169,12 +169,12 @@ class RunStatus:
     def queries(self) -> tuple[QueryStatus, ...]:
         """Every query, in the order in which they were started."""
         with self._lock:
-            return tuple(self._standings.values())
+            return tuple(self._queries.values())
 
     def query(self, name: str) -> QueryStatus:
         """One query."""
         with self._lock:
-            return self._standings[name]
+            return self._queries[name]
 
     def history(self, query: str) -> tuple[BatchProgress, ...]:
         """The batches of a query that are remembered, oldest first."""

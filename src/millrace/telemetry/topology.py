@@ -63,8 +63,8 @@ class Topology:
 UNPLANNED = Topology(planned=False)
 
 
-def outline_of(plan: Plan, topics: Mapping[str, tuple[str, ...]]) -> Topology:
-    """The outline of a plan; which topics its sources name, their connectors tell."""
+def topology_of(plan: Plan, topics: Mapping[str, tuple[str, ...]]) -> Topology:
+    """The topology of a plan; which topics its sources name, their connectors tell."""
     pipeline = plan.pipeline
     return Topology(
         tuple(_expected(query, pipeline) for query in plan.queries),

@@ -32,12 +32,12 @@ def test_a_pattern_never_means_topics_of_kafka_itself() -> None:
 
 
 def test_topics_that_the_queries_of_a_program_are_seen_to_read() -> None:
-    board = RunStatus()
-    visible = VisibleTopics(UNPLANNED, board)
+    run_status = RunStatus()
+    visible = VisibleTopics(UNPLANNED, run_status)
     assert not visible.among(["posts"])
-    board.started("query 1")
+    run_status.started("query 1")
     read = SourceProgress("KafkaV2[Subscribe[posts]]", 1, end={"posts": {"0": 5}})
-    board.batch_done(BatchProgress("query 1", "r", 0, datetime.now(UTC), sources=(read,)))
+    run_status.batch_done(BatchProgress("query 1", "r", 0, datetime.now(UTC), sources=(read,)))
     assert visible.among(["posts"])
     assert visible.among(["posts.dead"])
     assert not visible.among(["others"])

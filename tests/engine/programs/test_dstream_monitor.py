@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore:DStream is deprecated:FutureWarning")
 
 
-def until(board: RunStatus, holds: Callable[[QueryStatus], Any]) -> QueryStatus:
+def until(run_status: RunStatus, holds: Callable[[QueryStatus], Any]) -> QueryStatus:
     """The standing of the streams once something holds."""
     deadline = time.monotonic() + 60
-    while not holds(board.query("dstreams")):
-        assert time.monotonic() < deadline, board.queries()
+    while not holds(run_status.query("dstreams")):
+        assert time.monotonic() < deadline, run_status.queries()
         time.sleep(0.02)
-    return board.query("dstreams")
+    return run_status.query("dstreams")
 
 
 @pytest.fixture
@@ -50,27 +50,27 @@ def talker() -> Iterator[Talker]:
 
 
 def test_batches_and_delays_of_dstreams(context: StreamingContext, talker: Talker) -> None:
-    board, seen = RunStatus(), list[str]()
+    run_status, seen = RunStatus(), list[str]()
     lines = context.socketTextStream("127.0.0.1", talker.port)
     lines.foreachRDD(lambda rdd: seen.extend(rdd.collect()))
-    batches = DStreamMonitor(context, "dstreams", board).start()
+    batches = DStreamMonitor(context, "dstreams", run_status).start()
     context.start()
     talker.say(*["apache spark", "apache kafka"] * 2)
-    told = until(board, lambda one: one.rows == 4)
+    told = until(run_status, lambda one: one.rows == 4)
     last = told.last
     assert last
     assert last.waited is not None
     assert last.delay == last.waited + last.milliseconds
     assert dict(last.durations) == {"schedulingDelay": last.waited, "processing": last.milliseconds}
-    (query,) = run_state(board, Measurements(), UNPLANNED)["queries"]
+    (query,) = run_state(run_status, Measurements(), UNPLANNED)["queries"]
     assert (query["rows"], query["error"]) == (4, None)
     assert (query["state_rows"], query["watermark"]) == (None, None)
     assert query["why"]["state_rows"]
     assert query["delay_ms"] >= query["waited_ms"] >= 0
     context.stop(stopSparkContext=False, stopGraceFully=True)
-    assert until(board, lambda one: one.phase.ended).phase is Phase.STOPPED
+    assert until(run_status, lambda one: one.phase.ended).phase is Phase.STOPPED
     batches.close()
-    done = board.history("dstreams")
+    done = run_status.history("dstreams")
     assert [one.batch for one in done] == list(range(len(done)))
     assert sum(one.input_rows for one in done) == len(seen) == 4
 
@@ -81,12 +81,12 @@ def test_a_batch_that_fails_is_told_and_the_next_ones_go_on(context: StreamingCo
             raise ValueError("two is too much")
         return number
 
-    board, seen = RunStatus(), list[int]()
+    run_status, seen = RunStatus(), list[int]()
     numbers = context.queueStream([spark.sparkContext.parallelize([one], 1) for one in range(4)])
     numbers.map(refuse).foreachRDD(lambda rdd: seen.extend(rdd.collect()))
-    batches = DStreamMonitor(context, "dstreams", board).start()
+    batches = DStreamMonitor(context, "dstreams", run_status).start()
     context.start()
-    failed = until(board, lambda one: one.error is not None and one.batches > 4)
+    failed = until(run_status, lambda one: one.error is not None and one.batches > 4)
     assert failed.error
     assert failed.error.condition == "function.failed", failed.error.lines()
     assert "ValueError: two is too much" in failed.error.message
@@ -94,9 +94,9 @@ def test_a_batch_that_fails_is_told_and_the_next_ones_go_on(context: StreamingCo
     assert failed.error.place.file == __file__
     assert seen == [0, 1, 3]
     assert not failed.phase.ended
-    assert not health(board, Measurements(), UNPLANNED).healthy
+    assert not health(run_status, Measurements(), UNPLANNED).healthy
     context.stop(stopSparkContext=False)
-    assert until(board, lambda one: one.phase.ended).phase is Phase.FAILED
+    assert until(run_status, lambda one: one.phase.ended).phase is Phase.FAILED
     batches.close()
 
 
@@ -117,42 +117,42 @@ def event(*, due: int, began: int, ended: int, failed: str | None = None, rows: 
 
 
 def told_of(*, recovered: bool = False) -> tuple[DStreamMonitor, RunStatus]:
-    """A context that is not asked anything, and its board."""
-    context, board = cast("Any", Failing(_SHUT, "/there", recovered=recovered)), RunStatus()
+    """A context that is not asked anything, and its run_status."""
+    context, run_status = cast("Any", Failing(_SHUT, "/there", recovered=recovered)), RunStatus()
     context.over = True
-    batches = DStreamMonitor(context, "dstreams", board)
+    batches = DStreamMonitor(context, "dstreams", run_status)
     batches.asked(context)
-    return batches, board
+    return batches, run_status
 
 
 def test_a_batch_is_late_by_its_own_time_also_when_it_was_made_after_a_recovery() -> None:
-    batches, board = told_of()
-    board.started("dstreams")
+    batches, run_status = told_of()
+    run_status.started("dstreams")
     batches._seconds = 1.0
     batches.completed(event(due=1_000, began=300_000, ended=349_000))
-    last = board.query("dstreams").last
+    last = run_status.query("dstreams").last
     assert last
     assert (last.waited, last.milliseconds, last.delay) == (299_000, 49_000, 348_000)
 
 
 def test_a_batch_that_failed_is_not_done() -> None:
-    batches, board = told_of()
-    board.started("dstreams")
+    batches, run_status = told_of()
+    run_status.started("dstreams")
     batches._seconds = 1.0
     batches.completed(event(due=1_000, began=1_000, ended=2_000, failed="ValueError", rows=2))
-    assert (board.query("dstreams").batches, board.query("dstreams").rows) == (0, 0)
+    assert (run_status.query("dstreams").batches, run_status.query("dstreams").rows) == (0, 0)
 
 
 def test_rows_that_spark_does_not_count_after_a_recovery_are_told() -> None:
-    batches, board = told_of(recovered=True)
+    batches, run_status = told_of(recovered=True)
     batches.start()
     batches.close()
-    assert "does not count" not in board.query("dstreams").doing
-    batches, board = told_of(recovered=True)
+    assert "does not count" not in run_status.query("dstreams").doing
+    batches, run_status = told_of(recovered=True)
     batches._events.put(lambda: batches.completed(event(due=1_000, began=2_000, ended=3_000)))
     batches.start()
     batches.close()
-    assert "does not count the rows of 1 batch" in board.query("dstreams").doing
+    assert "does not count the rows of 1 batch" in run_status.query("dstreams").doing
 
 
 class Failing:
@@ -188,24 +188,24 @@ _SHUT = "org.apache.spark.SparkException: SparkContext was shut down"
 
 @pytest.mark.parametrize(("checkpoint", "left"), [("/there", "made again from the checkpoint"), (None, "are lost")])
 def test_what_the_end_cuts_off_is_no_failure_once_it_was_asked_for(checkpoint: str | None, left: str) -> None:
-    context, board = cast("Any", Failing(_SHUT, checkpoint)), RunStatus()
-    batches = DStreamMonitor(context, "dstreams", board)
+    context, run_status = cast("Any", Failing(_SHUT, checkpoint)), RunStatus()
+    batches = DStreamMonitor(context, "dstreams", run_status)
     batches.asked(context)
     batches.start()
     context.over = True
     batches.close()
-    told = board.query("dstreams")
+    told = run_status.query("dstreams")
     assert (told.phase, told.error) == (Phase.STOPPED, None)
     assert left in told.doing
 
 
 @pytest.mark.parametrize(("asked", "said"), [(False, _SHUT), (True, "java.lang.ArithmeticException: / by zero")])
 def test_any_other_failure_is_one(asked: bool, said: str) -> None:
-    context, board = cast("Any", Failing(said, None)), RunStatus()
-    batches = DStreamMonitor(context, "dstreams", board)
+    context, run_status = cast("Any", Failing(said, None)), RunStatus()
+    batches = DStreamMonitor(context, "dstreams", run_status)
     if asked:
         batches.asked(context)
     batches.start()
     context.over = True
     batches.close()
-    assert board.query("dstreams").phase is Phase.FAILED
+    assert run_status.query("dstreams").phase is Phase.FAILED

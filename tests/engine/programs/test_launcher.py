@@ -25,8 +25,8 @@ def test_a_context_that_spark_refuses_to_start_was_never_started(tmp_path: Path)
     def refuse(_: Any) -> None:
         raise RuntimeError("The checkpoint directory has not been set")
 
-    board = RunStatus()
-    guest = ProgramLauncher(board, master=None, settings={}, log=tmp_path / "log", voice=OutputRouting())
+    run_status = RunStatus()
+    guest = ProgramLauncher(run_status, master=None, settings={}, log=tmp_path / "log", voice=OutputRouting())
     with pytest.raises(RuntimeError):
         guest._listened(refuse)(cast("Any", Fresh("", None)))
-    assert board.queries() == ()
+    assert run_status.queries() == ()

@@ -51,13 +51,13 @@ def test_a_letter_has_all_that_came_with_its_record(
     pipeline.source("events", mr.kafka(topic, schema=SCHEMA, include=("key", "timestamp", "headers")))
     pipeline.sql("some", "SELECT n, by.id AS id, key FROM events WHERE n >= 0")
     pipeline.sink("some", mr.kafka(f"{topic}-out", guarantee=guarantee))
-    board = run_pipeline(pipeline)
+    run_status = run_pipeline(pipeline)
     assert copied(cluster, topic) == Counter(range(30))
     (found,) = letters_in_topic(cluster, f"{topic}.dead")
     letter = found.letter
     assert (letter.value, letter.key, letter.headers) == (b'{"n": 7, "by": {}}', b"\xff", (("a", b"\xfe"), ("b", None)))
     assert (letter.topic, letter.partition, letter.offset) == (topic, 1, 7)
-    assert board.dead() == {"events": 1}
+    assert run_status.dead() == {"events": 1}
 
 
 def test_a_table_that_is_used_twice(cluster: Cluster, topic: str, run_pipeline: RunPipeline) -> None:
@@ -67,9 +67,9 @@ def test_a_table_that_is_used_twice(cluster: Cluster, topic: str, run_pipeline: 
     pipeline.source("events", mr.kafka(topic, schema=SCHEMA, max_per_batch=7))
     pipeline.sql("both", "WITH v AS (SELECT n FROM events) SELECT n FROM v UNION ALL SELECT n + 100 AS n FROM v")
     pipeline.sink("both", mr.kafka(f"{topic}-out"))
-    board = run_pipeline(pipeline)
+    run_status = run_pipeline(pipeline)
     assert copied(cluster, topic) == Counter([*range(30), *range(100, 130)])
-    assert board.dead() == {"events": 1}
+    assert run_status.dead() == {"events": 1}
 
 
 def copying(topic: str, on_bad: str) -> mr.Pipeline:
@@ -81,9 +81,9 @@ def copying(topic: str, on_bad: str) -> mr.Pipeline:
 
 def test_what_is_dropped_counts(cluster: Cluster, topic: str, run_pipeline: RunPipeline) -> None:
     fill(cluster, topic)
-    board = run_pipeline(copying(topic, "drop"))
+    run_status = run_pipeline(copying(topic, "drop"))
     assert copied(cluster, topic) == Counter(range(30))
-    assert board.dead() == {"events": 1}
+    assert run_status.dead() == {"events": 1}
 
 
 def test_a_bad_record_may_be_the_end(cluster: Cluster, topic: str, run_pipeline: RunPipeline) -> None:

@@ -93,8 +93,8 @@ def test_every_kind_of_panel_on_its_tables_queries(tmp_path: Path, run_pipeline:
     pipeline.panel("events", mr.number(value="vanished"))
     pipeline.panel("events", mr.number(value="room"))
     channels = Channels()
-    board = run_pipeline(pipeline, channels=channels)
-    assert {one.query: one.rows for one in board.queries()} == dict.fromkeys(
+    run_status = run_pipeline(pipeline, channels=channels)
+    assert {one.query: one.rows for one in run_status.queries()} == dict.fromkeys(
         ("windows-update", "seconds-update", "rooms-complete", "events"), 9
     )
 
@@ -144,10 +144,10 @@ def test_a_panel_of_its_own_leaves_nothing_behind_and_fails_alone(tmp_path: Path
         drawn = values(channels, "rooms-top") or {"rows": ()}
         return len(drawn["rows"]) == 3 and bool((values(channels, "broken-table") or {"error": None})["error"])
 
-    board = run_pipeline(pipeline, state=tmp_path / "state", until=over, channels=channels)
+    run_status = run_pipeline(pipeline, state=tmp_path / "state", until=over, channels=channels)
     assert values(channels, "rooms-top")["rows"] == [["b", 5], ["a", 3], ["c", 2]]
     assert "no" in str(values(channels, "broken-table")["error"])
-    assert board.query("events").error is None
+    assert run_status.query("events").error is None
     # Without a page, or when the run ends by itself, no query is there for a panel alone.
     model = pipeline.model()
     assert [query.name for query in make_plan(model).queries] == ["events"]

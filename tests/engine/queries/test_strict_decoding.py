@@ -51,7 +51,7 @@ def test_bad_records_are_buried_though_nobody_looked_at_first(
     run_pipeline(copy(topic, out, sinks), state)
     assert not (state / "careful").exists()
     send(cluster, topic, b"12", b"\xff", b"13", b"\xfe", b"14")
-    board = run_pipeline(copy(topic, out, sinks), state)
+    run_status = run_pipeline(copy(topic, out, sinks), state)
     assert (state / "careful" / "lines").exists()
     send(cluster, topic, b"15", b"\xfd")
     run_pipeline(copy(topic, out, sinks), state)
@@ -62,8 +62,8 @@ def test_bad_records_are_buried_though_nobody_looked_at_first(
         assert sorted(int(one.value() or b"-1") for one in committed(cluster, f"{topic}-out")) == list(range(16))
     letters = [found.letter.value for found in letters_in_topic(cluster, f"{topic}.dead")]
     assert sorted(letters, key=str) == [b"\xfd", b"\xfe", b"\xff"]
-    assert [(one.phase, one.error) for one in board.queries()] == [(Phase.STOPPED, None)]
-    assert board.dead() == {"lines": 2}
+    assert [(one.phase, one.error) for one in run_status.queries()] == [(Phase.STOPPED, None)]
+    assert run_status.dead() == {"lines": 2}
 
 
 def test_json_is_trusted_too(cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path) -> None:
@@ -76,13 +76,13 @@ def test_json_is_trusted_too(cluster: Cluster, topic: str, run_pipeline: Run, tm
     run_pipeline(pipeline, state)
     assert not (state / "careful").exists()
     send(cluster, topic, b'{"n": 6}', b"{", b'{"n": 7}')
-    board = run_pipeline(pipeline, state)
+    run_status = run_pipeline(pipeline, state)
     assert (state / "careful" / "rows").exists()
     written = [json.loads(one.value() or b"") for one in committed(cluster, f"{topic}-out")]
     assert sorted((one["n"], one["partition"]) for one in written) == [*((n, n % 3) for n in range(6)), (6, 0), (7, 2)]
     (found,) = letters_in_topic(cluster, f"{topic}.dead")
     assert (found.letter.value, found.letter.partition, found.letter.offset) == (b"{", 1, 2)
-    assert board.dead() == {"rows": 1}
+    assert run_status.dead() == {"rows": 1}
 
 
 def test_what_breaks_off_is_not_committed_as_whole(

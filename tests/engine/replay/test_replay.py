@@ -70,7 +70,7 @@ class Replays:
             Path(), lambda: cluster, session=spark.newSession(), tell=lambda _: None, cassandra=cassandra
         )
         self.doors = SystemClients(lambda: cluster, cassandra)
-        self.board = RunStatus()
+        self.run_status = RunStatus()
         """Of the last replay."""
 
     def __call__(
@@ -91,7 +91,7 @@ class Replays:
     def carry_out(self, pipeline: mr.Pipeline, base: Path, made: Generation, stop_after: int | None = None) -> bool:
         """Go on with a generation."""
         stop, over = threading.Event(), threading.Event()
-        self.board = RunStatus()
+        self.run_status = RunStatus()
 
         def watch(distance: ReplayProgress) -> None:
             while not over.wait(0.01) and distance.stage().done < (stop_after or 0):
@@ -103,7 +103,7 @@ class Replays:
                 threading.Thread(target=watch, args=(distance,), daemon=True).start()
 
         try:
-            return carry_out(pipeline.model(), base, made, self.settings, self.board, stop, shown)
+            return carry_out(pipeline.model(), base, made, self.settings, self.run_status, stop, shown)
         finally:
             over.set()
 
@@ -179,7 +179,7 @@ def test_a_replay_to_a_time_goes_on_there_with_its_state(
     made = replays(counting, tmp_path, "earliest", end)
     assert sum(sum(numbers.values()) for numbers in made.end.values()) == 90
     assert newest(cluster, f"{topic}-out.g2") == counted(range(90))
-    assert replays.board.summary().startswith("90 rows in ")
+    assert replays.run_status.summary().startswith("90 rows in ")
     switch.switch(tmp_path, f"count-{topic}", 2, replays.doors)
     replays.run(counting, tmp_path)
     assert newest(cluster, f"{topic}-out.g2") == counted(range(150))
@@ -354,7 +354,7 @@ def test_what_retention_has_removed_is_told(cluster: Cluster, topic: str, replay
     assert made.end[f"{topic}-alarms"] == {"0": 3}  # where a run gives it to foreach, not from the beginning
     assert f"{topic}-alarms" not in made.begin
     assert values(cluster, f"{topic}-out.g2") == Counter(range(10, 15))
-    assert replays.board.summary().startswith("5 rows in ")  # which are read twice, and counted once
+    assert replays.run_status.summary().startswith("5 rows in ")  # which are read twice, and counted once
 
 
 @pytest.mark.chaos

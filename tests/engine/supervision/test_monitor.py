@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def until(board: RunStatus, holds: Callable[[QueryStatus], bool], query: str) -> QueryStatus:
+def until(run_status: RunStatus, holds: Callable[[QueryStatus], bool], query: str) -> QueryStatus:
     """The standing of a query once something holds."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        found = [one for one in board.queries() if one.query == query and holds(one)]
+        found = [one for one in run_status.queries() if one.query == query and holds(one)]
         if found:
             return found[0]
         time.sleep(0.05)
-    raise AssertionError(board.queries())
+    raise AssertionError(run_status.queries())
 
 
 def test_a_query_from_its_start_to_its_stop(spark: SparkSession, cluster: Cluster, topic: str, tmp_path: Path) -> None:
@@ -39,28 +39,28 @@ def test_a_query_from_its_start_to_its_stop(spark: SparkSession, cluster: Cluste
     wanted = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
     rows = spark.readStream.format("kafka").options(**wanted).option("maxOffsetsPerTrigger", "10").load()
     writer = rows.groupBy("value").count().writeStream.format("noop").outputMode("update")
-    board = RunStatus()
-    with QueryMonitor(spark, board, every=0.05) as watch:
+    run_status = RunStatus()
+    with QueryMonitor(spark, run_status, every=0.05) as watch:
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).queryName("counted").start()
-        until(board, lambda _: True, "counted")
+        until(run_status, lambda _: True, "counted")
         watch.track(query, "the rest is not counted")  # which comes too late to be the first to see it
-        waiting = until(board, lambda one: one.rows == 30 and one.phase is Phase.WAITING, "counted")
+        waiting = until(run_status, lambda one: one.rows == 30 and one.phase is Phase.WAITING, "counted")
         query.stop()
-        stopped = until(board, lambda one: one.phase is Phase.STOPPED, "counted")
+        stopped = until(run_status, lambda one: one.phase is Phase.STOPPED, "counted")
     assert stopped.doing == "the rest is not counted"
     assert waiting.last
     assert (waiting.last.lag, waiting.last.state_rows) == (0, 30)
-    executed = [one for one in board.history("counted") if one.executed]
+    executed = [one for one in run_status.history("counted") if one.executed]
     assert [one.batch for one in executed] == list(range(waiting.batches))
     assert executed[0].lag == 30 - executed[0].input_rows
 
 
 def test_a_query_that_fails_is_explained(spark: SparkSession, tmp_path: Path) -> None:
-    board = RunStatus()
+    run_status = RunStatus()
     rows = spark.readStream.format("rate").load().selectExpr("cast(concat('x', value) AS int)")
-    with QueryMonitor(spark, board, every=0.05):
+    with QueryMonitor(spark, run_status, every=0.05):
         rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).queryName("wrong").start()
-        failed = until(board, lambda one: one.phase is Phase.FAILED, "wrong")
+        failed = until(run_status, lambda one: one.phase is Phase.FAILED, "wrong")
     assert failed.error
     assert failed.error.condition == "query.failed"
 
@@ -70,15 +70,15 @@ def test_queries_without_a_name_and_dead_letters(spark: SparkSession, tmp_path: 
         value = 4
 
     dead: dict[str, Any] = {}
-    board = RunStatus()
-    with QueryMonitor(spark, board, dead=dead, every=0.05):
+    run_status = RunStatus()
+    with QueryMonitor(spark, run_status, dead=dead, every=0.05):
         dead["posts"] = Count()
         rows = spark.readStream.format("rate").load()
         query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
-        until(board, lambda one: one.last is not None, "query 1")
+        until(run_status, lambda one: one.last is not None, "query 1")
         query.stop()
-    assert board.dead() == {"posts": 4}
-    assert board.queries()[0].phase is Phase.STOPPED
+    assert run_status.dead() == {"posts": 4}
+    assert run_status.queries()[0].phase is Phase.STOPPED
 
 
 def test_a_look_at_a_stopped_spark_ends_quietly(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,12 +118,12 @@ def test_a_clock_that_is_set_back_hides_no_batch() -> None:
         status: ClassVar[dict[str, Any]] = {"message": "", "isTriggerActive": True}
         _jsq = SimpleNamespace(lastProgress=lambda: told[-1], recentProgress=lambda: told)
 
-    board = RunStatus()
-    watch = QueryMonitor(SimpleNamespace(streams=SimpleNamespace(active=[Query()])), board)  # type: ignore[arg-type]
+    run_status = RunStatus()
+    watch = QueryMonitor(SimpleNamespace(streams=SimpleNamespace(active=[Query()])), run_status)  # type: ignore[arg-type]
     watch.poll()
     told.append(Told(1, "2026-01-01T09:00:00.000Z"))
     watch.poll()
     watch.poll()
     told += [Told(2, "2026-01-01T09:00:01.000Z"), Told(3, "2026-01-01T09:00:02.000Z")]
     watch.poll()
-    assert (board.query("q").batches, board.query("q").rows) == (4, 20)
+    assert (run_status.query("q").batches, run_status.query("q").rows) == (4, 20)

@@ -81,22 +81,22 @@ def test_a_sink_that_raises_twice_and_then_works(
 ) -> None:
     send(cluster, topic, b"one", b"two")
     sink = Sink(RuntimeError("not now"), ConnectionRefusedError(111, "Connection refused"))
-    board = RunStatus()
+    run_status = RunStatus()
     plan = make_plan(piped(topic, mr.memory(), mr.foreach(sink, batch=True)).model(), once=True)
-    run(plan, settings(), board, threading.Event())
+    run(plan, settings(), run_status, threading.Event())
     assert (sink.calls, sink.kept) == ([0, 0, 0], ["one", "two"])
     assert sorted(row["value"] for row in MEMORY.tables()["copied"].to_pylist()) == ["one", "two"], "each of them once"
-    standing = board.query("copied")
+    standing = run_status.query("copied")
     assert (standing.restarts, standing.rows, standing.phase) == (2, 2, Phase.STOPPED)
 
 
 def test_one_of_two_queries_is_poisoned(cluster: Cluster, topic: str, settings: Callable[..., Settings]) -> None:
     send(cluster, topic, b"first")
-    board, calls = RunStatus(), []
+    run_status, calls = RunStatus(), []
 
     def poisoned(rows: DataFrame, batch: int) -> None:
         calls.append(batch)
-        wait_until(lambda: board.query("sound").rows >= len(calls))  # the other one goes on
+        wait_until(lambda: run_status.query("sound").rows >= len(calls))  # the other one goes on
         send(cluster, topic, b"more")
         raise RuntimeError("I take nothing")
 
@@ -104,12 +104,12 @@ def test_one_of_two_queries_is_poisoned(cluster: Cluster, topic: str, settings: 
     pipeline.sql("sound", "SELECT value FROM lines")
     pipeline.sink("sound", mr.memory())
     with pytest.raises(MillraceError) as raised:
-        run(make_plan(pipeline.model()), settings(), board, threading.Event())
+        run(make_plan(pipeline.model()), settings(), run_status, threading.Event())
     error = raised.value
     assert (error.condition, error.exit_code, len(set(calls)), len(calls)) == ("sink.failed", 1, 1, 3)
     assert "RuntimeError: I take nothing" in error.message
     assert f"(3 times at the same batch, batch 0: topic {topic} partition 0 offsets up to 0)" in error.message
-    assert (board.query("copied").phase, board.query("sound").phase) == (Phase.FAILED, Phase.STOPPED)
+    assert (run_status.query("copied").phase, run_status.query("sound").phase) == (Phase.FAILED, Phase.STOPPED)
     assert {row["value"] for row in MEMORY.tables()["sound"].to_pylist()} == {"first", "more"}
 
 

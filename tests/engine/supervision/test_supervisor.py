@@ -112,9 +112,9 @@ def drawn() -> Query:
 
 
 def running(shop: Shop, restarts: int = 3) -> Supervisor:
-    board = RunStatus()
+    run_status = RunStatus()
     policy = Policy(restarts, first=0.0)
-    return Supervisor(shop, board, lambda one, _: board.started(str(one.name)), policy)  # type: ignore[arg-type]
+    return Supervisor(shop, run_status, lambda one, _: run_status.started(str(one.name)), policy)  # type: ignore[arg-type]
 
 
 class Until(threading.Event):
@@ -133,7 +133,7 @@ def test_what_passes_is_started_again(tmp_path: Path) -> None:
     queries = running(shop)
     queries.start(written())
     queries.wait(None, Until(lambda: len(shop.started) == 3))
-    standing = queries.board.query("copied")
+    standing = queries.run_status.query("copied")
     assert (standing.restarts, standing.phase) == (3, Phase.STARTING)
     queries.stop(0)
     queries.require_sound()
@@ -159,7 +159,7 @@ def test_a_store_that_is_away_ends_no_run(failure: BaseException) -> None:
         looks = iter(range(5))
         queries.wait(None, Until(lambda: len(shop.started) == 3 and next(looks) == 4))
         assert shop.started[-1].isActive
-        assert queries.board.query("copied").restarts == 2, "nobody knows whether a batch is at work"
+        assert queries.run_status.query("copied").restarts == 2, "nobody knows whether a batch is at work"
         queries.stop(0)
         queries.release()
     queries.require_sound()
@@ -173,7 +173,7 @@ def test_who_begins_again_with_care_is_told_why(tmp_path: Path) -> None:
     queries.wait(None, Until(lambda: len(shop.started) == 2))
     (said,) = shop.said
     assert said.startswith("query 'copied' has met its first bad record: it runs the batch again")
-    assert queries.board.query("copied").restarts == 0, "it has not failed"
+    assert queries.run_status.query("copied").restarts == 0, "it has not failed"
 
 
 def test_a_first_bad_record_that_is_met_while_stopping_is_told(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_rows_that_only_a_checkpoint_would_count_are_said_not_to_be(tmp_path: Pa
     shop.started[0].stop = lambda: shop.started[0].fail(CUT)  # type: ignore[method-assign]
     queries.stop(0)
     told = "0 rows in 0 batches; rows of real-time queries since their last checkpoint are not counted, and the"
-    assert queries.board.summary().startswith(told)
+    assert queries.run_status.summary().startswith(told)
 
 
 def test_a_run_whose_state_is_another_s_ends_without_a_batch(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_what_does_not_pass_ends_the_run_at_once(tmp_path: Path) -> None:
         queries.wait(None, threading.Event())
     assert raised.value.message == "query 'copied' failed: the function number raised ValueError"
     queries.stop(0)
-    standing = queries.board.query("copied")
+    standing = queries.run_status.query("copied")
     assert (standing.phase, standing.restarts) == (Phase.FAILED, 0)
 
 
@@ -231,7 +231,7 @@ def test_one_is_given_up_and_the_others_go_on_until_then(tmp_path: Path) -> None
     assert shop.started[0].isActive
     queries.stop(0)
     assert not shop.started[0].isActive
-    assert queries.board.query("poisoned").phase is Phase.FAILED
+    assert queries.run_status.query("poisoned").phase is Phase.FAILED
 
 
 def test_the_batch_that_fails_each_time_is_named(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_query_that_only_draws_never_ends_the_run(tmp_path: Path) -> None:
     queries = running(shop)
     queries.start(written())
     queries.start(drawn())
-    queries.wait(None, Until(lambda: queries.board.query("panels.x").phase is Phase.FAILED))
+    queries.wait(None, Until(lambda: queries.run_status.query("panels.x").phase is Phase.FAILED))
     queries.stop(0)
     queries.require_sound()
     assert len(shop.gallery.errors) == 4
@@ -313,12 +313,12 @@ def test_a_run_that_is_stopped_while_one_waits_has_failed(tmp_path: Path) -> Non
     queries = running(Shop(tmp_path, AWAY))
     queries.policy = Policy(first=3600.0)
     queries.start(written())
-    queries.wait(None, Until(lambda: queries.board.query("copied").phase is Phase.RESTARTING))
+    queries.wait(None, Until(lambda: queries.run_status.query("copied").phase is Phase.RESTARTING))
     queries.stop(0)
     with pytest.raises(KafkaUnreachable) as raised:
         queries.require_sound()
     assert "the run was stopped before restart 1" in raised.value.message
-    assert queries.board.query("copied").phase is Phase.FAILED
+    assert queries.run_status.query("copied").phase is Phase.FAILED
 
 
 def test_a_query_that_is_stopped_in_the_middle_of_a_file_has_not_failed(tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ def test_a_query_that_is_stopped_in_the_middle_of_a_file_has_not_failed(tmp_path
     shop.started[0].stop = lambda: shop.started[0].fail(CUT)  # type: ignore[method-assign]
     assert queries.stop(0) == []
     queries.require_sound()
-    assert queries.board.query("copied").phase is Phase.STOPPED
+    assert queries.run_status.query("copied").phase is Phase.STOPPED
 
 
 def test_one_that_has_done_enough_is_stopped_with_the_patience_that_was_asked_for(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_one_that_has_done_enough_is_stopped_with_the_patience_that_was_asked_fo
     queries.start(written())
     shop.started[0].batch_never_ends = True
     queries.wait(None, threading.Event())
-    assert queries.board.query("copied").phase is Phase.STOPPED
+    assert queries.run_status.query("copied").phase is Phase.STOPPED
 
 
 def test_a_batch_that_takes_too_long_is_cut_off_and_told(tmp_path: Path) -> None:

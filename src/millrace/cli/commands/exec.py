@@ -87,8 +87,8 @@ def exec_(
     _require(script)
     prepare_spark()
     _name_kafka(data)
-    board = RunStatus()
-    figures = [of_board(board)]
+    run_status = RunStatus()
+    figures = [of_board(run_status)]
     written = log or STATE.value() / "exec" / f"{script.stem}.log"
     with ExitStack() as opened:
 
@@ -96,7 +96,7 @@ def exec_(
             from millrace.dashboard.run_page import page_of_program
 
             kafka = KAFKA.value()
-            page = page_of_program(script, board, options, master=master, spark=settings, kafka=kafka)
+            page = page_of_program(script, run_status, options, master=master, spark=settings, kafka=kafka)
             opened.enter_context(served_page(page, open_=open_))
             opened.enter_context(with_kafka(page, _kafka()))
             figures.append(of_page(page.channels))
@@ -104,10 +104,10 @@ def exec_(
         def known() -> Sequence[Mapping[str, Any]]:
             return figures[-1]()
 
-        guest = ProgramLauncher(board, master=master, settings=settings, log=written, voice=_voice())
+        guest = ProgramLauncher(run_status, master=master, settings=settings, log=written, voice=_voice())
         # A program that never starts Spark has no use for a page.
         guest.launching = serve if dashboard else guest.launching
-        with live(board, known), guest, _Asked(guest) as asked:
+        with live(run_status, known), guest, _Asked(guest) as asked:
             _run(script, arguments or [], asked)
 
 

@@ -125,16 +125,16 @@ def run(
     pipeline, folder = chosen.pipeline, chosen.state
     plan = with_letters(make_plan(pipeline, once=until_caught_up, panels=dashboard), CONNECTORS)
     spark = spark_settings(set_)
-    board = RunStatus()
+    run_status = RunStatus()
     prepare_spark(*jar_sets(pipeline, folder))
     options = page_options(port, host, read_only=read_only, all_topics=all_topics)
-    page = _page(plan, board, chosen, master, spark, options) if dashboard else None
+    page = _page(plan, run_status, chosen, master, spark, options) if dashboard else None
     with (
         until_stopped() as stop,
         served_page(page, open_=open_) as watching,
         cluster_for(pipeline, kafka, kafka_config, data) as cluster,
         with_kafka(watching, cluster if uses_system(pipeline, "kafka") else None),
-        alerting(alerts, plan, board, watching, cluster if uses_system(pipeline, "kafka") else None),
+        alerting(alerts, plan, run_status, watching, cluster if uses_system(pipeline, "kafka") else None),
         node(uses_system(pipeline, "cassandra"), cassandra, cassandra_config, _doing(watching)) as found,
     ):
         settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say, cassandra=found)
@@ -146,14 +146,14 @@ def run(
             span=chosen.span,
             packages=ship_packages,
         )
-        with live(board, of_page(watching.channels) if watching else None):
-            run_plan(plan, _watched(settings, watching), board, stop)
-    say(board.summary())
+        with live(run_status, of_page(watching.channels) if watching else None):
+            run_plan(plan, _watched(settings, watching), run_status, stop)
+    say(run_status.summary())
 
 
 def _page(
     plan: Plan,
-    board: RunStatus,
+    run_status: RunStatus,
     chosen: ChosenGeneration,
     master: str | None,
     spark: dict[str, str],
@@ -164,7 +164,7 @@ def _page(
 
     return page_of_pipeline(
         plan,
-        board,
+        run_status,
         options,
         state=nearby(chosen.state, plan.pipeline.name),
         generation=chosen.number,

@@ -99,16 +99,16 @@ class LagMeter:
     def __init__(
         self,
         cluster: Callable[[], Cluster],
-        board: RunStatus,
-        samples: Measurements,
-        outline: Topology,
+        run_status: RunStatus,
+        measurements: Measurements,
+        topology: Topology,
         channels: Channels,
         behind: Behind | None = None,
     ) -> None:
         self._cluster = cluster
-        self._board = board
-        self._samples = samples
-        self._outline = outline
+        self._run_status = run_status
+        self._measurements = measurements
+        self._topology = topology
         self._channels = channels
         self._behind = behind
         self._ends = EndOffsets()
@@ -122,7 +122,7 @@ class LagMeter:
 
     def look(self) -> None:
         """Measure once."""
-        read = {one.query: read_by(self._board.history(one.query)) for one in self._board.queries()}
+        read = {one.query: read_by(self._run_status.history(one.query)) for one in self._run_status.queries()}
         try:
             cluster = self._cluster()
             self._ends.add(time.monotonic(), self._now(cluster, read.values()))
@@ -130,7 +130,7 @@ class LagMeter:
             for query in read:
                 self._tell(query, Lag(why=error.message))
             return
-        self._samples.put_rates(self._ends.rates())
+        self._measurements.put_rates(self._ends.rates())
         for query, offsets_read in read.items():
             try:
                 lag = self._lag(cluster, query, offsets_read)
@@ -142,19 +142,19 @@ class LagMeter:
     def _now(self, cluster: Cluster, read: Iterable[Mapping[Place, int]]) -> Mapping[Place, int]:
         """The ends of every partition that matters: of what is read, and of what is written."""
         known = {place for offsets_read in read for place in offsets_read}
-        named = {topic for topics in self._outline.topics.values() for topic in topics}
-        named |= {edge.topic for edge in self._outline.edges if edge.topic} | {topic for topic, _ in known}
+        named = {topic for topics in self._topology.topics.values() for topic in topics}
+        named |= {edge.topic for edge in self._topology.edges if edge.topic} | {topic for topic, _ in known}
         if not named:
             return {}
-        self._board.kafka.asked(cluster.bootstrap)
+        self._run_status.kafka.asked(cluster.bootstrap)
         try:
             ends = self._ask(cluster, named)
         except KafkaUnreachable:
             raise
         except MillraceError:
-            self._board.kafka.came()
+            self._run_status.kafka.came()
             raise
-        self._board.kafka.came()
+        self._run_status.kafka.came()
         return ends
 
     def _ask(self, cluster: Cluster, named: Collection[str]) -> Mapping[Place, int]:
@@ -165,13 +165,13 @@ class LagMeter:
 
     def _lag(self, cluster: Cluster, query: str, read: Mapping[Place, int]) -> Lag | None:
         """None leaves it to what Spark says: a query whose records are not in this Kafka."""
-        if not self._outline.query(query).batches:
+        if not self._topology.query(query).batches:
             return self._lag_inside_spark(query)
         ends = self._ends.newest
-        here = self._here | {*self._outline.read_by(query)}
+        here = self._here | {*self._topology.read_by(query)}
         mine = {place: offset for place, offset in read.items() if place[0] in here}
         if not mine:
-            return Lag(why="no batch has ended yet") if self._outline.read_by(query) and not read else None
+            return Lag(why="no batch has ended yet") if self._topology.read_by(query) and not read else None
         topics = {topic for topic, _ in mine}
         wanted = mine.keys() | {place for place in self._places if place[0] in topics}
         if not wanted <= ends.keys():
@@ -186,7 +186,7 @@ class LagMeter:
     def _lag_inside_spark(self, query: str) -> Lag:
         told = self._behind() if self._behind else {}
         # The consumers write the dots of a topic's name as underscores.
-        topics = {name: topic for topic in self._outline.read_by(query) for name in (topic.replace(".", "_"), topic)}
+        topics = {name: topic for topic in self._topology.read_by(query) for name in (topic.replace(".", "_"), topic)}
         waits = {(topics[name], number): lag for (name, number), lag in told.items() if name in topics}
         if not waits:
             return Lag(why=_SELDOM)
@@ -235,7 +235,7 @@ class LagMeter:
             self._following.close()
 
     def _tell(self, query: str, lag: Lag) -> None:
-        self._samples.put_lag(query, lag)
+        self._measurements.put_lag(query, lag)
         ring = self._channels.ring(f"lag:{query}", LAG_KEPT, LAG_COLUMNS)
         partitions = {f"p:{name}": records for name, records in (lag.partitions or {}).items()}
         ring.append({"time": round(time.time() * 1000), "lag": lag.records, "seconds": lag.seconds, **partitions})

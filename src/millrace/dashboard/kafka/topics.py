@@ -91,8 +91,8 @@ _GENERATION = re.compile(r"\.g\d+$")
 class VisibleTopics:
     """The topics that a run reads or writes, and those of its dead letters."""
 
-    outline: Topology
-    board: RunStatus
+    topology: Topology
+    run_status: RunStatus
     """Its progress names what the queries read, which is all that is known of a program."""
     patterns: tuple[str, ...] = ()
     """What the names of further topics match that the pipeline reads."""
@@ -102,7 +102,7 @@ class VisibleTopics:
         """Those of the topics of the cluster that are shown."""
         if self.everything:
             return set(topics)
-        written, read = {edge.topic for edge in self.outline.edges}, self._read()
+        written, read = {edge.topic for edge in self.topology.edges}, self._read()
         return {topic for topic in topics if topic in written or self._is_of(topic, read)}
 
     def _is_of(self, topic: str, read: set[str]) -> bool:
@@ -123,8 +123,10 @@ class VisibleTopics:
 
     def _read(self) -> set[str]:
         """The topics that are named as read, and those that queries are seen to read."""
-        seen = (topic for query in self.board.queries() for topic, _ in read_by(self.board.history(query.query)))
-        return {topic for named in self.outline.topics.values() for topic in named} | set(seen)
+        seen = (
+            topic for query in self.run_status.queries() for topic, _ in read_by(self.run_status.history(query.query))
+        )
+        return {topic for named in self.topology.topics.values() for topic in named} | set(seen)
 
     def _matches(self, topic: str) -> bool:
         return not topic.startswith("__") and any(re.fullmatch(pattern, topic) for pattern in self.patterns)

@@ -1,4 +1,4 @@
-"""Watches a StreamingContext, the RDD-era kind of stream, by a listener and now and then a question; tells a board."""
+"""Reports the batches of a StreamingContext, the RDD-era kind of stream, to the run status."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _Events = queue.SimpleQueue[Callable[[], None]]
 
 
 class DStreamMonitor:
-    """Tells a board of the batches of one StreamingContext, from before its start until it has stopped."""
+    """Tells a run status of the batches of one StreamingContext, from before its start until it has stopped."""
 
-    def __init__(self, context: StreamingContext, name: str, board: RunStatus) -> None:
+    def __init__(self, context: StreamingContext, name: str, run_status: RunStatus) -> None:
         self._context = context
         self._name = name
-        self._board = board
+        self._run_status = run_status
         self._events: _Events = queue.SimpleQueue()
         self._done = 0
         self._waiting = 0
@@ -76,11 +76,11 @@ class DStreamMonitor:
 
     def begin(self) -> None:
         """Tell of what is heard."""
-        self._board.started(self._name)
+        self._run_status.started(self._name)
         if self.recovers:
             self._recovered = round(time.time() * 1000)
             missed = "Going on from its checkpoint: the batches of the time that it was away come first"
-            self._board.update(self._name, Phase.STARTING, missed)
+            self._run_status.update(self._name, Phase.STARTING, missed)
         self._thread.start()
 
     def asked(self, context: StreamingContext) -> None:
@@ -104,23 +104,23 @@ class DStreamMonitor:
         """A batch is at work."""
         of = _moment(event.batchInfo().batchTime().milliseconds())
         more = f"; {self._waiting - 1:,} more are due" if self._waiting > 1 else ""
-        self._board.update(self._name, Phase.RUNNING, f"Processing the batch of {of:%H:%M:%S}{more}")
+        self._run_status.update(self._name, Phase.RUNNING, f"Processing the batch of {of:%H:%M:%S}{more}")
 
     def completed(self, event: Any) -> None:
         """A batch is done, or has failed: then it does not count, and why is found out by who looks."""
         self._waiting = max(0, self._waiting - 1)
         info = event.batchInfo()
         if not any(one.failureReason() for one in info.outputOperationInfos().values()):
-            self._board.batch_done(_progress(info, self._name, self._done, self._seconds))
+            self._run_status.batch_done(_progress(info, self._name, self._done, self._seconds))
             self._done += 1
             self._uncounted += not info.numRecords() and info.batchTime().milliseconds() < self._recovered
         uncounted = f"; {self._without_rows()}" if self._uncounted else ""
-        self._board.update(self._name, Phase.WAITING, f"Waiting for the next batch{uncounted}")
+        self._run_status.update(self._name, Phase.WAITING, f"Waiting for the next batch{uncounted}")
 
     def receiver_failed(self, event: Any) -> None:
         """A receiver could not go on; Spark starts it again."""
         info = event.receiverInfo()
-        self._board.update(self._name, Phase.RUNNING, f"{info.name()}: {info.lastErrorMessage()}")
+        self._run_status.update(self._name, Phase.RUNNING, f"{info.name()}: {info.lastErrorMessage()}")
 
     def _run(self) -> None:
         over = False
@@ -135,7 +135,7 @@ class DStreamMonitor:
             gone = self._context._sc._jsc is None or self._stop.is_set()
             self._failure = self._failure or (None if gone else explain(error))
         left = (self._left() if self._cut else "", self._without_rows() if self._uncounted else "")
-        self._board.ended(self._name, self._failure, "; ".join(filter(None, left)))
+        self._run_status.ended(self._name, self._failure, "; ".join(filter(None, left)))
 
     def _left(self) -> str:
         again = "are made again from the checkpoint" if self._kept else "are lost, since there is no checkpoint"
@@ -162,7 +162,7 @@ class DStreamMonitor:
             if behind is None:
                 raise  # Spark is gone
             self._stumble(str(behind.toString()), error)
-        self._board.seen()
+        self._run_status.seen()
         return over
 
     def _stumble(self, words: str, error: Exception) -> None:
@@ -172,7 +172,7 @@ class DStreamMonitor:
             self._cut = True
             return
         self._known, self._failure = words, explain(error)
-        self._board.batch_failed(self._name, self._failure)
+        self._run_status.batch_failed(self._name, self._failure)
 
 
 def stop_context(patience: float) -> bool:

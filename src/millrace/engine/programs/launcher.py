@@ -32,15 +32,15 @@ _PATIENCE = 20.0
 
 
 class ProgramLauncher:
-    """While this is open, Spark is started our way whoever starts it; its queries and DStreams are on the board.
+    """While this is open, Spark is started our way whoever starts it; its queries and DStreams are on the run status.
 
     What the program sets itself wins over `settings`, as it does with spark-submit, and those win over our choices.
     """
 
     def __init__(
-        self, board: RunStatus, *, master: str | None, settings: Mapping[str, str], log: Path, voice: OutputRouting
+        self, run_status: RunStatus, *, master: str | None, settings: Mapping[str, str], log: Path, voice: OutputRouting
     ):
-        self._board = board
+        self._run_status = run_status
         self._master = master
         self._settings = dict(settings)
         self._log = log
@@ -117,7 +117,7 @@ class ProgramLauncher:
                 start(context)  # which says what is wrong
                 return
             name = f"{NAME} {len(self._batches) + 1}" if self._batches else NAME
-            batches = DStreamMonitor(context, name, self._board)
+            batches = DStreamMonitor(context, name, self._run_status)
             batches.listen()
             if batches.recovers:  # its start makes the batches of the time that it was away, which may take long
                 self._began(batches)
@@ -156,7 +156,7 @@ class ProgramLauncher:
             spark = _session()
             if spark is None:
                 continue
-            watch = QueryMonitor(spark, self._board).start()
+            watch = QueryMonitor(spark, self._run_status).start()
             while not watch.over and not self._stop.wait(_LOOK):
                 pass
             watch.close()

@@ -111,7 +111,7 @@ def carry_out(
     base: Path,
     made: Generation,
     settings: Settings,
-    board: RunStatus,
+    run_status: RunStatus,
     stop: threading.Event,
     shown: Callable[[ReplayProgress], None] = lambda _: None,
 ) -> bool:
@@ -136,7 +136,7 @@ def carry_out(
     )
     todo = replace(plan, queries=tuple(query for query in plan.queries if not distance.is_empty(query.name)))
     if todo.queries:  # one that has nothing to read would read the rest of the log, and throw it away
-        run(todo, chosen, board, stop)
+        run(todo, chosen, run_status, stop)
     return _finish(model, plan, base, made, settings, ended=not stop.is_set())
 
 

@@ -1,4 +1,4 @@
-"""Watches the queries of a session, by asking Spark every so often, and tells a board."""
+"""Watches the queries of a session, by asking Spark every so often, and tells a run status."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class QueryMonitor:
     def __init__(
         self,
         spark: SparkSession,
-        board: RunStatus,
+        run_status: RunStatus,
         *,
         dead: Mapping[str, Any] | None = None,
         gallery: PanelRegistry | None = None,
@@ -64,7 +64,7 @@ class QueryMonitor:
         supervised: bool = False,
     ) -> None:
         self._spark = spark
-        self._board = board
+        self._run_status = run_status
         self._gallery = gallery
         self._told = told
         self._supervised = supervised
@@ -113,7 +113,7 @@ class QueryMonitor:
                 return
 
     def poll(self) -> None:
-        """Tell the board what is new."""
+        """Tell the run status what is new."""
         for query in self._spark.streams.active:
             self._add(query)
         for run, seen in list(self._seen.items()):
@@ -123,17 +123,17 @@ class QueryMonitor:
                 del self._seen[run]
                 self._tell_end(seen)
         for source, count in list(self._dead.items()):
-            self._board.set_dead_letters(source, int(count.value))
+            self._run_status.set_dead_letters(source, int(count.value))
         if self._gallery:
             self._gallery.look()
-        self._board.seen()
+        self._run_status.seen()
 
     def _tell_end(self, seen: _Seen) -> None:
         failure = seen.query.exception()
         again = any(one.name == seen.name for one in list(self._seen.values()))  # it was started anew meanwhile
         if not again and (failure is None or not self._supervised):
             error = explain(failure) if failure and not interrupted(failure) else None
-            self._board.ended(seen.name, error, seen.left)
+            self._run_status.ended(seen.name, error, seen.left)
 
     def _carefully(self, look: Callable[[], None]) -> None:
         """What cannot be understood this time is looked at again, unless Spark is gone."""
@@ -161,7 +161,7 @@ class QueryMonitor:
             # Spark was stopped, or has died: in both cases no query of it goes on.
             stopped = self._spark.sparkContext._jsc is None
             for seen in self._seen.values():
-                self._board.ended(seen.name, None if stopped else explain(error), seen.left)
+                self._run_status.ended(seen.name, None if stopped else explain(error), seen.left)
 
     def _add(self, query: StreamingQuery, left: str = "") -> None:
         run = str(query.runId)
@@ -174,14 +174,14 @@ class QueryMonitor:
             if not query.name:
                 self._unnamed += 1
             seen = _Seen(query, query.name or f"query {self._unnamed}", left=left)
-            self._board.started(seen.name)
+            self._run_status.started(seen.name)
             self._seen[run] = seen
 
     def _tell(self, seen: _Seen) -> None:
         self._tell_progress(seen)
         status = seen.query.status
         doing = status["message"]
-        self._board.update(seen.name, _phase(doing, seen.batch, active=status["isTriggerActive"]), doing)
+        self._run_status.update(seen.name, _phase(doing, seen.batch, active=status["isTriggerActive"]), doing)
 
     def _tell_progress(self, seen: _Seen) -> None:
         # Spark's own object, not PySpark's of it: what panels see may be long, and is asked for only when it is new.
@@ -202,7 +202,7 @@ class QueryMonitor:
         progress = BatchProgress.of(told, seen.name)
         fresh = progress.executed and progress.batch > seen.batch  # Spark may tell of a batch again while it waits
         seen.batch = progress.batch if progress.executed else seen.batch
-        self._board.batch_done(progress)
+        self._run_status.batch_done(progress)
         self._told(progress)
         if self._gallery and fresh:
             try:

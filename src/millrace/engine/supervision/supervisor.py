@@ -57,7 +57,7 @@ class Supervisor:
     """Queries that were started."""
 
     workshop: QueryBuilder
-    board: RunStatus
+    run_status: RunStatus
     follow: Callable[[StreamingQuery, str], None]
     """Called with each start of a query, and what is to be added when it has ended."""
     policy: Policy = field(default_factory=Policy)
@@ -143,7 +143,7 @@ class Supervisor:
                     self._tell_care(one, "the next run")
             elif not cut and not interrupted(failure):
                 one.error = self._explained(one, failure)
-        self.board.ended(one.query.name, one.error, _left_out(one.query))
+        self.run_status.ended(one.query.name, one.error, _left_out(one.query))
 
     def _check(self, one: SupervisedQuery) -> None:
         """See to one query."""
@@ -156,10 +156,10 @@ class Supervisor:
             if self.enough(one.query.name):
                 stop_all([one.running], self.patience)
                 one.over = True
-                self.board.ended(one.query.name, left=_left_out(one.query))
+                self.run_status.ended(one.query.name, left=_left_out(one.query))
             elif one.course.calm(time.monotonic()) and self._idle(one):
                 one.course.forget()
-                self.board.recovered(one.query.name)
+                self.run_status.recovered(one.query.name)
         elif (failure := one.running.exception()) is not None:
             self._ended(one, failure)
 
@@ -211,7 +211,7 @@ class Supervisor:
             return
         one.running, one.error, one.due = None, error, time.monotonic() + decided.seconds
         due = datetime.now(UTC) + timedelta(seconds=decided.seconds)
-        self.board.restarting(one.query.name, error, RestartRecord(decided.number, decided.most, due, verdict.why))
+        self.run_status.restarting(one.query.name, error, RestartRecord(decided.number, decided.most, due, verdict.why))
         self._tell_panels(one, error)
 
     def _verdict(self, one: SupervisedQuery, error: MillraceError, text: str) -> Classification:
@@ -225,7 +225,7 @@ class Supervisor:
         """Tell that a query is dead; one that writes ends the run."""
         one.error, one.over = error, True
         error.message += f" ({tried})" if tried else ""
-        self.board.ended(one.query.name, error)
+        self.run_status.ended(one.query.name, error)
         if self._writes(one):
             raise _of_query(one, error)
         self.queries.remove(one)

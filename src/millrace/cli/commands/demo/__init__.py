@@ -109,26 +109,28 @@ def _play(
     from millrace.telemetry.query_status import RunStatus
 
     plan = make_plan(load(str(chosen.file)), panels=True)
-    board, state = RunStatus(), emptied(STATE.value() / "demo" / chosen.name)
-    page = page_of_pipeline(plan, board, options, state=state, spark=LIGHT)
+    run_status, state = RunStatus(), emptied(STATE.value() / "demo" / chosen.name)
+    page = page_of_pipeline(plan, run_status, options, state=state, spark=LIGHT)
     with until_stopped() as stop, served_page(page, open_=open_ and has_display()):
         way = StartupProgress(
-            board, page.channels, f"watch it at {page.address}; Ctrl-C ends it", quiet=bool(chosen.typed)
+            run_status, page.channels, f"watch it at {page.address}; Ctrl-C ends it", quiet=bool(chosen.typed)
         )
         with (
             way.shown(),
             _spark(plan, state, way) as opening,
             _kafka(named, data, way, page) as cluster,
             with_kafka(page, lambda: cluster),
-            pouring(chosen, cluster, page.channels, lambda: len(board.queries()) == len(plan.queries), stop) as poured,
+            pouring(
+                chosen, cluster, page.channels, lambda: len(run_status.queries()) == len(plan.queries), stop
+            ) as poured,
         ):
             page.doing("Spark is starting")
             settings = _settings(page, state, cluster, opening.result(), seconds)
             settings = replace(settings, head_start=0.0 if chosen.typed else _HEAD_START)
             way.expect("waiting for the first rows")
             if not stop.is_set():
-                run(plan, settings, board, stop)
-    say(board.summary())
+                run(plan, settings, run_status, stop)
+    say(run_status.summary())
     for topic, total in poured.totals.items():
         say(f"{total:,} records are in topic {topic!r}; they stay for next time")
     _say_how_to_go_on(chosen)

@@ -24,7 +24,7 @@ _LOOK = 0.1
 class StartupProgress:
     """The way from the command to the first moving chart."""
 
-    board: RunStatus
+    run_status: RunStatus
     channels: Channels
     foot: str = ""
     """What stands below, once there is something to see."""
@@ -77,7 +77,7 @@ class StartupProgress:
 
         parts: list[RenderableType] = [Text(f"✔ {line}", style="green") for line in self.done]
         parts += [Spinner("dots", Text(f"{line} …")) for line in self.waiting]
-        parts += [Text(), picture(self.board, of_page(self.channels))] if self.board.queries() else []
+        parts += [Text(), picture(self.run_status, of_page(self.channels))] if self.run_status.queries() else []
         return Group(*parts, *((Text(self.foot, style="bold"),) if self.live and self.foot else ()))
 
     @property
@@ -90,7 +90,7 @@ class StartupProgress:
             say(text)
 
     def _follow(self, stop: threading.Event) -> None:
-        teller = PlainReporter(self.board, of_page(self.channels))
+        teller = PlainReporter(self.run_status, of_page(self.channels))
         while not stop.wait(_LOOK):
             if not self._drawn and not self.quiet:
                 teller.tell(time.monotonic())

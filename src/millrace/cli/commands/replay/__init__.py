@@ -198,10 +198,10 @@ def _replay(
     for topic, number, first in engine.missing(made):
         say(f"{topic}[{number}] begins at offset {first}: what was before is gone, and will not be in the generation")
     say(f"generation {made.number}: {', '.join(one.own for one in made.outputs)}")
-    board = RunStatus()
+    run_status = RunStatus()
     with showing_progress() as know:
-        done = engine.carry_out(pipeline, base, made, settings, board, stop, know)
-    say(board.summary())
+        done = engine.carry_out(pipeline, base, made, settings, run_status, stop, know)
+    say(run_status.summary())
     if not done:
         say(f"generation {made.number} was stopped before its end; millrace replay {file} --resume goes on with it")
         raise typer.Exit(1)
