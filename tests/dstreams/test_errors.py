@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from millrace.dstreams.errors import cut_off, raised_by, shut_down, undecodable, was_cut
+from millrace.dstreams.errors import batch_error, cut_off_error, decoder_failed, failed_by_shutdown, is_cut_off
 from millrace.errors import RunError, SourceLocation
+from millrace.errors.transport import from_transport
 
 _TRACE = 'Traceback (most recent call last):\n  File "/home/me/mine.py", line 3, in output\n    rdd.count()\n'
 _NOTHING = "AttributeError: 'NoneType' object has no attribute 'sc'"
@@ -26,9 +27,9 @@ _STOPPED = (
     ],
 )
 def test_what_spark_says_while_it_ends(said: str) -> None:
-    assert shut_down(said)
-    cut = cut_off(f"{_TRACE}{said}", 1000)
-    assert was_cut(cut)
+    assert failed_by_shutdown(said)
+    cut = cut_off_error(f"{_TRACE}{said}", 1000)
+    assert is_cut_off(cut)
 
 
 @pytest.mark.parametrize(
@@ -36,16 +37,16 @@ def test_what_spark_says_while_it_ends(said: str) -> None:
 )
 def test_what_a_program_raises_is_never_taken_for_the_end(said: str) -> None:
     trace = f"{_TRACE}{said}"
-    assert cut_off(trace, 1000) is None
-    error = raised_by(trace, 1000)
+    assert cut_off_error(trace, 1000) is None
+    error = batch_error(trace, 1000)
     assert error.condition == "function.failed"
-    assert not was_cut(error)
+    assert not is_cut_off(error)
 
 
 def test_an_error_of_ours_is_never_taken_for_the_end() -> None:
-    assert not shut_down("millrace.errors.kafka.KafkaFailed: no | why: SparkContext was shut down")
-    assert not was_cut(RunError("no"))
-    assert not was_cut(None)
+    assert not failed_by_shutdown("millrace.errors.kafka.KafkaFailed: no | why: SparkContext was shut down")
+    assert not is_cut_off(RunError("no"))
+    assert not is_cut_off(None)
 
 
 def test_a_decoder_is_told_by_its_own_line_though_python_itself_raised() -> None:
@@ -54,5 +55,7 @@ def test_a_decoder_is_told_by_its_own_line_though_python_itself_raised() -> None
 
     with pytest.raises(ValueError, match="Expecting value") as raised:
         decode(b"x")
-    told = undecodable("value decoder", "offset 3", raised.value)
-    assert str(SourceLocation(__file__, decode.__code__.co_firstlineno + 1)) in told.message
+    error = from_transport(str(decoder_failed("value decoder", "offset 3", raised.value)))
+    assert error
+    assert error.condition == "record.bad"
+    assert error.place == SourceLocation(__file__, decode.__code__.co_firstlineno + 1)

@@ -26,7 +26,7 @@ from millrace.dstreams.batch_log import (
     oldest_checkpoint,
     require_own,
 )
-from millrace.dstreams.errors import was_cut
+from millrace.dstreams.errors import is_cut_off
 from millrace.dstreams.jvm_internals import (
     await_failure,
     last_done,
@@ -239,7 +239,7 @@ class ContextTracker:
         """A batch could not be made, or was dropped: it stays undone, the context ends, its program is told why."""
         if self.failure is None:
             self.failure = failure
-            if was_cut(failure):
+            if is_cut_off(failure):
                 return  # it ends already
             threading.Thread(target=self._stop, name="millrace-stopping", daemon=True).start()
 

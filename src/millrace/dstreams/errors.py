@@ -1,144 +1,88 @@
-"""What went wrong in a DStream program, in our words: from the tracebacks and stack traces that Spark hands on."""
+"""Explain what went wrong in a DStream program, from the tracebacks and stack traces that Spark passes on.
+
+- Raise errors of tasks so that they reach the driver whole.
+- Name the function of the program that raised, and its line.
+- Recognize a batch that was cut off because the program ended.
+"""
 
 from __future__ import annotations
 
 import re
-import sysconfig
-import traceback
-from pathlib import Path
-from typing import Any, TypeVar
 
-import millrace.errors as errors
-from millrace.errors import BadRecord, FunctionFailed, MillraceError, OffsetsGone, RunError, SourceLocation
+from millrace.errors import BadRecord, FunctionFailed, MillraceError, OffsetsGone, RunError
+from millrace.errors.spark_text import full_text, is_shut_down, python_error_in, python_error_of
+from millrace.errors.transport import from_transport, to_transport
 
-E = TypeVar("E", bound=MillraceError)
-
-_ANEW = "start anew with another checkpoint folder, and let Kafka keep records for longer (retention.ms)"
-_FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
-_LIBRARIES = re.compile(r"[/\\](?:site-packages|pyspark|py4j|millrace[/\\]dstreams)[/\\]|pyspark\.zip")
-_PYTHON = sysconfig.get_path("stdlib")
-_RAISED = re.compile(r"^(?:([\w.]+)\.)?(\w+)(?:: (.*))?$", re.MULTILINE)
-_WHY, _TRY, _AT = " | why: ", " | try: ", " | at: "
-_GONE = re.compile(
+_DATA_LOSS = re.compile(
     r"failOnDataLoss|may have been (?:lost|missed|aged out)|some data may|OffsetOutOfRange", re.IGNORECASE
 )
-_SHUT = re.compile(
-    r"SparkContext (?:was|has been) (?:shut ?down|stopped)|stopped SparkContext"
-    r"|RpcEnv(?: already | has been )?[sS]topped|driverEndpoint\(\)\W* is null|SparkEnv\W.* is null|Py4JNetworkError"
-    r"|File \"[^\"]*pyspark[^\"]*\", line \d+, in \w+\n(?: {4}.*\n)+AttributeError: 'NoneType' object has no attribute"
-)
-"""What is said of work that a SparkContext which is shut down, or a JVM that is gone, no longer does."""
-_CUT = "was cut off by the end of its program"
-_OURS = re.compile(r"^millrace\.errors\.(?:\w+\.)?(\w+): (.*)$", re.MULTILINE)
+_CUT_OFF = "was cut off by the end of its program"
 
 
-def carried(error: E) -> E:
-    """The error with all its parts in its message: only that crosses from a worker to the driver."""
-    why = f"{_WHY}{_on_one_line(error.why)}" if error.why else ""
-    hint = f"{_TRY}{_on_one_line(error.hint)}" if error.hint else ""
-    place = f"{_AT}{error.place}" if error.place else ""
-    return type(error)(f"{_on_one_line(error.message)}{why}{hint}{place}")
-
-
-def undecodable(decoder: str, record: str, error: Exception) -> BadRecord:
-    """What a task says when a decoder of the program's raised: for which record, and where in the program."""
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if not _is_library(one.filename)]
-    told = BadRecord(
-        f"the {decoder} raised for {record}",
-        why=f"{type(error).__name__}: {error}",
-        hint="mend the decoder (it may give None) and start again: the batch is repeated",
-        place=SourceLocation(frames[-1].filename, frames[-1].lineno) if frames else None,
+def decoder_failed(decoder: str, record: str, error: Exception) -> BaseException:
+    """Return the exception that a task raises when a decoder of the program raised: for which record, and where."""
+    return to_transport(
+        BadRecord(
+            f"the {decoder} raised for {record}",
+            why=f"{type(error).__name__}: {error}",
+            hint="fix the decoder (it may return None) and start again: the batch is repeated",
+            place=python_error_of(error).place,
+        )
     )
-    return carried(told)
 
 
-def raised_by(trace: str, milliseconds: int) -> MillraceError:
-    """The error of a batch that could not be made, from Python's traceback."""
+def batch_error(trace: str, milliseconds: int) -> MillraceError:
+    """Return the error of a batch that could not be created, from the Python traceback."""
     return (
-        _carried(trace)
-        or _function(trace)
-        or RunError(f"the batch of {milliseconds} could not be made", why=_last(trace))
+        from_transport(trace)
+        or _function_failed(trace)
+        or RunError(f"the batch of {milliseconds} could not be created", why=trace.strip().rpartition("\n")[2])
     )
 
 
-def cut_off(trace: str, milliseconds: int) -> MillraceError | None:
-    """The same when Spark was shut down in the middle of it, which is no failure once a stop has been asked for."""
-    if not shut_down(trace):
+def cut_off_error(trace: str, milliseconds: int) -> MillraceError | None:
+    """Return the error of a batch during which Spark was shut down: no failure if a stop was requested."""
+    if not failed_by_shutdown(trace):
         return None
-    return RunError(f"the batch of {milliseconds} {_CUT}", why=_last(trace))
+    return RunError(f"the batch of {milliseconds} {_CUT_OFF}", why=str(python_error_in(trace) or ""))
 
 
-def shut_down(text: str) -> bool:
-    """Whether something was not done because Spark was shut down."""
-    return not _carried(text) and _SHUT.search(text) is not None
+def failed_by_shutdown(text: str) -> bool:
+    """Return whether work failed because Spark was shut down."""
+    return not from_transport(text) and is_shut_down(text)
 
 
-def was_cut(failure: MillraceError | None) -> bool:
-    """Whether a batch was cut off: nothing failed, and it is made again from the checkpoint."""
-    return failure is not None and failure.message.endswith(_CUT)
+def is_cut_off(failure: MillraceError | None) -> bool:
+    """Return whether a batch was cut off: nothing failed, and it is created again from the checkpoint."""
+    return failure is not None and failure.message.endswith(_CUT_OFF)
 
 
-def in_our_words(error: Any) -> MillraceError | None:
-    """The error of a batch that failed; None when it says nothing of Python."""
-    text = f"{error.java_exception.toString()}\n{_causes(error.java_exception)}"
-    return _carried(text) or _gone(text) or _function(text)
+def streaming_error(error: BaseException) -> MillraceError | None:
+    """Return the error for an exception of Spark Streaming; None when no Python is involved."""
+    text = full_text(error)
+    return from_transport(text) or _offsets_gone(text) or _function_failed(text)
 
 
-def _causes(thrown: Any) -> str:
-    said = []
-    while thrown is not None:
-        said.append(str(thrown.getMessage()))
-        thrown = thrown.getCause()
-    return "\n".join(said)
-
-
-def _carried(text: str) -> MillraceError | None:
-    found = _OURS.findall(text)
-    if not found:
+def _offsets_gone(text: str) -> MillraceError | None:
+    line = next((line for line in text.splitlines() if _DATA_LOSS.search(line)), None)
+    if line is None:
         return None
-    name, said = found[-1]
-    kind = getattr(errors, name, RunError)
-    before, _, at = said.rpartition(_AT)
-    file, _, line = at.rpartition(":")
-    placed = bool(before) and line.isdecimal()
-    rest, _, hint = (before if placed else said).partition(_TRY)
-    message, _, why = rest.partition(_WHY)
-    made: MillraceError = kind(
-        message, why=why or None, hint=hint or None, place=SourceLocation(file, int(line)) if placed else None
+    return OffsetsGone(
+        "records of a batch were no longer in Kafka when it was read",
+        why=line,
+        hint="start from scratch with another checkpoint folder, and let Kafka keep records for longer (retention.ms)",
     )
-    return made
 
 
-def _gone(text: str) -> MillraceError | None:
-    if not _GONE.search(text):
+def _function_failed(text: str) -> MillraceError | None:
+    """Return the error of a function of the program that raised, with its line."""
+    raised = python_error_in(text)
+    if raised is None:
         return None
-    why = next((line for line in text.splitlines() if _GONE.search(line)), None)
-    return OffsetsGone("records of a batch were no longer in Kafka when it was read", why=why, hint=_ANEW)
-
-
-def _function(text: str) -> MillraceError | None:
-    """A function of the program's that raised, with its place."""
-    if "Traceback (most recent call last)" not in text:
-        return None
-    own = [frame for frame in _FRAME.findall(text) if not _is_library(frame[0])]
-    place = SourceLocation(own[-1][0], int(own[-1][1])) if own else None
-    named = f"the function {own[-1][2]} raised" if own else "a function raised"
-    return FunctionFailed(named, why=_last(text), place=place, hint="mend it and start again: the batch is repeated")
-
-
-def _last(text: str) -> str:
-    """The last line of a traceback, which has the exception."""
-    trace = text[text.rfind("Traceback (most recent call last)") :]
-    for line in trace.splitlines()[1:]:
-        if line and not line[0].isspace() and (found := _RAISED.match(line)):
-            return line if found else ""
-    return ""
-
-
-def _is_library(file: str) -> bool:
-    """Whether a frame is of a file that is not the program's: of a package, or of Python itself."""
-    return _LIBRARIES.search(file) is not None or Path(file).is_relative_to(_PYTHON)
-
-
-def _on_one_line(text: str) -> str:
-    return " ".join(text.split())
+    frame = raised.user_frame
+    return FunctionFailed(
+        f"the function {frame.function} raised" if frame else "a function raised",
+        why=str(raised),
+        place=raised.place,
+        hint="fix it and start again: the batch is repeated",
+    )

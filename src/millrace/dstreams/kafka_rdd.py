@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from millrace.dstreams.errors import undecodable
+from millrace.dstreams.errors import decoder_failed
 from millrace.dstreams.kafka_params import Parameters
 from millrace.dstreams.kafka_types import Decoder, KafkaMessageAndMetadata, OffsetRange, utf8_decoder
-from millrace.errors import BadRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +53,7 @@ class RddDecoder:
             try:
                 decoded = decoder(raw)
             except Exception as error:
-                raise _undecodable(batch, row, f"{_COLUMNS[column]} decoder", error) from error
+                raise _decoder_failed(batch, row, f"{_COLUMNS[column]} decoder", error) from error
             yield decoded
 
     def _handled(self, batch: pa.RecordBatch) -> Iterator[Any]:
@@ -66,7 +65,7 @@ class RddDecoder:
             try:
                 made = self.handler(message)
             except Exception as error:
-                raise _undecodable(batch, row, "messageHandler", error) from error
+                raise _decoder_failed(batch, row, "messageHandler", error) from error
             yield made
 
 
@@ -108,6 +107,6 @@ def _frame(session: SparkSession, parameters: Parameters, ranges: Sequence[Offse
     return session.read.format("kafka").options(**options).load().select(*_COLUMNS)
 
 
-def _undecodable(batch: pa.RecordBatch, row: int, what: str, error: Exception) -> BadRecord:
+def _decoder_failed(batch: pa.RecordBatch, row: int, what: str, error: Exception) -> BaseException:
     topic, partition, offset = (batch.column(at)[row].as_py() for at in (2, 3, 4))
-    return undecodable(what, f"the record at offset {offset} of partition {partition} of {topic!r}", error)
+    return decoder_failed(what, f"the record at offset {offset} of partition {partition} of {topic!r}", error)

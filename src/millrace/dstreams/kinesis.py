@@ -23,7 +23,7 @@ from millrace.clients.kinesis.kpl_aggregation import unpacked
 from millrace.clients.kinesis.shard_positions import SequenceRange, ShardReadLimit, records_between
 from millrace.clients.kinesis.shard_reader import Record, ShardReader, read_again
 from millrace.dstreams.batch_log import Note
-from millrace.dstreams.errors import undecodable
+from millrace.dstreams.errors import decoder_failed
 from millrace.dstreams.kafka_types import Decoder, utf8_decoder
 from millrace.dstreams.source import DStreamBatch, StreamSource, stream_of
 from millrace.errors import InvalidOption, KinesisFailed, KinesisUnreachable, UnknownStream
@@ -86,7 +86,7 @@ class _Part:
                     made = decoder(one)
                 except Exception as error:
                     record = f"the record {sequence} of {self.span.shard} of stream {self.stream!r}"
-                    raise undecodable("decoder", record, error) from error
+                    raise decoder_failed("decoder", record, error) from error
                 yield made
 
 

@@ -8,7 +8,7 @@ from functools import wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from millrace.dstreams.errors import cut_off, raised_by
+from millrace.dstreams.errors import batch_error, cut_off_error
 from millrace.dstreams.jvm_internals import keep_ticking
 from millrace.errors import MillraceError
 
@@ -75,7 +75,7 @@ def _starting(course: ModuleType, start: Any) -> Any:
         begun = course.started(ssc)
         if begun:
             keep_ticking(ssc)
-        _in_our_words(begun, start, ssc)
+        _call_explained(begun, start, ssc)
         if begun:
             begun.running()
 
@@ -102,7 +102,7 @@ def _stopping(course: ModuleType, stop: Any) -> Any:
 
 def _waiting(course: ModuleType, wait: Any) -> Any:
     def wrapped(ssc: StreamingContext, *arguments: Any, **named: Any) -> Any:
-        return _in_our_words(course.current(), wait, ssc, *arguments, **named)
+        return _call_explained(course.current(), wait, ssc, *arguments, **named)
 
     return wrapped
 
@@ -112,8 +112,8 @@ def _calling(course: ModuleType, call: Any) -> Any:
         made = call(function, milliseconds, jrdds)
         running = course.current()
         if function.failure and running and not running.failure:
-            cut = cut_off(function.failure, milliseconds) if running.asked else None
-            error = cut or raised_by(function.failure, milliseconds)
+            cut = cut_off_error(function.failure, milliseconds) if running.asked else None
+            error = cut or batch_error(function.failure, milliseconds)
             if _runs_output(function):
                 running.stumbled(milliseconds, error)
             else:
@@ -134,18 +134,18 @@ def _runs_output(function: Any) -> bool:
         return True
 
 
-def _in_our_words(running: ContextTracker | None, call: Any, ssc: Any, *arguments: Any, **named: Any) -> Any:
+def _call_explained(running: ContextTracker | None, call: Any, ssc: Any, *arguments: Any, **named: Any) -> Any:
     from py4j.protocol import Py4JJavaError
 
-    from millrace.dstreams.errors import in_our_words, shut_down, was_cut
+    from millrace.dstreams.errors import failed_by_shutdown, is_cut_off, streaming_error
 
     try:
         return call(ssc, *arguments, **named)
     except Py4JJavaError as error:
         if running is None or not running.belongs_to(ssc):
             raise
-        ours: MillraceError | None = running.failure or in_our_words(error)
-        if was_cut(ours) or (running.asked and not running.failure and shut_down(str(error))):
+        ours: MillraceError | None = running.failure or streaming_error(error)
+        if is_cut_off(ours) or (running.asked and not running.failure and failed_by_shutdown(str(error))):
             return None  # it was stopped, as it was asked to
         if ours is None:
             raise

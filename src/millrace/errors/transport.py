@@ -1,24 +1,27 @@
-"""Our errors on their way out of Spark's Python workers: Spark hands on only the text of an exception."""
+"""Millrace's errors on their way from a Spark worker to the driver: Spark passes on only the text of an exception."""
 
 from __future__ import annotations
 
 import json
+import re
 
 import millrace.errors as errors
-from millrace.errors import MillraceError, SourceLocation
+from millrace.errors.base import MillraceError, RunError, SourceLocation
 
 _MARK = "millrace-error:"
+_NAMED = re.compile(rf"^{re.escape(errors.__name__)}\.(?:\w+\.)?(\w+): (.*)$", re.MULTILINE)
+"""The last line of a traceback of one of our errors."""
 
 
 class TransportedError(Exception):
-    """One of our errors, written as a line that `restored` reads."""
+    """One of our errors, written as a line of JSON that `from_transport` reads."""
 
 
 def to_transport(error: BaseException) -> BaseException:
-    """The error in a form that survives the way to the driver; any other error as it is."""
+    """Return the error in a form whose text holds all its parts; an error that is not ours is returned as it is."""
     if not isinstance(error, MillraceError):
         return error
-    told = {
+    payload = {
         "type": type(error).__name__,
         "message": error.message,
         "why": error.why,
@@ -26,19 +29,23 @@ def to_transport(error: BaseException) -> BaseException:
         "file": error.place.file if error.place else None,
         "line": error.place.line if error.place else None,
     }
-    return TransportedError(_MARK + json.dumps(told))
+    return TransportedError(_MARK + json.dumps(payload))
 
 
 def from_transport(text: str) -> MillraceError | None:
-    """The error that a worker's text carries, if it does."""
+    """Return our error that a text carries; of one that was raised without `to_transport`, only its message."""
     start = text.find(_MARK + "{")
-    if start < 0:
-        return None
-    try:
-        told, _ = json.JSONDecoder().raw_decode(text, start + len(_MARK))
-    except ValueError:
-        return None
-    kind = getattr(errors, told["type"], errors.RunError)
-    place = SourceLocation(told["file"], told["line"]) if told["file"] else None
-    made: MillraceError = kind(told["message"], why=told["why"], hint=told["hint"], place=place)
-    return made
+    if start >= 0:
+        try:
+            payload, _ = json.JSONDecoder().raw_decode(text, start + len(_MARK))
+        except ValueError:
+            return None
+        place = SourceLocation(payload["file"], payload["line"]) if payload["file"] else None
+        return _error_class(payload["type"])(payload["message"], why=payload["why"], hint=payload["hint"], place=place)
+    named = _NAMED.findall(text)
+    return _error_class(named[-1][0])(named[-1][1]) if named else None
+
+
+def _error_class(name: str) -> type[MillraceError]:
+    kind = getattr(errors, name, RunError)
+    return kind if isinstance(kind, type) and issubclass(kind, MillraceError) else RunError

@@ -13,7 +13,7 @@ from confluent_kafka import Producer, TopicPartition
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 
-from engine.failures.test_spark_text import POSITION, PROXY
+from errors.test_spark_text import POSITION, PROXY
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.engine.failures.classify import FailureKind, classify

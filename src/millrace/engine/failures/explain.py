@@ -10,24 +10,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-import millrace.errors as errors
 from millrace.clients.kafka.bulk_fetch import records_lost
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.security_diagnosis import access_denied
+from millrace.connectors import foreach
 from millrace.engine.checkpoints.checkpoint import batch_ranges
 from millrace.engine.checkpoints.data_loss import lost_offsets
 from millrace.engine.failures.classify import KAFKA_AWAY
-from millrace.engine.failures.spark_text import (
-    PythonError,
-    call_site,
-    cause_of,
-    full_text,
-    java_causes,
-    plain_text,
-    raised_by,
-    raised_in,
-    sql_position,
-)
 from millrace.errors import (
     AccessDenied,
     CheckpointIncompatible,
@@ -44,10 +33,21 @@ from millrace.errors import (
     SparkFailed,
     UnknownTopic,
 )
+from millrace.errors.spark_text import (
+    PythonError,
+    PythonFrame,
+    call_site,
+    full_text,
+    java_causes,
+    plain_text,
+    python_error_in,
+    python_error_of,
+    root_cause,
+    sql_position,
+)
 from millrace.errors.transport import from_transport
 from millrace.object_stores import StoreFailed
 
-_OURS = re.compile(r"^millrace\.errors\.(?:\w+\.)?(\w+): (.*)$", re.MULTILINE)
 _NOT_ALLOWED = re.compile(r"The operator\(s\): (.+?) (?:is|are) not in the operator allowlist for Real-Time Mode")
 _NO_SPACE = re.compile(r"^.*(?:No space left on device|Disk quota exceeded).*$", re.MULTILINE)
 _LOST = "Some data may have been lost"
@@ -66,6 +66,8 @@ _CHECKPOINT = re.compile(
     r"|sources in the checkpoint offsets and now there are|Log file was malformed|INCOMPATIBLE_\w*(?:STATE|CHECKPOINT)"
 )
 _SCHEMAS = re.compile(r"Existing (key|value)_schema=(.+?) and new \1_schema=(.+?)\.\n")
+_FOREACH_FILE = "/".join(foreach.__name__.split(".")) + ".py"
+_SPARK_FOREACH = ("func_without_process", "func_with_open_process_close")
 _FIELD = re.compile(r"StructField\((\w+),")
 
 
@@ -114,11 +116,7 @@ def _carried(failure: Failure) -> MillraceError | None:
     found = from_transport(failure.text)
     if isinstance(found, OffsetsGone) and (told := _all_gone(failure)):
         return records_lost(told)
-    if found:
-        return found
-    named = _OURS.search(failure.text)
-    kind = getattr(errors, named[1], None) if named else None
-    return kind(named[2]) if named and isinstance(kind, type) and issubclass(kind, MillraceError) else None
+    return found
 
 
 def _jvm_gone(failure: Failure) -> MillraceError | None:
@@ -215,7 +213,7 @@ def _checkpoint(failure: Failure) -> MillraceError | None:
 def _what_changed(failure: Failure) -> str:
     found = _SCHEMAS.search(failure.text)
     if not found:
-        return cause_of(failure.error).partition("\n")[0]
+        return root_cause(failure.error).partition("\n")[0]
     before, now = (", ".join(_FIELD.findall(schema)) or "nothing" for schema in found.groups()[1:])
     kind = "is kept by" if found[1] == "key" else "holds"
     same = " (of another type)" if before == now else ""
@@ -223,7 +221,7 @@ def _what_changed(failure: Failure) -> str:
 
 
 def _kafka(failure: Failure) -> MillraceError | None:
-    why = cause_of(failure.error)
+    why = root_cause(failure.error)
     if _DENIED.search(failure.text):
         return _denied(failure, why)
     if _UNKNOWN_TOPIC in failure.text:
@@ -238,19 +236,19 @@ def _kafka(failure: Failure) -> MillraceError | None:
 def _denied(failure: Failure, why: str) -> MillraceError:
     """With the cluster at hand, in one sentence: who is not let in where, or what is wrong with which certificate."""
     cluster = failure.cluster
-    spoken = "\n".join([why, *_DENIED.findall(failure.text), *(said for _, said in java_causes(failure.error))])
+    spoken = "\n".join([why, *_DENIED.findall(failure.text), *(cause.message for cause in java_causes(failure.error))])
     made = access_denied(spoken, cluster.bootstrap, cluster.options, "read or write") if cluster else None
     return made or AccessDenied("Kafka refuses us", why=why, hint="check the file given by --kafka-config")
 
 
 def _function(failure: Failure) -> MillraceError | None:
     """A function of the user's, run by Spark in a worker or for a batch."""
-    found = raised_in(failure.text)
+    found = python_error_in(failure.text)
     return _function_failed(found, failure.where) if found and found.place else None
 
 
 def _function_failed(found: PythonError, where: str | None) -> FunctionFailed:
-    kind = SinkFailed if found.writes else FunctionFailed
+    kind = SinkFailed if any(_is_sink(frame) for frame in found.frames) else FunctionFailed
     return kind(
         f"{_named(found)} raised {found}",
         why=f"in a batch of {where}" if where else None,
@@ -259,9 +257,14 @@ def _function_failed(found: PythonError, where: str | None) -> FunctionFailed:
     )
 
 
+def _is_sink(frame: PythonFrame) -> bool:
+    """Return whether a frame belongs to the foreach sink, ours or Spark's own."""
+    return frame.file.endswith(_FOREACH_FILE) or frame.function in _SPARK_FOREACH
+
+
 def _named(found: PythonError) -> str:
-    plain_name = found.function and not found.function.startswith("<")
-    return f"the function {found.function}" if plain_name else "a function"
+    frame = found.user_frame
+    return f"the function {frame.function}" if frame and not frame.function.startswith("<") else "a function"
 
 
 def _real_time(failure: Failure) -> MillraceError | None:
@@ -291,10 +294,10 @@ def _analysis(failure: Failure) -> MillraceError | None:
         refused = isinstance(error, PySparkException) and not hasattr(error, "_origin")
         if not refused or isinstance(error, StreamingQueryException):
             return None
-        return InvalidQuery(plain_text(str(error)), place=raised_by(error).place)
+        return InvalidQuery(plain_text(str(error)), place=python_error_of(error).place)
     message, hint = _analysed(error)
     position = sql_position(str(error))
-    site = call_site(error) or raised_by(error).place
+    site = call_site(error) or python_error_of(error).place
     if position is None or site is not None:
         return InvalidQuery(message, hint=hint, place=site)
     why = f"at line {position[0]}, column {position[1]} of the SQL"
@@ -311,7 +314,7 @@ def _analysed(error: BaseException) -> tuple[str, str | None]:
         return f"there is no column {told['objectName']}", f"did you mean one of {told['proposal']}?"
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
         return f"there is no table {told['relationName']}", None
-    return plain_text(str(error)) if condition != "DATA_SOURCE_NOT_FOUND" else cause_of(error), None
+    return plain_text(str(error)) if condition != "DATA_SOURCE_NOT_FOUND" else root_cause(error), None
 
 
 def _shifted(place: SourceLocation | None, line: int) -> SourceLocation | None:
@@ -325,7 +328,7 @@ def _query(failure: Failure) -> MillraceError | None:
         return None
     where = f" in a batch of {failure.where}" if failure.where else ""
     return QueryFailed(
-        f"Spark failed{where}: {cause_of(failure.error)}",
+        f"Spark failed{where}: {root_cause(failure.error)}",
         place=call_site(failure.error),
         hint="mend the cause and run again: it goes on where it was",
     )
@@ -333,7 +336,7 @@ def _query(failure: Failure) -> MillraceError | None:
 
 def _python(failure: Failure) -> MillraceError:
     """An exception of plain Python, out of the user's code as a rule."""
-    return _function_failed(raised_by(failure.error), None)
+    return _function_failed(python_error_of(failure.error), None)
 
 
 _RULES: tuple[Callable[[Failure], MillraceError | None], ...] = (

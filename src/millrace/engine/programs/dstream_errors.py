@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from millrace.engine.failures.spark_text import cause_of, full_text, raised_by
 from millrace.errors import CheckpointUnusable, InvalidStreams, MillraceError, SourceLocation
+from millrace.errors.spark_text import full_text, python_error_of, root_cause
 
 _NO_FOLDER = re.compile(r"The checkpoint directory has not been set")
 _NO_MULTIPLE = re.compile(r"(window|slide)Duration must be multiple of .+?\((\d+) ms\)", re.DOTALL)
@@ -25,7 +25,7 @@ def refused(error: BaseException) -> MillraceError | None:
         return None
     for pattern, rule in _RULES:
         if found := pattern.search(text):
-            return rule(found, error, raised_by(error).place)
+            return rule(found, error, python_error_of(error).place)
     return None
 
 
@@ -53,7 +53,7 @@ def _no_multiple(found: re.Match[str], error: BaseException, place: SourceLocati
 def _unreadable(found: re.Match[str], error: BaseException, place: SourceLocation | None) -> MillraceError:
     return CheckpointUnusable(
         f"no checkpoint in {found[1].strip()} can be read",
-        why=cause_of(error).partition("\n")[0],
+        why=root_cause(error).partition("\n")[0],
         hint=f"undo what was changed in the program or its modules, put back a copy of the folder, {_ANEW}",
         place=place,
     )

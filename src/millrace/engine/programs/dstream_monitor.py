@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from millrace.engine.failures.explain import explain
-from millrace.engine.failures.spark_text import full_text
-from millrace.engine.supervision.stopping import interrupted, shut_down
+from millrace.engine.supervision.stopping import interrupted
 from millrace.errors import MillraceError
+from millrace.errors.spark_text import full_text, is_shut_down
 from millrace.telemetry.progress import BatchProgress, SourceProgress
 from millrace.telemetry.query_status import Phase, RunStatus
 from millrace.units import so_many
@@ -168,7 +168,7 @@ class DStreamMonitor:
     def _stumble(self, words: str, error: Exception) -> None:
         if words == self._known or _REFUSED in words or interrupted(error):
             return
-        if self._asked and shut_down(full_text(error)):
+        if self._asked and is_shut_down(full_text(error)):
             self._cut = True
             return
         self._known, self._failure = words, explain(error)

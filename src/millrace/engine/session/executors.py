@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.engine.failures.spark_text import cause_of
 from millrace.engine.session import shipping
 from millrace.engine.session.spark_conf import is_local
 from millrace.errors import ClusterUnfit, InvalidOption
+from millrace.errors.spark_text import root_cause
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -134,7 +134,7 @@ def _require_fit(context: SparkContext, cores: int, shared: Path | None) -> None
 
 
 def _unable(error: Exception) -> ClusterUnfit:
-    said = cause_of(error)
+    said = root_cause(error)
     if "PYTHON_VERSION_MISMATCH" in said:
         hint = "set PYSPARK_PYTHON to a Python of the executors that has the version of this one"
     else:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from millrace.engine.failures.spark_text import java_causes
+from millrace.errors.spark_text import java_causes
 from millrace.object_stores import Store, StoreFailed
 
 if TYPE_CHECKING:
@@ -116,12 +116,12 @@ def _spoken(url: str, *, new: bool = False) -> Iterator[None]:
         raise StoreFailed(0, "Spark's JVM does not answer", url) from error
     except Py4JJavaError as error:
         causes = java_causes(error)
-        kinds = [kind.rpartition(".")[2] for kind, _ in causes]
+        kinds = [cause.simple_kind for cause in causes]
         if kinds and kinds[0] == "FileNotFoundException":
             raise FileNotFoundError(url) from None
         if "FileAlreadyExistsException" in kinds or (new and "RemoteFileChangedException" in kinds):
             raise FileExistsError(url) from None
-        raise StoreFailed(0, _said(kinds[-1], causes[-1][1]) if causes else str(error), url) from error
+        raise StoreFailed(0, _said(kinds[-1], causes[-1].message) if causes else str(error), url) from error
 
 
 def _said(kind: str, message: str) -> str:

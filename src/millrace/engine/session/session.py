@@ -19,13 +19,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from millrace.engine.failures.spark_text import cause_of, java_causes
 from millrace.engine.session import shipping
 from millrace.engine.session.executors import RemoteExecutorSettings, equip
 from millrace.engine.session.jvm import GRACE, Jvm, OutputRouting, environment, hush_py4j
 from millrace.engine.session.scratch import Scratch
 from millrace.engine.session.spark_conf import is_local, settled_conf, spark_choices
 from millrace.errors import InvalidOption, SparkFailed
+from millrace.errors.spark_text import java_causes, root_cause
 from millrace.services import jars
 
 if TYPE_CHECKING:
@@ -191,13 +191,13 @@ def _session(settings: Mapping[str, str], log: Path | None, voice: OutputRouting
             raise
         return spark
     except Exception as error:
-        if any(_NOT_READ in message for _, message in java_causes(error)):
-            unreadable = InvalidOption(cause_of(error), hint="look at what --set gives")
+        if any(_NOT_READ in cause.message for cause in java_causes(error)):
+            unreadable = InvalidOption(root_cause(error), hint="look at what --set gives")
             _end_jvm()
             raise unreadable from error
         if not _opened:
-            raise SparkFailed("Spark could not be started", why=cause_of(error)) from error
-        failure = _opened[-1].failed(cause_of(error))
+            raise SparkFailed("Spark could not be started", why=root_cause(error)) from error
+        failure = _opened[-1].failed(root_cause(error))
         _end_jvm()
         raise failure from error
 

@@ -25,12 +25,6 @@ _CUT = re.compile(
     r"|Job \S+ cancelled|cancelled job group"
 )
 
-_SHUT = re.compile(
-    r"SparkContext (?:was|has been) (?:shut ?down|stopped)|stopped SparkContext"
-    r"|RpcEnv(?: already | has been )?[sS]topped|driverEndpoint\(\)\W* is null|SparkEnv\W.* is null"
-    r"|File \"[^\"]*pyspark[^\"]*\", line \d+, in \w+\n(?: {4}.*\n)+AttributeError: 'NoneType' object has no attribute"
-)
-
 
 def interrupted(failure: BaseException) -> bool:
     """Whether a query ended because it was stopped in the middle of something, which Spark may take for a failure.
@@ -38,11 +32,6 @@ def interrupted(failure: BaseException) -> bool:
     Nothing is lost: its batch is run again at the next start.
     """
     return _CUT.search(str(failure)) is not None
-
-
-def shut_down(said: str) -> bool:
-    """Whether something failed because Spark itself was shut down."""
-    return _SHUT.search(said) is not None
 
 
 def stop_all(

@@ -18,12 +18,12 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.engine.checkpoints.checkpoint import BatchState, batch_state
 from millrace.engine.failures.classify import Classification, FailureKind, classify
 from millrace.engine.failures.explain import explain
-from millrace.engine.failures.spark_text import full_text
 from millrace.engine.queries.builder import QueryBuilder
 from millrace.engine.queries.decoding import asks_for_care
 from millrace.engine.supervision.restart_policy import GiveUp, Policy, RestartState
 from millrace.engine.supervision.stopping import interrupted, stop_all
 from millrace.errors import MillraceError
+from millrace.errors.spark_text import full_text
 from millrace.pipeline.plan import Query
 from millrace.settings import STOP_TIMEOUT
 from millrace.telemetry.query_status import RestartRecord, RunStatus

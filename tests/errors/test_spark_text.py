@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from millrace.engine.checkpoints.checkpoint import batch_ranges
-from millrace.engine.failures.spark_text import is_users, plain_text, raised_in, sql_position
 from millrace.errors import SourceLocation
+from millrace.errors.spark_text import is_user_file, plain_text, python_error_in, sql_position
 
 FAILED = """[STREAM_FAILED] Query [id = fd31, runId = e7fe] terminated with exception: [CAST_INVALID_INPUT] \
 The value 'x0' cannot be cast. SQLSTATE: 22018
@@ -64,24 +64,30 @@ def test_a_position_in_sql() -> None:
 
 
 def test_the_last_line_of_the_users_own() -> None:
-    found = raised_in(TRACEBACK)
+    found = python_error_in(TRACEBACK)
     assert found
-    assert (found.place, found.function) == (SourceLocation("/home/me/words.py", 3), "strict")
+    assert found.user_frame
+    assert (found.place, found.user_frame.function) == (SourceLocation("/home/me/words.py", 3), "strict")
     assert str(found) == "ValueError: no: such, word"
-    assert raised_in("no traceback") is None
-    assert raised_in("Traceback (most recent call last):\n  File") is None
+    assert python_error_in("no traceback") is None
+    assert python_error_in("Traceback (most recent call last):\n  File") is None
 
 
 def test_whose_file_it_is() -> None:
     import json
 
+    import pyspark
+
     import millrace.errors
 
-    assert is_users("/home/me/pipeline.py")
-    assert not is_users("<frozen runpy>")
-    assert not is_users("/x/site-packages/pyspark/sql/session.py")
-    assert not is_users(json.__file__)
-    assert not is_users(str(millrace.errors.__file__))
+    assert is_user_file("/home/me/pipeline.py")
+    assert not is_user_file("<frozen runpy>")
+    assert not is_user_file("/x/site-packages/pyspark/sql/session.py")
+    assert not is_user_file("/opt/spark/python/lib/py4j-0.10.9.9-src.zip/py4j/protocol.py")
+    assert is_user_file("/home/me/pyspark/pipeline.py")
+    assert not is_user_file(pyspark.__file__)
+    assert not is_user_file(json.__file__)
+    assert not is_user_file(str(millrace.errors.__file__))
 
 
 PROXY = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
@@ -111,5 +117,5 @@ def test_of_a_traceback_that_came_through_java_the_root_is_said() -> None:
     assert plain_text(f"[STREAM_FAILED] Query [id = f] terminated with exception: {PROXY}") == POSITION
     assert plain_text(TRACEBACK) == "ValueError: no: such, word"
     called = PROXY.replace("/venv/lib/python3.11/site-packages/py4j/protocol.py", "/home/me/pipeline.py")
-    assert str(raised_in(called)) == f"Py4JJavaError: {POSITION}"
+    assert str(python_error_in(called)) == f"Py4JJavaError: {POSITION}"
     assert plain_text("Return Message: Traceback (most recent call last):\n  File") == "Return Message:"
