@@ -240,6 +240,21 @@ def _written(option: Any) -> str:
     return f"{option.name}: {' | '.join(sorted(option.choices))}" if option.choices else str(option.name)
 
 
+def deprecated_options() -> Iterator[tuple[str, list[str]]]:
+    """Names and values of options that are still accepted, with the current ones."""
+    for room in (READERS, WRITERS):
+        for name in room.names():
+            fields = dataclasses.fields(room.load(name))  # type: ignore[arg-type]
+            names = [f"{alias} -> {one.name}" for one in fields for alias in one.metadata.get("aliases", ())]
+            values = [
+                f"{one.name}: {old} -> {new}"
+                for one in fields
+                for old, new in one.metadata.get("value_aliases", {}).items()
+            ]
+            if names or values:
+                yield f"{room.noun} {name}", [*names, *values]
+
+
 def format_options() -> dict[str, list[str]]:
     """The options of formats."""
     kinds = {name: FORMATS.load(name) for name in FORMATS.names()}
@@ -290,6 +305,7 @@ FOUND: dict[str, Callable[[Path], Names]] = {
     "metrics": lambda _: metrics(),
     "sources": lambda _: options(source_forms()),
     "sinks": lambda _: options(sink_forms()),
+    "deprecated_options": lambda _: dict(deprecated_options()),
     "feeds": lambda _: FEEDS.names(),
     "formats": lambda _: format_options(),
     "panels": lambda _: {name: [one.name for one in kind.options] for name, kind in KINDS.items()},

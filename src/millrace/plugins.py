@@ -12,7 +12,7 @@ import importlib.util
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -37,12 +37,17 @@ def option(
     variable: str | None = None,
     secret: bool = False,
     shown_default: str | None = None,
+    aliases: Sequence[str] = (),
+    value_aliases: Mapping[str, str] | None = None,
 ) -> Any:
     """A field that the user may set: `--name` of a feed, a key of a source or a sink; by position with `argument`.
 
     `parse` turns text into the value (a duration, a share); without it the field's own type does. `choices` are the
     only values allowed, `least` the smallest number. `rest` is for a mapping that takes every option that has no field.
     `variable` names an environment variable, for secrets: the value of such a field is left out of the repr.
+
+    `aliases` are deprecated names of a connector's option, and `value_aliases` maps deprecated values to current ones.
+    They are still accepted, with a warning from `check` and `run`; no schema and no reference page lists them.
     """
     metadata = {
         "help": help,
@@ -54,6 +59,8 @@ def option(
         "variable": variable,
         "secret": secret or variable is not None,
         "shown_default": shown_default,
+        "aliases": tuple(aliases),
+        "value_aliases": dict(value_aliases or {}),
     }
     if rest:
         return field(default_factory=dict, metadata=metadata)

@@ -44,6 +44,8 @@ class Facts:
     """Whether a sink may be added to a query that has run before."""
     letters: bool = False
     """Whether what a source cannot decode is kept as dead letters."""
+    deprecated: tuple[OptionMistake, ...] = ()
+    """Notices about deprecated names and values of options, which still work."""
 
 
 @dataclass(frozen=True)

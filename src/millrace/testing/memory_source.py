@@ -98,7 +98,7 @@ class FedTables(QueryTables):
         burial = FolderDeadLetterTarget(site.state / "dead" / source.name, site.pipeline, source.name)
         when = reader.when_bad
         bad = BadRecordPolicy(
-            when, burial if when == "dead" else None, site.pipeline, source.name, static=source.static
+            when, burial if when == "dead_letter" else None, site.pipeline, source.name, static=source.static
         )
         return good_rows(reader, shaped, bad)
 

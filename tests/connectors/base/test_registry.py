@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from millrace.connectors.base.api import READERS, WRITERS
-from millrace.connectors.base.registry import make_reader, make_writer, sink_facts, source_facts
+from millrace.connectors.base.registry import (
+    make_reader,
+    make_writer,
+    sink_facts,
+    sink_forms,
+    source_facts,
+    source_forms,
+)
 from millrace.connectors.kafka.sink import KafkaSink
 from millrace.connectors.kafka.source import KafkaSource
 from millrace.pipeline.model import connection
@@ -105,3 +112,37 @@ def test_foreach_needs_something_to_call() -> None:
         "option.invalid"
     ]
     assert sink_facts(connection("foreach", print), "rows").mistakes == ()
+
+
+def test_deprecated_names_and_values_still_work_and_are_reported() -> None:
+    old = connection("kafka", "posts", {"schema": "id string", "lost": "go_on", "on_bad": "dead"})
+    reader, mistakes = make_reader(old)
+    assert isinstance(reader, KafkaSource)
+    assert (mistakes, reader.continues_on_data_loss, reader.keeps_letters) == ([], True, True)
+    notices = source_facts(old, False).deprecated
+    assert [(one.condition, one.option) for one in notices] == [
+        ("option.deprecated", "lost"),
+        ("option.deprecated", "on_bad"),
+    ]
+    assert "write on_data_loss: continue" in notices[0].message
+    current = connection("kafka", "posts", {"schema": "id string", "on_data_loss": "continue"})
+    assert source_facts(current, False).deprecated == ()
+
+
+def test_a_sinks_deprecated_option() -> None:
+    old = connection("cassandra", "k.t", {"patience": "1m"})
+    assert [one.message.partition(" is ")[0] for one in sink_facts(old, "t").deprecated] == ["patience"]
+    writer, mistakes = make_writer(old)
+    assert (getattr(writer, "retry_timeout", None), mistakes) == (60.0, [])
+
+
+def test_mistakes_in_an_option_are_found_at_the_name_that_the_file_has() -> None:
+    assert conditions("kafka", "posts", schema="id string", lost="never") == [("option.invalid", "lost")]
+    both = {"lost": "fail", "on_data_loss": "continue"}
+    assert [one for one, _ in conditions("kafka", "posts", schema="id string", **both)] == ["option.invalid"]
+
+
+def test_deprecated_names_are_in_no_schema() -> None:
+    listed = {option.name for form in (*source_forms(), *sink_forms()) for option in form.options}
+    assert {"on_data_loss", "retry_timeout"} <= listed
+    assert not {"lost", "patience"} & listed

@@ -38,9 +38,9 @@ def remove(cluster: Cluster, topic: str, before: dict[int, int]) -> None:
         done.result()
 
 
-def copy(topic: str, lost: str) -> mr.Pipeline:
+def copy(topic: str, on_data_loss: str) -> mr.Pipeline:
     pipeline = mr.Pipeline("retained")
-    pipeline.source("numbers", mr.kafka(topic, format="text", lost=lost))
+    pipeline.source("numbers", mr.kafka(topic, format="text", on_data_loss=on_data_loss))
     pipeline.sink("numbers", mr.kafka(f"{topic}-out", format="text"))
     return pipeline
 
@@ -56,10 +56,10 @@ def test_all_that_is_gone_is_told_and_the_rest_is_there_once(
         run_pipeline(copy(topic, "fail"), tmp_path)
     told = (str(LostOffsets(topic, 0, 10, 15)), str(LostOffsets(topic, 1, 10, 11)))
     assert raised.value.message.endswith("; ".join(told))
-    assert (raised.value.exit_code, "lost: go_on" in str(raised.value.hint)) == (1, True)
+    assert (raised.value.exit_code, "on_data_loss: continue" in str(raised.value.hint)) == (1, True)
     assert numbers(cluster, topic) == Counter(range(30))
     said: list[str] = []
-    run_pipeline(copy(topic, "go_on"), tmp_path, say=said.append)
+    run_pipeline(copy(topic, "continue"), tmp_path, say=said.append)
     assert [line for line in said if "goes on without" in line] == [
         f"query 'numbers' goes on without what is lost: {one}" for one in told
     ]
@@ -84,7 +84,7 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
             run_pipeline(copy(topic, "fail"), tmp_path)
     assert numbers(cluster, topic) == Counter(range(30))
     said: list[str] = []
-    run_pipeline(copy(topic, "go_on"), tmp_path, say=said.append)
+    run_pipeline(copy(topic, "continue"), tmp_path, say=said.append)
     assert any("goes on at the offsets that it knows" in line for line in said)
     run_pipeline(copy(topic, "fail"), tmp_path)
     assert numbers(cluster, topic) == Counter([*range(30), *range(130, 160)])

@@ -195,7 +195,7 @@ def test_offsets_that_are_gone(read: Callable[..., DataFrame], cluster: Cluster,
     error = failure(lambda: run(read(topic), checkpoint), cluster=cluster)
     assert error.condition == "kafka.offsets-gone"
     assert error.message == f"topic {topic!r}, partition 0: offsets 5 to 7 are gone, the first that is there is 8"
-    assert "lost: go_on" in str(error.hint)
+    assert "on_data_loss: continue" in str(error.hint)
     assert "5 to 9" in failure(lambda: run(read(topic), checkpoint)).message
 
 

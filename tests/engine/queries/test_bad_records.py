@@ -15,7 +15,7 @@ from millrace.formats.arrow_types import arrow_schema
 from millrace.formats.json import Json
 from millrace.pipeline.schema_ddl import parse_ddl
 
-BAD = BadRecordPolicy("dead", None, "p", "s")
+BAD = BadRecordPolicy("dead_letter", None, "p", "s")
 PLAIN = DeadLetter(
     value=b"{", reason="not JSON", topic="t", partition=1, offset=7, timestamp=0, pipeline="p", source="s"
 )

@@ -226,7 +226,7 @@ def records_lost(what: str) -> OffsetsGone:
     return OffsetsGone(
         what,
         why="Kafka deleted them (retention.ms, retention.bytes), or the topic was deleted and made anew",
-        hint="to go on with what is there set `lost: go_on` on the source, or start anew with another --state; "
+        hint="to continue with what is left set `on_data_loss: continue` on the source, or choose another --state; "
         "to keep more raise the topic's retention.ms",
     )
 

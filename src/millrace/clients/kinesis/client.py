@@ -250,7 +250,7 @@ class Kinesis:
             return KinesisDenied(f"{self.where} does not let us {doing}", why=said, hint=hint)
         if code in _BUSY:
             after = f" for {waited:.0f} s" if waited >= 1 else ""
-            hint = "more shards, fewer readers of the stream, or a longer patience"
+            hint = "more shards, fewer readers of the stream, or a longer retry_timeout"
             return KinesisFailed(f"{self.where} has had no capacity{after}: could not {doing}", why=said, hint=hint)
         if is_transient(error):
             hint = "check the address, the region and the network"

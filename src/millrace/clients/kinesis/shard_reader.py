@@ -392,5 +392,5 @@ def _arrived(record: Record) -> int:
 
 
 def _hint(other: str) -> str:
-    go_on = "set `lost: go_on` on the source (in a DStream program spark.millrace.kinesis.lost=go_on)"
+    go_on = "set `on_data_loss: continue` on the source (in a DStream program spark.millrace.kinesis.lost=go_on)"
     return f"to go on with what is there {go_on}; or {other}"

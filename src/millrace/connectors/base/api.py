@@ -251,12 +251,12 @@ class MessageSource(Source):
     @property
     @abstractmethod
     def when_bad(self) -> str:
-        """`dead`, `drop` or `fail`."""
+        """`dead_letter`, `drop` or `fail`."""
 
     @property
     def keeps_letters(self) -> bool:
         """As the pipeline says, unless there is nothing to decode."""
-        return self.when_bad == "dead" and self.decoding != "whole"
+        return self.when_bad == "dead_letter" and self.decoding != "whole"
 
     @property
     def trustable(self) -> bool:

@@ -22,7 +22,7 @@ from millrace.plugins import option
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-ON_BAD = ("dead", "drop", "fail")
+ON_BAD = ("dead_letter", "drop", "fail")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,12 @@ class DecodedSource(MessageSource):
     include: tuple[str, ...] | None = option(
         None, "Columns to keep beside the decoded ones.", shown_default="all for text and raw, else none"
     )
-    on_bad: str = option("dead", "What becomes of a record that cannot be decoded.", choices=ON_BAD)
+    on_bad: str = option(
+        "dead_letter",
+        "What becomes of a record that cannot be decoded.",
+        choices=ON_BAD,
+        value_aliases={"dead": "dead_letter"},
+    )
     decoder: str = option(
         "arrow",
         "What decodes json and csv: arrow, in columns; or spark, with from_json and from_csv, which forgive more.",
@@ -85,7 +90,7 @@ class DecodedSource(MessageSource):
 
     @property
     def when_bad(self) -> str:
-        """`dead`, `drop` or `fail`."""
+        """`dead_letter`, `drop` or `fail`."""
         return self.on_bad
 
     def by_spark(self) -> DecodedSource:

@@ -37,8 +37,9 @@ def make_writer(connection: Connection) -> tuple[Sink | None, list[OptionMistake
 def source_facts(connection: Connection, static: bool) -> Facts:
     """What `check` must know of a source."""
     reader, mistakes = make_reader(connection)
+    deprecated = _deprecated(READERS, connection)
     if reader is None:
-        return Facts(tuple(mistakes))
+        return Facts(tuple(mistakes), deprecated=deprecated)
     if static and not reader.reads_whole:
         mistakes.append(OptionMistake("source.not-static", f"{connection.connector} cannot be read as a static table"))
     if not static and not reader.streams:
@@ -58,14 +59,16 @@ def source_facts(connection: Connection, static: bool) -> Facts:
         touches=reader.resources(),
         resumes=reader.resumes,
         letters=reader.keeps_letters,
+        deprecated=deprecated,
     )
 
 
 def sink_facts(connection: Connection, table: str) -> Facts:
     """What `check` must know of a table's sink."""
     writer, mistakes = make_writer(connection)
+    deprecated = _deprecated(WRITERS, connection)
     if writer is None:
-        return Facts(tuple(mistakes))
+        return Facts(tuple(mistakes), deprecated=deprecated)
     name = connection.connector
     return Facts(
         tuple(mistakes),
@@ -78,6 +81,7 @@ def sink_facts(connection: Connection, table: str) -> Facts:
         writer.exclusive_target,
         writer.resumes,
         writer.midway,
+        deprecated=deprecated,
     )
 
 
@@ -112,12 +116,18 @@ def _make(room: PluginRegistry[T], connection: Connection) -> tuple[T | None, li
     elif connection.argument is not None:
         hint = f"write {connection.connector}: with nothing after it, and options beside it"
         mistakes.append(OptionMistake("option.unknown", f"{connection.connector} takes nothing but options", hint=hint))
-    made = build(kind, given, connection.connector, mistakes)
+    twice = sorted(name for alias, name in _aliases(kind).items() if alias in given and name in given)
+    for name in twice:
+        said = f"{connection.connector}: {name} is given twice, once under its deprecated name"
+        mistakes.append(OptionMistake("option.invalid", said, name, f"keep {name}"))
+    given = current_options(kind, given)
+    made = None if twice else build(kind, given, connection.connector, mistakes)
     wrong = {mistake.option for mistake in mistakes}
     sound = made or build(kind, {name: one for name, one in given.items() if name not in wrong}, "", [])
     if sound is not None:
         mistakes.extend(sound.mistakes())  # type: ignore[attr-defined]
-    return made, mistakes
+    as_written = {name: alias for alias, name in _aliases(kind).items() if alias in dict(connection.options)}
+    return made, [dataclasses.replace(one, option=as_written.get(one.option or "", one.option)) for one in mistakes]
 
 
 def build(kind: type[T], given: Mapping[str, Any], what: str, mistakes: list[OptionMistake]) -> T | None:
@@ -142,6 +152,43 @@ def build(kind: type[T], given: Mapping[str, Any], what: str, mistakes: list[Opt
     if len(mistakes) > before:
         return None
     return kind(**values, **({rest: others} if rest else {}))
+
+
+def current_options(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a connector under their current names, with current values; `option` declares the old ones."""
+    aliases = _aliases(kind)
+    values = {one.name: one.metadata.get("value_aliases") or {} for one in dataclasses.fields(kind)}
+    named = {aliases.get(name, name): value for name, value in given.items()}
+    return {name: _current_value(values.get(name, {}), value) for name, value in named.items()}
+
+
+def _aliases(kind: type[Any]) -> dict[str, str]:
+    """Return the current name of each deprecated name."""
+    return {
+        alias: one.name for one in dataclasses.fields(kind) if one.init for alias in one.metadata.get("aliases", ())
+    }
+
+
+def _current_value(aliases: Mapping[str, str], value: Any) -> Any:
+    return aliases.get(value, value) if isinstance(value, str) else value
+
+
+def _deprecated(room: PluginRegistry[Any], connection: Connection) -> tuple[OptionMistake, ...]:
+    """Return a notice for each deprecated name or value in a connection."""
+    try:
+        kind = room.load(connection.connector)
+    except InputError:
+        return ()
+    notices = []
+    for name, value in connection.options:
+        ((current, current_value),) = current_options(kind, {name: value}).items()
+        if (current, current_value) != (name, value):
+            old, new = (
+                (name, current) if value == current_value else (f"{name}: {value}", f"{current}: {current_value}")
+            )
+            said = f"{old} is deprecated and will be removed in the next release; write {new}"
+            notices.append(OptionMistake("option.deprecated", said, name))
+    return tuple(notices)
 
 
 def _argument(kind: type[Any]) -> str | None:

@@ -131,8 +131,12 @@ class CassandraSink(Sink):
     nulls: str = option("keep", "What a null does to a value that is there.", choices=("keep", "erase"))
     consistency: str = option("local_quorum", "How many replicas must have a row.", choices=_LEVELS)
     in_flight: int = option(64, "At most so many requests at once from each task.", least=1)
-    patience: float = option(
-        120.0, "How long Cassandra may be away before a batch fails.", parse=parse_duration, shown_default="2m"
+    retry_timeout: float = option(
+        120.0,
+        "How long writes are repeated while Cassandra is away, before a batch fails.",
+        parse=parse_duration,
+        shown_default="2m",
+        aliases=("patience",),
     )
 
     def mistakes(self) -> Iterator[OptionMistake]:
@@ -230,7 +234,7 @@ class CassandraSink(Sink):
             None if self.ttl is None else round(self.ttl),
             self.consistency.upper(),
             self.in_flight,
-            self.patience,
+            self.retry_timeout,
             self.nulls == "erase",
         )
         counts = [row.rows for row in TaskPlan.of(frame.mapInArrow(work, INSERT_RESULT), site.pieces).run()]

@@ -61,7 +61,13 @@ class KafkaSource(DecodedSource):
         "Whether records of open and aborted transactions are read.",
         choices=("read_committed", "read_uncommitted"),
     )
-    lost: str = option("fail", "When records are gone before they were read.", choices=("fail", "go_on"))
+    on_data_loss: str = option(
+        "fail",
+        "When records are deleted before they were read.",
+        choices=("fail", "continue"),
+        aliases=("lost",),
+        value_aliases={"go_on": "continue"},
+    )
     min_tasks: int | None = option(None, "Read with at least so many tasks, even from fewer partitions.", least=1)
     current: bool = option(False, "Read the generation of the topic that counts, where replay has made several.")
     config: Mapping[str, Any] | None = option(None, "More properties of the Kafka consumer, in Java's names.")
@@ -69,7 +75,7 @@ class KafkaSource(DecodedSource):
     @property
     def continues_on_data_loss(self) -> bool:
         """As the pipeline says."""
-        return self.lost == "go_on"
+        return self.on_data_loss == "continue"
 
     @property
     def not_replayed(self) -> str | None:
@@ -182,7 +188,7 @@ class KafkaSource(DecodedSource):
             "kafka.isolation.level": self.isolation,
             "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
             "includeHeaders": "true",
-            "failOnDataLoss": str(self.lost == "fail").lower(),
+            "failOnDataLoss": str(not self.continues_on_data_loss).lower(),
             **{f"kafka.{name}": value for name, value in cluster.java_properties().items()},
             **{f"kafka.{name}": str(value) for name, value in (self.config or {}).items()},
             **self._subscription(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
@@ -39,8 +39,12 @@ class KinesisAccess:
 
     region: str | None = option(None, "The region of AWS.", shown_default="that of the AWS settings")
     endpoint: str | None = option(None, "Another address of the service, as http://127.0.0.1:4567.")
-    patience: float = option(
-        120.0, "How long the service may be away, or have no capacity.", parse=parse_duration, shown_default="2m"
+    retry_timeout: float = option(
+        120.0,
+        "How long requests are repeated while the service is away or has no capacity.",
+        parse=parse_duration,
+        shown_default="2m",
+        aliases=("patience",),
     )
     profile: str | None = option(None, "A profile of the AWS settings.")
     access_key: str | None = option(None, "The id of a key.", secret=True, shown_default="as AWS finds it")
@@ -51,7 +55,16 @@ class KinesisAccess:
     @property
     def door(self) -> Kinesis:
         """How the service is reached."""
-        return Kinesis(**{one.name: getattr(self, one.name) for one in fields(KinesisAccess)})
+        return Kinesis(
+            region=self.region,
+            endpoint=self.endpoint,
+            patience=self.retry_timeout,
+            profile=self.profile,
+            access_key=self.access_key,
+            secret_key=self.secret_key,
+            session_token=self.session_token,
+            role=self.role,
+        )
 
     def bad_access(self, stream: str) -> Iterator[OptionMistake]:
         """No such name of a stream, half of a key, no boto3."""
@@ -78,7 +91,13 @@ class KinesisSource(KinesisAccess, DecodedSource):
     poll: float = option(
         0.25, "How often a shard is asked that had nothing new.", parse=parse_duration, shown_default="250ms"
     )
-    lost: str = option("fail", "When records are gone before they were read.", choices=("fail", "go_on"))
+    on_data_loss: str = option(
+        "fail",
+        "When records are deleted before they were read.",
+        choices=("fail", "continue"),
+        aliases=("lost",),
+        value_aliases={"go_on": "continue"},
+    )
 
     @property
     def not_replayed(self) -> str | None:
@@ -110,7 +129,7 @@ class KinesisSource(KinesisAccess, DecodedSource):
         from millrace.connectors.kinesis.source import ShardSourceSpec, stream_source
 
         following = ShardSourceSpec(
-            self.door, self.stream, self._since(site), self.max_per_batch, self.poll, self.lost == "go_on"
+            self.door, self.stream, self._since(site), self.max_per_batch, self.poll, self.on_data_loss == "continue"
         )
         kind = stream_source(following)
         site.spark.dataSource.register(kind)

@@ -59,7 +59,9 @@ class KinesisBatchWriter:
             if time.monotonic() - began > self.door.patience:
                 why = next(f"{one['ErrorCode']}: {one.get('ErrorMessage')}" for one in results if one.get("ErrorCode"))
                 what = f"{self.door.where}: {len(left)} records were not taken by stream {self.stream!r}"
-                raise KinesisFailed(what, why=why, hint="more shards, a better partition key, or a longer patience")
+                raise KinesisFailed(
+                    what, why=why, hint="more shards, a better partition key, or a longer retry_timeout"
+                )
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _LONGEST_PAUSE)
 

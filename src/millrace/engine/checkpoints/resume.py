@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millrace.connectors.base.api import RunContext, Sink
-from millrace.connectors.base.registry import CONNECTORS, make_writer
+from millrace.connectors.base.api import READERS, WRITERS, RunContext, Sink
+from millrace.connectors.base.registry import CONNECTORS, current_options, make_writer
 from millrace.engine.checkpoints.checkpoint import unfinished_batch
 from millrace.engine.checkpoints.fingerprint import fingerprint, keeps_state, wholly
 from millrace.engine.checkpoints.query_history import (
@@ -23,12 +23,13 @@ from millrace.engine.checkpoints.query_history import (
     recorded_start,
 )
 from millrace.engine.checkpoints.state_dir import known_of, origins, origins_text, unused_checkpoints
-from millrace.errors import CheckpointIncompatible, MillraceError, StateMismatch, UnknownName
+from millrace.errors import CheckpointIncompatible, InputError, MillraceError, StateMismatch, UnknownName
 from millrace.pipeline.compatibility.changes import ASKS, BREAKS, MIXES, NEW, Change, changes
 from millrace.pipeline.compatibility.query_snapshot import QuerySnapshot, snapshot_query
 from millrace.pipeline.compatibility.state_schema import StateSchema, state_differences
 from millrace.pipeline.model import PipelineDef
 from millrace.pipeline.plan import Plan, Query
+from millrace.plugins import PluginRegistry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -134,12 +135,27 @@ def _changes(pipeline: PipelineDef, query: Query, state: Path, found: StateSchem
         if last_batch(state, query.name) < 0:
             return []
         return [Change(NEW, "state", "what made its checkpoint is not noted: Spark compares the types of its state")]
-    made = changes(before.said, snapshot_query(pipeline, query, CONNECTORS))
+    now = snapshot_query(pipeline, query, CONNECTORS)
+    made = changes(_with_current_options(before.said), _with_current_options(now))
     if found is None or before.found is None:
         return made
     # Spark has been asked, and knows better than the text does what the state is.
     said = [replace(one, effect=NEW) if one.effect == ASKS else one for one in made if one.part != "state"]
     return [*said, *state_differences(StateSchema.of(before.found), found)]
+
+
+def _with_current_options(snapshot: QuerySnapshot) -> QuerySnapshot:
+    """Return a snapshot in which options have their current names: a file may use deprecated ones, or have used them."""
+    sources = {name: _renamed(READERS, source) for name, source in snapshot["sources"].items()}
+    return snapshot | {"sources": sources, "sinks": [_renamed(WRITERS, sink) for sink in snapshot["sinks"]]}
+
+
+def _renamed(connectors: PluginRegistry[Any], connection: QuerySnapshot) -> QuerySnapshot:
+    try:
+        kind = connectors.load(connection["connector"])
+    except InputError:  # a plug-in that is not installed any more
+        return connection
+    return connection | {"options": current_options(kind, connection["options"])}
 
 
 def _other_origins(

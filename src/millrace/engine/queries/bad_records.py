@@ -100,14 +100,14 @@ class BadRecordHandler:
                 BadRecord(
                     f"a record of {self._bad.source!r} cannot be decoded: {first.reason}",
                     why=f"it is at {first.place}",
-                    hint="mend what writes it, or set on_bad: dead to keep it apart and go on",
+                    hint="mend what writes it, or set on_bad: dead_letter to keep it apart and go on",
                 )
             )
         for letter in letters:
             partition = (letter.topic, letter.partition)
             first, count = self._found.get(partition, (letter, 0))
             self._found[partition] = (first, count + 1)
-        if self._bad.when == "dead" and self._bad.burial and letters:
+        if self._bad.when == "dead_letter" and self._bad.burial and letters:
             self._grave = self._grave or self._bad.burial.open(_task(static=self._bad.static))
             self._grave.write(letters)
 

@@ -192,7 +192,7 @@ class QueryBuilder:
                     place=query.place,
                     why="what the checkpoint knows are offsets of other records",
                     hint="start anew with another --state, or, to go on at those offsets all the same, set "
-                    "`lost: go_on` on the source",
+                    "`on_data_loss: continue` on the source",
                 )
             self.tell(f"{what}: it goes on at the offsets that it knows")
         identities.note(named | read)

@@ -315,7 +315,7 @@ def _reasoned(reader: MessageSource, raw: DataFrame) -> tuple[DataFrame, Column]
 def _sifted(reader: MessageSource, frame: DataFrame, reason: Column, bad: BadRecordPolicy) -> DataFrame:
     from pyspark.sql import functions as F
 
-    if bad.when == "drop" or (bad.when == "dead" and bad.burial is None):
+    if bad.when == "drop" or (bad.when == "dead_letter" and bad.burial is None):
         return frame.filter(reason.isNull())
     if bad.trusting:
         wrong = F.when(reason.isNotNull(), F.raise_error(F.lit(_CARE)).cast("boolean")).otherwise(True)

@@ -55,6 +55,7 @@ def connector_mistakes(scope: CheckContext) -> Iterator[Problem]:
 
 
 def _told(connection: Connection, facts: Facts, what: str) -> Iterator[Problem]:
-    for one in facts.mistakes:
-        place = connection.option_place(one.option) if one.option else connection.place
-        yield Problem(one.condition, f"{what}: {one.message}", place, one.hint, one.why)
+    for severity, notices in (("error", facts.mistakes), ("warning", facts.deprecated)):
+        for one in notices:
+            place = connection.option_place(one.option) if one.option else connection.place
+            yield Problem(one.condition, f"{what}: {one.message}", place, one.hint, one.why, severity)
