@@ -145,7 +145,7 @@ def _changes(pipeline: PipelineDef, query: Query, state: Path, found: StateSchem
 
 
 def _with_current_options(snapshot: QuerySnapshot) -> QuerySnapshot:
-    """Return a snapshot in which options have their current names: a file may use deprecated ones, or have used them."""
+    """Return a snapshot with the current names of options, whichever names the file uses or used."""
     sources = {name: _renamed(READERS, source) for name, source in snapshot["sources"].items()}
     return snapshot | {"sources": sources, "sinks": [_renamed(WRITERS, sink) for sink in snapshot["sinks"]]}
 
