@@ -110,7 +110,7 @@ from millrace.telemetry.metrics import Health
 from millrace.telemetry.metrics import run_state as state_of_run
 from millrace.telemetry.panel_registry import RegisteredPanel
 from millrace.telemetry.progress import METRICS, WITHIN
-from millrace.telemetry.prometheus import text as prometheus_text
+from millrace.telemetry.prometheus import to_text as prometheus_text
 from millrace.telemetry.publisher import EVENT_COLUMNS, HISTORY_COLUMNS
 from millrace.telemetry.query_status import Phase, RunStatus
 from millrace.telemetry.topology import Topology, topology_of

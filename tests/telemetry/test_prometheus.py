@@ -6,7 +6,7 @@ import re
 
 from millrace.telemetry.measurements import Lag, Measurements
 from millrace.telemetry.metrics import Health, run_state
-from millrace.telemetry.prometheus import text
+from millrace.telemetry.prometheus import to_text
 
 from .runs import NOW, OUTLINE, batch, running
 
@@ -40,26 +40,26 @@ def test_figures() -> None:
     measurements.put_lag("popular", Lag(12, 1.5))
     run_status = running(batch(late_rows=2))
     run_status.set_dead_letters('po"sts\\\n', 3)
-    found = parsed(text(run_state(run_status, measurements, OUTLINE, NOW), Health(True, True)))
+    found = parsed(to_text(run_state(run_status, measurements, OUTLINE, NOW), Health(True, True)))
     label = 'query="popular"'
     assert found["millrace_query_restarts_total", label] == 0
-    assert found["millrace_query_phase", 'query="popular",phase="restarting"'] == 0
+    assert found["millrace_query_phase", 'phase="restarting",query="popular"'] == 0
     assert found["millrace_query_lag_records", label] == 12
     assert found["millrace_query_lag_seconds", label] == 1.5
     assert found["millrace_query_input_rows_total", label] == 100
     assert found["millrace_query_batch_seconds", label] == 0.5
-    assert found["millrace_query_phase", 'query="popular",phase="running"'] == 1
-    assert found["millrace_query_phase", 'query="popular",phase="failed"'] == 0
+    assert found["millrace_query_phase", 'phase="running",query="popular"'] == 1
+    assert found["millrace_query_phase", 'phase="failed",query="popular"'] == 0
     assert found["millrace_dead_letters_total", r'source="po\"sts\\\n"'] == 3
     assert found["millrace_healthy", ""] == 1
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    found = parsed(text({}, Health(False, False)))
+    found = parsed(to_text({}, Health(False, False)))
     assert found == {("millrace_healthy", ""): 0, ("millrace_ready", ""): 0}
 
 
 def test_delays_of_dstreams() -> None:
-    found = parsed(text(run_state(running(batch(waited=250)), Measurements(), OUTLINE, NOW), Health(True, True)))
+    found = parsed(to_text(run_state(running(batch(waited=250)), Measurements(), OUTLINE, NOW), Health(True, True)))
     assert found["millrace_query_scheduling_delay_seconds", 'query="popular"'] == 0.25
     assert found["millrace_query_total_delay_seconds", 'query="popular"'] == 0.75

@@ -48,7 +48,7 @@ class Api:
     def metrics(self, _: Request) -> Response:
         """Everything for Prometheus."""
         return PlainTextResponse(
-            prometheus.text(self._state(), self._subject.health()), headers={"Content-Type": prometheus.TYPE}
+            prometheus.to_text(self._state(), self._subject.health()), headers={"Content-Type": prometheus.CONTENT_TYPE}
         )
 
     def pipeline(self, _: Request) -> Response:
