@@ -21,15 +21,15 @@ from confluent_kafka import KafkaError, KafkaException
 
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import FENCED, REFUSED, Cluster
+from millrace.clients.kafka.consumer import OffsetRanges, topic_ranges
 from millrace.clients.kafka.record import Record
 from millrace.clients.kafka.transactions import DeliveryFailed, TransactionalProducer
-from millrace.dead_letters import store
 from millrace.dead_letters.fixes import NO_FIX, Fix, apply_fix
 from millrace.dead_letters.letter import REDRIVEN, DeadLetter, Headers
 from millrace.dead_letters.offset_ledger import RedriveMarkers, to_record
 from millrace.dead_letters.redrive_filter import RedriveFilter
 from millrace.dead_letters.redrive_result import RedriveResult, TellProgress
-from millrace.dead_letters.store import StoredDeadLetter, dead_topic_settings, letters_within, topic_extent
+from millrace.dead_letters.store import StoredDeadLetter, dead_topic_settings, letters_within
 from millrace.errors import MillraceError, RedriveBusy, UnknownTopic
 
 
@@ -48,10 +48,10 @@ class RedriveIndex:
     _others: dict[int, list[int]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, cluster: Cluster, topic: str, where: store.Extent) -> RedriveIndex:
+    def read(cls, cluster: Cluster, topic: str, ranges: OffsetRanges) -> RedriveIndex:
         """Everything up to the end: not one mark may be missed."""
         known = cls(topic)
-        for one in letters_within(cluster, where, marked=known.marks.add, whole=True):
+        for one in letters_within(cluster, ranges, marked=known.marks.add, require_all=True):
             record, place = _record(one.letter), _packed(one.partition or 0, one.offset)
             if known._first.setdefault(record, place) != place:
                 known._others.setdefault(record, []).append(place)
@@ -222,9 +222,9 @@ class _Attempt:
         try:
             lane = TransactionalProducer(self._cluster, redrive_transactional_id(self._dead))
             # Asked while we own the id: whoever sends after this answer has to take it over, and then we fail.
-            where = topic_extent(self._cluster, [self._dead])
-            known = RedriveIndex.read(self._cluster, self._dead, where)
-            open_ = (one for one in letters_within(self._cluster, where) if self._wanted.selection.fits(one))
+            ranges = topic_ranges(self._cluster, [self._dead])
+            known = RedriveIndex.read(self._cluster, self._dead, ranges)
+            open_ = (one for one in letters_within(self._cluster, ranges) if self._wanted.selection.fits(one))
             for batch in _batches(self._sendings(open_, known)):
                 self._send(lane, batch)
         except KafkaException as error:

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka import Message
+from confluent_kafka.admin import ConfigResource, ResourceType
 
-from millrace.clients.kafka import offsets, topics
+from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import OffsetRanges, partition_of, read_ranges, topic_ranges
 from millrace.dead_letters.file_journal import Journal, JournalCounts
 from millrace.dead_letters.letter import SUFFIX, DeadLetter, dead_topic, from_line, from_record
 from millrace.dead_letters.offset_ledger import RedriveMarkers, Span
 from millrace.dead_letters.offset_ledger import marked_spans as spans_of
-from millrace.errors import FileUnusable, InvalidTopic, KafkaFailed, KafkaUnreachable, SourceLocation
+from millrace.errors import FileUnusable, InvalidTopic, SourceLocation
 
 _ROOM = 1 << 20
 """Bytes that a dead topic takes beyond the largest record of the source: for what is written beside the record."""
-_OPEN = 2.0
-"""Seconds in which a transaction that is being committed is waited for: it is decided before it can be seen."""
-_TRANSACTION = 90.0
-"""Seconds after which a transaction is over, whatever became of its writer."""
 _LIMIT = "max.message.bytes"
 
-Extent = dict[tuple[str, int], tuple[int, int]]
-"""The first offset of each partition, and the one after the last."""
 Marked = Callable[[str, int, list[Span]], None]
 """Told about each mark: its topic, its partition, the letters."""
 
@@ -129,27 +122,28 @@ def letters_in_topics(
     A mark comes after its letters: `marked` hears of it then. With the `marks` of a first look each letter says itself
     whether it was redriven.
     """
-    yield from letters_within(cluster, topic_extent(cluster, names), strange, marked, marks)
+    yield from letters_within(cluster, topic_ranges(cluster, names), strange, marked, marks)
 
 
 def letters_within(
     cluster: Cluster,
-    where: Extent,
+    ranges: OffsetRanges,
     strange: Callable[[], None] = lambda: None,
     marked: Marked = lambda *_: None,
     marks: RedriveMarkers | None = None,
     *,
-    whole: bool = False,
+    require_all: bool = False,
 ) -> Iterator[StoredDeadLetter]:
-    """The same, of a part of topics. Whoever must not miss a mark wants the `whole` of it, however long it takes."""
-    for message in _messages(cluster, where, whole=whole):
-        found = letter_in_record(message, marks)
-        if isinstance(found, StoredDeadLetter):
-            yield found
-        elif found is None:
-            strange()
-        else:
-            marked(message.topic() or "", message.partition() or 0, found)
+    """Yield the same of offset ranges; with `require_all` an open transaction that may hide a mark is waited for."""
+    for batch in read_ranges(cluster, ranges, require_all=require_all):
+        for message in batch:
+            found = letter_in_record(message, marks)
+            if isinstance(found, StoredDeadLetter):
+                yield found
+            elif found is None:
+                strange()
+            else:
+                marked(*partition_of(message), found)
 
 
 def letter_in_record(message: Message, marks: RedriveMarkers | None = None) -> StoredDeadLetter | list[Span] | None:
@@ -167,10 +161,11 @@ def letter_in_record(message: Message, marks: RedriveMarkers | None = None) -> S
 def marks_in_topics(cluster: Cluster, names: Sequence[str]) -> RedriveMarkers:
     """The marks that topics have now: a first look at all that is there, before the letters are read."""
     marks = RedriveMarkers()
-    for message in _messages(cluster, topic_extent(cluster, names)):
-        spans = spans_of(message.key(), message.value())
-        if spans and isinstance(letter_in_record(message), list):
-            marks.add(message.topic() or "", message.partition() or 0, spans)
+    for batch in read_ranges(cluster, topic_ranges(cluster, names), require_all=False):
+        for message in batch:
+            spans = spans_of(message.key(), message.value())
+            if spans and isinstance(letter_in_record(message), list):
+                marks.add(*partition_of(message), spans)
     return marks
 
 
@@ -196,73 +191,3 @@ def _letter(file: Path, number: int, line: bytes) -> DeadLetter:
         raise FileUnusable(
             "a line is no dead letter", why=str(error), place=SourceLocation(str(file), number)
         ) from None
-
-
-def topic_extent(cluster: Cluster, names: Sequence[str]) -> Extent:
-    """Which offsets the partitions of topics have now; without those that are empty."""
-    metadata = cluster.connect()
-    for name in names:
-        topics.require(metadata, name)
-    places = [TopicPartition(name, number) for name in names for number in metadata.topics[name].partitions]
-    first = offsets.ask(cluster, places, OffsetSpec.earliest())
-    ends = offsets.ask(cluster, places, OffsetSpec.latest())
-    return {place: (first[place], end) for place, end in ends.items() if end > first[place]}
-
-
-def _messages(cluster: Cluster, where: Extent, *, whole: bool = False) -> Iterator[Message]:
-    """What is committed in a part of topics."""
-    own = {
-        "group.id": f"millrace-{uuid.uuid4()}",
-        "isolation.level": "read_committed",
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,  # the last offsets may be marks of transactions, which never come
-        "allow.auto.create.topics": False,
-        "fetch.wait.max.ms": 100,
-    }
-    with cluster.speaking("open a consumer"):
-        consumer = Consumer({**cluster.config(), **own})
-    try:
-        consumer.assign([TopicPartition(*place, first) for place, (first, _) in where.items()])
-        yield from _until(cluster, consumer, {place: end for place, (_, end) in where.items()}, whole=whole)
-    finally:
-        consumer.close()
-
-
-def _until(cluster: Cluster, consumer: Consumer, ends: dict[tuple[str, int], int], *, whole: bool) -> Iterator[Message]:
-    """Messages up to the given ends, or to a transaction that stays open."""
-    heard = started = time.monotonic()
-    reached: dict[tuple[str, int], int] = {}
-    at_end: set[tuple[str, int]] = set()
-    while any(reached.get(place, 0) < end for place, end in ends.items()):
-        got = consumer.consume(1000, 0.1)
-        for message in got:
-            offset, problem = message.offset() or 0, message.error()
-            place = (message.topic() or "", message.partition() or 0)
-            if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
-                raise cluster.error(problem, f"read topic {place[0]!r}")
-            if problem is None and offset < ends[place]:
-                yield message
-            reached[place] = offset + (problem is None)
-            (at_end.discard if problem is None else at_end.add)(place)
-        now = time.monotonic()
-        heard = now if got else heard
-        if ends.keys() == at_end and not got:
-            if whole and now - heard > _TRANSACTION:
-                raise _left_open(place for place, end in ends.items() if reached[place] < end)
-            if not whole and now - started > _OPEN:
-                return
-        elif now - heard > cluster.timeout:
-            raise KafkaUnreachable(
-                f"dead letters could not be read to their end: nothing came for {cluster.timeout:.0f} s",
-                hint="look at millrace kafka status",
-            )
-
-
-def _left_open(places: Iterator[tuple[str, int]]) -> KafkaFailed:
-    shown = ", ".join(f"{topic}[{partition}]" for topic, partition in places)
-    return KafkaFailed(
-        f"a transaction is still open in {shown}: what it has written cannot be read",
-        why="whether letters are marked as redriven may stand behind it",
-        hint="try again when its writer has ended, or when its time is over",
-    )

@@ -6,21 +6,30 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from queue import Queue
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer, KafkaException, Message
+from confluent_kafka import Producer as ConfluentProducer
 
 from millrace.clients.kafka import consumer_groups, topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import ReadRequest, read_records
+from millrace.clients.kafka.consumer import (
+    ReadRequest,
+    committed_between,
+    committed_records,
+    count_committed,
+    read_ranges,
+    read_records,
+    topic_ranges,
+)
 from millrace.clients.kafka.delivery import Delivery, new_transaction
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.errors import InvalidOption, TopicGone, UnknownTopic
+from millrace.errors import InvalidOption, KafkaFailed, TopicGone, UnknownTopic
 
 Put = Callable[..., object]
 MOMENT = 1_700_000_000_000
@@ -266,3 +275,65 @@ def test_records_of_an_open_transaction_are_kept_back(
     with reading(cluster, ReadRequest(lane, "earliest", most=2)) as [found]:
         producer.commit()
         assert values(found.result()) == [b"open", b"after"]
+
+
+@pytest.fixture
+def transactions(cluster: Cluster, lane: str) -> Iterator[ConfluentProducer]:
+    """A record, an aborted one, a committed one, and one in a transaction that stays open."""
+    writer = ConfluentProducer(cluster.config(transactional_id=new_transaction()))
+    writer.init_transactions(30)
+    for value, end in ((b"a", writer.commit_transaction), (b"b", writer.abort_transaction), (b"open", None)):
+        writer.begin_transaction()
+        writer.produce(lane, value)
+        writer.flush(30)
+        if end:
+            end(30)
+    yield writer
+    with suppress(KafkaException):
+        writer.abort_transaction(30)
+
+
+def test_a_bounded_read_ends_before_a_transaction_that_is_open(
+    cluster: Cluster, lane: str, put: Put, transactions: ConfluentProducer
+) -> None:
+    put(lane, b"after")
+    assert [one.value() for batch in committed_records(cluster, [lane]) for one in batch] == [b"a"]
+    assert count_committed(cluster, [lane]) == {(lane, 0): 1}
+    ranges = topic_ranges(cluster, [lane])
+    found = [one.value() for batch in read_ranges(cluster, ranges, require_all=False) for one in batch]
+    assert found == [b"a"]
+
+
+def test_a_bounded_read_waits_for_a_transaction_if_it_must_have_all(
+    cluster: Cluster, lane: str, transactions: ConfluentProducer
+) -> None:
+    ranges = topic_ranges(cluster, [lane])
+    with pytest.raises(KafkaFailed) as raised:
+        list(read_ranges(cluster, ranges, open_transaction_timeout_s=0.5))
+    assert f"{lane}[0]" in raised.value.message
+    batches = read_ranges(cluster, ranges)
+    found = [one.value() for one in next(batches)]
+    transactions.commit_transaction(30)
+    found += [one.value() for batch in batches for one in batch]
+    assert found == [b"a", b"open"]
+
+
+def test_a_bounded_read_gives_the_records_of_its_ranges_and_no_others(cluster: Cluster, topic: str, put: Put) -> None:
+    put(topic, *(Record(b"%d" % number, partition=number % 3) for number in range(30)))
+    ranges = {(topic, 0): (2, 4), (topic, 2): (9, 10)}
+    found = sorted(one.value() or b"" for batch in read_ranges(cluster, ranges) for one in batch)
+    assert found == [b"29", b"6", b"9"]
+    assert list(read_ranges(cluster, {})) == []
+
+
+def test_a_bounded_read_ends_at_its_time_limit(cluster: Cluster, lane: str, put: Put) -> None:
+    put(lane, b"a")
+    batches = read_ranges(cluster, {(lane, 0): (0, 5)}, time_limit_s=1.0)
+    assert [one.value() for batch in batches for one in batch] == [b"a"]
+
+
+def test_a_bounded_read_of_part_of_a_topic(cluster: Cluster, lane: str, put: Put) -> None:
+    put(lane, *(Record(b"%d" % number, timestamp=MOMENT + number * 1000) for number in range(5)))
+    end = datetime.fromtimestamp((MOMENT + 3000) / 1000, UTC)
+    assert [one.value() for batch in committed_between(cluster, lane, 1, end) for one in batch] == [b"1", b"2"]
+    assert list(committed_between(cluster, lane, end, "earliest")) == []

@@ -1,8 +1,9 @@
-"""Records out of a topic: from a place or with a group, until there are enough or none come any more.
+"""Consumers of topics.
 
-The committed records that topics have now: read from the first to the last, or only counted.
-
-A consumer that follows partitions from given offsets, and belongs to no group.
+- `read_records` reads a topic from a start, or with a consumer group, until there are enough records or none arrive.
+- `read_ranges` reads the committed records of offset ranges to their ends; `committed_records`, `committed_between` and
+  `count_committed` use it for whole topics and for parts of one.
+- `TopicTail` follows partitions from given offsets, without a group.
 """
 
 from __future__ import annotations
@@ -16,19 +17,52 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka.admin import OffsetSpec
 
 from millrace.clients.kafka import consumer_groups, offsets, topics
 from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.offsets import PartitionId
 from millrace.errors import InvalidOption, KafkaFailed, KafkaUnreachable, TopicGone
 
-_GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
-_WAIT = 0.2
-_LOOK_EVERY = 2.0
-"""Seconds of silence after which to look whether the topic is still there: the client does not tell by itself."""
+OffsetRanges = Mapping[PartitionId, tuple[int, int]]
+"""The first offset of each partition, and the one after the last."""
+
+_POLL_TIMEOUT_S = 0.2
+_METADATA_INTERVAL_S = 2.0
+"""How long no record arrives before the topic is looked up: the client does not report that it was deleted."""
+_MAX_POLL_RECORDS = 500
+_MAX_RANGE_POLL_RECORDS = 5000
+_MAX_TAIL_POLL_RECORDS = 1000
+_COMMIT_WAIT_S = 2.0
+"""How long a transaction that is being committed is waited for: it is decided before its records can be read."""
+_TRANSACTION_TIMEOUT_S = 90.0
+"""How long a transaction of ours can stay open, whatever happens to its producer."""
+_TOPIC_DELETED = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+_TRANSIENT = {KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
+"""Events after which the client continues by itself."""
+
+
+def _open_consumer(cluster: Cluster, **config: Any) -> Consumer:
+    """Open a consumer that commits nothing unless `config` (with _ for the dot) says otherwise."""
+    tuning = {"topic.metadata.refresh.interval.ms": 5000, "fetch.wait.max.ms": 100}
+    defaults = {
+        "group.id": f"millrace-{uuid.uuid4()}",
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "allow.auto.create.topics": False,
+    }
+    chosen = {name.replace("_", "."): value for name, value in config.items()}
+    with cluster.speaking("open a consumer"):
+        return Consumer({**tuning, **cluster.config(), **defaults, **chosen})
+
+
+def _find_leaders(consumer: Consumer, cluster: Cluster, topic: str | None = None) -> None:
+    with suppress(KafkaException):  # a client that knows no leaders yet may take a second to find them
+        consumer.list_topics(topic, timeout=cluster.timeout)
 
 
 @dataclass(frozen=True)
@@ -37,7 +71,7 @@ class ReadRequest:
 
     topic: str
     start: str | int | datetime = "latest"
-    """`earliest`, `latest`, an offset, or a time. With a group: where it begins if it has no offsets yet."""
+    """`earliest`, `latest`, an offset, or a time. With a group: where it starts if it has no offsets yet."""
     partition: int | None = None
     group: str | None = None
     most: int | None = None
@@ -45,281 +79,287 @@ class ReadRequest:
     """Seconds without a record after which reading ends; None waits for ever."""
     committed: bool = True
     stop: threading.Event = field(default_factory=threading.Event)
-    say: Callable[[str], None] = lambda _: None
-    """Tells the user one line about what is being waited for."""
+    notify: Callable[[str], None] = lambda _: None
+    """Called with a line about what is being waited for."""
 
 
-def read_records(cluster: Cluster, reading: ReadRequest) -> Iterator[list[Message]]:
-    """Records in batches as they come. A group's offsets are committed for batches that were asked past."""
-    _check(reading)
-    topics.require(cluster.connect(), reading.topic, reading.partition)
-    with cluster.speaking("open a consumer"):
-        consumer = ConfluentConsumer(_config(cluster, reading))
+def read_records(cluster: Cluster, request: ReadRequest) -> Iterator[list[Message]]:
+    """Yield records in batches as they arrive; a group's offsets are committed when the next batch is asked for."""
+    _check(request)
+    topics.require(cluster.connect(), request.topic, request.partition)
+    consumer = _open_consumer(
+        cluster,
+        group_id=request.group or f"millrace-{uuid.uuid4()}",
+        isolation_level="read_committed" if request.committed else "read_uncommitted",
+        # Without a group every offset is explicit; one that retention has removed must not be skipped silently.
+        auto_offset_reset=request.start if request.group else "error",
+        enable_auto_commit=request.group is not None,
+        enable_auto_offset_store=False,
+    )
     try:
         joined = threading.Event()
-        if reading.group and reading.partition is None:
-            consumer.subscribe([reading.topic], on_assign=lambda *_: joined.set())
+        if request.group and request.partition is None:
+            consumer.subscribe([request.topic], on_assign=lambda *_: joined.set())
         else:
-            places = _places(cluster, reading)
-            with suppress(KafkaException):  # a client that knows no leaders yet may take a second to find them
-                consumer.list_topics(reading.topic, timeout=cluster.timeout)
-            consumer.assign(places)
+            partitions = _start_offsets(cluster, request)
+            _find_leaders(consumer, cluster, request.topic)
+            consumer.assign(partitions)
             joined.set()
-        yield from _batches(consumer, cluster, reading, joined)
+        yield from _batches(consumer, cluster, request, joined)
     finally:
         consumer.close()
 
 
-def _check(reading: ReadRequest) -> None:
-    if isinstance(reading.start, int) and reading.partition is None:
+def _check(request: ReadRequest) -> None:
+    if isinstance(request.start, int) and request.partition is None:
         raise InvalidOption("an offset needs a partition", hint="offsets count within a partition: add --partition P")
-    if reading.group is None:
+    if request.group is None:
         return
-    consumer_groups.check_name(reading.group)
-    if not isinstance(reading.start, str):
+    consumer_groups.check_name(request.group)
+    if not isinstance(request.start, str):
         raise InvalidOption(
-            "a group goes on from its own offsets",
+            "a group resumes from its own offsets",
             hint="leave --offset and --from-time out, or move the group first: millrace kafka groups reset",
         )
 
 
-def _config(cluster: Cluster, reading: ReadRequest) -> dict[str, object]:
-    tuning = {"topic.metadata.refresh.interval.ms": 5000, "fetch.wait.max.ms": 100}
-    return {
-        **tuning,
-        **cluster.config(),
-        "group.id": reading.group or f"millrace-{uuid.uuid4()}",
-        "isolation.level": "read_committed" if reading.committed else "read_uncommitted",
-        # Without a group every offset is explicit; one that retention has removed must not be jumped over silently.
-        "auto.offset.reset": reading.start if reading.group else "error",
-        "enable.auto.commit": reading.group is not None,
-        "enable.auto.offset.store": False,
-        "allow.auto.create.topics": False,
-    }
-
-
-def _places(cluster: Cluster, reading: ReadRequest) -> list[TopicPartition]:
-    """Where each partition is read from, as offsets: what is asked for is then beyond doubt."""
-    if reading.group:
-        return [TopicPartition(reading.topic, reading.partition or 0)]
-    found = cluster.connect().topics[reading.topic].partitions
-    numbers = sorted(found) if reading.partition is None else [reading.partition]
-    every = [TopicPartition(reading.topic, number) for number in numbers]
-    start = offsets.resolve(cluster, every, reading.start)
-    return [TopicPartition(topic, number, start[topic, number]) for topic, number in sorted(start)]
+def _start_offsets(cluster: Cluster, request: ReadRequest) -> list[TopicPartition]:
+    """Return the partitions to assign, with explicit offsets unless a group has its own."""
+    if request.group:
+        return [TopicPartition(request.topic, request.partition or 0)]
+    numbers = sorted(cluster.connect().topics[request.topic].partitions)
+    wanted = [TopicPartition(request.topic, number) for number in numbers if request.partition in (None, number)]
+    start = offsets.resolve(cluster, wanted, request.start)
+    return [TopicPartition(*partition, start[partition]) for partition in sorted(start)]
 
 
 def _batches(
-    consumer: ConfluentConsumer, cluster: Cluster, reading: ReadRequest, joined: threading.Event
+    consumer: Consumer, cluster: Cluster, request: ReadRequest, joined: threading.Event
 ) -> Iterator[list[Message]]:
-    left = reading.most
-    silence = _Silence(cluster, reading, joined)
-    while (left is None or left > 0) and not reading.stop.is_set():
-        got = consumer.consume(min(500, left or 500), _WAIT)
-        records = [message for message in got if message.error() is None]
+    left = request.most
+    idle = _IdleTime(cluster, request, joined)
+    while (left is None or left > 0) and not request.stop.is_set():
+        messages = consumer.consume(min(_MAX_POLL_RECORDS, left or _MAX_POLL_RECORDS), _POLL_TIMEOUT_S)
+        records = [message for message in messages if message.error() is None]
         if records:
             yield records
-            if reading.group:
+            if request.group:
                 for message in records:
                     consumer.store_offsets(message)
             left = left if left is None else left - len(records)
-        _raise_problems(cluster, reading, got)
-        if silence.is_the_end(consumer, heard=bool(records)):
+        _raise_errors(cluster, request, messages)
+        if idle.is_over(consumer, received=bool(records)):
             return
 
 
-class _Silence:
-    """How long nothing has come, and what that means."""
+class _IdleTime:
+    """Measures how long no record has arrived, and checks why."""
 
-    def __init__(self, cluster: Cluster, reading: ReadRequest, joined: threading.Event) -> None:
+    def __init__(self, cluster: Cluster, request: ReadRequest, joined: threading.Event) -> None:
         self._cluster = cluster
-        self._reading = reading
+        self._request = request
         self._joined = joined
         self._waiting_to_join = not joined.is_set()
-        self._told = False
-        self._since = self._looked = time.monotonic()
+        self._notified = False
+        self._since = self._checked = time.monotonic()
 
-    def is_the_end(self, consumer: ConfluentConsumer, *, heard: bool) -> bool:
-        """Whether it has lasted long enough; raises when somebody is missing who could have broken it."""
+    def is_over(self, consumer: Consumer, *, received: bool) -> bool:
+        """Return whether the timeout has passed; raise if the brokers, the group or the topic are the reason."""
         now, joined = time.monotonic(), self._joined.is_set()
-        if heard or (joined and self._waiting_to_join):
-            self._since = self._looked = now
-            self._waiting_to_join, self._told = not joined, False
+        if received or (joined and self._waiting_to_join):
+            self._since = self._checked = now
+            self._waiting_to_join, self._notified = not joined, False
             return False
-        patience = self._patience()
-        if patience is not None and now - self._since >= patience:
-            self._require_company(consumer, patience)
+        timeout = self._request.timeout
+        if timeout is not None and self._waiting_to_join:
+            timeout = max(timeout, self._cluster.timeout)
+        if timeout is not None and now - self._since >= timeout:
+            self._require_connection(consumer, timeout)
             return True
-        if now - self._looked >= _LOOK_EVERY:
-            self._looked = now
-            self._look(consumer)
+        if now - self._checked >= _METADATA_INTERVAL_S:
+            self._checked = now
+            self._require_topic(consumer)
         return False
 
-    def _patience(self) -> float | None:
-        wanted = self._reading.timeout
-        return max(wanted, self._cluster.timeout) if wanted is not None and self._waiting_to_join else wanted
-
-    def _require_company(self, consumer: ConfluentConsumer, patience: float) -> None:
+    def _require_connection(self, consumer: Consumer, timeout: float) -> None:
         if self._waiting_to_join:
             raise KafkaFailed(
-                f"could not join the group {self._reading.group!r} within {patience:.0f} s",
+                f"could not join the group {self._request.group!r} within {timeout:.0f} s",
                 hint="a member may hold it up (millrace kafka groups describe), or __consumer_offsets has no leader",
             )
-        with self._cluster.speaking(f"read topic {self._reading.topic!r}"):
-            consumer.list_topics(self._reading.topic, timeout=self._cluster.timeout)
+        with self._cluster.speaking(f"read topic {self._request.topic!r}"):
+            consumer.list_topics(self._request.topic, timeout=self._cluster.timeout)
 
-    def _look(self, consumer: ConfluentConsumer) -> None:
-        topic = self._reading.topic
+    def _require_topic(self, consumer: Consumer) -> None:
+        topic = self._request.topic
         try:
-            problem = consumer.list_topics(topic, timeout=1.0).topics[topic].error
+            error = consumer.list_topics(topic, timeout=1.0).topics[topic].error
         except KafkaException:
-            if not self._told:
-                self._told = True
-                self._reading.say(f"no broker answers at {self._cluster.bootstrap}; still trying")
+            if not self._notified:
+                self._notified = True
+                self._request.notify(f"no broker answers at {self._cluster.bootstrap}; still trying")
             return
-        if problem is not None and problem.code() in _GONE:
-            raise _gone(topic, problem)
+        if error is not None and error.code() in _TOPIC_DELETED:
+            raise _topic_deleted(topic, error)
 
 
-def _raise_problems(cluster: Cluster, reading: ReadRequest, got: list[Message]) -> None:
-    for message in got:
-        problem = message.error()
-        if problem is None:
+def _raise_errors(cluster: Cluster, request: ReadRequest, messages: list[Message]) -> None:
+    for message in messages:
+        error = message.error()
+        if error is None:
             continue
-        if problem.code() in _GONE:
-            raise _gone(reading.topic, problem)
-        if problem.code() != KafkaError._PARTITION_EOF:
-            raise cluster.error(problem, f"read topic {reading.topic!r}")
+        if error.code() in _TOPIC_DELETED:
+            raise _topic_deleted(request.topic, error)
+        if error.code() != KafkaError._PARTITION_EOF:
+            raise cluster.error(error, f"read topic {request.topic!r}")
 
 
-def _gone(topic: str, problem: KafkaError) -> TopicGone:
+def _topic_deleted(topic: str, error: KafkaError) -> TopicGone:
     return TopicGone(
         f"topic {topic!r} disappeared while it was read",
-        why=problem.str(),
-        hint="somebody deleted it; what had been read until then was printed",
+        why=error.str(),
+        hint="somebody deleted it; the records read until then were printed",
     )
 
 
-_OWN = {
-    "isolation.level": "read_committed",
-    "auto.offset.reset": "earliest",
-    "enable.auto.commit": False,
-    "enable.partition.eof": True,  # the last offsets may be marks of transactions, which never come
-    "allow.auto.create.topics": False,
-}
+def topic_ranges(cluster: Cluster, names: Sequence[str], *, committed: bool = False) -> OffsetRanges:
+    """Return the offsets that the partitions of topics have now, without empty partitions.
+
+    With `committed` a range ends before the first transaction that is still open.
+    """
+    metadata = cluster.connect()
+    for name in names:
+        topics.require(metadata, name)
+    partitions = [TopicPartition(name, number) for name in names for number in metadata.topics[name].partitions]
+    first = offsets.ask(cluster, partitions, OffsetSpec.earliest())
+    ends = offsets.ask(cluster, partitions, OffsetSpec.latest(), committed=committed)
+    return {partition: (first[partition], end) for partition, end in ends.items() if end > first[partition]}
 
 
 def count_committed(
-    cluster: Cluster, names: Sequence[str], told: Callable[[int], None] = lambda _: None
-) -> Counter[tuple[str, int]]:
-    """How many there are in each partition. All of them are read for it: offsets that no record has look like others.
+    cluster: Cluster, names: Sequence[str], on_batch: Callable[[int], None] = lambda _: None
+) -> Counter[PartitionId]:
+    """Return the number of committed records in each partition; `on_batch` gets the sum so far.
 
-    `told` hears, again and again, how many it are so far.
+    All records are read: some offsets belong to transaction markers, or to records that compaction has removed.
     """
-    found: Counter[tuple[str, int]] = Counter()
+    counts: Counter[PartitionId] = Counter()
     for batch in committed_records(cluster, names):
-        found.update((message.topic() or "", message.partition() or 0) for message in batch)
-        told(found.total())
-    return found
+        counts.update(map(partition_of, batch))
+        on_batch(counts.total())
+    return counts
 
 
 def committed_records(cluster: Cluster, names: Sequence[str]) -> Iterator[list[Message]]:
-    """All of them, in batches; those of a partition in order."""
-    yield from _read(cluster, *_bounds(cluster, names))
+    """Yield the committed records that topics have now."""
+    yield from read_ranges(cluster, topic_ranges(cluster, names, committed=True))
 
 
 def committed_between(
     cluster: Cluster, name: str, start: str | int | datetime, end: str | int | datetime
 ) -> Iterator[list[Message]]:
-    """Those of a topic from one place (`earliest`, an offset, a time) to another, which is not among them."""
-    first, ends = _bounds(cluster, [name])
-    places = [TopicPartition(*place) for place in first]
-    begin, stop = offsets.resolve(cluster, places, start), offsets.resolve(cluster, places, end)
-    left = {place: min(last, stop[place]) for place, last in ends.items()}
-    yield from _read(cluster, begin, {place: last for place, last in left.items() if last > begin[place]})
+    """Yield the committed records of a topic from `start` (`earliest`, an offset, a time) to before `end`."""
+    present = topic_ranges(cluster, [name], committed=True)
+    partitions = [TopicPartition(*partition) for partition in present]
+    begin, stop = offsets.resolve(cluster, partitions, start), offsets.resolve(cluster, partitions, end)
+    ranges = {partition: (begin[partition], min(last, stop[partition])) for partition, (_, last) in present.items()}
+    yield from read_ranges(cluster, {partition: (low, high) for partition, (low, high) in ranges.items() if high > low})
 
 
-def _read(
-    cluster: Cluster, first: dict[tuple[str, int], int], left: dict[tuple[str, int], int]
+def read_ranges(
+    cluster: Cluster,
+    ranges: OffsetRanges,
+    *,
+    require_all: bool = True,
+    open_transaction_timeout_s: float = _TRANSACTION_TIMEOUT_S,
+    time_limit_s: float | None = None,
 ) -> Iterator[list[Message]]:
-    """From where each partition begins to where it ends; `left` loses those that have ended."""
-    with cluster.speaking("open a consumer"):
-        consumer = Consumer({**cluster.config(), **_OWN, "group.id": f"millrace-{uuid.uuid4()}"})
-    heard = time.monotonic()
+    """Yield the committed records of offset ranges in batches, those of a partition in order.
+
+    A transaction that is still open hides the rest of its partition. It is waited for until the timeout, and then
+    KafkaFailed is raised; without `require_all` reading ends soon, with what can be read. With `time_limit_s`
+    reading ends then in any case. Raise KafkaUnreachable if no record arrives for the cluster's timeout.
+    """
+    if not ranges:
+        return
+    consumer = _open_consumer(cluster, enable_partition_eof=True)  # the last offset may be a transaction marker
     try:
-        consumer.assign([TopicPartition(*place, first[place]) for place in left])
-        while left:
-            got = consumer.consume(5000, 0.2)
-            heard = time.monotonic() if got else heard
-            yield _taken(cluster, got, left)
-            if time.monotonic() - heard > cluster.timeout:
-                behind = ", ".join(sorted({repr(topic) for topic, _ in left}))
+        _find_leaders(consumer, cluster)
+        consumer.assign([TopicPartition(*partition, first) for partition, (first, _) in ranges.items()])
+        unread = {partition: end for partition, (_, end) in ranges.items()}
+        at_end: set[PartitionId] = set()
+        started = received = time.monotonic()
+        while unread:
+            messages = consumer.consume(_MAX_RANGE_POLL_RECORDS, 0.1)
+            if messages:
+                yield _records_within(cluster, messages, unread, at_end)
+            now = time.monotonic()
+            received = now if messages else received
+            if time_limit_s is not None and now - started > time_limit_s:
+                return
+            if unread.keys() <= at_end:  # only open transactions are left
+                if not require_all and now - received > _COMMIT_WAIT_S:
+                    return
+                if require_all and now - received > open_transaction_timeout_s:
+                    raise _transaction_open(unread)
+            elif now - received > cluster.timeout:
+                names = ", ".join(sorted({repr(topic) for topic, _ in unread}))
                 raise KafkaUnreachable(
-                    f"topic {behind} could not be read to the end: nothing came for {cluster.timeout:.0f} s",
-                    hint="look at millrace kafka status",
+                    f"topic {names} could not be read to the end: no record arrived for {cluster.timeout:.0f} s",
+                    hint="see millrace kafka status",
                 )
     finally:
         consumer.close()
 
 
-def _bounds(cluster: Cluster, names: Sequence[str]) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
-    """Where each partition begins, and where those end that have something."""
-    metadata = cluster.connect()
-    for name in names:
-        topics.require(metadata, name)
-    places = [TopicPartition(name, number) for name in names for number in metadata.topics[name].partitions]
-    first = offsets.ask(cluster, places, OffsetSpec.earliest())
-    ends = offsets.ask(cluster, places, OffsetSpec.latest(), committed=True)
-    return first, {place: end for place, end in ends.items() if end > first[place]}
+def _records_within(
+    cluster: Cluster, messages: list[Message], unread: dict[PartitionId, int], at_end: set[PartitionId]
+) -> list[Message]:
+    """Return the records before the end offsets; update which partitions are unread, and which have no more records."""
+    records = []
+    for message in messages:
+        partition, offset, error = partition_of(message), message.offset() or 0, message.error()
+        if error is not None:
+            if error.code() not in _TRANSIENT:
+                raise cluster.error(error, f"read topic {partition[0]!r}")
+            if error.code() != KafkaError._PARTITION_EOF:
+                continue
+            at_end.add(partition)
+        else:
+            at_end.discard(partition)
+            if partition in unread and offset < unread[partition]:
+                records.append(message)
+            offset += 1
+        if partition in unread and offset >= unread[partition]:
+            del unread[partition]
+    return records
 
 
-def _taken(cluster: Cluster, got: list[Message], left: dict[tuple[str, int], int]) -> list[Message]:
-    """The records among what came; partitions whose end is reached are struck off."""
-    found = []
-    for message in got:
-        place, offset, problem = (
-            (message.topic() or "", message.partition() or 0),
-            message.offset() or 0,
-            message.error(),
-        )
-        if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
-            raise cluster.error(problem, f"read topic {place[0]!r}")
-        if place not in left:
-            continue
-        if problem is None and offset < left[place]:
-            found.append(message)
-        if offset + (problem is None) >= left[place]:
-            del left[place]
-    return found
+def _transaction_open(unread: Mapping[PartitionId, int]) -> KafkaFailed:
+    partitions = ", ".join(f"{topic}[{number}]" for topic, number in unread)
+    return KafkaFailed(
+        f"a transaction is still open in {partitions}: its records, and those after it, cannot be read",
+        hint="try again when its producer has ended, or when its timeout has passed",
+    )
 
 
-_MOST = 1000
-_PASSING = {KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
-"""Not errors of what is read: the client goes on by itself."""
-
-Offsets = Mapping[tuple[str, int], int]
+def partition_of(message: Message) -> PartitionId:
+    """Return the topic and the partition of a record."""
+    return message.topic() or "", message.partition() or 0
 
 
 class TopicTail:
-    """Reads on for as long as the block lasts; commits nothing."""
+    """A consumer that follows partitions until it is closed, and commits nothing."""
 
-    def __init__(self, cluster: Cluster, start: Offsets, *, ahead: int = 16_384) -> None:
-        """`ahead`: how many kilobytes the client may fetch before anybody asks."""
+    def __init__(self, cluster: Cluster, start: Mapping[PartitionId, int], *, ahead: int = 16_384) -> None:
+        """Start at these offsets; the client fetches at most `ahead` kilobytes before they are asked for."""
         self._cluster = cluster
-        own = {
-            "group.id": f"millrace-page-{uuid.uuid4()}",
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "allow.auto.create.topics": False,
-            "fetch.wait.max.ms": 100,
-            "queued.max.messages.kbytes": ahead,
-            "fetch.message.max.bytes": min(ahead * 1024, 1024 * 1024),
-        }
-        with cluster.speaking("open a consumer"):
-            self._consumer = Consumer({**cluster.config(), **own})
-        with suppress(KafkaException):  # a client that knows no leaders yet may take a second to find them
-            self._consumer.list_topics(timeout=cluster.timeout)
+        self._consumer = _open_consumer(
+            cluster,
+            queued_max_messages_kbytes=ahead,
+            fetch_message_max_bytes=min(ahead * 1024, 1024 * 1024),
+        )
+        _find_leaders(self._consumer, cluster)
         self.assign(start)
 
     def __enter__(self) -> TopicTail:
@@ -331,26 +371,24 @@ class TopicTail:
         self.close()
 
     def close(self) -> None:
-        """Let go of the consumer."""
+        """Close the consumer."""
         self._consumer.close()
 
-    def assign(self, start: Offsets) -> None:
+    def assign(self, start: Mapping[PartitionId, int]) -> None:
         """Read these partitions from these offsets, and no others."""
-        self._consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in start.items()])
+        self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in start.items()])
 
-    def add(self, start: Offsets) -> None:
+    def add(self, start: Mapping[PartitionId, int]) -> None:
         """Read these partitions too."""
-        self._consumer.incremental_assign(
-            [TopicPartition(topic, number, offset) for (topic, number), offset in start.items()]
-        )
+        self._consumer.incremental_assign([TopicPartition(*partition, offset) for partition, offset in start.items()])
 
-    def take(self, seconds: float, most: int = _MOST) -> list[Message]:
-        """What has come within so many seconds."""
-        found = []
+    def take(self, seconds: float, most: int = _MAX_TAIL_POLL_RECORDS) -> list[Message]:
+        """Return the records that arrive within some seconds."""
+        records = []
         for message in self._consumer.consume(most, seconds):
-            problem = message.error()
-            if problem is None:
-                found.append(message)
-            elif problem.code() not in _PASSING:
-                raise self._cluster.error(problem, "read records")
-        return found
+            error = message.error()
+            if error is None:
+                records.append(message)
+            elif error.code() not in _TRANSIENT:
+                raise self._cluster.error(error, "read records")
+        return records

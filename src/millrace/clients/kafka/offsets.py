@@ -19,6 +19,9 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import AccessDenied, InvalidOption, OffsetsGone
 from millrace.units import parse_time
 
+PartitionId = tuple[str, int]
+"""A topic and the number of one of its partitions."""
+
 _A_DAY = 24 * 3600.0
 """What is taken for it where nobody may ask: Kafka kept them no longer once, and keeps them for a week now."""
 _MOVING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_LEADER_EPOCH}

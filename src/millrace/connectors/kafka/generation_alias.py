@@ -10,15 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
-from millrace.clients.kafka import offsets, topics
+from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.consumer import committed_records
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.clients.kafka.topics import Topic
-from millrace.errors import InvalidTopic, KafkaFailed
+from millrace.errors import InvalidTopic
 
 TOPIC = "millrace.generations"
 
@@ -67,31 +66,15 @@ def aliases(cluster: Cluster) -> dict[str, GenerationAlias]:
     """What is current of each pipeline."""
     if TOPIC not in cluster.connect().topics:
         return {}
-    place = TopicPartition(TOPIC, 0, 0)
-    end = offsets.ask(cluster, [place], OffsetSpec.latest())[TOPIC, 0]
-    own = {"group.id": "none", "enable.auto.commit": False, "enable.partition.eof": True, "fetch.wait.max.ms": 100}
-    found: dict[str, GenerationAlias] = {}
-    with cluster.speaking("open a consumer"):
-        consumer = Consumer({**cluster.config(), **own, "auto.offset.reset": "earliest"})
-    try:
-        consumer.assign([place])
-        while True:
-            message = consumer.poll(cluster.timeout)
-            if message is None:
-                raise KafkaFailed(f"topic {TOPIC!r} could not be read to its end", hint="look at millrace kafka status")
-            problem = message.error()
-            if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
-                raise cluster.error(problem, f"read topic {TOPIC!r}")
-            if problem is None:
-                told = read_alias(message.value())
-                if told is not None:
-                    found[told.pipeline] = told
-                elif message.value() is None:  # nobody may have to wait for compaction
-                    found.pop(_text(message.key()), None)
-            if problem is not None and (message.offset() or 0) >= end:
-                return found
-    finally:
-        consumer.close()
+    current: dict[str, GenerationAlias] = {}
+    for batch in committed_records(cluster, [TOPIC]):
+        for message in batch:
+            alias = read_alias(message.value())
+            if alias is not None:
+                current[alias.pipeline] = alias
+            elif message.value() is None:  # a tombstone that compaction has not removed yet
+                current.pop(_text(message.key()), None)
+    return current
 
 
 def _text(key: str | bytes | None) -> str:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from millrace.clients.kafka import offsets, topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.consumer import ReadRequest, TopicTail, read_records
+from millrace.clients.kafka.consumer import ReadRequest, TopicTail, read_ranges, read_records
 from millrace.telemetry.channels import LONGEST, RowBuffer
 from millrace.units import parse_time
 
@@ -75,6 +75,8 @@ RATE = 100
 _BEFORE = 20
 """Records of each partition that were there already."""
 _TAKE = 0.1
+_READ_TIMEOUT_S = 2.0
+"""How long the newest records are read for one request."""
 _LOOK = 5.0
 """Seconds between two looks for new partitions, and whether the topic is still there."""
 _MEASURE = 2.0
@@ -124,16 +126,9 @@ def newest(cluster: Cluster, topic: str, most: int) -> list[dict[str, object]]:
     """The newest records of a topic, at most so many, oldest first."""
     start = _newest(cluster, topic, most)
     ends = offsets.ask(cluster, [TopicPartition(*place) for place in start], OffsetSpec.latest())
-    awaited = {place: end for place, end in ends.items() if end > start[place]}
-    found: list[Message] = []
-    deadline = time.monotonic() + 2.0
-    with TopicTail(cluster, {place: start[place] for place in awaited}) as following:
-        while awaited and time.monotonic() < deadline:
-            for message in following.take(_TAKE):
-                found.append(message)
-                place = (message.topic() or "", message.partition() or 0)
-                if (message.offset() or 0) + 1 >= awaited.get(place, 0):
-                    awaited.pop(place, None)
+    ranges = {place: (start[place], end) for place, end in ends.items() if end > start[place]}
+    batches = read_ranges(cluster, ranges, require_all=False, time_limit_s=_READ_TIMEOUT_S)
+    found = [message for batch in batches for message in batch]
     found.sort(key=lambda one: (one.timestamp()[1], one.partition(), one.offset()))
     return [record_fields(message) for message in found[-most:]]
 
