@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from millrace.clients.kafka.record import Record
-from millrace.dead_letters.letter import DeadLetter, text_or_none
+from millrace.clients.kafka.record import Record, text_or_none
+from millrace.dead_letters.letter import DeadLetter
 from millrace.errors import FileUnusable, InvalidOption, InvalidSql, SourceLocation
 
 _MOST_STEPS = 10_000_000

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
+
+from millrace.clients.kafka.record import from_base64, text_or_none, to_base64
 
 SUFFIX = ".dead"
 """The dead letters of topic `t` go to topic `t.dead`."""
@@ -114,9 +115,9 @@ def to_json(letter: DeadLetter) -> dict[str, Any]:
         "reason": _encodable(letter.reason),
         "pipeline": letter.pipeline,
         "source": letter.source,
-        "key": in_base64(letter.key),
-        "headers": [[name, in_base64(content)] for name, content in letter.headers],
-        "value": in_base64(letter.value),
+        "key": to_base64(letter.key),
+        "headers": [[name, to_base64(content)] for name, content in letter.headers],
+        "value": to_base64(letter.value),
         **({} if readable is None else {"text": readable}),
     }
 
@@ -131,9 +132,9 @@ def from_line(line: bytes) -> DeadLetter:
     try:
         found = orjson.loads(line)
         return DeadLetter(
-            value=of_base64(found["value"]),
-            key=of_base64(found["key"]),
-            headers=tuple((name, of_base64(content)) for name, content in found["headers"]),
+            value=from_base64(found["value"]),
+            key=from_base64(found["key"]),
+            headers=tuple((name, from_base64(content)) for name, content in found["headers"]),
             reason=found["reason"],
             pipeline=found["pipeline"],
             source=found["source"],
@@ -141,14 +142,6 @@ def from_line(line: bytes) -> DeadLetter:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no dead letter: {type(error).__name__}: {error}") from error
-
-
-def text_or_none(content: bytes | None) -> str | None:
-    """Bytes as text when they are UTF-8."""
-    try:
-        return None if content is None else content.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
 
 
 def _encoded(value: str | int) -> bytes:
@@ -167,13 +160,3 @@ def _decoded(name: str, content: bytes | None) -> str | int | None:
     if name not in _NUMBERS or words is None:
         return words
     return int(words) if words.lstrip("-").isdecimal() else None
-
-
-def in_base64(content: bytes | None) -> str | None:
-    """Bytes as text that JSON can hold."""
-    return None if content is None else b64encode(content).decode("ascii")
-
-
-def of_base64(content: str | None) -> bytes | None:
-    """The bytes of such a text."""
-    return None if content is None else b64decode(content, validate=True)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from millrace.dead_letters.letter import DeadLetter, text_or_none
+from millrace.clients.kafka.record import text_or_none
+from millrace.dead_letters.letter import DeadLetter
 from millrace.errors import InvalidTest, SourceLocation, did_you_mean
 from millrace.testing import row_files
 from millrace.testing.input_rows import test_moment

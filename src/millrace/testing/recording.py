@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import secrets
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -19,13 +19,14 @@ from typing import Any
 
 import orjson
 
+from millrace.clients.kafka.record import text_field
 from millrace.errors import FileUnusable
 
 
 def recording_line(record: Mapping[str, Any]) -> bytes:
     """A record as a line: text where bytes are UTF-8, else base64 under the name with `_base64`."""
     told = {name: record[name] for name in ("topic", "partition", "offset", "timestamp")}
-    headers = [[name, *_text(content)] for name, content in record.get("headers") or ()]
+    headers = [[name, *text_field(name, content).values()] for name, content in record.get("headers") or ()]
     return orjson.dumps(
         {**told, **_field("key", record["key"]), **_field("value", record["value"]), "headers": headers},
         option=orjson.OPT_APPEND_NEWLINE,
@@ -51,17 +52,8 @@ def read_recording(data: bytes, path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _field(name: str, content: bytes | None) -> dict[str, str | None]:
-    text, *encoded = _text(content)
-    return {f"{name}_base64": encoded[0]} if encoded else {name: text}
-
-
-def _text(content: bytes | None) -> list[str | None]:
-    if content is None:
-        return [None]
-    try:
-        return [content.decode("utf-8")]
-    except UnicodeDecodeError:
-        return [None, b64encode(content).decode("ascii")]
+    fields = text_field(name, content)
+    return fields if len(fields) == 1 else {f"{name}_base64": fields[f"{name}_base64"]}
 
 
 def _content(told: Mapping[str, Any], name: str) -> bytes | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -74,6 +74,7 @@ def record(
     """Save a slice of a topic, byte for byte, for tests: given: {SOURCE: {records: FILE}}."""
     from millrace.atomic_files import write_whole
     from millrace.clients.kafka.consumer import committed_between
+    from millrace.clients.kafka.record import message_fields
     from millrace.testing.recording import ColumnMasker, UnmaskableColumn, recording_line
 
     path = out or Path(f"{topic}.records.jsonl")
@@ -95,7 +96,7 @@ def record(
         messages = _each(committed_between(cluster, topic, *places))
         for message in islice(messages, most):
             try:
-                lines.append(recording_line(disguise.record(_told(message))))
+                lines.append(recording_line(disguise.record(message_fields(message))))
             except UnmaskableColumn:
                 left_out += 1
         more = next(messages, None) is not None
@@ -120,16 +121,3 @@ def _tell_names(names: Mapping[str, set[str]]) -> None:
 def _each(batches: Iterator[list[Message]]) -> Iterator[Message]:
     for batch in batches:
         yield from batch
-
-
-def _told(message: Message) -> dict[str, Any]:
-    kind, timestamp = message.timestamp()
-    return {
-        "topic": message.topic(),
-        "partition": message.partition(),
-        "offset": message.offset(),
-        "timestamp": timestamp if kind else None,
-        "key": message.key(),
-        "value": message.value(),
-        "headers": message.headers() or [],
-    }

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from millrace.clients.kafka.record import from_base64, to_base64
 from millrace.connectors.base.api import MessageSource, RunContext, Sink, Source
 from millrace.connectors.base.batch_tasks import QUERY_ID
-from millrace.dead_letters.letter import DeadLetter, Headers, in_base64, of_base64
+from millrace.dead_letters.letter import DeadLetter, Headers
 from millrace.dead_letters.writer import DeadLetterTarget, DeadLetterWriter, FolderDeadLetterTarget, WriterTask
 from millrace.engine.checkpoints.checkpoint import last_committed_batch
 from millrace.errors import BadRecord
@@ -158,8 +159,8 @@ class DeadLetterFilter:
         shard = [told.pop(name, None) for name in ("stream", "shard", "sequence")]
         told |= {"file": _in_shard(*shard)} if shard[2] else {}
         return DeadLetter(
-            value=of_base64(value),
-            key=of_base64(key),
+            value=from_base64(value),
+            key=from_base64(key),
             headers=_headers(told.pop("headers", None)),
             pipeline=self.bad.pipeline,
             source=self.bad.source,
@@ -195,9 +196,9 @@ def to_error_column(letter: DeadLetter) -> str:
     """A letter as `DeadLetterFilter` reads it, and as Spark would write it."""
     told = {
         "reason": letter.reason,
-        "value": in_base64(letter.value),
-        "key": in_base64(letter.key),
-        "headers": json.dumps([{"key": key, "value": in_base64(value)} for key, value in letter.headers]),
+        "value": to_base64(letter.value),
+        "key": to_base64(letter.key),
+        "headers": json.dumps([{"key": key, "value": to_base64(value)} for key, value in letter.headers]),
         "topic": letter.topic,
         "partition": letter.partition,
         "offset": letter.offset,
@@ -242,7 +243,7 @@ def _headers(told: str | list[dict[str, Any]] | None) -> Headers:
     """As JSON, in which they travel between Spark and Python, or as a source in Python has them."""
     if isinstance(told, list):
         return tuple((one["key"], one["value"]) for one in told)
-    return tuple((one["key"], of_base64(one.get("value"))) for one in (json.loads(told) if told else ()))
+    return tuple((one["key"], from_base64(one.get("value"))) for one in (json.loads(told) if told else ()))
 
 
 def _milliseconds(moment: Any) -> int | None:

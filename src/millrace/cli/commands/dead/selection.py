@@ -191,7 +191,7 @@ def letter_text(one: StoredDeadLetter) -> list[str]:
 
 def bytes_preview(content: bytes | None) -> str:
     """Bytes as text when they are text, else as hex; the first of them when there are many."""
-    from millrace.dead_letters.letter import text_or_none
+    from millrace.clients.kafka.record import text_or_none
 
     if content is None:
         return "(null)"

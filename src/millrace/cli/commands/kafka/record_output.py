@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
 import orjson
 from confluent_kafka import Message
+
+from millrace.clients.kafka.record import message_fields, text_field
 
 
 def value_bytes(message: Message) -> bytes:
@@ -36,35 +37,18 @@ def record_line(message: Message) -> bytes:
     Bytes that are not UTF-8 stand under `key_base64`, `value_base64` or the header's name with `_base64`, beside a
     null. A header that is there several times has a list.
     """
-    kind, timestamp = message.timestamp()
-    shown: dict[str, Any] = {
-        "topic": message.topic(),
-        "partition": message.partition(),
-        "offset": message.offset(),
-        "timestamp": timestamp if kind else None,
-        **_text("key", message.key()),
-        **_text("value", message.value()),
-        "headers": _headers(message),
-    }
-    return orjson.dumps(shown)
+    fields = message_fields(message)
+    for name in ("key", "value"):
+        fields |= text_field(name, fields[name])
+    return orjson.dumps({**fields, "headers": _headers(fields["headers"])})
 
 
-def _headers(message: Message) -> dict[str, Any]:
+def _headers(headers: list[tuple[str, bytes | None]]) -> dict[str, Any]:
     every: dict[str, list[str | None]] = {}
-    headers: list[tuple[str, bytes | None]] = message.headers() or []  # type: ignore[assignment]  # declared wider
     for header, content in headers:
-        for name, text in _text(header, content).items():
+        for name, text in text_field(header, content).items():
             every.setdefault(name, []).append(text)
     return {name: texts[0] if len(texts) == 1 else texts for name, texts in every.items()}
-
-
-def _text(name: str, content: bytes | str | None) -> dict[str, str | None]:
-    if content is None or isinstance(content, str):
-        return {name: content}
-    try:
-        return {name: content.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {name: None, f"{name}_base64": b64encode(content).decode("ascii")}
 
 
 SHOWN: dict[str, Callable[[Message], bytes]] = {
