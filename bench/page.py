@@ -109,7 +109,7 @@ def pour(site: Site, seconds: float, wait: Callable[[], None]) -> tuple[int, flo
 
 def updates(site: Site) -> list[Callable[[int], Any]]:
     """One for each channel that the two tabs look at."""
-    history, lag = site.channels.ring(f"history:{QUERY}", 600), site.channels.ring(f"lag:{QUERY}", 600)
+    history, lag = site.channels.row_buffer(f"history:{QUERY}", 600), site.channels.row_buffer(f"lag:{QUERY}", 600)
     keys = "abcde"
 
     def wave(number: int) -> float:

@@ -75,10 +75,10 @@ class Story:
         self.last = self.began
         self.gallery = PanelRegistry(self.channels)
         for hung in PANELS:
-            self.gallery.hang(hung)
+            self.gallery.register(hung)
         self.telling = StatusPublisher(self.run_status, self.measurements, OUTLINE, self.channels)
         for one in OUTLINE.queries:
-            self.channels.ring(f"lag:{one.name}", 600, ("time", "lag", "seconds"))
+            self.channels.row_buffer(f"lag:{one.name}", 600, ("time", "lag", "seconds"))
 
     @property
     def pace(self) -> float:
@@ -181,7 +181,7 @@ class Story:
             self.measurements.put_lag(one.name, lag)
             row = {f"p:{place}": count for place, count in waits.items()}
             moment = round(time.time() * 1000)
-            self.channels.ring(f"lag:{one.name}", 600).append(
+            self.channels.row_buffer(f"lag:{one.name}", 600).append(
                 {"time": moment, "lag": lag.records, "seconds": lag.seconds, **row}
             )
 
@@ -269,7 +269,7 @@ class Story:
         topic = name.removeprefix("tail:")
         if topic not in TOPICS:
             raise UnknownTopic(f"there is no topic {topic!r}", hint="look at the list of topics")
-        ring = self.channels.ring(name, 500)
+        ring = self.channels.row_buffer(name, 500)
         ring.clear()
         self._every(stop, 0.1, lambda: ring.extend(self._records(topic, self.chance.randrange(4))))
 

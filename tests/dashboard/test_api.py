@@ -21,7 +21,7 @@ Serve = Callable[..., Dashboard]
 
 def test_state_pipeline_and_queries(serve: Serve, channels: Channels) -> None:
     channels.slot("state").set({"phase": "running", "queries": [{"name": "a/b", "rows": 5}]})
-    channels.ring("history:a/b", 5).append({"batch": 1, "ms": math.nan})
+    channels.row_buffer("history:a/b", 5).append({"batch": 1, "ms": math.nan})
     address = serve().address
     assert httpx.get(f"{address}api/state").json()["phase"] == "running"
     assert httpx.get(f"{address}api/pipeline").json() == {"name": "test", "actions": True}
@@ -169,7 +169,7 @@ def test_redrive(serve: Serve) -> None:
 
 
 def test_the_event_stream_has_the_same_frames(serve: Serve, channels: Channels) -> None:
-    ring = channels.ring("events", 5)
+    ring = channels.row_buffer("events", 5)
     ring.append({"text": "a\n\nb"})
     with httpx.stream("GET", f"{serve().address}api/events?channels=events,nonsense", timeout=20) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")

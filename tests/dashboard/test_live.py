@@ -23,7 +23,7 @@ def rows(page: Page, name: str, column: str = "n") -> list[int]:
 
 
 def test_hello_snapshot_append_and_replace(serve: Serve, channels: Channels) -> None:
-    ring = channels.ring("events", 5)
+    ring = channels.row_buffer("events", 5)
     ring.extend({"n": number} for number in range(3))
     with Page(serve().address) as page:
         assert page.hello["epoch"] == channels.epoch
@@ -51,14 +51,14 @@ def test_a_channel_that_comes_later(serve: Serve, channels: Channels) -> None:
     with Page(serve().address) as page:
         page.subscribe("history:popular")
         assert page.step()["type"] == "beat"
-        channels.ring("history:popular", 5).append({"n": 1})
+        channels.row_buffer("history:popular", 5).append({"n": 1})
         page.until(lambda one: rows(one, "history:popular") == [1])
 
 
 def test_a_page_that_does_not_acknowledge_is_skipped_and_then_gets_all_it_missed(
     serve: Serve, channels: Channels
 ) -> None:
-    ring = channels.ring("events", 100)
+    ring = channels.row_buffer("events", 100)
     ring.append({"n": 0})
     address = serve().address
     with Page(address) as lazy, Page(address) as busy:
@@ -77,7 +77,7 @@ def test_a_page_that_does_not_acknowledge_is_skipped_and_then_gets_all_it_missed
 
 
 def test_overrun_is_a_snapshot_that_says_what_was_dropped(serve: Serve, channels: Channels) -> None:
-    ring = channels.ring("events", 3)
+    ring = channels.row_buffer("events", 3)
     ring.append({"n": 0})
     with Page(serve().address) as page:
         page.subscribe("events")
@@ -90,7 +90,7 @@ def test_overrun_is_a_snapshot_that_says_what_was_dropped(serve: Serve, channels
 
 
 def test_a_page_that_comes_back_goes_on_without_a_gap(serve: Serve, channels: Channels) -> None:
-    ring = channels.ring("events", 100)
+    ring = channels.row_buffer("events", 100)
     ring.extend({"n": number} for number in range(5))
     address = serve().address
     with Page(address) as page:
@@ -104,14 +104,14 @@ def test_a_page_that_comes_back_goes_on_without_a_gap(serve: Serve, channels: Ch
 
 
 def test_a_server_that_was_restarted_has_another_epoch_and_sends_snapshots(serve: Serve, channels: Channels) -> None:
-    channels.ring("events", 100).extend({"n": number} for number in range(5))
+    channels.row_buffer("events", 100).extend({"n": number} for number in range(5))
     first = serve()
     with Page(first.address) as page:
         page.subscribe("events")
         page.until(lambda one: len(rows(one, "events")) == 5)
     first.__exit__(None, None, None)
     other = Channels()
-    other.ring("events", 100).extend({"n": number} for number in range(90, 95))  # of the same version
+    other.row_buffer("events", 100).extend({"n": number} for number in range(90, 95))  # of the same version
     second = serve(ServerOptions(port=first.port), channels=other)
     with Page(second.address, page) as again:
         again.subscribe("events")
@@ -120,7 +120,7 @@ def test_a_server_that_was_restarted_has_another_epoch_and_sends_snapshots(serve
 
 
 def test_another_subscription_replaces_the_first(serve: Serve, channels: Channels) -> None:
-    ring, slot = channels.ring("events", 100), channels.slot("state")
+    ring, slot = channels.row_buffer("events", 100), channels.slot("state")
     with Page(serve().address) as page:
         page.subscribe("state")
         slot.set(1)
@@ -138,7 +138,7 @@ def test_another_subscription_replaces_the_first(serve: Serve, channels: Channel
 
 
 def test_a_stalled_page_does_not_delay_another_and_nothing_piles_up(serve: Serve, channels: Channels) -> None:
-    slot, ring = channels.slot("state"), channels.ring("events", 50)
+    slot, ring = channels.slot("state"), channels.row_buffer("events", 50)
     text = "x" * 4000
     address = serve().address
     # It stops reading after one message: what is sent after that stays with the server.
@@ -187,7 +187,7 @@ def test_what_is_not_understood_is_answered_and_harms_nobody(serve: Serve, chann
 
 
 def test_versions_that_are_nonsense_lead_to_snapshots(serve: Serve, channels: Channels) -> None:
-    channels.ring("events", 5).append({"n": 1})
+    channels.row_buffer("events", 5).append({"n": 1})
     with Page(serve().address) as page:
         have = {"epoch": channels.epoch, "versions": {"events": "1"}}
         page.say(type="subscribe", channels=["events"], have=have)
@@ -220,7 +220,7 @@ def test_what_records_hold_is_encoded_safely(serve: Serve, channels: Channels) -
     with Page(serve().address) as page:
         page.subscribe("panel:x", "tail:x")
         channels.slot("panel:x").set({"rows": [nasty], "\ud83d": 1})
-        channels.ring("tail:x", 5).append({"value": nasty})
+        channels.row_buffer("tail:x", 5).append({"value": nasty})
         page.until(lambda one: "panel:x" in one.values and "tail:x" in one.columns)
         shown = page.values["panel:x"]["rows"][0]
         assert shown[:4] == [None, None, None, "?"]
@@ -268,7 +268,7 @@ def test_the_end_of_a_trouble_is_told_once(serve: Serve, channels: Channels) -> 
     def fill(stop: threading.Event) -> None:
         if not mended.is_set():
             raise UnknownTopic("there is no topic 'x'")
-        channels.ring("tail:x", 5).append({"n": 1})
+        channels.row_buffer("tail:x", 5).append({"n": 1})
         stop.wait()
 
     with Page(serve(work=lambda _: fill).address) as page:

@@ -16,12 +16,12 @@ def test_what_finds_no_room_begins_when_there_is_some() -> None:
         made.want(names)
         made.want([*names, "tail:late", "tail:later"])
         assert made.names == set(names)
-        assert set(channels.troubles()) == {"tail:late", "tail:later"}
+        assert set(channels.problems()) == {"tail:late", "tail:later"}
         made.want([*names, "tail:late"])  # one of them has given up
-        assert set(channels.troubles()) == {"tail:late"}
+        assert set(channels.problems()) == {"tail:late"}
         made.want([*names[1:], "tail:late"])
         assert made.names == {*names[1:], "tail:late"}
-        while channels.troubles():
+        while channels.problems():
             threading.Event().wait(0.01)
     finally:
         made.close()

@@ -62,7 +62,7 @@ def hook() -> Iterator[Hook]:
 def test_a_url_gets_json(hook: Hook) -> None:
     said: list[str] = []
     sending = AlertSender(alert_sender(hook.url), said.append)
-    sending.tell(ALERT)
+    sending.send(ALERT)
     sending.close()
     (got,) = hook.got
     assert (got["pipeline"], got["query"], got["what"]) == ("trending", "popular", "failed")
@@ -74,8 +74,8 @@ def test_a_refusal_is_said_once_and_without_the_address(hook: Hook) -> None:
     hook.status = 404
     said: list[str] = []
     sending = AlertSender(alert_sender(hook.url), said.append)
-    sending.tell(ALERT)
-    sending.tell(ALERT)
+    sending.send(ALERT)
+    sending.send(ALERT)
     sending.close()
     assert len(hook.got) == 2
     (line,) = said
@@ -86,15 +86,15 @@ def test_a_refusal_is_said_once_and_without_the_address(hook: Hook) -> None:
 def test_one_that_hangs_holds_up_nobody(hook: Hook) -> None:
     hook.hang.clear()
     said: list[str] = []
-    sending = AlertSender(alert_sender(hook.url), said.append, patience=0.1)
+    sending = AlertSender(alert_sender(hook.url), said.append, timeout=0.1)
     for _ in range(200):
-        sending.tell(ALERT)
+        sending.send(ALERT)
     sending.close()
     assert len(said) == 1
 
 
 def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alerts, "_PAUSE", 0.0)
+    monkeypatch.setattr(alerts, "_RETRY_DELAY_S", 0.0)
     trouble = alert_sender("http://127.0.0.1:9/s3cret")(ALERT)
     assert trouble
     assert "s3cret" not in trouble
@@ -113,7 +113,7 @@ def test_a_command_that_fails_or_is_not_there() -> None:
 
 
 def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alerts, "SEND_PATIENCE", 0.2)
+    monkeypatch.setattr(alerts, "SEND_TIMEOUT_S", 0.2)
     assert "was ended" in str(alert_sender("sleep 600")(ALERT))
 
 

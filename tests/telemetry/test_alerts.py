@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from millrace.errors import KafkaUnreachable, SparkFailed
-from millrace.telemetry.alerts import CALM, Alert, AlertMonitor, Limits
+from millrace.telemetry.alerts import _CALM_S, Alert, AlertMonitor, Limits
 from millrace.telemetry.measurements import Lag, Measurements
 from millrace.telemetry.query_status import Phase, RestartRecord, RunStatus
 from millrace.telemetry.topology import ExpectedQuery, Topology
@@ -98,7 +98,7 @@ def test_lag_over_a_limit(told: list[Alert], limit: str, lag: Lag) -> None:
     looking.look(5)
     looking.measurements.put_lag("popular", Lag(1, 1.0))
     looking.look(6)
-    looking.look(6 + CALM)
+    looking.look(6 + _CALM_S)
     assert [one.what for one in told] == ["lag", "lag-recovered"]
 
 
@@ -113,7 +113,7 @@ def test_dead_letters_over_a_rate(told: list[Alert]) -> None:
     looking.look(2)
     assert [(one.what, "11 in the last minute" in one.why) for one in told] == [("dead-letters", True)]
     looking.look(62)
-    looking.look(62 + CALM)
+    looking.look(62 + _CALM_S)
     assert told[-1].what == "dead-letters-recovered"
 
 

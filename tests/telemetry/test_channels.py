@@ -99,19 +99,19 @@ def test_a_reader_that_has_missed_too_much_gets_a_snapshot() -> None:
 def test_channels_by_name() -> None:
     channels = Channels()
     assert channels.slot("state") is channels.slot("state")
-    assert channels.ring("events", 5) is channels.ring("events", 5)
+    assert channels.row_buffer("events", 5) is channels.row_buffer("events", 5)
     assert channels.names() == ["state", "events"]
     assert channels.get("nothing") is None
     assert Channels().epoch != channels.epoch
-    channels.trouble("tail:x", "no such topic")
-    assert channels.troubles() == {"tail:x": "no such topic"}
-    channels.trouble("tail:x", None)
-    assert not channels.troubles()
-    ring = channels.ring("tail:x", 5)
-    channels.trouble("tail:x", "no broker")
-    assert channels.troubles() == {"tail:x": "no broker"}
+    channels.set_problem("tail:x", "no such topic")
+    assert channels.problems() == {"tail:x": "no such topic"}
+    channels.set_problem("tail:x", None)
+    assert not channels.problems()
+    ring = channels.row_buffer("tail:x", 5)
+    channels.set_problem("tail:x", "no broker")
+    assert channels.problems() == {"tail:x": "no broker"}
     ring.append({"value": "it is back"})
-    assert not channels.troubles()
+    assert not channels.problems()
 
 
 def test_many_writers_and_readers() -> None:

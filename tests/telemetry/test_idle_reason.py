@@ -44,7 +44,7 @@ def test_there_is_output() -> None:
         (why(batch(sink_rows=0, state_rows=5)), "there is no watermark yet; it holds 5 rows of state"),
         (
             why(batch(sink_rows=0, state_rows=5, watermark=NOW - timedelta(seconds=35))),
-            "it stands at 2026-05-04 11:59:25 UTC, 35.0 s ago",
+            "it is at 2026-05-04 11:59:25 UTC, 35.0 s ago",
         ),
         (why(batch(sink_rows=0)), "none of them came through"),
         (why(batch(sink_rows=0, state_rows=5), mode="update"), "none of them came through"),

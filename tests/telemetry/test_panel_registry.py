@@ -22,7 +22,7 @@ def hung(channels: Channels) -> PanelRegistry:
     gallery = PanelRegistry(channels)
     gallery.expect(make_plan(PIPELINE, panels=True))
     picture = TopView(Frame(("label", "value"), ("text", "number"), 2))
-    gallery.hang(RegisteredPanel(shown((PANEL,))[0], "posts", "update", picture, 4))
+    gallery.register(RegisteredPanel(shown((PANEL,))[0], "posts", "update", picture, 4))
     return gallery
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.telemetry.channels import LONGEST, plain_value
+from millrace.telemetry.channels import MAX_TEXT_CHARS, plain_value
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,9 @@ def test_a_number_beyond_all_measure() -> None:
 
 
 def test_long_texts_are_cut() -> None:
-    assert plain_value("x" * 1_000_000) == "x" * (LONGEST - 1) + "…"
-    assert len(plain_value(b"x" * 1_000_000)) == LONGEST
-    assert plain_value("x" * LONGEST) == "x" * LONGEST
+    assert plain_value("x" * 1_000_000) == "x" * (MAX_TEXT_CHARS - 1) + "…"
+    assert len(plain_value(b"x" * 1_000_000)) == MAX_TEXT_CHARS
+    assert plain_value("x" * MAX_TEXT_CHARS) == "x" * MAX_TEXT_CHARS
 
 
 def test_deep_values_end_somewhere() -> None:

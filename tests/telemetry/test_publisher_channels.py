@@ -51,7 +51,7 @@ def test_two_who_look_at_once_tell_each_batch_once() -> None:
 
 
 def test_batches_that_the_board_has_forgotten_are_not_told_twice() -> None:
-    run_status, channels = RunStatus(kept=2), Channels()
+    run_status, channels = RunStatus(max_batches=2), Channels()
     run_status.started("popular")
     telling = StatusPublisher(run_status, Measurements(), OUTLINE, channels)
     for number in range(6):

@@ -16,7 +16,7 @@ def batch(number: int, query: str = "popular", rows: int = 10, late: int = 0) ->
 
 
 def test_totals_and_history() -> None:
-    run_status = RunStatus(kept=2)
+    run_status = RunStatus(max_batches=2)
     run_status.started("popular")
     for number in range(3):
         run_status.batch_done(batch(number, late=number))
@@ -70,7 +70,7 @@ def test_a_query_that_is_restarted_is_so_until_it_works() -> None:
     run_status.started("popular")
     run_status.update("popular", Phase.RUNNING)
     assert run_status.query("popular").restart, "nothing is done yet"
-    assert "nothing is done yet (2 of 5)" in standing.restart.sentence(now + timedelta(seconds=9))
+    assert "no batch done yet (2 of 5)" in standing.restart.sentence(now + timedelta(seconds=9))
     run_status.batch_done(batch(1))
     standing = run_status.query("popular")
     assert (standing.restart, standing.restarts, standing.error) == (None, 1, None)

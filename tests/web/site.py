@@ -107,11 +107,11 @@ class Site:
     def event(self, text: str, level: str = "info", query: str | None = None) -> None:
         """Tell that something happened."""
         row = {"time": now(), "level": level, "query": query, "text": text}
-        self.channels.ring("events", 500, row).append(row)
+        self.channels.row_buffer("events", 500, row).append(row)
 
     def batches(self, count: int, query: str = "popular") -> None:
         """Tell of some batches and of the lag beside them."""
-        history, lag = self.channels.ring(f"history:{query}", 600), self.channels.ring(f"lag:{query}", 600)
+        history, lag = self.channels.row_buffer(f"history:{query}", 600), self.channels.row_buffer(f"lag:{query}", 600)
         start = now() - count * 1000
         for number in range(count):
             time_ = start + number * 1000
@@ -162,7 +162,7 @@ class Site:
 
     def tail(self, *values: str | None, topic: str = "posts") -> None:
         """Records that come into a topic."""
-        ring = self.channels.ring(f"tail:{topic}", 500)
+        ring = self.channels.row_buffer(f"tail:{topic}", 500)
         start = ring.version
         ring.extend(
             {

@@ -128,12 +128,12 @@ def test_a_page_that_may_only_read_says_so(site: Site, tabs: Tabs) -> None:
 
 
 def test_what_cannot_be_had_is_explained(show: Show, site: Site) -> None:
-    site.channels.trouble("tail:posts", "the broker does not answer")
-    site.channels.trouble("dead", "there is no Kafka")
+    site.channels.set_problem("tail:posts", "the broker does not answer")
+    site.channels.set_problem("dead", "there is no Kafka")
 
     page = show("#/topics/posts")
     expect(page.locator(".tail")).to_contain_text("N/A, because the broker does not answer")
     page.goto(site.address + "#/dead")
     expect(page.locator("main")).to_contain_text("N/A, because there is no Kafka")
-    site.channels.trouble("dead", None)
+    site.channels.set_problem("dead", None)
     expect(page.locator("main")).not_to_contain_text("there is no Kafka")

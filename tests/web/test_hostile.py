@@ -152,7 +152,7 @@ def test_an_error_of_a_panel_is_shown_in_its_place(show: Show, site: Site) -> No
 
 def test_a_clock_that_is_set_back_leaves_charts_right(show: Show, site: Site) -> None:
     row = {"time": now() - 3_600_000, "batch": 61, "input_rate": 3.0, "phase:addBatch": 1}
-    site.channels.ring("history:popular", 600).append(row)
+    site.channels.row_buffer("history:popular", 600).append(row)
 
     page = show("#/query/popular")
 

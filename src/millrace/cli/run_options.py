@@ -84,30 +84,28 @@ def alerting(
         yield
         return
     from millrace.connectors.base.registry import topics_read
-    from millrace.telemetry.alerts import EVERY, AlertMonitor, AlertSender
+    from millrace.telemetry.alerts import POLL_INTERVAL_S, AlertMonitor, AlertSender
     from millrace.telemetry.measurements import Measurements, Sampler
     from millrace.telemetry.topology import topology_of
 
     with ExitStack() as opened:
-        messenger = AlertSender(alerts.send, say)
-        opened.callback(messenger.close)
-        measurements, topology = (
-            page.measurements if page else Measurements(),
-            topology_of(plan, topics_read(plan.pipeline)),
-        )
-        alarm = AlertMonitor(plan.pipeline.name, run_status, measurements, topology, alerts.limits, messenger.tell)
+        sender = AlertSender(alerts.send, say)
+        opened.callback(sender.close)
+        measurements = page.measurements if page else Measurements()
+        topology = topology_of(plan, topics_read(plan.pipeline))
+        monitor = AlertMonitor(plan.pipeline.name, run_status, measurements, topology, alerts.limits, sender.send)
         if page is None and cluster and alerts.limits.lag:
             opened.callback(_metered(cluster, run_status, measurements, plan))
-        sampler = Sampler("alerts", lambda: alarm.look(time.monotonic()), EVERY).start()
+        sampler = Sampler("alerts", lambda: monitor.look(time.monotonic()), POLL_INTERVAL_S).start()
         opened.callback(sampler.close)
         try:
             yield
         except KeyboardInterrupt:
-            messenger.patience = 0.0
+            sender.timeout = 0.0
             raise
         except Exception as error:
             sampler.close()
-            alarm.ended(error)
+            monitor.ended(error)
             raise
 
 

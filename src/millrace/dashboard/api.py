@@ -20,7 +20,7 @@ from millrace.dashboard.run_interface import DeadLetterQuery, LetterGroup, RunIn
 from millrace.errors import InputError, InvalidOption, MillraceError, NotReady, RedriveBusy, UnknownName
 from millrace.masking import hidden_bytes
 from millrace.telemetry import prometheus
-from millrace.telemetry.channels import LONGEST, RowBuffer, Slot, plain_value
+from millrace.telemetry.channels import MAX_TEXT_CHARS, RowBuffer, Slot, plain_value
 
 MOST_RECORDS = 1000
 MOST_ROWS = 10_000
@@ -164,7 +164,7 @@ async def told(ask: Callable[..., Response], *arguments: Any) -> Response:
         return problem(_status(error), error.message, error.hint, error.why)
 
 
-def answer(value: Any, longest: int = LONGEST) -> Response:
+def answer(value: Any, longest: int = MAX_TEXT_CHARS) -> Response:
     """A value as JSON; longer texts in it are cut."""
     made = hidden_bytes(orjson.dumps(plain_value(value, longest)))
     return Response(made, media_type="application/json", headers={"Cache-Control": "no-store"})

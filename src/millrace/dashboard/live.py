@@ -218,7 +218,7 @@ class Broadcaster:
 
     def look(self) -> None:
         """One tick."""
-        pieces, troubles = EncodedUpdates(self.channels), self.channels.troubles()
+        pieces, troubles = EncodedUpdates(self.channels), self.channels.problems()
         for reader in self._readers:
             reader.look(pieces, troubles)
 

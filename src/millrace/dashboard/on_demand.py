@@ -42,7 +42,7 @@ class OnDemandChannels:
         wanted, now = set(names), time.monotonic()
         for name in self._refused.keys() - wanted:
             del self._refused[name]
-            self._channels.trouble(name, None)
+            self._channels.set_problem(name, None)
         for name in wanted - self._fillings.keys() - self._refused.keys():
             work = self._work(name)
             if work is not None:
@@ -82,9 +82,9 @@ class OnDemandChannels:
     def _begin(self, name: str, work: Work) -> None:
         if len(self._fillings) >= MOST_CHANNELS:
             self._refused[name] = work
-            self._channels.trouble(name, f"only {MOST_CHANNELS} live views can be open at once: close some of them")
+            self._channels.set_problem(name, f"only {MOST_CHANNELS} live views can be open at once: close some of them")
             return
-        self._channels.trouble(name, None)
+        self._channels.set_problem(name, None)
         stop = threading.Event()
         thread = threading.Thread(target=self._fill, args=(name, work, stop), name=f"filling-{name}", daemon=True)
         self._fillings[name] = _Filling(thread, stop)
@@ -95,7 +95,7 @@ class OnDemandChannels:
             try:
                 work(stop)
             except MillraceError as error:
-                self._channels.trouble(name, f"{error.message}{f' ({error.why})' if error.why else ''}")
+                self._channels.set_problem(name, f"{error.message}{f' ({error.why})' if error.why else ''}")
             except Exception as error:
-                self._channels.trouble(name, f"this cannot be shown: {type(error).__name__}: {error}")
+                self._channels.set_problem(name, f"this cannot be shown: {type(error).__name__}: {error}")
             stop.wait(_AGAIN)  # a broker may come back, a topic may be made

@@ -36,8 +36,8 @@ from millrace.telemetry import publisher
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.measurements import Measurements, Sampler
 from millrace.telemetry.metrics import health
-from millrace.telemetry.process_usage import PROCESS_EVERY, ProcessMeter
-from millrace.telemetry.publisher import PUBLISH_EVERY
+from millrace.telemetry.process_usage import PROCESS_INTERVAL_S, ProcessMeter
+from millrace.telemetry.publisher import PUBLISH_INTERVAL_S
 from millrace.telemetry.query_status import RunStatus
 from millrace.telemetry.topology import UNPLANNED, Topology, topology_of
 
@@ -85,8 +85,8 @@ class RunPage:
 
     def __enter__(self) -> RunPage:
         self._open.enter_context(self._server)
-        self._sample("run_status", self._telling.look, PUBLISH_EVERY)
-        self._sample("process", ProcessMeter(self._measurements).look, PROCESS_EVERY)
+        self._sample("run_status", self._telling.look, PUBLISH_INTERVAL_S)
+        self._sample("process", ProcessMeter(self._measurements).look, PROCESS_INTERVAL_S)
         return self
 
     def __exit__(
@@ -221,7 +221,7 @@ class RunPage:
     def _fill_tail(self, name: str, topic: str, stop: threading.Event) -> None:
         cluster = self._kafka()
         self._visible.require(cluster, topic)  # a name that is made up leaves no ring behind
-        tail.follow(cluster, topic, self.channels.ring(name, tail.KEPT, RECORD_COLUMNS), stop)
+        tail.follow(cluster, topic, self.channels.row_buffer(name, tail.KEPT, RECORD_COLUMNS), stop)
 
     def _fill_topics(self, stop: threading.Event) -> None:
         topics = Topics(self._kafka(), self._visible.among)

@@ -11,7 +11,7 @@ from millrace.telemetry.query_status import Phase, QueryStatus
 from millrace.telemetry.topology import ExpectedQuery
 from millrace.units import format_duration, so_many
 
-QUIET = 10.0
+QUIET_S = 10.0
 """Seconds without a batch after which a query that has had output counts as silent."""
 
 
@@ -29,16 +29,16 @@ class IdleFacts:
     now: datetime
 
     def ago(self, moment: datetime) -> str:
-        """How long ago something was, for people."""
+        """Return how long ago a moment was, in words."""
         return format_duration(max(1, round((self.now - moment).total_seconds())))
 
 
 def idle_reason(facts: IdleFacts) -> str | None:
-    """The sentence; None when there is output, or none is due."""
+    """Return the sentence; None when there is output, or none is due."""
     for rule in _RULES:
-        told = rule(facts)
-        if told is not None:
-            return told or None
+        reason = rule(facts)
+        if reason is not None:
+            return reason or None
     return None
 
 
@@ -56,7 +56,7 @@ def _no_batch_yet(facts: IdleFacts) -> str | None:
         return None
     waited = facts.ago(facts.status.since)
     if not facts.expected.batches:
-        return ""  # it writes at once and tells seldom: nothing is known to be wrong
+        return ""  # it writes at once and reports seldom: nothing is known to be wrong
     if facts.lag:
         return f"The first batch is still at work: it began {waited} ago, and {facts.lag:,} records wait."
     if facts.status.phase is Phase.WAITING:
@@ -86,8 +86,8 @@ def _waits_for_watermark(facts: IdleFacts) -> str | None:
     if batch.watermark is None:
         return f"Append mode writes what the watermark has passed, and there is no watermark yet; it holds {rows}."
     gap = format_duration(max(0, round((facts.now - batch.watermark).total_seconds())))
-    stands = f"it stands at {batch.watermark:%Y-%m-%d %H:%M:%S} UTC, {gap} ago, and moves only with newer events"
-    return f"Append mode writes a window when the watermark has passed its end: {stands}; the query holds {rows}."
+    position = f"it is at {batch.watermark:%Y-%m-%d %H:%M:%S} UTC, {gap} ago, and moves only with newer events"
+    return f"Append mode writes a window when the watermark has passed its end: {position}; the query holds {rows}."
 
 
 def _quiet(facts: IdleFacts) -> str | None:
@@ -95,11 +95,11 @@ def _quiet(facts: IdleFacts) -> str | None:
     if batch is None or facts.status.phase is not Phase.WAITING:
         return None
     since = batch_end(batch)
-    if (facts.now - since).total_seconds() < QUIET or facts.lag:
+    if (facts.now - since).total_seconds() < QUIET_S or facts.lag:
         return None
     waiting = _held_back(facts)
     held = f"; a later watermark lets go of {so_many(waiting, 'row')} of state" if waiting else ""
-    return f"Nothing new has arrived for {facts.ago(since)}: everything that is there has been read{held}."
+    return f"Nothing new has arrived for {facts.ago(since)}: all records have been read{held}."
 
 
 def _nothing_passed(facts: IdleFacts) -> str | None:
@@ -116,14 +116,14 @@ def _long_batch(facts: IdleFacts) -> str | None:
         return None
     since = batch_end(batch)
     over = (facts.now - since).total_seconds()
-    if over < max(QUIET, 3 * batch.milliseconds / 1000):
+    if over < max(QUIET_S, 3 * batch.milliseconds / 1000):
         return None
     behind = f"; {facts.lag:,} records wait" if facts.lag else ""
     return f"A batch has been at work for {facts.ago(since)}{behind}."
 
 
 def _held_back(facts: IdleFacts) -> int:
-    """How many rows are in state that append mode writes only when the watermark has passed them."""
+    """Return the rows of state that append mode writes when the watermark has passed them."""
     expected, batch = facts.expected, facts.batch
     if not batch or expected.mode != "append" or not expected.watermarked:
         return 0

@@ -1,8 +1,8 @@
-"""What is measured beside Spark's own words: how far queries are behind, how topics grow, what the process uses.
+"""What is measured beside Spark's own progress.
 
-Whether Kafka answers: whoever asks it notes so, and everybody else sees for how long nothing came back.
-
-A thread that does something every so often, until it is told to end.
+- `Measurements`: the lag of queries, the growth of topics, what the process uses.
+- `OutstandingAnswers`: whether Kafka answers; the one who asks notes it, all others see for how long nothing came back.
+- `Sampler`: a thread that calls a function at an interval until it is closed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far one query is behind what it reads; None where that cannot be known, with the reason."""
+    """The lag of one query; None where it cannot be known, with the reason."""
 
     records: int | None = None
     seconds: float | None = None
@@ -51,28 +51,28 @@ class Measurements:
         self.over = False
 
     def put_lag(self, query: str, lag: Lag) -> None:
-        """How far a query is behind now."""
+        """Set the lag of a query."""
         with self._lock:
             self._lags[query] = lag
 
     def put_rates(self, rates: Mapping[str, float]) -> None:
-        """Records a second that come into each topic now."""
+        """Set the records a second that come into each topic."""
         with self._lock:
             self._rates = dict(rates)
 
     def lag(self, query: str) -> Lag | None:
-        """How far a query is behind, if that was measured."""
+        """Return the lag of a query, if it was measured."""
         with self._lock:
             return self._lags.get(query)
 
     def rate(self, topic: str) -> float | None:
-        """Records a second that come into a topic, if that was measured."""
+        """Return the records a second that come into a topic, if they were measured."""
         with self._lock:
             return self._rates.get(topic)
 
 
-ANSWER_TIMEOUT = 10.0
-"""Seconds without an answer after which it is told."""
+ANSWER_TIMEOUT_S = 10.0
+"""Without an answer for this long, Kafka counts as silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,63 +87,63 @@ class OverdueAnswer:
 
 
 class OutstandingAnswers:
-    """One asks, many look; thread-safe, since what is known is replaced as a whole."""
+    """Thread-safe: one thread asks Kafka, others look."""
 
     def __init__(self) -> None:
         self._asked: tuple[str, float] | None = None
 
     def asked(self, address: str, now: float | None = None) -> None:
-        """A question is on its way; while one before it has no answer, it is that one that counts."""
+        """Note a request; while an earlier one has no answer, the earlier one counts."""
         self._asked = self._asked or (address, time.monotonic() if now is None else now)
 
     def came(self) -> None:
-        """Kafka has answered, whatever it said."""
+        """Note that Kafka has answered, also with an error."""
         self._asked = None
 
     def missing(self, now: float | None = None) -> OverdueAnswer | None:
-        """What has been waited for too long."""
+        """Return the request that has been open for too long."""
         asked = self._asked
         if asked is None:
             return None
         address, since = asked
         waited = (time.monotonic() if now is None else now) - since
-        return OverdueAnswer(address, waited) if waited > ANSWER_TIMEOUT else None
+        return OverdueAnswer(address, waited) if waited > ANSWER_TIMEOUT_S else None
 
 
 def answer_change(before: OverdueAnswer | None, now: OverdueAnswer | None) -> str | None:
-    """What people are told when answers stop or come again; once for each."""
+    """Return the line to print when answers stop, or come again."""
     if now and not before:
         return f"Kafka at {now.address} does not answer; the run waits for it"
     return f"Kafka at {before.address} answers again" if before and not now else None
 
 
-_PATIENCE = 2.0
+_CLOSE_TIMEOUT_S = 2.0
 _log = logging.getLogger(__name__)
 
 
 class Sampler:
-    """Calls `look` at once and then every so many seconds; what one look could not do is tried at the next."""
+    """Calls a function at once and then every `every` seconds; what fails is tried again at the next call."""
 
     def __init__(self, name: str, look: Callable[[], None], every: float, *, last: bool = True) -> None:
-        """`last`: look once more at the end."""
+        """`last`: call it once more at the end."""
         self._name = name
         self._look = look
         self._every = every
         self._last = last
-        self._told = False
+        self._warned = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"sampler-{name}", daemon=True)
 
     def start(self) -> Sampler:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
         return self
 
     def close(self) -> None:
-        """Stop; a look that takes long is not waited for."""
+        """Stop; a call that takes long is not waited for."""
         self._stop.set()
         if self._thread.ident is not None:
-            self._thread.join(_PATIENCE)
+            self._thread.join(_CLOSE_TIMEOUT_S)
 
     def _run(self) -> None:
         self._try()
@@ -153,10 +153,10 @@ class Sampler:
             self._try()
 
     def _try(self) -> None:
-        # A picture of the run must never end because one look at it failed; the run itself does not depend on it.
+        # The figures must not end because one call failed; the run itself does not depend on them.
         try:
             self._look()
         except Exception as error:
-            level = logging.DEBUG if self._told else logging.WARNING
-            _log.log(level, "the page's %s cannot be renewed: %r", self._name, error)
-            self._told = True
+            level = logging.DEBUG if self._warned else logging.WARNING
+            _log.log(level, "the dashboard's %s cannot be updated: %r", self._name, error)
+            self._warned = True

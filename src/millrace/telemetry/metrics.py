@@ -17,7 +17,7 @@ from millrace.errors import MillraceError
 from millrace.telemetry.channels import error_fields, milliseconds
 from millrace.telemetry.idle_reason import IdleFacts, idle_reason
 from millrace.telemetry.measurements import Lag, Measurements
-from millrace.telemetry.progress import RATE_WINDOW, BatchProgress, SourceProgress, batch_end, rates
+from millrace.telemetry.progress import RATE_WINDOW_S, BatchProgress, SourceProgress, batch_end, rates
 from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
 from millrace.telemetry.topology import Edge, Topology
 
@@ -260,7 +260,7 @@ def _rates(
 
 def _busy(one: QueryStatus, done: list[BatchProgress], now: datetime) -> float:
     """The share of the last seconds in which batches were at work, the one that is at work now included."""
-    start = now - timedelta(seconds=RATE_WINDOW)
+    start = now - timedelta(seconds=RATE_WINDOW_S)
     spent = 0.0
     for batch in reversed(done):
         if batch_end(batch) < start:
@@ -269,7 +269,7 @@ def _busy(one: QueryStatus, done: list[BatchProgress], now: datetime) -> float:
     if one.phase is Phase.RUNNING:
         last = batch_end(done[-1]) if done else one.since
         spent += max(0.0, (now - max(last, start, one.since)).total_seconds())
-    return round(min(1.0, spent / RATE_WINDOW), 3)
+    return round(min(1.0, spent / RATE_WINDOW_S), 3)
 
 
 def _gap(last: BatchProgress | None, now: datetime) -> int | None:

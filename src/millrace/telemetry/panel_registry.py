@@ -20,19 +20,19 @@ _EMPTY = View([])
 
 @dataclass(frozen=True)
 class RegisteredPanel:
-    """A panel in its place."""
+    """A panel, its query and what it shows."""
 
     shown: RunPanel
     query: str | None = None
     mode: str = "append"
-    picture: PanelView | None = None
+    view: PanelView | None = None
     width: int = 0
-    """Columns of the rows that the picture takes, which Spark calls c0, c1, …"""
+    """Columns of the rows that the view takes, which Spark calls c0, c1, …"""
     error: MillraceError | None = None
     note: str | None = None
 
-    def listed(self) -> dict[str, Any]:
-        """The panel as the list of panels has it."""
+    def summary(self) -> dict[str, Any]:
+        """Return the panel as the list of panels has it."""
         return {
             "id": self.shown.id,
             "table": self.shown.panel.table,
@@ -44,10 +44,10 @@ class RegisteredPanel:
             "error": error_fields(self.error),
         }
 
-    def seen(self, now: int) -> dict[str, Any]:
-        """What its channel holds."""
-        view = self.picture.view(now) if self.picture else _EMPTY
-        frame = self.picture.frame if self.picture else None
+    def content(self, now: int) -> dict[str, Any]:
+        """Return what its channel holds."""
+        view = self.view.view(now) if self.view else _EMPTY
+        frame = self.view.frame if self.view else None
         return {
             "columns": frame.columns if frame else (),
             "types": frame.types if frame else (),
@@ -65,60 +65,60 @@ class PanelRegistry:
     """Every panel of a run; thread-safe."""
 
     channels: Channels
-    _hung: dict[str, RegisteredPanel] = field(default_factory=dict)
+    _panels: dict[str, RegisteredPanel] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def expect(self, plan: Plan) -> None:
-        """List the panels that were declared, before any of them has a picture."""
+        """List the declared panels, before any of them has a view."""
         for query in plan.queries:
-            for one in query.panels:
-                self._put(RegisteredPanel(one, query.name, query.mode))
+            for panel in query.panels:
+                self._put(RegisteredPanel(panel, query.name, query.mode))
 
-    def hang(self, hung: RegisteredPanel) -> None:
-        """A panel has its picture, or the reason why it has none; of a query that was started again, the old one."""
-        known = self._hung.get(hung.shown.id)
-        kept = known.picture if known and hung.picture else None
-        self._put(replace(hung, picture=kept or hung.picture))
+    def register(self, panel: RegisteredPanel) -> None:
+        """Set the view of a panel, or why it has none; after a restart of its query it keeps the old view."""
+        before = self._panels.get(panel.shown.id)
+        kept = before.view if before and panel.view else None
+        self._put(replace(panel, view=kept or panel.view))
 
     def fail(self, panels: Iterable[RunPanel], error: MillraceError) -> None:
-        """The query of panels has ended with an error; what they showed stays, beside the error."""
-        for one in panels:
-            known = self._hung.get(one.id, RegisteredPanel(one))
-            self._put(replace(known, error=error))
+        """Set the error with which the query of panels has ended; what they showed stays."""
+        for panel in panels:
+            registered = self._panels.get(panel.id, RegisteredPanel(panel))
+            self._put(replace(registered, error=error))
 
     def observe(self, metrics: Mapping[str, Any]) -> None:
-        """Take in what Spark told with one batch of a query."""
-        seen = metrics.get(METRICS) or {}
-        for hung in list(self._hung.values()):
-            if hung.picture is None or f"#{hung.shown.id}" not in seen:
+        """Take the observed metrics of one batch of a query."""
+        observed = metrics.get(METRICS) or {}
+        for panel in list(self._panels.values()):
+            if panel.view is None or f"#{panel.shown.id}" not in observed:
                 continue
-            self._take(hung, seen.get(hung.shown.id) or (), int(seen[f"#{hung.shown.id}"] or 0))
+            self._take(panel, observed.get(panel.shown.id) or (), int(observed[f"#{panel.shown.id}"] or 0))
 
     def look(self) -> None:
-        """Draw again what changes by time alone."""
+        """Update what changes by time alone."""
         now = round(time.time() * 1000)
-        for hung in list(self._hung.values()):
-            if isinstance(hung.picture, SeriesView) and hung.picture.due(now):
-                self._show(hung)
+        for panel in list(self._panels.values()):
+            if isinstance(panel.view, SeriesView) and panel.view.due(now):
+                self._show(panel)
 
-    def _take(self, hung: RegisteredPanel, rows: Sequence[Mapping[str, Any]], total: int) -> None:
+    def _take(self, panel: RegisteredPanel, rows: Sequence[Mapping[str, Any]], total: int) -> None:
         try:
-            given = [tuple(row.get(f"c{place}") for place in range(hung.width)) for row in rows]
+            given = [tuple(row.get(f"c{place}") for place in range(panel.width)) for row in rows]
             with self._lock:
-                if hung.picture is not None:
-                    hung.picture.take(given, total, hung.mode)
-            if given or hung.mode == "complete":
-                self._show(hung)
-        except (TypeError, ValueError) as error:  # told where it is missed; the others go on
-            self._put(replace(hung, picture=None, error=RunError("the panel cannot be drawn", why=str(error))))
+                if panel.view is not None:
+                    panel.view.take(given, total, panel.mode)
+            if given or panel.mode == "complete":
+                self._show(panel)
+        except (TypeError, ValueError) as error:  # shown in place of the panel; the others continue
+            self._put(replace(panel, view=None, error=RunError("the panel cannot be drawn", why=str(error))))
 
-    def _put(self, hung: RegisteredPanel) -> None:
+    def _put(self, panel: RegisteredPanel) -> None:
         with self._lock:
-            self._hung[hung.shown.id] = hung
-            listed = [one.listed() for one in self._hung.values()]
-            self.channels.slot("panels").set(listed)
-        self._show(hung)
+            self._panels[panel.shown.id] = panel
+            summaries = [registered.summary() for registered in self._panels.values()]
+            self.channels.slot("panels").set(summaries)
+        self._show(panel)
 
-    def _show(self, hung: RegisteredPanel) -> None:
+    def _show(self, panel: RegisteredPanel) -> None:
         with self._lock:
-            self.channels.slot(f"panel:{hung.shown.id}").set(hung.seen(round(time.time() * 1000)))
+            self.channels.slot(f"panel:{panel.shown.id}").set(panel.content(round(time.time() * 1000)))

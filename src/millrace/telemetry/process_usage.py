@@ -8,12 +8,12 @@ import psutil
 
 from millrace.telemetry.measurements import Measurements, Usage
 
-PROCESS_EVERY = 1.0
+PROCESS_INTERVAL_S = 1.0
 _SPARK = "org.apache.spark.deploy.SparkSubmit"
 
 
 class ProcessMeter:
-    """Measures; keeps what it found, since use of the processor is told between two looks."""
+    """Keeps the processes between two calls, since their use of the processor is measured between calls."""
 
     def __init__(self, measurements: Measurements) -> None:
         self._measurements = measurements
@@ -32,17 +32,17 @@ class ProcessMeter:
             )
 
     def _cpu_of_spark(self) -> float:
-        """Of the JVM and of the Python workers that it has started."""
+        """Return the use by the JVM and the Python workers that it has started."""
         if self._jvm is None or not self._jvm.is_running():
             self._jvm = _spark_jvm(self._own)
         if self._jvm is None:
             return 0.0
-        found = {one.pid: one for one in [self._jvm, *self._jvm.children(recursive=True)]}
-        self._workers = {pid: self._workers.get(pid, one) for pid, one in found.items()}
+        processes = {process.pid: process for process in [self._jvm, *self._jvm.children(recursive=True)]}
+        self._workers = {pid: self._workers.get(pid, process) for pid, process in processes.items()}
         total = 0.0
-        for one in self._workers.values():
+        for process in self._workers.values():
             with suppress(psutil.Error):
-                total += one.cpu_percent()
+                total += process.cpu_percent()
         return total
 
     def _memory_of_jvm(self) -> int | None:

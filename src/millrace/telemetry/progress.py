@@ -1,9 +1,9 @@
-"""What Spark tells after each batch of a query, as one frozen record.
+"""The progress that Spark reports after each batch of a query, as one frozen record.
 
-Rows a second over the last seconds, from the batches of a query.
-
-Spark's own input rate divides by the time since the last trigger. A query that waits for data triggers twice within
-milliseconds when some come, so twenty rows a second would be shown as a thousand.
+- `BatchProgress.of` parses Spark's JSON.
+- `rates` computes rows a second over the last seconds. Spark's own input rate divides by the time since the last
+  trigger: a query that waits for data triggers twice within milliseconds when some come, so twenty rows a second would
+  be shown as a thousand.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 Place = tuple[str, int]
 """A topic and a partition."""
 METRICS = "millrace.panels"
-"""The name under which Spark tells what panels see: by id the rows, and by `#id` of how many they were chosen."""
+"""The observation that holds what panels see: by id the rows, and by `#id` the number of rows they were chosen from."""
 
 WITHIN = "millrace.within."
-"""With the name of a source: under what Spark tells how many of its rows lay before the end of a replay."""
+"""With the name of a source: the observation that counts its rows before the end of a replay."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
-    """One source in one batch; offsets are as the source tells them (of Kafka: by topic and partition)."""
+    """One source in one batch; offsets are in the form of the source (Kafka: by topic and partition)."""
 
     description: str
     rows: int
@@ -34,7 +34,7 @@ class SourceProgress:
     end: Any = None
     latest: Any = None
     lag: int | None = None
-    """Records that are in the source and not in this batch or one before; None where the source cannot tell."""
+    """Records that are in the source and not in this batch or one before; None where the source does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class BatchProgress:
     watermark: datetime | None = None
     state_rows: int | None = 0
     state_bytes: int | None = 0
-    """Both are None where nobody counts them."""
+    """Both are None where they are not counted."""
     late_rows: int = 0
     """Rows that came after the watermark and were dropped; Spark counts them after grouping those of one task."""
     sources: tuple[SourceProgress, ...] = ()
@@ -71,23 +71,23 @@ class BatchProgress:
 
     @property
     def executed(self) -> bool:
-        """Whether there was a batch; Spark also tells now and then that there is nothing to do."""
+        """Return whether there was a batch; Spark also reports now and then that there is nothing to do."""
         return self.waited is not None or "addBatch" in self.durations or self.input_rows > 0
 
     @property
     def delay(self) -> int | None:
-        """Milliseconds from when it was due until it was done."""
+        """Return the milliseconds from when the batch was due until it was done."""
         return None if self.waited is None else self.waited + self.milliseconds
 
     @property
     def lag(self) -> int | None:
-        """Records behind, over all sources that can tell."""
-        told = [source.lag for source in self.sources if source.lag is not None]
-        return sum(told) if told else None
+        """Return the lag in records over all sources that report it."""
+        lags = [source.lag for source in self.sources if source.lag is not None]
+        return sum(lags) if lags else None
 
     @property
     def read(self) -> dict[Place, int]:
-        """How far each partition of Kafka has been read."""
+        """Return the next offset of each Kafka partition."""
         read: dict[Place, int] = {}
         for source in self.sources:
             for place, offset in offsets_in(source.end):
@@ -96,49 +96,49 @@ class BatchProgress:
 
     @classmethod
     def of(cls, given: str | Mapping[str, Any], query: str) -> BatchProgress:
-        """Spark's JSON, parsed or not, as a record of ours; `query` is the name to show."""
-        told: Mapping[str, Any] = json.loads(given) if isinstance(given, str) else given
-        durations = {name: int(spent) for name, spent in (told.get("durationMs") or {}).items()}
-        operators = told.get("stateOperators") or []
-        sink = told.get("sink") or {}
-        metrics = told.get("observedMetrics") or {}
+        """Return the record for Spark's JSON, parsed or not; `query` is the name to show."""
+        progress: Mapping[str, Any] = json.loads(given) if isinstance(given, str) else given
+        durations = {name: int(spent) for name, spent in (progress.get("durationMs") or {}).items()}
+        operators = progress.get("stateOperators") or []
+        sink = progress.get("sink") or {}
+        metrics = progress.get("observedMetrics") or {}
         written = sink.get("numOutputRows", -1)
         written = _observed(metrics) if written < 0 else written
         return cls(
             query=query,
-            run=told.get("runId") or "",
-            batch=told["batchId"],
-            at=datetime.fromisoformat(told["timestamp"]),
-            input_rows=_input_rows(told, metrics),
-            input_rate=told.get("inputRowsPerSecond") or 0.0,
-            rate=told.get("processedRowsPerSecond") or 0.0,
+            run=progress.get("runId") or "",
+            batch=progress["batchId"],
+            at=datetime.fromisoformat(progress["timestamp"]),
+            input_rows=_input_rows(progress, metrics),
+            input_rate=progress.get("inputRowsPerSecond") or 0.0,
+            rate=progress.get("processedRowsPerSecond") or 0.0,
             durations=MappingProxyType(durations),
-            milliseconds=durations.get("triggerExecution", told.get("batchDuration") or 0),
-            watermark=_watermark(told.get("eventTime") or {}),
-            state_rows=sum(one.get("numRowsTotal", 0) for one in operators),
-            state_bytes=sum(one.get("memoryUsedBytes", 0) for one in operators),
-            late_rows=sum(one.get("numRowsDroppedByWatermark", 0) for one in operators),
-            sources=tuple(map(_source, told.get("sources") or [])),
+            milliseconds=durations.get("triggerExecution", progress.get("batchDuration") or 0),
+            watermark=_watermark(progress.get("eventTime") or {}),
+            state_rows=sum(operator.get("numRowsTotal", 0) for operator in operators),
+            state_bytes=sum(operator.get("memoryUsedBytes", 0) for operator in operators),
+            late_rows=sum(operator.get("numRowsDroppedByWatermark", 0) for operator in operators),
+            sources=tuple(map(_source, progress.get("sources") or [])),
             sink=sink.get("description") or "",
             sink_rows=None if written < 0 else written,
         )
 
 
-def _input_rows(told: Mapping[str, Any], metrics: Mapping[str, Any]) -> int:
-    """Rows that were read; of a replay only those before its end, while Spark counts what it leaves out as well."""
-    within = [int(one["rows"] or 0) for name, one in metrics.items() if name.startswith(WITHIN)]
+def _input_rows(progress: Mapping[str, Any], metrics: Mapping[str, Any]) -> int:
+    """Return the rows that were read; of a replay only those before its end, while Spark counts all."""
+    within = [int(counts["rows"] or 0) for name, counts in metrics.items() if name.startswith(WITHIN)]
     if not within:
-        return told.get("numInputRows") or 0
-    others = [one for one in told.get("sources") or [] if not any(offsets_in(one.get("endOffset")))]
-    return sum(within) + sum(one.get("numInputRows") or 0 for one in others)
+        return progress.get("numInputRows") or 0
+    others = [source for source in progress.get("sources") or [] if not any(offsets_in(source.get("endOffset")))]
+    return sum(within) + sum(source.get("numInputRows") or 0 for source in others)
 
 
-def _source(told: Mapping[str, Any]) -> SourceProgress:
-    end, latest = told.get("endOffset"), told.get("latestOffset")
+def _source(progress: Mapping[str, Any]) -> SourceProgress:
+    end, latest = progress.get("endOffset"), progress.get("latestOffset")
     return SourceProgress(
-        description=told.get("description") or "",
-        rows=told.get("numInputRows") or 0,
-        start=told.get("startOffset"),
+        description=progress.get("description") or "",
+        rows=progress.get("numInputRows") or 0,
+        start=progress.get("startOffset"),
         end=end,
         latest=latest,
         lag=_lag(end, latest),
@@ -146,7 +146,7 @@ def _source(told: Mapping[str, Any]) -> SourceProgress:
 
 
 def _lag(end: Any, latest: Any) -> int | None:
-    """How far offsets by topic and partition are behind the newest; a partition that is new counts from its start."""
+    """Return the lag of offsets by topic and partition; a new partition counts from its start."""
     if not isinstance(end, dict) or not isinstance(latest, dict):
         return None
     behind = 0
@@ -158,22 +158,22 @@ def _lag(end: Any, latest: Any) -> int | None:
     return behind
 
 
-def offsets_in(told: Any) -> Iterator[tuple[Place, int]]:
-    """Kafka's offsets as Spark tells them, by topic and partition; other sources tell other things."""
-    for topic, partitions in told.items() if isinstance(told, dict) else ():
+def offsets_in(offsets: Any) -> Iterator[tuple[Place, int]]:
+    """Yield Kafka's offsets out of Spark's JSON, by topic and partition; other sources have other forms."""
+    for topic, partitions in offsets.items() if isinstance(offsets, dict) else ():
         for number, offset in partitions.items() if isinstance(partitions, dict) else ():
             if str(number).isdigit() and isinstance(offset, int):
                 yield (topic, int(number)), offset
 
 
 def _observed(metrics: Mapping[str, Any]) -> int:
-    """How many rows passed on their way to a sink that does not count, by what we ask Spark to count; -1 if nothing."""
+    """Return the rows on their way to a sink that does not count them, from our observation; -1 without one."""
     counted = (metrics.get(METRICS) or {}).items()
     return max((int(value or 0) for name, value in counted if name.startswith("#")), default=-1)
 
 
 def _watermark(event_time: Mapping[str, str]) -> datetime | None:
-    """The watermark; Spark tells the beginning of 1970 before there is one."""
+    """Return the watermark; Spark reports the beginning of 1970 before there is one."""
     text = event_time.get("watermark")
     if not text:
         return None
@@ -181,8 +181,8 @@ def _watermark(event_time: Mapping[str, str]) -> datetime | None:
     return moment if moment.timestamp() > 0 else None
 
 
-RATE_WINDOW = 10.0
-"""Seconds that are looked back, or more where batches are longer or further apart."""
+RATE_WINDOW_S = 10.0
+"""Seconds that rates look back, or more where batches are longer or further apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +194,10 @@ class Rates:
 
 
 def rates(batches: Sequence[BatchProgress], now: datetime, every: float | None = None) -> Rates | None:
-    """The rates of late; None before the first batch. `every` is the trigger's interval, if it has one."""
+    """Return the recent rates; None before the first batch. `every` is the trigger's interval, if it has one."""
     if not batches:
         return None
-    window = timedelta(seconds=max(RATE_WINDOW, 2 * batches[-1].milliseconds / 1000, 2 * (every or 0)))
+    window = timedelta(seconds=max(RATE_WINDOW_S, 2 * batches[-1].milliseconds / 1000, 2 * (every or 0)))
     recent: list[BatchProgress] = []
     begin = None
     for batch in reversed(batches):
@@ -217,5 +217,5 @@ def rates(batches: Sequence[BatchProgress], now: datetime, every: float | None =
 
 
 def batch_end(batch: BatchProgress) -> datetime:
-    """When a batch was done."""
+    """Return when a batch was done."""
     return batch.at + timedelta(milliseconds=batch.milliseconds)

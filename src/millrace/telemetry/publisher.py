@@ -1,8 +1,8 @@
-"""What happened, as lines that people read: queries that start, stop and fail, first dead letters, late rows.
+"""The run status as channels of the dashboard, renewed a few times a second without any call to Spark.
 
-The run_status as channels: `state`, `history:*` and `events`, renewed a few times a second without any call to Spark.
-
-The batches of a query as rows for charts.
+- `EventLog`: lines about queries that start, stop and fail, first dead letters, late rows (channel `events`).
+- `history_row`: a batch as a row for charts (channels `history:QUERY`).
+- `StatusPublisher`: fills these channels and `state`.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
 from millrace.telemetry.topology import Topology
 from millrace.units import so_many
 
-EVENTS_KEPT = 500
+MAX_EVENTS = 500
 EVENT_COLUMNS = ("time", "level", "query", "text")
 
 
 class EventLog:
-    """Writes into the channel `events`; `look` finds by itself what is new on a run status."""
+    """Writes into the channel `events`; `look` finds what is new in a run status."""
 
     def __init__(self, channels: Channels) -> None:
-        self._ring = channels.ring("events", EVENTS_KEPT, EVENT_COLUMNS)
+        self._ring = channels.row_buffer("events", MAX_EVENTS, EVENT_COLUMNS)
         self._known: dict[str, QueryStatus] = {}
         self._dead: dict[str, int] = {}
         self._missing: OverdueAnswer | None = None
 
     def add(self, text: str, level: str = "info", query: str | None = None) -> None:
-        """One line."""
+        """Add one line."""
         self._ring.append({"time": round(time.time() * 1000), "level": level, "query": query, "text": text})
 
     def look(self, run_status: RunStatus) -> None:
-        """Note what has happened since the last look."""
-        for one in run_status.queries():
-            for level, text in _news(one, self._known.get(one.query)):
-                self.add(text, level, one.query)
-            self._known[one.query] = one
+        """Add what has happened since the last call."""
+        for query in run_status.queries():
+            for level, text in _news(query, self._known.get(query.query)):
+                self.add(text, level, query.query)
+            self._known[query.query] = query
         for source, count in run_status.dead().items():
             if count and not self._dead.get(source):
                 self.add(f"source {source}: the first dead letters ({count:,})", "warning")
@@ -54,33 +54,33 @@ class EventLog:
         self._missing = missing
 
 
-def _news(one: QueryStatus, before: QueryStatus | None) -> Iterator[tuple[str, str]]:
-    anew = before is None or before.since != one.since
-    if one.restart and (before is None or before.restarts != one.restarts):
-        yield "warning", f"failed: {one.error.message if one.error else one.restart.why}"
-        yield "warning", one.restart.sentence(datetime.now(UTC))
-    if anew:
-        yield "info", "started again" if one.restarts else "started"
-    if before and before.restart and not one.restart and not one.phase.ended:
+def _news(query: QueryStatus, before: QueryStatus | None) -> Iterator[tuple[str, str]]:
+    started = before is None or before.since != query.since
+    if query.restart and (before is None or before.restarts != query.restarts):
+        yield "warning", f"failed: {query.error.message if query.error else query.restart.why}"
+        yield "warning", query.restart.sentence(datetime.now(UTC))
+    if started:
+        yield "info", "started again" if query.restarts else "started"
+    if before and before.restart and not query.restart and not query.phase.ended:
         yield "info", f"works again (restart {before.restart.number} of {before.restart.most})"
-    if before is not None and not before.batches and one.batches:
+    if before is not None and not before.batches and query.batches:
         yield "info", "the first batch is done"
-    if one.error and not one.phase.idle and not (before and one.error is before.error):
-        yield "error", f"a batch failed, the next ones go on: {one.error.message}"
-    if one.late_rows and not (before and before.late_rows):
-        yield "warning", f"the first late rows were dropped ({one.late_rows:,})"
-    if one.phase.ended and (anew or not (before and before.phase.ended)):
-        yield _ending(one)
+    if query.error and not query.phase.idle and not (before and query.error is before.error):
+        yield "error", f"a batch failed, the next ones continue: {query.error.message}"
+    if query.late_rows and not (before and before.late_rows):
+        yield "warning", f"the first late rows were dropped ({query.late_rows:,})"
+    if query.phase.ended and (started or not (before and before.phase.ended)):
+        yield _ending(query)
 
 
-def _ending(one: QueryStatus) -> tuple[str, str]:
-    if one.phase is Phase.STOPPED:
-        return "info", f"stopped after {so_many(one.rows, 'row')} in {so_many(one.batches, 'batch')}"
-    told = ["failed"] if one.error is None else [f"failed: {one.error.message}", one.error.why or ""]
-    return "error", "; ".join(part for part in told if part)
+def _ending(query: QueryStatus) -> tuple[str, str]:
+    if query.phase is Phase.STOPPED:
+        return "info", f"stopped after {so_many(query.rows, 'row')} in {so_many(query.batches, 'batch')}"
+    texts = ["failed"] if query.error is None else [f"failed: {query.error.message}", query.error.why or ""]
+    return "error", "; ".join(part for part in texts if part)
 
 
-HISTORY_KEPT = 600
+MAX_HISTORY_ROWS = 600
 HISTORY_COLUMNS = (
     "time",
     "batch",
@@ -103,7 +103,7 @@ _WHOLE = "triggerExecution"
 def history_row(batch: BatchProgress) -> dict[str, Any]:
     """One batch; `time` is its end, and each of Spark's steps has a column `phase:NAME` of milliseconds."""
     ended = milliseconds(batch.at) + batch.milliseconds
-    told = {
+    row = {
         "time": ended,
         "batch": batch.batch,
         "input_rows": batch.input_rows,
@@ -119,11 +119,11 @@ def history_row(batch: BatchProgress) -> dict[str, Any]:
         "lag": batch.lag,
         "sink_rows": batch.sink_rows,
     }
-    return told | {f"phase:{name}": spent for name, spent in batch.durations.items() if name != _WHOLE}
+    return row | {f"phase:{name}": spent for name, spent in batch.durations.items() if name != _WHOLE}
 
 
 def newer_progress(history: Iterable[BatchProgress], than: BatchProgress | None) -> list[BatchProgress]:
-    """What came after a word of Spark's; all of it when that word is forgotten already."""
+    """Return the progress after `than`; all of it when `than` is no longer kept."""
     known = list(history)
     for place in range(len(known) - 1, -1, -1):
         if known[place] is than:
@@ -131,11 +131,11 @@ def newer_progress(history: Iterable[BatchProgress], than: BatchProgress | None)
     return known
 
 
-PUBLISH_EVERY = 0.2
+PUBLISH_INTERVAL_S = 0.2
 
 
 class StatusPublisher:
-    """Fills channels from a run status; `look` is called by a sampler."""
+    """Fills channels from a run status; a sampler calls `look`."""
 
     def __init__(
         self, run_status: RunStatus, measurements: Measurements, topology: Topology, channels: Channels
@@ -145,19 +145,19 @@ class StatusPublisher:
         self._topology = topology
         self._channels = channels
         self._last: dict[str, BatchProgress | None] = {}
-        self._looking = threading.Lock()
+        self._lock = threading.Lock()
         self.events = EventLog(channels)
 
     def look(self) -> None:
-        """Bring every channel up to date; of two who look at once, one waits, or both would tell the same rows."""
-        with self._looking:
+        """Bring every channel up to date; of two threads one waits, or both would add the same rows."""
+        with self._lock:
             self.events.look(self._run_status)
             for status in self._run_status.queries():
-                self._tell_batches(status.query, status.last)
+                self._publish_batches(status.query, status.last)
             self._channels.slot("state").set(run_state(self._run_status, self._measurements, self._topology))
 
-    def _tell_batches(self, query: str, last: BatchProgress | None) -> None:
-        ring = self._channels.ring(f"history:{query}", HISTORY_KEPT, HISTORY_COLUMNS)
+    def _publish_batches(self, query: str, last: BatchProgress | None) -> None:
+        ring = self._channels.row_buffer(f"history:{query}", MAX_HISTORY_ROWS, HISTORY_COLUMNS)
         if last is None or last is self._last.get(query):
             return
         fresh = newer_progress(self._run_status.history(query), self._last.get(query))

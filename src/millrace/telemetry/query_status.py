@@ -1,4 +1,4 @@
-"""What every query does now and did lately; one place that the terminal, the page and Prometheus read."""
+"""What every query does now and did recently: the one place that the terminal, the dashboard and Prometheus read."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from millrace.telemetry.measurements import OutstandingAnswers
 from millrace.telemetry.progress import BatchProgress
 from millrace.units import so_many
 
-KEPT = 600
-"""Batches of a query that are remembered."""
+MAX_BATCHES = 600
+"""Batches of a query that are kept."""
 
 
 class Phase(StrEnum):
@@ -54,9 +54,9 @@ class RestartRecord:
     """The failure in a few words."""
 
     def sentence(self, now: datetime) -> str:
-        """What is going on, as people are told."""
+        """Return the restart in words."""
         left = math.ceil((self.due - now).total_seconds())
-        when = f"restarting in {left} s" if left > 0 else "restarted, and nothing is done yet"
+        when = f"restarting in {left} s" if left > 0 else "restarted, no batch done yet"
         return f"{when} ({self.number} of {self.most}): {self.why}"
 
 
@@ -74,9 +74,9 @@ class QueryStatus:
     rows: int = 0
     late_rows: int = 0
     last: BatchProgress | None = None
-    """The newest batch that did something, or the newest word at all."""
+    """The newest batch that did something, or the newest progress at all."""
     error: MillraceError | None = None
-    """Why it has failed; of one that goes on: what became of the newest batch that failed."""
+    """Why it has failed; of one that continues: the error of the newest batch that failed."""
     restart: RestartRecord | None = None
     """While it does not work: which restart is due, or has been made."""
     restarts: int = 0
@@ -84,10 +84,10 @@ class QueryStatus:
 
 
 class RunStatus:
-    """Thread-safe: engines write, everybody reads; what is read does not change afterwards."""
+    """Thread-safe: the engine writes, all others read; what is read does not change afterwards."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self, max_batches: int = MAX_BATCHES) -> None:
+        self._max_batches = max_batches
         self._lock = threading.Lock()
         self._queries: dict[str, QueryStatus] = {}
         self._history: dict[str, deque[BatchProgress]] = {}
@@ -105,7 +105,7 @@ class RunStatus:
             fresh = QueryStatus(query, Phase.STARTING, now)
             again = known and replace(known, phase=Phase.STARTING, since=now, doing="", error=None)
             self._queries[query] = again or fresh
-            self._history.setdefault(query, deque(maxlen=self._kept))
+            self._history.setdefault(query, deque(maxlen=self._max_batches))
 
     def update(self, query: str, phase: Phase, doing: str = "") -> None:
         """What a query does now. Of one that has ended since, or failed, it is old news."""

@@ -1,4 +1,4 @@
-"""What is known of a run before anything has happened: its queries, and along which edges rows flow."""
+"""What is known of a run before it starts: its queries, and the edges along which rows flow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millrace.pipeline.plan import Plan, Query
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Rows on their way: from a source or table to a table, or to a sink (`sink:0` is the pipeline's first)."""
+    """An edge from a source or table to a table, or to a sink (`sink:0` is the first of the pipeline)."""
 
     start: str
     end: str
@@ -29,16 +29,16 @@ class ExpectedQuery:
     table: str
     mode: str = "append"
     lasting: bool = True
-    """Whether it goes on until it is stopped; one that is run once ends by itself."""
+    """Whether it runs until it is stopped; one that is run once ends by itself."""
     batches: bool = True
-    """False in real-time mode and with the continuous trigger, where Spark seldom tells how far it is."""
+    """False in real-time mode and with the continuous trigger, where Spark seldom reports progress."""
     every: float | None = None
-    """Seconds between its batches, if it has a beat."""
+    """Seconds between its batches, if it has a processing-time trigger."""
     watermarked: bool = False
     sources: tuple[str, ...] = ()
     """The streaming sources that it reads."""
     writes: bool = True
-    """False for one that only panels need: the run is well without it."""
+    """False for one that only panels need: the run is healthy without it."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Topology:
     planned: bool = True
 
     def query(self, name: str) -> ExpectedQuery:
-        """What is expected of a query; of one that nobody has planned, nothing but its name."""
-        return next((one for one in self.queries if one.name == name), ExpectedQuery(name, name))
+        """Return what is expected of a query; of one that is not planned, only its name."""
+        return next((query for query in self.queries if query.name == name), ExpectedQuery(name, name))
 
     def read_by(self, query: str) -> tuple[str, ...]:
-        """The topics that a query reads, as far as the plan names them."""
+        """Return the topics that a query reads, as far as the plan names them."""
         return tuple(topic for source in self.query(query).sources for topic in self.topics.get(source, ()))
 
 
@@ -64,7 +64,7 @@ UNPLANNED = Topology(planned=False)
 
 
 def topology_of(plan: Plan, topics: Mapping[str, tuple[str, ...]]) -> Topology:
-    """The topology of a plan; which topics its sources name, their connectors tell."""
+    """Return the topology of a plan; `topics` are those that its sources name."""
     pipeline = plan.pipeline
     return Topology(
         tuple(_expected(query, pipeline) for query in plan.queries),
@@ -84,7 +84,7 @@ def _expected(query: Query, pipeline: PipelineDef) -> ExpectedQuery:
         lasting=query.trigger.kind != "once",
         batches=query.batches,
         every=query.trigger.seconds if query.trigger.kind == "every" else None,
-        watermarked=any(one.watermark for one in sources) or any(one.watermark for one in tables),
+        watermarked=any(source.watermark for source in sources) or any(table.watermark for table in tables),
         sources=tuple(source.name for source in sources if not source.static),
         writes=query.lasts,
     )
@@ -92,9 +92,9 @@ def _expected(query: Query, pipeline: PipelineDef) -> ExpectedQuery:
 
 def _edges(plan: Plan) -> list[Edge]:
     pipeline = plan.pipeline
-    made = [Edge(read, table.name) for table in pipeline.tables for read in table.reads]
+    edges = [Edge(read, table.name) for table in pipeline.tables for read in table.reads]
     for number, sink in enumerate(pipeline.sinks):
-        query = next((one.name for one in plan.queries if sink in one.sinks), None)
+        query = next((query.name for query in plan.queries if sink in query.sinks), None)
         kafka = sink.connection.connector == "kafka" and isinstance(sink.connection.argument, str)
-        made.append(Edge(sink.table, f"sink:{number}", query, sink.connection.argument if kafka else None))
-    return made
+        edges.append(Edge(sink.table, f"sink:{number}", query, sink.connection.argument if kafka else None))
+    return edges

@@ -18,7 +18,7 @@ from millrace.dashboard.kafka.lag import LagMeter
 from millrace.errors import KafkaUnreachable
 from millrace.services.process import free_port
 from millrace.telemetry.channels import Channels, RowBuffer
-from millrace.telemetry.measurements import ANSWER_TIMEOUT, Measurements
+from millrace.telemetry.measurements import ANSWER_TIMEOUT_S, Measurements
 from millrace.telemetry.progress import BatchProgress, SourceProgress
 from millrace.telemetry.query_status import RunStatus
 from millrace.telemetry.topology import UNPLANNED, ExpectedQuery, Topology
@@ -136,11 +136,11 @@ def test_who_looks_is_told_that_kafka_does_not_answer(topic: str, bench: Bench) 
     meter = LagMeter(lambda: gone, bench.run_status, bench.measurements, UNPLANNED, bench.channels)
     meter.look()
     meter.look()
-    missing = bench.run_status.kafka.missing(time.monotonic() + ANSWER_TIMEOUT)
+    missing = bench.run_status.kafka.missing(time.monotonic() + ANSWER_TIMEOUT_S)
     assert missing
     assert missing.address == gone.bootstrap
     bench.lag()
-    assert bench.run_status.kafka.missing(time.monotonic() + ANSWER_TIMEOUT) is None
+    assert bench.run_status.kafka.missing(time.monotonic() + ANSWER_TIMEOUT_S) is None
 
 
 def test_no_number_is_shown_while_a_partition_is_unknown(

@@ -236,7 +236,7 @@ class LagMeter:
 
     def _tell(self, query: str, lag: Lag) -> None:
         self._measurements.put_lag(query, lag)
-        ring = self._channels.ring(f"lag:{query}", LAG_KEPT, LAG_COLUMNS)
+        ring = self._channels.row_buffer(f"lag:{query}", LAG_KEPT, LAG_COLUMNS)
         partitions = {f"p:{name}": records for name, records in (lag.partitions or {}).items()}
         ring.append({"time": round(time.time() * 1000), "lag": lag.records, "seconds": lag.seconds, **partitions})
 

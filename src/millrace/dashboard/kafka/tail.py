@@ -17,7 +17,7 @@ from confluent_kafka.admin import OffsetSpec
 from millrace.clients.kafka import offsets, topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer import ReadRequest, TopicTail, read_ranges, read_records
-from millrace.telemetry.channels import LONGEST, RowBuffer
+from millrace.telemetry.channels import MAX_TEXT_CHARS, RowBuffer
 from millrace.units import parse_time
 
 RECORD_COLUMNS = ("time", "partition", "offset", "key", "value", "cut", "binary", "headers", "skipped")
@@ -51,11 +51,11 @@ def _text(content: bytes | str | None) -> tuple[str | None, bool, bool]:
     if content is None:
         return None, False, False
     raw = content.encode("utf-8", "replace") if isinstance(content, str) else bytes(content)
-    cut = len(raw) > LONGEST
+    cut = len(raw) > MAX_TEXT_CHARS
     try:
-        return _whole_characters(raw[:LONGEST], cut=cut), cut, False
+        return _whole_characters(raw[:MAX_TEXT_CHARS], cut=cut), cut, False
     except UnicodeDecodeError:
-        half = LONGEST // 3
+        half = MAX_TEXT_CHARS // 3
         return raw[:half].hex(" "), len(raw) > half, True
 
 

@@ -176,14 +176,14 @@ def attach_panels(frame: DataFrame, query: Query, gallery: PanelRegistry) -> Dat
             frame.observe(METRICS, *seen)  # which analyses it
         except MillraceError as error:
             error.place = error.place or one.panel.place
-            gallery.hang(RegisteredPanel(one, query.name, query.mode, error=error))
+            gallery.register(RegisteredPanel(one, query.name, query.mode, error=error))
             continue
         except Exception as error:
-            gallery.hang(RegisteredPanel(one, query.name, query.mode, error=explain(error, place=one.panel.place)))
+            gallery.register(RegisteredPanel(one, query.name, query.mode, error=explain(error, place=one.panel.place)))
             continue
         metrics += seen
         note = None if query.sinks else "a query of its own reads the source once more for this panel"
-        gallery.hang(RegisteredPanel(one, query.name, query.mode, sight.picture, len(sight.columns), note=note))
+        gallery.register(RegisteredPanel(one, query.name, query.mode, sight.picture, len(sight.columns), note=note))
     if not query.batches:
         return frame
     # Many sinks do not count what they write, and the page tells how many rows come out.
