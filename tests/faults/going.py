@@ -21,7 +21,7 @@ from millrace.errors import MillraceError
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.query_status import RunStatus
 
-PATIENT = Policy(restarts=100, first=0.5, longest=1.0)
+PATIENT = Policy(restarts=100, first_delay_s=0.5, max_delay_s=1.0)
 
 
 class Going:

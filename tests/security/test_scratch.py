@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -88,7 +89,18 @@ def wait_until(condition: Callable[[], object], process: subprocess.Popen[bytes]
         time.sleep(0.02)
 
 
-def start(project: Path, environment: dict[str, str], *before: str) -> subprocess.Popen[bytes]:
+@contextmanager
+def killed_at_end(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """Kill the process at the end of the block: an assertion that fails must not wait for a run without end."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def started(project: Path, environment: dict[str, str], *before: str) -> Iterator[subprocess.Popen[bytes]]:
     """A run which is in the middle of a batch, after its shuffle, until the file `hold` is removed."""
     (project / "begun").unlink(missing_ok=True)
     (project / "hold").touch()
@@ -99,26 +111,27 @@ def start(project: Path, environment: dict[str, str], *before: str) -> subproces
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    wait_until(lambda: (project / "begun").exists() and (project / "begun").read_text(), process)
-    return process
+    with killed_at_end(process):
+        wait_until(lambda: (project / "begun").exists() and (project / "begun").read_text(), process)
+        yield process
 
 
 def jvm_of(process: subprocess.Popen[bytes]) -> psutil.Process:
-    (jvm,) = [one for one in psutil.Process(process.pid).children() if one.name() == "java"]
+    (jvm,) = [child for child in psutil.Process(process.pid).children() if child.name() == "java"]
     return jvm
 
 
 def finish(process: subprocess.Popen[bytes]) -> bytes:
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=90)
-    return said
+    _, errors = process.communicate(timeout=90)
+    return errors
 
 
 def test_a_run_is_private_writes_nothing_to_tmp_and_is_cleared_away_when_it_was_killed(
     project: Path, environment: dict[str, str]
 ) -> None:
     state = project / ".millrace" / "pipelines" / "counting"
-    with start(project, environment, "unshare", "--mount", "sh", "-c", READ_ONLY_TMP, "sh", str(project)) as process:
+    with started(project, environment, "unshare", "--mount", "sh", "-c", READ_ONLY_TMP, "sh", str(project)) as process:
         (scratch,) = state.glob(SCRATCH)
         assert scratch.stat().st_mode & 0o777 == 0o700
         assert (project / "begun").read_text().startswith(f"{scratch}/")  # also of Python workers
@@ -147,12 +160,12 @@ def test_a_run_is_private_writes_nothing_to_tmp_and_is_cleared_away_when_it_was_
     jvm.wait(60)
     assert scratch.exists()
 
-    with start(project, environment) as process:
+    with started(project, environment) as process:
         (other,) = state.glob(SCRATCH)
         assert other != scratch
         (project / "hold").unlink()
-        said = finish(process)
-    assert process.returncode == 0, said
+        errors = finish(process)
+    assert process.returncode == 0, errors
     assert list(state.glob(SCRATCH)) == []
 
 
@@ -161,7 +174,7 @@ def test_tmpdir_is_used_and_cleared_away_after_a_kill_of_all_and_at_a_hurried_en
 ) -> None:
     environment |= {"TMPDIR": str(tmp_path)}
     state = project / ".millrace" / "pipelines" / "counting"
-    with start(project, environment) as process:
+    with started(project, environment) as process:
         (scratch,) = tmp_path.iterdir()
         assert (project / "begun").read_text().startswith(f"{scratch}/")
         assert list(state.glob(SCRATCH)) == []
@@ -171,7 +184,7 @@ def test_tmpdir_is_used_and_cleared_away_after_a_kill_of_all_and_at_a_hurried_en
     jvm.wait(60)
     assert next(scratch.glob("blockmgr-*"))
 
-    with start(project, environment | {"SPARK_LOCAL_DIRS": str(project / "own")}) as process:
+    with started(project, environment | {"SPARK_LOCAL_DIRS": str(project / "own")}) as process:
         (other,) = tmp_path.iterdir()
         assert other != scratch
         assert any((project / "own").glob("blockmgr-*"))  # the user's choice
@@ -198,7 +211,7 @@ def test_a_start_that_fails_or_is_interrupted_and_an_analysis_leave_nothing(
     assert list(temporary.iterdir()) == []
 
     (project / "program.py").write_text("from pyspark import SparkContext\nSparkContext()\n")
-    with line.start("exec", "--no-dashboard", "program.py") as process:
+    with killed_at_end(line.start("exec", "--no-dashboard", "program.py")) as process:
         wait_until(lambda: any(temporary.glob(SCRATCH)) and psutil.Process(process.pid).children(), process)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
@@ -212,7 +225,7 @@ def test_a_tmpdir_that_everybody_may_change_is_refused(
     shared.mkdir()
     shared.chmod(0o777)
     line = CommandLine(project, environment | {"TMPDIR": str(shared)})
-    said = line("run", "counting.py", "--no-dashboard", code=2).stderr
-    assert "error[file.unusable]" in said
-    assert "TMPDIR" in said
+    errors = line("run", "counting.py", "--no-dashboard", code=2).stderr
+    assert "error[file.unusable]" in errors
+    assert "TMPDIR" in errors
     assert list(shared.iterdir()) == []

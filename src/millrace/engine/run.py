@@ -234,8 +234,8 @@ def _work(workshop: QueryBuilder, plan: Plan, settings: Settings, run_status: Ru
                 run_status,
                 watch.track,
                 settings.supervision,
-                enough=settings.enough,
-                patience=settings.patience,
+                has_read_enough=settings.enough,
+                stop_timeout_s=settings.patience,
             )
             _queries(queries, plan, settings, watch, stop)
     except MillraceError:
@@ -286,7 +286,7 @@ def _queries(queries: Supervisor, plan: Plan, settings: Settings, watch: QueryMo
         queries.wait(settings.seconds, stop)
     finally:
         _stop(queries, settings.patience if all(query.batches for query in plan.queries) else 0.0, settings.tell)
-    queries.require_sound()  # a batch may have failed while its end was waited for
+    queries.require_no_failure()  # a batch may have failed while its end was waited for
 
 
 def _stop(queries: Supervisor, patience: float, tell: Callable[[str], None]) -> None:

@@ -22,7 +22,7 @@ from millrace.errors import MillraceError
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.query_status import Phase, RunStatus
 
-SOON = Policy(first=0.01)
+SOON = Policy(first_delay_s=0.01)
 
 
 def send(cluster: Cluster, topic: str, *values: bytes) -> None:

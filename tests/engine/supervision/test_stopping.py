@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +18,9 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millrace.engine.supervision import stopping
+from millrace.engine.supervision import stopping, stream_execution
 from millrace.engine.supervision.stopping import stop_all
+from millrace.engine.supervision.stream_execution import StreamExecution
 
 Write = Callable[[DataFrame, int], None]
 
@@ -60,7 +61,7 @@ class Output:
 def test_the_batch_in_hand_is_the_last_and_is_finished(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pinned: bool
 ) -> None:
-    monkeypatch.setattr(stopping, "_pinned", lambda: pinned)
+    monkeypatch.setattr(stopping, "has_pinned_threads", lambda: pinned)
     for number in range(5):
         checkpoint = tmp_path / str(number)
         output = Output()
@@ -114,11 +115,11 @@ def test_only_what_is_kept_is_waited_for(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_threads_that_are_not_pinned_leave_the_lock_alone(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert stopping._pinned()
+    assert stream_execution.has_pinned_threads()
     with monkeypatch.context() as patch:
         patch.setattr(SparkContext, "_gateway", JavaGateway.__new__(JavaGateway))
-        assert not stopping._pinned()
-    monkeypatch.setattr(stopping, "_pinned", lambda: False)
+        assert not stream_execution.has_pinned_threads()
+    monkeypatch.setattr(stopping, "has_pinned_threads", lambda: False)
     query = Pretended("Processing new data", lock=None)
     query.at_the_end(query.end)
     assert stopped(query) == []
@@ -138,7 +139,7 @@ def held(query: StreamingQuery) -> Iterator[None]:
 def test_a_log_that_takes_long_is_waited_for(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopping, "_ASKING", 0.02)
+    monkeypatch.setattr(stopping, "_OFFSETS_TIMEOUT_S", 0.02)
     begun, go = threading.Event(), threading.Event()
 
     def write(rows: DataFrame, batch: int) -> None:
@@ -159,7 +160,7 @@ def test_a_log_that_takes_long_is_waited_for(
 
 
 def test_a_log_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
-    monkeypatch.setattr(stopping, "_ASKING", 0.02)
+    monkeypatch.setattr(stopping, "_OFFSETS_TIMEOUT_S", 0.02)
     query = Pretended("Writing offsets to log", lock=Lock(taken=True))
     assert stopped(query, 0.05) == [query]
 
@@ -174,15 +175,17 @@ def test_a_batch_that_was_planned_before_is_finished(
         begun.set()
         go.wait(60)
 
-    def first_not_seen(status: Mapping[str, Any], real: Callable[[Any], bool] = stopping._in_hand) -> bool:
+    runs_batch = StreamExecution.runs_batch
+
+    def first_not_seen(execution: StreamExecution) -> bool:
         if not looked.is_set():
             looked.set()
             return False
-        return real(status)
+        return runs_batch(execution)
 
     query = begin(spark, tmp_path, write)
     assert begun.wait(60)
-    monkeypatch.setattr(stopping, "_in_hand", first_not_seen)
+    monkeypatch.setattr(StreamExecution, "runs_batch", first_not_seen)
     with ThreadPoolExecutor(1) as pool:
         ending = pool.submit(stop_all, [query])
         assert looked.wait(60)
@@ -271,8 +274,8 @@ class Log(int):
         return self == other
 
 
-def stopped(query: Any, patience: float = 60.0) -> list[Any]:
-    return stop_all([query], patience)
+def stopped(query: Any, timeout_s: float = 60.0) -> list[Any]:
+    return stop_all([query], timeout_s)
 
 
 def test_a_batch_that_only_waits_to_note_its_end_is_not_cut_off(spark: SparkSession) -> None:
@@ -289,7 +292,7 @@ def test_a_source_that_does_not_answer_is_not_waited_for(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, message: str, begun: int
 ) -> None:
     """But when it has answered meanwhile, and a batch has begun, that is told."""
-    monkeypatch.setattr(stopping, "_ASKING", 0.02)
+    monkeypatch.setattr(stopping, "_OFFSETS_TIMEOUT_S", 0.02)
     query = Pretended(message, lock=Lock(taken=message.startswith("Getting")), begun=begun)
     assert stopped(query) == ([query] if begun > query.done else [])
     assert not query.alive

@@ -53,7 +53,7 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
             time.sleep(0.001)
         return not query.batch_never_ends
 
-    monkeypatch.setattr("millrace.engine.supervision.stopping._ended_between_batches", ended)
+    monkeypatch.setattr("millrace.engine.supervision.stopping._finish_batch", ended)
 
 
 class Shop:
@@ -112,9 +112,9 @@ def drawn() -> Query:
 
 
 def running(shop: Shop, restarts: int = 3) -> Supervisor:
-    run_status = RunStatus()
-    policy = Policy(restarts, first=0.0)
-    return Supervisor(shop, run_status, lambda one, _: run_status.started(str(one.name)), policy)  # type: ignore[arg-type]
+    board = RunStatus()
+    policy = Policy(restarts, first_delay_s=0.0)
+    return Supervisor(shop, board, lambda one, _: board.started(str(one.name)), policy)  # type: ignore[arg-type]
 
 
 class Until(threading.Event):
@@ -136,7 +136,7 @@ def test_what_passes_is_started_again(tmp_path: Path) -> None:
     standing = queries.run_status.query("copied")
     assert (standing.restarts, standing.phase) == (3, Phase.STARTING)
     queries.stop(0)
-    queries.require_sound()
+    queries.require_no_failure()
 
 
 class Away(Kept):
@@ -153,7 +153,7 @@ class Away(Kept):
 def test_a_store_that_is_away_ends_no_run(failure: BaseException) -> None:
     shop = Shop(StorePath("s3a://runs/state"), failure, failure)
     queries = running(shop)
-    queries.policy = Policy(5, first=0.0, healthy_after=0.0)
+    queries.policy = Policy(5, first_delay_s=0.0, healthy_after_s=0.0)
     queries.start(written())
     with mounted(Away()):
         looks = iter(range(5))
@@ -162,7 +162,7 @@ def test_a_store_that_is_away_ends_no_run(failure: BaseException) -> None:
         assert queries.run_status.query("copied").restarts == 2, "nobody knows whether a batch is at work"
         queries.stop(0)
         queries.release()
-    queries.require_sound()
+    queries.require_no_failure()
 
 
 def test_who_begins_again_with_care_is_told_why(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_first_bad_record_that_is_met_while_stopping_is_told(tmp_path: Path) -
     queries.start(written())
     shop.started[0].stop = lambda: shop.started[0].fail(CARE)  # type: ignore[method-assign]
     queries.stop(0)
-    queries.require_sound()
+    queries.require_no_failure()
     (said,) = shop.said
     assert "has met its first bad record: the next run runs the batch again" in said
 
@@ -272,7 +272,7 @@ def test_a_batch_that_takes_long_to_fail_is_no_time_of_health(tmp_path: Path) ->
     batches(tmp_path, done=False)
     shop = Shop(tmp_path)
     queries = running(shop)
-    queries.policy = Policy(2, first=0.0, healthy_after=0.0)
+    queries.policy = Policy(2, first_delay_s=0.0, healthy_after_s=0.0)
     queries.start(written())
     with pytest.raises(KafkaUnreachable) as raised:
         queries.wait(None, Slow(shop, most=9))
@@ -284,7 +284,7 @@ def test_a_time_of_health_is_one_without_a_batch_at_work(tmp_path: Path) -> None
     batches(tmp_path, done=True)
     shop = Shop(tmp_path)
     queries = running(shop)
-    queries.policy = Policy(2, first=0.0, healthy_after=0.0)
+    queries.policy = Policy(2, first_delay_s=0.0, healthy_after_s=0.0)
     queries.start(written())
     queries.wait(None, Slow(shop, most=9))
     assert len(shop.started) == 9
@@ -305,18 +305,18 @@ def test_a_query_that_only_draws_never_ends_the_run(tmp_path: Path) -> None:
     queries.start(drawn())
     queries.wait(None, Until(lambda: queries.run_status.query("panels.x").phase is Phase.FAILED))
     queries.stop(0)
-    queries.require_sound()
+    queries.require_no_failure()
     assert len(shop.gallery.errors) == 4
 
 
 def test_a_run_that_is_stopped_while_one_waits_has_failed(tmp_path: Path) -> None:
     queries = running(Shop(tmp_path, AWAY))
-    queries.policy = Policy(first=3600.0)
+    queries.policy = Policy(first_delay_s=3600.0)
     queries.start(written())
     queries.wait(None, Until(lambda: queries.run_status.query("copied").phase is Phase.RESTARTING))
     queries.stop(0)
     with pytest.raises(KafkaUnreachable) as raised:
-        queries.require_sound()
+        queries.require_no_failure()
     assert "the run was stopped before restart 1" in raised.value.message
     assert queries.run_status.query("copied").phase is Phase.FAILED
 
@@ -327,14 +327,14 @@ def test_a_query_that_is_stopped_in_the_middle_of_a_file_has_not_failed(tmp_path
     queries.start(written())
     shop.started[0].stop = lambda: shop.started[0].fail(CUT)  # type: ignore[method-assign]
     assert queries.stop(0) == []
-    queries.require_sound()
+    queries.require_no_failure()
     assert queries.run_status.query("copied").phase is Phase.STOPPED
 
 
 def test_one_that_has_done_enough_is_stopped_with_the_patience_that_was_asked_for(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     queries = running(shop)
-    queries.enough, queries.patience = lambda _: True, 0.0
+    queries.has_read_enough, queries.stop_timeout_s = lambda _: True, 0.0
     queries.start(written())
     shop.started[0].batch_never_ends = True
     queries.wait(None, threading.Event())
@@ -348,4 +348,4 @@ def test_a_batch_that_takes_too_long_is_cut_off_and_told(tmp_path: Path) -> None
     shop.started[0].batch_never_ends = True
     shop.started[0].stop = lambda: shop.started[0].fail(ValueError("whatever"))  # type: ignore[method-assign]
     assert queries.stop(0) == ["copied"]
-    queries.require_sound()
+    queries.require_no_failure()

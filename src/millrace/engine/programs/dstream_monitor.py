@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from millrace.engine.failures.explain import explain
-from millrace.engine.supervision.stopping import interrupted
+from millrace.engine.supervision.stopping import is_interruption
 from millrace.errors import MillraceError
 from millrace.errors.spark_text import full_text, is_shut_down
 from millrace.telemetry.progress import BatchProgress, SourceProgress
@@ -166,7 +166,7 @@ class DStreamMonitor:
         return over
 
     def _stumble(self, words: str, error: Exception) -> None:
-        if words == self._known or _REFUSED in words or interrupted(error):
+        if words == self._known or _REFUSED in words or is_interruption(error):
             return
         if self._asked and is_shut_down(full_text(error)):
             self._cut = True

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from millrace.engine.failures.explain import explain
-from millrace.engine.supervision.stopping import interrupted
+from millrace.engine.supervision.stopping import is_interruption
 from millrace.telemetry.panel_registry import PanelRegistry
 from millrace.telemetry.progress import BatchProgress
 from millrace.telemetry.query_status import Phase, RunStatus
@@ -132,7 +132,7 @@ class QueryMonitor:
         failure = seen.query.exception()
         again = any(one.name == seen.name for one in list(self._seen.values()))  # it was started anew meanwhile
         if not again and (failure is None or not self._supervised):
-            error = explain(failure) if failure and not interrupted(failure) else None
+            error = explain(failure) if failure and not is_interruption(failure) else None
             self._run_status.ended(seen.name, error, seen.left)
 
     def _carefully(self, look: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a query that has failed: it is started again after a pause, or given up. Pure; the clock is given."""
+"""Decides whether a query that has failed is restarted, and when. Pure: the clock is a parameter."""
 
 from __future__ import annotations
 
@@ -6,93 +6,94 @@ from dataclasses import dataclass, field
 
 from millrace.engine.failures.classify import Classification, FailureKind
 
-FEW = 2
-"""Restarts after a failure that nobody understands, as long as no batch is done."""
+MAX_UNKNOWN_RESTARTS = 2
+"""Restarts after failures of unknown kind, as long as no batch is committed in between."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How often, and how soon."""
+    """How often, and how soon, a query is restarted."""
 
     restarts: int = 5
-    """In a row: without a batch between them."""
-    first: float = 1.0
-    """Seconds before the first restart; each one after it waits twice as long."""
-    longest: float = 60.0
-    healthy_after: float = 120.0
-    """Seconds without a failure after which a query counts as well, where no batches tell."""
+    """Restarts in a row: without a committed batch between them."""
+    first_delay_s: float = 1.0
+    """The delay before the first restart; it doubles with each further one."""
+    max_delay_s: float = 60.0
+    healthy_after_s: float = 120.0
+    """Time without a failure after which a query counts as healthy, even if it has committed no batch."""
 
-    def pause(self, number: int) -> float:
-        """Seconds before a restart (the first is 1)."""
-        return float(min(self.longest, self.first * 2 ** min(number - 1, 30)))
+    def delay_s(self, number: int) -> float:
+        """Return the seconds to wait before a restart (the first is 1)."""
+        return float(min(self.max_delay_s, self.first_delay_s * 2 ** min(number - 1, 30)))
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Start it again."""
+    """The decision to start the query again."""
 
-    seconds: float
+    delay_s: float
     number: int
-    most: int
+    max_number: int
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Do not."""
+    """The decision not to start the query again."""
 
     restarts: int
-    """How many were tried in a row."""
-    same: int = 0
-    """How often the same batch has failed in the same way, if all of them were at one batch."""
+    """Restarts in a row before."""
+    same_batch_failures: int = 0
+    """How often the same batch failed in the same way, if all failures were of that kind."""
 
 
 @dataclass
 class RestartState:
-    """How it went with one query so far."""
+    """The failures and restarts of one query since it last made progress."""
 
     policy: Policy
     number: int = 0
-    """Restarts since the query last worked."""
-    since: float = 0.0
-    """When it was last started."""
-    done: int = -1
-    """The newest batch that was done when it last failed."""
-    _strange: int = 0
-    """Restarts among them after a failure that nobody understood."""
+    """Restarts since the query last made progress."""
+    started_at: float = 0.0
+    committed_batch: int = -1
+    """The last committed batch at the time of the last failure."""
+    _unknown_restarts: int = 0
     _failures: list[tuple[int | None, str]] = field(default_factory=list)
-    """Since it last worked: the batch, and what was said."""
+    """The unfinished batch and the reason of each failure."""
 
     def started(self, now: float) -> None:
-        """It runs, as far as is known."""
-        self.since = now
+        """Record that the query was started."""
+        self.started_at = now
 
-    def calm(self, now: float) -> bool:
-        """Whether it has run for so long that the failures before may be over, although no batch tells so."""
-        return bool(self.number) and now - self.since >= self.policy.healthy_after
+    def is_healthy(self, now: float) -> bool:
+        """Return whether a restarted query has run long enough for its failures to be forgotten."""
+        return bool(self.number) and now - self.started_at >= self.policy.healthy_after_s
 
-    def failed(self, verdict: Classification, *, done: int = -1, batch: int | None = None) -> Restart | GiveUp:
-        """What to do after a failure: `done` is the newest batch that is done, `batch` the one that was at work."""
-        if done != self.done:
-            self.forget()  # it has worked since
-        self.done = done
-        self._failures.append((batch, verdict.why))
-        left = self._left(verdict.kind)
-        if left <= 0:
-            alike = batch is not None and len(set(self._failures)) == 1
-            return GiveUp(self.number, len(self._failures) if alike and self.number else 0)
-        most = self.number + left
+    def failed(
+        self, failure: Classification, *, committed_batch: int = -1, batch: int | None = None
+    ) -> Restart | GiveUp:
+        """Decide after a failure; `batch` is the unfinished batch, if there is one."""
+        if committed_batch != self.committed_batch:
+            self.reset()
+        self.committed_batch = committed_batch
+        self._failures.append((batch, failure.why))
+        restarts_left = self._restarts_left(failure.kind)
+        if restarts_left <= 0:
+            same_batch = batch is not None and len(set(self._failures)) == 1
+            return GiveUp(self.number, len(self._failures) if same_batch and self.number else 0)
+        max_number = self.number + restarts_left
         self.number += 1
-        self._strange += verdict.kind is FailureKind.UNKNOWN
-        return Restart(self.policy.pause(self.number), self.number, most)
+        self._unknown_restarts += failure.kind is FailureKind.UNKNOWN
+        return Restart(self.policy.delay_s(self.number), self.number, max_number)
 
-    def _left(self, kind: FailureKind) -> int:
-        """Restarts that a failure is still worth."""
+    def _restarts_left(self, kind: FailureKind) -> int:
         if kind is FailureKind.TERMINAL:
             return 0
-        left = self.policy.restarts - self.number
-        return left if kind is FailureKind.TRANSIENT else min(left, FEW - self._strange)
+        restarts_left = self.policy.restarts - self.number
+        if kind is FailureKind.TRANSIENT:
+            return restarts_left
+        return min(restarts_left, MAX_UNKNOWN_RESTARTS - self._unknown_restarts)
 
-    def forget(self) -> None:
-        """The failures before are over."""
-        self.number = self._strange = 0
+    def reset(self) -> None:
+        """Forget the failures: the query has made progress since."""
+        self.number = self._unknown_restarts = 0
         self._failures.clear()

@@ -1,6 +1,9 @@
-"""The queries of a run from start to end: one that fails is started again, and one that is given up ends all.
+"""Supervises the queries of a run from start to stop.
 
-A query that only draws is started again too, and never ends the run.
+- A query that fails is restarted after a delay, or given up (`restart_policy`).
+- A query with sinks that is given up ends the run. A query that only feeds panels never does.
+- A query that has read as much as it should, as in a replay, is stopped.
+- All queries are stopped at the end of the run, between two batches if possible (`stopping`).
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from millrace.engine.failures.explain import explain
 from millrace.engine.queries.builder import QueryBuilder
 from millrace.engine.queries.decoding import asks_for_care
 from millrace.engine.supervision.restart_policy import GiveUp, Policy, RestartState
-from millrace.engine.supervision.stopping import interrupted, stop_all
+from millrace.engine.supervision.stopping import is_interruption, stop_all
 from millrace.errors import MillraceError
 from millrace.errors.spark_text import full_text
 from millrace.pipeline.plan import Query
@@ -32,244 +35,267 @@ from millrace.units import so_many
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-_LOOK = 0.1
+_POLL_INTERVAL_S = 0.1
 _UNCOUNTED = "rows of real-time queries since their last checkpoint are not counted, and the next run writes them again"
-_NOT_AGAIN = "what its source has sent cannot be read again, so a restart would lose records"
+_NOT_REREADABLE = "its source cannot be read again, so a restart would lose records"
 
 
 @dataclass(eq=False)
 class SupervisedQuery:
-    """A query of the run, and how it goes with it."""
+    """A query of the run and its current state."""
 
     query: Query
-    course: RestartState
-    running: StreamingQuery | None = None
-    """None while it waits to be started again."""
-    due: float = 0.0
+    restart_state: RestartState
+    streaming: StreamingQuery | None = None
+    """The query in Spark; None while it waits for a restart."""
+    restart_at: float = 0.0
     error: MillraceError | None = None
-    """Why it waits, or how it has ended."""
-    over: bool = False
-    """Whether it was given up, or has done enough."""
+    """Why it waits for a restart, or how it ended."""
+    ended: bool = False
+    """Whether it was given up, or has read enough."""
+
+    @property
+    def name(self) -> str:
+        """The query's name."""
+        return self.query.name
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it runs or waits for a restart."""
+        return self.streaming is None or self.streaming.isActive
 
 
 @dataclass
 class Supervisor:
-    """Queries that were started."""
+    """The queries that were started, and what becomes of them."""
 
-    workshop: QueryBuilder
+    builder: QueryBuilder
     run_status: RunStatus
-    follow: Callable[[StreamingQuery, str], None]
-    """Called with each start of a query, and what is to be added when it has ended."""
+    track: Callable[[StreamingQuery, str], None]
+    """Called at each start of a query, with a note for its end."""
     policy: Policy = field(default_factory=Policy)
     queries: list[SupervisedQuery] = field(default_factory=list)
-    enough: Callable[[str], bool] = lambda _: False
-    """Whether a query has read all that it shall, and is stopped."""
-    patience: float = STOP_TIMEOUT.default
-    """Seconds that its batch in hand has then."""
+    has_read_enough: Callable[[str], bool] = lambda _: False
+    """Returns whether the query of that name has read everything it should, and is to be stopped."""
+    stop_timeout_s: float = STOP_TIMEOUT.default
+    """How long the running batch of such a query may take."""
 
     def start(self, query: Query) -> StreamingQuery | None:
-        """Start one more; None when it could not be, and only panels miss it."""
-        one = SupervisedQuery(query, RestartState(self.policy))
+        """Start a query; return None if it cannot be started and only feeds panels."""
+        supervised = SupervisedQuery(query, RestartState(self.policy))
         try:
-            self._start(one)
+            self._start(supervised)
         except MillraceError as error:
-            if self._writes(one):
+            if self._writes(supervised):
                 raise
-            self._tell_panels(one, error)
+            self._show_on_panels(supervised, error)
             return None
-        self.queries.append(one)
-        return one.running
+        self.queries.append(supervised)
+        return supervised.streaming
 
     def wait(self, seconds: float | None, stop: threading.Event) -> None:
-        """Wait until nothing is written any more, the time is over or `stop` is set; raises when one is given up."""
+        """Wait until every query with sinks has ended, the time is over or `stop` is set.
+
+        Raise the error of a query with sinks that is given up.
+        """
         deadline = None if seconds is None else time.monotonic() + seconds
-        while not stop.wait(_LOOK):
-            self.workshop.require_not_lost()  # also while there is no batch that would ask
-            # Asked before: one that ends while we look may have failed, which is seen at the next look.
-            busy = any(one.running is None or one.running.isActive for one in self._writing())
-            for one in [*self.queries]:
-                self._check(one)
-            busy = busy or any(one.running is None or one.running.isActive for one in self._writing())
+        while not stop.wait(_POLL_INTERVAL_S):
+            self.builder.require_not_lost()  # also while there is no batch that would ask
+            # Looked at before the checks: a query that ends during them may have failed, which the next round sees.
+            busy = any(supervised.is_busy for supervised in self._writing())
+            for supervised in [*self.queries]:
+                self._check(supervised)
+            busy = busy or any(supervised.is_busy for supervised in self._writing())
             if not busy or (deadline is not None and time.monotonic() >= deadline):
                 return
 
-    def stop(self, patience: float) -> list[str]:
-        """Stop all of them, those that only draw at once; gives the names of those whose batch was cut off."""
-        writing = [one.running for one in self.queries if one.running and self._writes(one)]
-        drawing = [one.running for one in self.queries if one.running and not self._writes(one)]
-        cut = stop_all(writing, patience, at_once=drawing)
-        for one in self.queries:
-            self._settle(one, cut=one.running in cut)
-        return [one.query.name for one in self._writing() if one.running in cut and one.query.batches]
+    def stop(self, timeout_s: float) -> list[str]:
+        """Stop all queries; return the names of those whose batch took too long and was interrupted."""
+        started = [supervised for supervised in self.queries if supervised.streaming]
+        writing = [supervised.streaming for supervised in started if self._writes(supervised)]
+        only_panels = [supervised.streaming for supervised in started if not self._writes(supervised)]
+        interrupted = stop_all([*filter(None, writing)], timeout_s, at_once=[*filter(None, only_panels)])
+        for supervised in self.queries:
+            self._record_end(supervised, interrupted=supervised.streaming in interrupted)
+        return [
+            supervised.name
+            for supervised in self._writing()
+            if supervised.streaming in interrupted and supervised.query.batches
+        ]
 
     def release(self) -> None:
-        """Let go of what a batch that failed, or was cut off, has left open: readers would wait behind it.
+        """End the transactions that failed or interrupted batches left open: they would block readers.
 
-        Where that does not work, Kafka ends it when its time is over: no reason to tell another failure than the run's.
+        Where that does not work, Kafka ends them after their timeout, so the failure of the run is reported, not this.
         """
         with suppress(Exception):
-            left = [
-                one for one in self._writing() if batch_state(self.workshop.checkpoint(one.query)).batch is not None
+            unfinished = [
+                supervised.query
+                for supervised in self._writing()
+                if batch_state(self.builder.checkpoint(supervised.query)).batch is not None
             ]
-            if left and self.workshop.holds_name():
-                for one in left:
-                    self.workshop.release(one.query)
+            if unfinished and self.builder.holds_name():
+                for query in unfinished:
+                    self.builder.release(query)
 
-    def require_sound(self) -> None:
-        """Raise when one that writes failed while it was stopped, or was waiting to be started again."""
-        for one in self._writing():
-            if one.error is not None:
-                raise _of_query(one, one.error)
+    def require_no_failure(self) -> None:
+        """Raise if a query with sinks failed while it was stopped, or was waiting for a restart."""
+        for supervised in self._writing():
+            if supervised.error is not None:
+                raise _error_of_run(supervised, supervised.error)
 
-    def _start(self, one: SupervisedQuery) -> None:
-        one.running = self.workshop.start(one.query)
-        one.error = None
-        one.course.started(time.monotonic())
-        self.follow(one.running, _left_out(one.query))
+    def _start(self, supervised: SupervisedQuery) -> None:
+        supervised.streaming = self.builder.start(supervised.query)
+        supervised.error = None
+        supervised.restart_state.started(time.monotonic())
+        self.track(supervised.streaming, _end_note(supervised.query))
 
-    def _settle(self, one: SupervisedQuery, *, cut: bool) -> None:
-        """Find out how a query has ended that was asked to."""
-        if one.over:
+    def _record_end(self, supervised: SupervisedQuery, *, interrupted: bool) -> None:
+        """Record how a query that was stopped has ended."""
+        if supervised.ended:
             return
-        if one.running is None:
-            if one.error is not None:
-                one.error.message += f" (the run was stopped before restart {one.course.number})"
+        if supervised.streaming is None:
+            if supervised.error is not None:
+                supervised.error.message += f" (the run was stopped before restart {supervised.restart_state.number})"
         else:
-            failure = None if one.running.isActive else one.running.exception()
+            failure = None if supervised.streaming.isActive else supervised.streaming.exception()
             if failure is None:
                 return
             if asks_for_care(failure):
-                if self.workshop.take_care(one.query):  # the next run begins with it
-                    self._tell_care(one, "the next run")
-            elif not cut and not interrupted(failure):
-                one.error = self._explained(one, failure)
-        self.run_status.ended(one.query.name, one.error, _left_out(one.query))
+                if self.builder.take_care(supervised.query):  # the next run begins with it
+                    self._notify_strict(supervised, "the next run")
+            elif not interrupted and not is_interruption(failure):
+                supervised.error = self._explain(supervised, failure)
+        self.run_status.ended(supervised.name, supervised.error, _end_note(supervised.query))
 
-    def _check(self, one: SupervisedQuery) -> None:
-        """See to one query."""
-        if one.over:
+    def _check(self, supervised: SupervisedQuery) -> None:
+        """Restart, stop or give up a query, if it is time to."""
+        if supervised.ended:
             return
-        if one.running is None:
-            if time.monotonic() >= one.due:
-                self._restart(one)
-        elif one.running.isActive:
-            if self.enough(one.query.name):
-                stop_all([one.running], self.patience)
-                one.over = True
-                self.run_status.ended(one.query.name, left=_left_out(one.query))
-            elif one.course.calm(time.monotonic()) and self._idle(one):
-                one.course.forget()
-                self.run_status.recovered(one.query.name)
-        elif (failure := one.running.exception()) is not None:
-            self._ended(one, failure)
+        now = time.monotonic()
+        if supervised.streaming is None:
+            if now >= supervised.restart_at:
+                self._restart(supervised)
+        elif supervised.streaming.isActive:
+            if self.has_read_enough(supervised.name):
+                stop_all([supervised.streaming], self.stop_timeout_s)
+                supervised.ended = True
+                self.run_status.ended(supervised.name, left=_end_note(supervised.query))
+            elif supervised.restart_state.is_healthy(now) and self._is_between_batches(supervised):
+                supervised.restart_state.reset()
+                self.run_status.recovered(supervised.name)
+        elif (failure := supervised.streaming.exception()) is not None:
+            self._ended(supervised, failure)
 
-    def _ended(self, one: SupervisedQuery, failure: BaseException) -> None:
-        """See to one that has ended by itself."""
+    def _ended(self, supervised: SupervisedQuery, failure: BaseException) -> None:
         try:
-            careful = asks_for_care(failure) and self.workshop.take_care(one.query)
-        except OSError as error:  # a store that is away: the query ends in the same way when it is back
-            self._failed(one, error)
+            strict = asks_for_care(failure) and self.builder.take_care(supervised.query)
+        except OSError as error:  # the store is unreachable: the query fails in the same way when it is back
+            self._failed(supervised, error)
             return
-        if careful:
-            self._tell_care(one, "it")
-            self._restart(one)
+        if strict:
+            self._notify_strict(supervised, "it")
+            self._restart(supervised)
         else:
-            self._failed(one, failure)
+            self._failed(supervised, failure)
 
-    def _tell_care(self, one: SupervisedQuery, who: str) -> None:
-        met = f"query {one.query.name!r} has met its first bad record"
-        self.workshop.tell(f"{met}: {who} runs the batch again, and looks at each record from now on")
+    def _notify_strict(self, supervised: SupervisedQuery, subject: str) -> None:
+        event = f"query {supervised.name!r} has met its first bad record"
+        self.builder.tell(f"{event}: {subject} runs the batch again, and looks at each record from now on")
 
-    def _idle(self, one: SupervisedQuery) -> bool:
-        """Whether no batch is at work, which might be the one that failed."""
-        if not one.query.batches:
+    def _is_between_batches(self, supervised: SupervisedQuery) -> bool:
+        """Return whether no batch is running that might be the one that failed."""
+        if not supervised.query.batches:
             return True
-        at = self._in_hand(one)
-        return at is not None and at.batch is None
+        state = self._batch_state(supervised)
+        return state is not None and state.batch is None
 
-    def _in_hand(self, one: SupervisedQuery) -> BatchState | None:
-        """How far a query is; None where nobody can tell: its state is on a store that is away."""
+    def _batch_state(self, supervised: SupervisedQuery) -> BatchState | None:
+        """Return which batches are committed and started; None if the store of the state is unreachable."""
         try:
-            return batch_state(self.workshop.checkpoint(one.query))
+            return batch_state(self.builder.checkpoint(supervised.query))
         except OSError:
             return None
 
-    def _restart(self, one: SupervisedQuery) -> None:
+    def _restart(self, supervised: SupervisedQuery) -> None:
         try:
-            self._start(one)
-        except MillraceError as error:  # what it needs is still away
-            self._failed(one, error)
+            self._start(supervised)
+        except MillraceError as error:  # what it needs is still unreachable
+            self._failed(supervised, error)
 
-    def _failed(self, one: SupervisedQuery, failure: BaseException) -> None:
-        """Decide what becomes of a query that has failed."""
-        error = self._explained(one, failure)
-        at = self._in_hand(one) or BatchState(one.course.done)
-        verdict = self._verdict(one, error, full_text(failure))
-        decided = one.course.failed(verdict, done=at.done, batch=at.batch)
-        if isinstance(decided, GiveUp):
-            self._give_up(one, error, _tried(decided, at))
+    def _failed(self, supervised: SupervisedQuery, failure: BaseException) -> None:
+        """Decide whether a failed query is restarted or given up."""
+        error = self._explain(supervised, failure)
+        state = self._batch_state(supervised) or BatchState(supervised.restart_state.committed_batch)
+        classification = self._classify(supervised, error, full_text(failure))
+        decision = supervised.restart_state.failed(classification, committed_batch=state.done, batch=state.batch)
+        if isinstance(decision, GiveUp):
+            self._give_up(supervised, error, _attempts(decision, state))
             return
-        one.running, one.error, one.due = None, error, time.monotonic() + decided.seconds
-        due = datetime.now(UTC) + timedelta(seconds=decided.seconds)
-        self.run_status.restarting(one.query.name, error, RestartRecord(decided.number, decided.most, due, verdict.why))
-        self._tell_panels(one, error)
+        supervised.streaming, supervised.error = None, error
+        supervised.restart_at = time.monotonic() + decision.delay_s
+        due = datetime.now(UTC) + timedelta(seconds=decision.delay_s)
+        record = RestartRecord(decision.number, decision.max_number, due, classification.why)
+        self.run_status.restarting(supervised.name, error, record)
+        self._show_on_panels(supervised, error)
 
-    def _verdict(self, one: SupervisedQuery, error: MillraceError, text: str) -> Classification:
-        verdict = classify(error, text)
-        if verdict.kind is FailureKind.TERMINAL or not self._writes(one) or self.workshop.rereads(one.query):
-            return verdict
-        error.why = "; ".join(filter(None, (error.why, _NOT_AGAIN)))
-        return Classification(FailureKind.TERMINAL, _NOT_AGAIN)
+    def _classify(self, supervised: SupervisedQuery, error: MillraceError, text: str) -> Classification:
+        classification = classify(error, text)
+        terminal = classification.kind is FailureKind.TERMINAL
+        if terminal or not self._writes(supervised) or self.builder.rereads(supervised.query):
+            return classification
+        error.why = "; ".join(filter(None, (error.why, _NOT_REREADABLE)))
+        return Classification(FailureKind.TERMINAL, _NOT_REREADABLE)
 
-    def _give_up(self, one: SupervisedQuery, error: MillraceError, tried: str = "") -> None:
-        """Tell that a query is dead; one that writes ends the run."""
-        one.error, one.over = error, True
-        error.message += f" ({tried})" if tried else ""
-        self.run_status.ended(one.query.name, error)
-        if self._writes(one):
-            raise _of_query(one, error)
-        self.queries.remove(one)
-        self._tell_panels(one, error)
+    def _give_up(self, supervised: SupervisedQuery, error: MillraceError, attempts: str) -> None:
+        """Give a query up; raise its error if it has sinks."""
+        supervised.error, supervised.ended = error, True
+        error.message += f" ({attempts})" if attempts else ""
+        self.run_status.ended(supervised.name, error)
+        if self._writes(supervised):
+            raise _error_of_run(supervised, error)
+        self.queries.remove(supervised)
+        self._show_on_panels(supervised, error)
 
     def _writing(self) -> list[SupervisedQuery]:
-        return [one for one in self.queries if self._writes(one)]
+        return [supervised for supervised in self.queries if self._writes(supervised)]
 
-    def _writes(self, one: SupervisedQuery) -> bool:
-        """Whether the run depends on it, or it only draws, where somebody sees it."""
-        return one.query.lasts or self.workshop.gallery is None
+    def _writes(self, supervised: SupervisedQuery) -> bool:
+        """Return whether the run depends on a query; it does not on one that only feeds panels that are shown."""
+        return supervised.query.lasts or self.builder.gallery is None
 
-    def _tell_panels(self, one: SupervisedQuery, error: MillraceError) -> None:
-        if self.workshop.gallery and not self._writes(one):
-            self.workshop.gallery.fail(one.query.panels, error)
+    def _show_on_panels(self, supervised: SupervisedQuery, error: MillraceError) -> None:
+        if self.builder.gallery and not self._writes(supervised):
+            self.builder.gallery.fail(supervised.query.panels, error)
 
-    def _explained(self, one: SupervisedQuery, failure: BaseException) -> MillraceError:
-        error = explain(failure, cluster=self._cluster(), checkpoint=self.workshop.checkpoint(one.query))
+    def _explain(self, supervised: SupervisedQuery, failure: BaseException) -> MillraceError:
+        error = explain(failure, cluster=self._cluster(), checkpoint=self.builder.checkpoint(supervised.query))
         if error is not failure:
             error.__cause__ = failure
         return error
 
     def _cluster(self) -> Cluster | None:
         try:
-            return self.workshop.ground.cluster()
+            return self.builder.ground.cluster()
         except MillraceError:
             return None
 
 
-def _left_out(query: Query) -> str:
-    """What the figures of a query leave out when it has ended."""
+def _end_note(query: Query) -> str:
+    """Return what the figures of a query leave out."""
     return "" if query.batches else _UNCOUNTED
 
 
-def _of_query(one: SupervisedQuery, error: MillraceError) -> MillraceError:
-    """The error as it ends the run: it says whose it is."""
-    told = copy(error)
-    told.message = f"query {one.query.name!r} failed: {error.message}"
-    told.__cause__ = error.__cause__
-    return told
+def _error_of_run(supervised: SupervisedQuery, error: MillraceError) -> MillraceError:
+    """Return the error with which a query ends the run; it names the query."""
+    named = copy(error)
+    named.message = f"query {supervised.name!r} failed: {error.message}"
+    named.__cause__ = error.__cause__
+    return named
 
 
-def _tried(decided: GiveUp, at: BatchState) -> str:
-    """What was tried, in words; nothing when it was clear at once that nothing would help."""
-    if decided.same:
-        return f"{decided.same} times at the same batch, {at}"
-    return f"given up after {so_many(decided.restarts, 'restart')}" if decided.restarts else ""
+def _attempts(decision: GiveUp, state: BatchState) -> str:
+    """Return what was tried before a query was given up; empty if a restart could not have helped."""
+    if decision.same_batch_failures:
+        return f"{decision.same_batch_failures} times at the same batch, {state}"
+    return f"given up after {so_many(decision.restarts, 'restart')}" if decision.restarts else ""
