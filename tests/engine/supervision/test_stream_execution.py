@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,12 @@ def test_spark_has_what_is_reached_for(spark: SparkSession, tmp_path: Path) -> N
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
     writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
     query = writer.trigger(processingTime="1 hour").start()
-    try:
-        query.processAllAvailable()
-    except BaseException:
-        query.stop()
-        raise
     execution = StreamExecution(query)
+    deadline = time.monotonic() + 60
+    while not execution.is_stoppable():
+        assert query.isActive, query.exception()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     assert execution.try_lock(10)
     execution.unlock()
     assert execution.is_alive
