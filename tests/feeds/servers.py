@@ -31,7 +31,7 @@ QUICK = Backoff(network=NO_WAIT, server=NO_WAIT, limited=NO_WAIT, jitter=0.0)
 def quicken(monkeypatch: pytest.MonkeyPatch, feed: type[Feed]) -> None:
     """Let a feed wait for nothing."""
     monkeypatch.setattr(feed, "backoff", QUICK)
-    monkeypatch.setattr(reader, "LINGER", 0.01)
+    monkeypatch.setattr(reader, "LINGER_S", 0.01)
 
 
 def gather(feed: Feed, run: Run, count: int) -> list[Record]:

@@ -14,7 +14,7 @@ import pytest
 
 from millrace.errors import FeedFailed, InvalidOption
 from millrace.feeds.base.api import FEEDS, Cursor, Run
-from millrace.feeds.bluesky import REWIND, Bluesky, identity
+from millrace.feeds.bluesky import OVERLAP_US, Bluesky, event_id
 from millrace.feeds.public_streams import Backoff
 
 from .servers import Log, gather, jetstream, mute_websocket, quicken
@@ -75,22 +75,22 @@ def test_events_about_accounts_come_only_if_asked_for() -> None:
 def test_the_deletion_of_a_post_is_another_event_than_the_post() -> None:
     post, gone = commit(1), commit(1, operation="delete")
     gone["commit"]["rev"] = "r9"
-    assert identity(post) != identity(gone)
+    assert event_id(post) != event_id(gone)
 
 
 @pytest.mark.parametrize("event", [{}, {"kind": "commit"}, {"kind": "commit", "commit": {}}, {"kind": 1, "did": "a"}])
 def test_what_is_no_event_has_no_identity(event: dict[str, Any]) -> None:
-    assert identity(event) is None
+    assert event_id(event) is None
 
 
 def test_a_broken_connection_loses_nothing_and_repeats_nothing() -> None:
     log = Log([commit(number) for number in range(20)], breaks=[7, 9, 8])
     said: list[str] = []
     with jetstream(log) as (url, requests):
-        records = gather(Bluesky(url=url), Run(say=said.append), 20)
+        records = gather(Bluesky(url=url), Run(notify=said.append), 20)
     assert [record.key for record in records] == keys(*range(20))
     # Each connection begins five seconds before the last event of the one before.
-    assert cursors(requests) == [None, *(BEGAN + after * 1_000_000 - REWIND for after in (6, 9, 11))]
+    assert cursors(requests) == [None, *(BEGAN + after * 1_000_000 - OVERLAP_US for after in (6, 9, 11))]
     assert sum("connecting again" in line for line in said) == 3
 
 
@@ -99,7 +99,7 @@ def test_the_next_run_goes_on_where_the_sink_had_come(tmp_path: Path) -> None:
     with jetstream(Log([commit(number) for number in range(20)])) as (url, requests):
         confirmed = gather(Bluesky(url=url), Run(cursor=cursor, count=12), 12)
         rest = gather(Bluesky(url=url), Run(cursor=cursor), 13)
-    assert cursors(requests) == [None, BEGAN + 11 * 1_000_000 - REWIND]
+    assert cursors(requests) == [None, BEGAN + 11 * 1_000_000 - OVERLAP_US]
     assert {record.key for record in confirmed + rest} == set(keys(*range(20)))
 
 
@@ -128,7 +128,7 @@ def test_events_that_the_host_no_longer_has_are_told(tmp_path: Path) -> None:
     with jetstream(Log([commit(1)])) as (url, _):
         gather(Bluesky(url=url), Run(cursor=cursor), 1)
     with jetstream(Log([commit(3601)])) as (url, _):
-        gather(Bluesky(url=url), Run(cursor=cursor, say=said.append), 1)
+        gather(Bluesky(url=url), Run(cursor=cursor, notify=said.append), 1)
     assert any("1 h 0 m are missing" in line for line in said)
 
 
@@ -149,11 +149,11 @@ def test_a_server_that_is_busy_is_asked_again_when_it_says(monkeypatch: pytest.M
     monkeypatch.setattr(Bluesky, "backoff", Backoff())
     said: list[str] = []
 
-    def say(text: str) -> None:
+    def notify(text: str) -> None:
         said.append(text)
         run.stop.set()
 
-    run = Run(say=say)
+    run = Run(notify=notify)
     with jetstream(Log([]), refusals=[(429, {"Retry-After": "33"})]) as (url, _):
         assert gather(Bluesky(url=url), run, 1) == []
     assert said == ["bluesky: 127.0.0.1 answers 429; connecting again in 33.0 s"]
@@ -163,7 +163,7 @@ def test_a_connection_without_a_sign_of_life_is_given_up() -> None:
     """The server accepts the handshake and then does not even answer a ping."""
     said: list[str] = []
     with jetstream(Log([commit(1)])) as (url, _), mute_websocket() as mute:
-        assert len(gather(Bluesky(url=f"{mute},{url}", idle=0.2), Run(say=said.append), 1)) == 1
+        assert len(gather(Bluesky(url=f"{mute},{url}", idle=0.2), Run(notify=said.append), 1)) == 1
     assert any("connecting again" in line for line in said)
 
 

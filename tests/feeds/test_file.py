@@ -94,7 +94,7 @@ def test_a_pipe_cannot_loop(pipe):
 def test_a_key_is_a_field(write):
     said: list[str] = []
     data = b'{"id":"x"}\n{"id":7}\n{"id":null}\n{}\n[1]\nnot json\n"id"\n'
-    batch = next(File(write(data), key="id").batches(Run(say=said.append)))
+    batch = next(File(write(data), key="id").batches(Run(notify=said.append)))
     assert batch.records[:2] == [Record(b'{"id":"x"}', b"x"), Record(b'{"id":7}', b"7")]
     assert [record.key for record in batch.records[2:]] == [None] * 5
     assert len(said) == 1

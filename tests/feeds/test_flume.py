@@ -33,7 +33,7 @@ class Listener:
         self.records: list[Record] = []
         self.held: Queue[Batch] = Queue()
         self.said: Queue[str] = Queue()
-        self.run = Run(say=self.said.put)
+        self.run = Run(notify=self.said.put)
         self._confirm = confirm
         self._thread = threading.Thread(target=self._consume, args=(feed,))
         self._thread.start()
@@ -130,7 +130,7 @@ def test_what_the_sink_has_when_it_stops_is_answered_and_nothing_else_is_taken()
 
 
 def test_a_sink_that_never_says_is_not_waited_for_after_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flume_server, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(flume_server, "STOP_TIMEOUT_S", 0.05)
     with listening(confirm=False) as there, Client(there.port) as agent, ThreadPoolExecutor(1) as beside:
         answer = beside.submit(agent.append, EVENTS)
         taken = there.held.get(timeout=5)
@@ -175,7 +175,7 @@ def test_a_compressed_bomb_is_stopped_at_the_largest_batch() -> None:
 
 
 def test_a_message_that_stands_still_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flume_protocol, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(flume_protocol, "MESSAGE_TIMEOUT_S", 0.1)
     with listening() as there, Client(there.port) as half, Client(there.port) as silent:
         half.socket.sendall(frame(1, hello() + batch(EVENTS))[:-5])
         assert half.is_closed()
@@ -205,7 +205,7 @@ def test_many_agents_at_once() -> None:
 
 
 def test_a_slow_sink_holds_agents_back_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flume_server, "HELD", 0)  # then it is twice the largest batch
+    monkeypatch.setattr(flume_server, "MAX_HELD_BYTES", 0)  # then it is twice the largest batch
     large: list[Event] = [({}, b"x" * 90_000)]
 
     def send(_: int) -> str:
@@ -224,7 +224,7 @@ def test_a_slow_sink_holds_agents_back_within_a_bound(monkeypatch: pytest.Monkey
 
 
 def test_there_is_a_bound_on_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flume_server, "MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(flume_server, "MAX_CONNECTIONS", 1)
     with listening() as there, Client(there.port) as first:
         assert first.append(EVENTS) == "OK"
         with Client(there.port) as second:
@@ -261,7 +261,7 @@ def test_options_that_cannot_be(options: dict[str, Any]) -> None:
 def test_a_port_in_use_is_told_and_it_never_says_that_it_listens(sink: MemorySink) -> None:
     said: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        run = Run(say=said.append, ready=lambda: said.append("ready"))
+        run = Run(notify=said.append, ready=lambda: said.append("ready"))
         with pytest.raises(PortInUse):
             pump(Flume(port=taken.getsockname()[1]), sink, run)
     assert said == []

@@ -37,7 +37,7 @@ class Endpoint:
     def __init__(self, feed: Http, *, confirm: bool) -> None:
         self.records: list[Record] = []
         self.held: Queue[Batch] = Queue()
-        self.run = Run(say=self._heard)
+        self.run = Run(notify=self._heard)
         self._confirm = confirm
         self._address = Queue[str]()
         self._thread = threading.Thread(target=self._consume, args=(feed,))
@@ -309,7 +309,7 @@ class TestAnswers:
     def test_do_not_wait_for_ever_for_a_sink_that_says_nothing(
         self, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(http_server, "GRACE_SECONDS", 0.05)
+        monkeypatch.setattr(http_server, "STOP_TIMEOUT_S", 0.05)
         with listening(confirm=False) as endpoint:
             answer = posting(pool, endpoint, a=1)
             kept = endpoint.held.get(timeout=5)
@@ -320,7 +320,7 @@ class TestAnswers:
 
     def test_of_requests_that_nobody_took_before_the_stop(self, pool: ThreadPoolExecutor) -> None:
         run, address = Run(), Queue[str]()
-        object.__setattr__(run, "say", address.put)
+        object.__setattr__(run, "notify", address.put)
         batches = Http().batches(run)
         first = pool.submit(next, batches)
         url = address.get(timeout=5).removeprefix("listening at ")
@@ -349,7 +349,7 @@ class TestAnswers:
                 assert slow.recv(1000).startswith(b"HTTP/1.1 503")
 
     def test_of_a_body_that_never_comes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(http_server, "BODY_SECONDS", 0.05)
+        monkeypatch.setattr(http_server, "BODY_TIMEOUT_S", 0.05)
         with listening() as endpoint:
             url = endpoint.client.base_url
             with socket.create_connection((url.host, url.port)) as slow:
@@ -372,7 +372,7 @@ def test_more_than_fits_waits_and_nothing_of_it_is_lost(
     pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With room for two bodies at once, the rest wait outside until the sink has taken those."""
-    monkeypatch.setattr(http_server, "HELD", 0)
+    monkeypatch.setattr(http_server, "MAX_HELD_BYTES", 0)
     with listening(confirm=False, max_bytes=4096) as endpoint:
         answers = [posting(pool, endpoint, number=number) for number in range(20)]
         delivered = 0
@@ -399,7 +399,7 @@ def test_with_the_pump_a_count_ends_it_and_every_client_has_its_answer(
 
     slow = ConfirmingAtTheEnd(None)  # type: ignore[arg-type]
     address = Queue[str]()
-    pumped = pool.submit(pump, Http(), slow, Run(count=3, say=address.put))
+    pumped = pool.submit(pump, Http(), slow, Run(count=3, notify=address.put))
     url = address.get(timeout=5).removeprefix("listening at ")
     with httpx.Client(base_url=url) as client:
         answers = [pool.submit(client.post, "/", json={"number": number}) for number in range(3)]

@@ -10,7 +10,7 @@ import pytest
 
 from millrace.errors import FeedFailed, InvalidOption
 from millrace.feeds.base.api import FEEDS, Cursor, Run
-from millrace.feeds.mastodon import OVERLAP, Mastodon, earlier
+from millrace.feeds.mastodon import OVERLAP_MS, Mastodon, rewound_id
 from millrace.feeds.public_streams import Backoff
 
 from .servers import Exchange, Site, Timeline, gather, in_turn, quicken, refuse
@@ -61,7 +61,7 @@ def test_what_is_posted_while_there_is_no_connection_is_fetched() -> None:
     timeline = Timeline([status(number) for number in range(8)], [updates(0, 1), updates(5), updates(8)])
     said: list[str] = []
     with Site(timeline) as site:
-        records = gather(Mastodon(instance=site.url), Run(say=said.append), 9)
+        records = gather(Mastodon(instance=site.url), Run(notify=said.append), 9)
     # After the first break the timeline has everything up to 7; nothing of it comes twice.
     assert [record.key for record in records] == ids(*range(9))
     assert [record.value for record in records] == [json.dumps(status(number)).encode() for number in range(9)]
@@ -78,7 +78,7 @@ def test_the_next_run_fetches_what_was_posted_since(tmp_path: Path) -> None:
     # From ten seconds before the last one on, in pages of forty.
     assert [record.key for record in records] == ids(*range(1, 101))
     pages = [request.params["min_id"] for request in site.requests if request.path.startswith("/api/v1/timelines")]
-    assert pages[:3] == [earlier(status(1)["id"]), status(40)["id"], status(80)["id"]]
+    assert pages[:3] == [rewound_id(status(1)["id"]), status(40)["id"], status(80)["id"]]
 
 
 def test_the_stream_is_open_before_the_missed_posts_are_fetched(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_only_so_many_missed_posts_are_fetched_and_that_is_told() -> None:
     said: list[str] = []
     timeline = Timeline([status(number) for number in range(200)], [updates(0), updates(300)])
     with Site(timeline) as site:
-        records = gather(Mastodon(instance=site.url, backlog=50), Run(say=said.append), 51)
+        records = gather(Mastodon(instance=site.url, backlog=50), Run(notify=said.append), 51)
     assert [record.key for record in records] == ids(*range(50), 300)
     assert any("more than 50 posts were missed" in line for line in said)
 
@@ -139,7 +139,7 @@ def test_what_passes_is_tried_again() -> None:
     said: list[str] = []
     answers = [timeline, refuse(502), refuse(429, retry_after="0"), stalled, timeline]
     with Site(in_turn(*answers)) as site:
-        assert len(gather(Mastodon(instance=site.url, idle=0.1), Run(say=said.append), 1)) == 1
+        assert len(gather(Mastodon(instance=site.url, idle=0.1), Run(notify=said.append), 1)) == 1
     told = [line for line in said if "connecting again" in line]
     assert all(why in line for why, line in zip(("502", "429", "nothing came"), told, strict=False))
 
@@ -164,19 +164,19 @@ def test_a_server_that_is_busy_is_asked_again_when_it_says(monkeypatch: pytest.M
     monkeypatch.setattr(Mastodon, "backoff", Backoff())
     said: list[str] = []
 
-    def say(text: str) -> None:
+    def notify(text: str) -> None:
         said.append(text)
         run.stop.set()
 
-    run = Run(say=say)
+    run = Run(notify=notify)
     with Site(refuse(429, {"error": "Too many requests"}, retry_after="44")) as site:
         assert gather(Mastodon(instance=site.url), run, 1) == []
     assert said[0].endswith("answers 429 (Too many requests); connecting again in 44.0 s")
 
 
 def test_an_id_of_a_little_earlier() -> None:
-    assert int(earlier(status(1)["id"])) >> 16 == BEGAN + 60_000 - OVERLAP
-    assert earlier("AbCdEf123") == "AbCdEf123"
+    assert int(rewound_id(status(1)["id"])) >> 16 == BEGAN + 60_000 - OVERLAP_MS
+    assert rewound_id("AbCdEf123") == "AbCdEf123"
 
 
 def test_a_wrong_instance_is_told_before_anything_is_read() -> None:

@@ -12,7 +12,7 @@ import pytest
 from millrace.errors import FeedFailed, InvalidOption
 from millrace.feeds.base.api import FEEDS, Cursor, Run
 from millrace.feeds.public_streams import Backoff
-from millrace.feeds.wikimedia import OVERLAP, Wikimedia, furthest, rewound
+from millrace.feeds.wikimedia import OVERLAP_MS, Wikimedia, newest_id, rewound_id
 
 from .servers import Exchange, Log, Site, event_stream, gather, in_turn, quicken, refuse
 
@@ -66,10 +66,10 @@ def test_a_broken_connection_loses_nothing_and_repeats_nothing() -> None:
     log = Log([change(number) for number in range(10)], breaks=[3, 2, 4])
     said: list[str] = []
     with Site(event_stream(log)) as site:
-        records = gather(Wikimedia(url=site.url), Run(say=said.append), 10)
+        records = gather(Wikimedia(url=site.url), Run(notify=said.append), 10)
     assert [record.key for record in records] == [b"id-%d" % number for number in range(10)]
     resumed = [json.loads(request.headers["last-event-id"])[0]["timestamp"] for request in site.requests[1:]]
-    assert resumed == [BEGAN + after * 5000 + 1 - OVERLAP for after in (2, 3, 6)]
+    assert resumed == [BEGAN + after * 5000 + 1 - OVERLAP_MS for after in (2, 3, 6)]
     assert sum("connecting again" in line for line in said) == 3
 
 
@@ -114,12 +114,12 @@ def test_a_server_that_is_busy_is_asked_again_when_it_says(monkeypatch: pytest.M
     monkeypatch.setattr(Wikimedia, "backoff", Backoff())
     said: list[str] = []
 
-    def say(text: str) -> None:
+    def notify(text: str) -> None:
         said.append(text)
         if "connecting again" in text:
             run.stop.set()
 
-    run = Run(say=say)
+    run = Run(notify=notify)
     began = time.monotonic()
     with Site(refuse(429, b"slow down", retry_after="40")) as site:
         assert gather(Wikimedia(url=site.url), run, 1) == []
@@ -141,7 +141,7 @@ def test_what_passes_is_tried_again() -> None:
     answers = [refuse(503), refuse(429, retry_after="0"), failing, stalled, event_stream(Log([change(1)]))]
     said: list[str] = []
     with Site(in_turn(*answers)) as site:
-        [record] = gather(Wikimedia(url=site.url, idle=0.1), Run(say=said.append), 1)
+        [record] = gather(Wikimedia(url=site.url, idle=0.1), Run(notify=said.append), 1)
     assert record.key == b"id-1"
     told = [line for line in said if "connecting again" in line]
     assert all(why in line for why, line in zip(("503", "429", "Kafka is away", "nothing came"), told, strict=False))
@@ -155,31 +155,35 @@ def test_a_wrong_address_is_told_before_anything_is_read() -> None:
 class TestRewinding:
     def test_moves_every_topic_back(self) -> None:
         last = [{"topic": "a", "partition": 0, "timestamp": 9000}, {"topic": "b", "partition": 1, "timestamp": 8000}]
-        moved = json.loads(rewound(json.dumps(last)))
-        assert [place["timestamp"] for place in moved] == [9000 - OVERLAP, 8000 - OVERLAP]
+        moved = json.loads(rewound_id(json.dumps(last)))
+        assert [place["timestamp"] for place in moved] == [9000 - OVERLAP_MS, 8000 - OVERLAP_MS]
         assert [(place["topic"], place["partition"]) for place in moved] == [("a", 0), ("b", 1)]
 
     def test_a_topic_that_was_silent_goes_on_from_when_the_last_event_came(self) -> None:
         last = [{"topic": "a", "partition": 0, "timestamp": 9000}, {"topic": "b", "partition": 0, "offset": -1}]
-        assert json.loads(rewound(json.dumps(last)))[1] == {"topic": "b", "partition": 0, "timestamp": 9000 - OVERLAP}
+        assert json.loads(rewound_id(json.dumps(last)))[1] == {
+            "topic": "b",
+            "partition": 0,
+            "timestamp": 9000 - OVERLAP_MS,
+        }
 
     @pytest.mark.parametrize("last", ['[{"topic":"a","partition":0,"offset":17}]', "17", "abc", '"a"', "[1]"])
     def test_leaves_alone_what_is_no_time(self, last: str) -> None:
-        assert rewound(last) == last
+        assert rewound_id(last) == last
 
 
 class TestPosition:
     def test_never_goes_back_in_any_topic(self) -> None:
         far = '[{"topic":"a","partition":0,"timestamp":9000},{"topic":"b","partition":0,"timestamp":5000}]'
         near = '[{"topic":"a","partition":0,"timestamp":8000},{"topic":"b","partition":0,"timestamp":6000}]'
-        reached = json.loads(furthest(far, near) or "")
+        reached = json.loads(newest_id(far, near) or "")
         assert [place["timestamp"] for place in reached] == [9000, 6000]
 
     def test_is_the_latest_where_there_is_nothing_to_compare(self) -> None:
-        assert furthest(None, "[]") == "[]"
-        assert furthest("17", "18") == "18"
-        assert furthest("17", "") == "17"
-        assert furthest(None, "") is None
+        assert newest_id(None, "[]") == "[]"
+        assert newest_id("17", "18") == "18"
+        assert newest_id("17", "") == "17"
+        assert newest_id(None, "") is None
 
     def test_is_saved_only_forwards(self, tmp_path: Path) -> None:
         saved: list[int] = []

@@ -113,7 +113,7 @@ def test_a_broken_connection_is_made_again_and_what_is_sent_twice_is_left_out() 
     said: list[str] = []
     answers = in_turn(stream(post(1), post(2), ends=True), stream(post(2), DISCONNECT), stream(post(2), post(3)))
     with Site(answers) as site:
-        records = gather(X(url=site.url, backfill_minutes=2), Run(say=said.append), 3)
+        records = gather(X(url=site.url, backfill_minutes=2), Run(notify=said.append), 3)
     assert [record.key for record in records] == [b"1", b"2", b"3"]
     assert [request.params["backfill_minutes"] for request in site.requests] == ["2", "2", "2"]
     assert any("operational-disconnect: disconnected for operational reasons" in line for line in said)
@@ -123,7 +123,7 @@ def test_what_passes_is_tried_again() -> None:
     answers = [refuse(503), refuse(429, CROWDED), stream(CROWDED), stream(), stream(post(1))]
     said: list[str] = []
     with Site(in_turn(*answers)) as site:
-        assert len(gather(X(url=site.url, idle=0.1), Run(say=said.append), 1)) == 1
+        assert len(gather(X(url=site.url, idle=0.1), Run(notify=said.append), 1)) == 1
     told = [line for line in said if "connecting again" in line]
     assert all(why in line for why, line in zip(("503", "429", "at the limit", "nothing came"), told, strict=False))
 
@@ -160,12 +160,12 @@ def test_waits_as_long_as_x_documents(
     monkeypatch.setenv("X_BEARER_TOKEN", "secret")
     said: list[str] = []
 
-    def say(text: str) -> None:
+    def notify(text: str) -> None:
         said.append(text)
         if "connecting again" in text:
             run.stop.set()
 
-    run = Run(say=say)
+    run = Run(notify=notify)
     with Site(answer) as site:
         assert gather(X(url=site.url), run, 1) == []
     assert said[-1].endswith(f"connecting again in {wait}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from millrace.testing import recording
 from millrace.testing.recording import ColumnMasker, UnmaskableColumn
 
 Headers = list[tuple[str, bytes | None]]
@@ -17,20 +18,20 @@ def record(value: object, key: bytes | None = b"k", headers: Headers | None = No
     return {"key": key, "value": told, "headers": headers or []}
 
 
-def masked(disguise: ColumnMasker, value: object) -> Any:
-    return json.loads(disguise.record(record(value))["value"])
+def masked(masker: ColumnMasker, value: object) -> Any:
+    return json.loads(masker.record(record(value))["value"])
 
 
 def test_the_same_value_becomes_the_same_and_others_stay() -> None:
-    disguise = ColumnMasker(["author", "user.mail", "n"])
-    first = masked(disguise, {"author": "ada", "text": "hi", "user": {"mail": "ada"}, "n": 7, "x": None})
-    second = masked(disguise, {"author": "ada", "n": 8})
+    masker = ColumnMasker(["author", "user.mail", "n"])
+    first = masked(masker, {"author": "ada", "text": "hi", "user": {"mail": "ada"}, "n": 7, "x": None})
+    second = masked(masker, {"author": "ada", "n": 8})
     assert first["author"] == first["user"]["mail"] == second["author"] != "ada"
     assert first["text"] == "hi"
     assert isinstance(first["n"], int)
     assert first["n"] != second["n"]
     assert masked(ColumnMasker(["author"]), {"author": "ada"})["author"] != first["author"]
-    assert disguise.met == {"author", "user.mail", "n"}
+    assert masker.met == {"author", "user.mail", "n"}
 
 
 def test_recordings_of_one_phrase_agree() -> None:
@@ -44,8 +45,8 @@ def test_bytes_in_which_nothing_is_masked_stay_as_they_are() -> None:
 
 
 def test_the_key_can_be_masked_and_lists_are_masked_within() -> None:
-    disguise = ColumnMasker(["key", "tags", "people.name"])
-    told = disguise.record(record({"tags": ["a", "b", "a"], "people": [{"name": "ada"}, {"name": None}]}))
+    masker = ColumnMasker(["key", "tags", "people.name"])
+    told = masker.record(record({"tags": ["a", "b", "a"], "people": [{"name": "ada"}, {"name": None}]}))
     assert told["key"].startswith(b"masked-")
     value = json.loads(told["value"])
     assert value["tags"][0] == value["tags"][2] != value["tags"][1]
@@ -53,9 +54,9 @@ def test_the_key_can_be_masked_and_lists_are_masked_within() -> None:
 
 
 def test_what_is_masked_cannot_be_read_in_the_key_or_in_a_header() -> None:
-    disguise = ColumnMasker(["author", "n"])
+    masker = ColumnMasker(["author", "n"])
     keys = [b"ada", b'"ada"', b'{"who":"ada"}', b"\xff ada", b"7", None]
-    told = [disguise.record(record({"author": "ada", "n": 7}, key, [("by", b"ada"), ("no", None)])) for key in keys]
+    told = [masker.record(record({"author": "ada", "n": 7}, key, [("by", b"ada"), ("no", None)])) for key in keys]
     assert not any(b"ada" in content for one in told for content in (one["key"] or b"", one["value"]))
     value = json.loads(told[0]["value"])
     assert value["author"].encode() == told[0]["key"] == told[0]["headers"][0][1]
@@ -72,10 +73,10 @@ def test_keys_and_headers_are_kept_where_that_is_asked_for() -> None:
 
 
 def test_a_column_named_key_is_masked_with_the_key_and_other_values_stay() -> None:
-    disguise = ColumnMasker(["key"])
-    told = disguise.record(record({"key": "ada"}, b"ada"))
+    masker = ColumnMasker(["key"])
+    told = masker.record(record({"key": "ada"}, b"ada"))
     assert json.loads(told["value"])["key"].encode() == told["key"] != b"ada"
-    assert disguise.record(record(b"plain text"))["value"] == b"plain text"
+    assert masker.record(record(b"plain text"))["value"] == b"plain text"
 
 
 NUMBERS = [0, 1, -1, 2**31 - 1, 2**31, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64, 2**64 + 1, 10**30]
@@ -83,24 +84,37 @@ TEXTS = ["0.5", "0.30000000000000004", "-12.25", "1.5e-300", "1e300", "0.1234567
 
 
 def test_numbers_that_differ_still_do_and_equal_ones_are_equal() -> None:
-    disguise = ColumnMasker(["n"])
+    masker = ColumnMasker(["n"])
     texts = [*map(str, NUMBERS), *TEXTS]
-    found = [disguise.record(record(f'{{"n":{text}}}'.encode()))["value"] for text in texts]
+    found = [masker.record(record(f'{{"n":{text}}}'.encode()))["value"] for text in texts]
     assert len(set(found)) == len(texts)
-    assert len({masked(disguise, {"n": number})["n"] for number in range(20_000)}) == 20_000
+    assert len({masked(masker, {"n": number})["n"] for number in range(20_000)}) == 20_000
     for first, second in (("12.5", "12.50"), ("1e3", "1000.0"), ("0.0", "-0.0"), ("7", "7.0")):
-        one, other = (masked(disguise, f'{{"n":{text}}}'.encode())["n"] for text in (first, second))
+        one, other = (masked(masker, f'{{"n":{text}}}'.encode())["n"] for text in (first, second))
         assert one == other
 
 
+def test_numbers_with_the_same_hash_are_replaced_by_different_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "_INT", 64)
+    masker = ColumnMasker(["n"])
+    assert {masked(masker, {"n": number})["n"] for number in range(64)} == set(range(64))
+
+
+def test_numbers_of_recordings_with_one_phrase_agree() -> None:
+    first, second = ColumnMasker(["n"], "p"), ColumnMasker(["n"], "p")
+    numbers = [*range(100), -5, 2**40, 2.5]
+    expected = {number: masked(first, {"n": number})["n"] for number in numbers}
+    assert {number: masked(second, {"n": number})["n"] for number in reversed(numbers)} == expected
+
+
 def test_a_number_fits_where_it_did() -> None:
-    disguise = ColumnMasker(["n"])
+    masker = ColumnMasker(["n"])
     for low, high in ((0, 2**31 - 1), (-(2**31), -1), (2**31, 2**63 - 1)):
         for number in (low, (low + high) // 2, high):
-            found = masked(disguise, {"n": number})["n"]
+            found = masked(masker, {"n": number})["n"]
             assert low <= found <= high
             assert found != number
-    assert len(str(masked(disguise, {"n": 3.25})["n"]).partition(".")[2]) == 2
+    assert len(str(masked(masker, {"n": 3.25})["n"]).partition(".")[2]) == 2
 
 
 def test_what_is_not_masked_stays_as_it_is_written() -> None:
@@ -124,11 +138,11 @@ def test_names_of_fields_stay_and_are_told_and_those_of_a_map_are_replaced_as_va
 
 def test_a_map_within_an_object_that_is_masked_is_masked_once_and_its_names_do_not_stay() -> None:
     value = {"user": {"name": "ada", "scores": {"ada": 1}}, "by": "ada", "n": 1}
-    disguise = ColumnMasker(["user", "by", "n"], names=["user.scores"])
-    told = masked(disguise, value)
+    masker = ColumnMasker(["user", "by", "n"], names=["user.scores"])
+    told = masked(masker, value)
     assert told["user"] == {"name": told["by"], "scores": {told["by"]: told["n"]}}
-    assert disguise.names == {"user": {"name", "scores"}}
-    assert disguise.met == {"user", "by", "n", "user.scores"}
+    assert masker.names == {"user": {"name", "scores"}}
+    assert masker.met == {"user", "by", "n", "user.scores"}
 
 
 def test_names_within_keys_and_headers_are_told_and_can_be_replaced() -> None:
@@ -146,10 +160,10 @@ def test_names_within_keys_and_headers_are_told_and_can_be_replaced() -> None:
 
 
 def test_yes_and_no_are_told_by_nobody_and_a_name_with_a_dot_is_a_column() -> None:
-    disguise = ColumnMasker(["ill", "user.name"])
-    assert masked(disguise, {"ill": True})["ill"] is masked(disguise, {"ill": False})["ill"]
-    assert masked(disguise, {"user.name": "ada", "user": {"name": "bob"}}).keys() == {"user.name", "user"}
-    assert "ada" not in str(masked(disguise, {"user.name": "ada"}))
+    masker = ColumnMasker(["ill", "user.name"])
+    assert masked(masker, {"ill": True})["ill"] is masked(masker, {"ill": False})["ill"]
+    assert masked(masker, {"user.name": "ada", "user": {"name": "bob"}}).keys() == {"user.name", "user"}
+    assert "ada" not in str(masked(masker, {"user.name": "ada"}))
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ class SourceFeeder:
         """Why it has ended before it was told to."""
         self._source, self._filling, self._cluster, self._stop = source, filling, cluster, stop
         self._settled = threading.Event()
-        self._run = Run(say=lambda text: tell(f"source {source.name!r}: {text}"), ready=self._settled.set)
+        self._run = Run(notify=lambda text: tell(f"source {source.name!r}: {text}"), ready=self._settled.set)
         self._thread = threading.Thread(target=self._pour, name=f"filling-{source.name}", daemon=True)
 
     def start(self) -> None:
@@ -90,7 +90,7 @@ class SourceFeeder:
     def _pour(self) -> None:
         try:
             feed = FEEDS.load(self._filling.feed)(**self._filling.options)
-            pump(feed, KafkaRecordSink(self._target(feed.patience)), self._run)
+            pump(feed, KafkaRecordSink(self._target(feed.delivery_timeout)), self._run)
         except MillraceError as error:
             self._fail(error)
         except Exception as error:  # in a thread of its own it would be heard by nobody

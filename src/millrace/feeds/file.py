@@ -24,12 +24,12 @@ class File(Feed):
     """
 
     path: str = option(STANDARD_INPUT, "The file; - is standard input.", argument=True)
-    loop: bool = option(False, "At the end, begin anew.")
+    loop: bool = option(False, "Start again at the end of the file.")
     key: str | None = option(None, "The field of JSON lines whose value becomes the record's key.")
 
     def batches(self, run: Run) -> Iterator[Batch]:
-        """Every line, once or again and again."""
-        keys = _Keys(self.key, run.say)
+        """Yield every line, once or in a loop."""
+        keys = _Keys(self.key, run.notify)
         with open_input(self.path) as descriptor:
             while not run.stop.is_set():
                 if self.loop:
@@ -50,13 +50,13 @@ class File(Feed):
 
 
 class _Keys:
-    """Finds the keys of lines; says so, once, when there is none."""
+    """Reads the keys of lines; reports the first line without one."""
 
-    def __init__(self, field: str | None, say: Callable[[str], None]) -> None:
+    def __init__(self, field: str | None, notify: Callable[[str], None]) -> None:
         self._field = field
-        self._say = say
+        self._notify = notify
         self._line = 0
-        self._said = False
+        self._reported = False
 
     def of(self, line: bytes) -> bytes | None:
         if self._field is None:
@@ -67,11 +67,11 @@ class _Keys:
         except (ValueError, LookupError, TypeError):
             value = None
         if value is None:
-            self._say_missing(self._field)
+            self._report_missing(self._field)
             return None
         return value.encode() if isinstance(value, str) else orjson.dumps(value)
 
-    def _say_missing(self, field: str) -> None:
-        if not self._said:
-            self._said = True
-            self._say(f"line {self._line} has no field {field!r}; it and others like it are sent without a key")
+    def _report_missing(self, field: str) -> None:
+        if not self._reported:
+            self._reported = True
+            self._notify(f"line {self._line} has no field {field!r}; it and others like it are sent without a key")

@@ -6,19 +6,18 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from queue import Empty
 
 import uvicorn
 
 from millrace.errors import FeedFailed, InvalidOption
 from millrace.feeds.base.api import Batch, Feed, Run
+from millrace.feeds.listeners.backpressure import queued_batches
 from millrace.feeds.listeners.http_server import HttpListener, HttpListenerOptions
 from millrace.plugins import option
 from millrace.sockets import address_of, is_loopback, listening_socket, shown_address
 
-MOST_CONNECTIONS = 1000
-_START_SECONDS = 10.0
-_TICK = 0.1
+MAX_CONNECTIONS = 1000
+_START_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,55 +44,44 @@ class Http(Feed):
     token: str | None = option(None, "What clients must send as their bearer token.", variable="MILLRACE_HTTP_TOKEN")
 
     def batches(self, run: Run) -> Iterator[Batch]:
-        """One batch a request, as they come."""
+        """Yield a batch for each request."""
         if self.max_bytes <= 0:
             raise InvalidOption(f"--max-bytes: {self.max_bytes} is not above zero")
-        intake = HttpListener(HttpListenerOptions(self.max_bytes, self.key, self.token))
-        server = self._serve(intake, run)
-
-        def take() -> Batch | None:
-            while not run.stop.is_set():
-                try:
-                    return intake.batches.get(timeout=_TICK)
-                except Empty:
-                    continue
-            return None
-
+        listener = HttpListener(HttpListenerOptions(self.max_bytes, self.key, self.token))
+        server = self._serve(listener, run)
         try:
-            # Not a loop with a name for the batch: who drops its receipt must be the sink and nobody else.
-            yield from iter(take, None)
+            yield from queued_batches(listener.batches, run.stop)
         finally:
-            # The requests that the sink still works on are answered after this, when it has. So the server goes on
-            # until they are; its thread is no daemon, and the process waits for it.
-            intake.stop()
+            # Requests whose records the sink still has are answered after this, when it confirms them. The server's
+            # thread runs until then; it is no daemon, so the process waits for it.
+            listener.stop()
             server.should_exit = True
 
-    def _serve(self, intake: HttpListener, run: Run) -> uvicorn.Server:
-        with self._listening() as listener:
-            there = shown_address(listener)
+    def _serve(self, listener: HttpListener, run: Run) -> uvicorn.Server:
+        with self._listening_socket() as connection:
+            address = shown_address(connection)
             config = uvicorn.Config(
-                intake.app,
+                listener.app,
                 log_config=None,
                 log_level="error",
                 access_log=False,
                 server_header=False,
                 ws="none",
                 lifespan="on",
-                limit_concurrency=MOST_CONNECTIONS,
+                limit_concurrency=MAX_CONNECTIONS,
             )
             server = uvicorn.Server(config)
-            # The server closes the socket that it is given, so it is given one of its own.
-            sockets = [listener.dup()]
-        name = f"millrace-feed-http-{there.rpartition(':')[2]}"
+            sockets = [connection.dup()]  # the server closes the socket that it gets
+        name = f"millrace-feed-http-{address.rpartition(':')[2]}"
         threading.Thread(target=server.run, args=(sockets,), name=name).start()
-        if not intake.ready.wait(_START_SECONDS):
+        if not listener.ready.wait(_START_TIMEOUT_S):
             server.should_exit = True
             raise FeedFailed("the HTTP endpoint did not start")
-        run.say(f"listening at http://{there}/")
+        run.notify(f"listening at http://{address}/")
         run.ready()
         return server
 
-    def _listening(self) -> socket.socket:
+    def _listening_socket(self) -> socket.socket:
         _, address = address_of(self.host, self.port)
         if not self.token and not is_loopback(address):
             raise InvalidOption(

@@ -1,8 +1,8 @@
-"""Columns of records are replaced by others: the same value always by the same one, and none can be read back.
+"""Recordings: a slice of a topic in a file, with columns masked.
 
-A slice of a topic in a file: a record a line, its bytes exactly as they were.
-
-Numbers that stand for other numbers: under one secret each has exactly one, and no two have the same.
+- `recording_line` and `read_recording` write and read a record a line, with its exact bytes.
+- `ColumnMasker` replaces columns, keys and headers: equal values by equal ones, and none can be recovered.
+- `NumberMasker` replaces numbers by numbers of the same kind and range.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import secrets
 from base64 import b64decode
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,28 +24,34 @@ from millrace.clients.kafka.record import text_field
 from millrace.errors import FileUnusable
 
 
+_INT, _BIGINT = 2**31, 2**63
+_MAX_WHOLE_DIGITS = 40
+"""Digits of a whole number that is written with an exponent and is still masked as a whole number."""
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
+
+
 def recording_line(record: Mapping[str, Any]) -> bytes:
-    """A record as a line: text where bytes are UTF-8, else base64 under the name with `_base64`."""
-    told = {name: record[name] for name in ("topic", "partition", "offset", "timestamp")}
+    """Return a record as a line: text where bytes are UTF-8, else base64 under the name with `_base64`."""
+    metadata = {name: record[name] for name in ("topic", "partition", "offset", "timestamp")}
     headers = [[name, *text_field(name, content).values()] for name, content in record.get("headers") or ()]
     return orjson.dumps(
-        {**told, **_field("key", record["key"]), **_field("value", record["value"]), "headers": headers},
+        {**metadata, **_field("key", record["key"]), **_field("value", record["value"]), "headers": headers},
         option=orjson.OPT_APPEND_NEWLINE,
     )
 
 
 def read_recording(data: bytes, path: Path) -> Iterator[dict[str, Any]]:
-    """The records of a file; those that `kafka consume --json` printed as well."""
+    """Yield the records of a file, which may also be the output of `kafka consume --json`."""
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():
             continue
         try:
-            told = orjson.loads(line)
+            fields = orjson.loads(line)
             yield {
-                **{name: told[name] for name in ("topic", "partition", "offset", "timestamp") if name in told},
-                "key": _content(told, "key"),
-                "value": _content(told, "value"),
-                "headers": [{"key": name, "value": value} for name, value in _headers(told.get("headers"))],
+                **{name: fields[name] for name in ("topic", "partition", "offset", "timestamp") if name in fields},
+                "key": _content(fields, "key"),
+                "value": _content(fields, "value"),
+                "headers": [{"key": name, "value": value} for name, value in _headers(fields.get("headers"))],
             }
         except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
             hint = "millrace record writes such files"
@@ -56,90 +63,86 @@ def _field(name: str, content: bytes | None) -> dict[str, str | None]:
     return fields if len(fields) == 1 else {f"{name}_base64": fields[f"{name}_base64"]}
 
 
-def _content(told: Mapping[str, Any], name: str) -> bytes | None:
-    encoded, text = told.get(f"{name}_base64"), told.get(name)
+def _content(fields: Mapping[str, Any], name: str) -> bytes | None:
+    encoded, text = fields.get(f"{name}_base64"), fields.get(name)
     if encoded is not None:
         return b64decode(encoded, validate=True)
     return None if text is None else str(text).encode()
 
 
-def _headers(told: Any) -> Iterator[tuple[str, bytes | None]]:
-    if isinstance(told, dict):  # as `kafka consume --json` has them
-        told = [[name, one] for name, value in told.items() for one in (value if isinstance(value, list) else [value])]
-    for name, text, *encoded in told or ():
+def _headers(headers: Any) -> Iterator[tuple[str, bytes | None]]:
+    if isinstance(headers, dict):  # as `kafka consume --json` prints them
+        lists = {name: value if isinstance(value, list) else [value] for name, value in headers.items()}
+        headers = [[name, value] for name, values in lists.items() for value in values]
+    for name, text, *encoded in headers or ():
         yield name, b64decode(encoded[0]) if encoded else None if text is None else str(text).encode()
 
 
-_ROUNDS = 8
-_INT, _BIGINT = 2**31, 2**63
-_LONGEST = 40
-"""Digits of a whole number that is written with an exponent and is still taken for one."""
+class NumberMasker:
+    """Replaces numbers by keyed hashes.
 
-
-def other_number(text: str, secret: bytes) -> str:
-    """Another number in the place of one of JSON: whole if it was, with as many decimals, and of the same sign.
-
-    A whole number that fits an int, or a bigint, still does.
+    A number stays whole if it was, keeps its sign and its number of decimals, and still fits an int or a bigint if it
+    did. Equal numbers are replaced by equal ones, and different ones by different ones, for which the numbers of a
+    recording are remembered: when two have the same hash, the later one gets another.
     """
-    if text.lstrip("-").isdigit():
-        return str(_whole(int(text), secret))
-    found = Decimal(text)
-    exponent = int(found.as_tuple().exponent)
-    digits = int("".join(map(str, found.as_tuple().digits)))
-    while digits and digits % 10 == 0:
-        digits, exponent = digits // 10, exponent + 1
-    signed = -digits if found.is_signed() else digits
-    if exponent >= 0 and exponent + len(str(digits)) <= _LONGEST:
-        return f"{_whole(signed * 10**exponent, secret)}.0"
-    if not digits:
-        return f"{_whole(0, secret)}.0"
-    other = _whole(signed, secret)
-    while other % 10 == 0:  # else it would have fewer decimals, and be the other of one that does
-        other = _whole(other, secret)
-    return str(Decimal((other < 0, tuple(map(int, str(abs(other)))), exponent))).replace("E", "e")
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._masked: dict[tuple[int, bool], int] = {}
+        self._used: set[tuple[int, bool]] = set()
+
+    def mask(self, text: str) -> str:
+        """Return the number that replaces one of JSON."""
+        if text.lstrip("-").isdigit():
+            return str(self._integer(int(text)))
+        number = Decimal(text)
+        exponent = int(number.as_tuple().exponent)
+        digits = int("".join(map(str, number.as_tuple().digits)))
+        while digits and digits % 10 == 0:
+            digits, exponent = digits // 10, exponent + 1
+        signed = -digits if number.is_signed() else digits
+        if not digits or (exponent >= 0 and exponent + len(str(digits)) <= _MAX_WHOLE_DIGITS):
+            return f"{self._integer(signed * 10**max(exponent, 0))}.0"
+        masked = self._integer(signed, has_decimals=True)
+        return str(Decimal((masked < 0, tuple(map(int, str(abs(masked)))), exponent))).replace("E", "e")
+
+    def _integer(self, number: int, *, has_decimals: bool = False) -> int:
+        known = self._masked.get((number, has_decimals))
+        if known is not None:
+            return known
+        for masked in self._hashes(number):
+            # As the digits of a number with decimals, a multiple of ten would have one decimal fewer.
+            if (masked, has_decimals) not in self._used and not (has_decimals and masked % 10 == 0):
+                break
+        self._masked[number, has_decimals] = masked
+        self._used.add((masked, has_decimals))
+        return masked
+
+    def _hashes(self, number: int) -> Iterator[int]:
+        """Yield hashes of a number that are in its range: of ints, of bigints, or of numbers with as many bits."""
+        magnitude = number if number >= 0 else -1 - number
+        bits = magnitude.bit_length()
+        low, high = (0, _INT) if magnitude < _INT else (_INT, _BIGINT) if magnitude < _BIGINT else (1 << bits - 1, 1 << bits)
+        for attempt in count():
+            digest = hashlib.shake_256(self._secret + f"{attempt} {number}".encode()).digest(bits // 8 + 16)
+            masked = low + int.from_bytes(digest) % (high - low)
+            yield masked if number >= 0 else -1 - masked
 
 
-def _whole(number: int, secret: bytes) -> int:
-    """Another whole number of the same range: of ints, of bigints, or of those with so many bits."""
-    if number < 0:
-        return -1 - _whole(-1 - number, secret)
-    bits = number.bit_length()
-    low, high = (0, _INT) if number < _INT else (_INT, _BIGINT) if number < _BIGINT else (1 << bits - 1, 1 << bits)
-    other = _shuffled(number, high.bit_length() // 2, secret)
-    while not low <= other < high:  # a shuffle walks in a circle, which leads back into the range
-        other = _shuffled(other, high.bit_length() // 2, secret)
-    return other
-
-
-def _shuffled(number: int, half: int, secret: bytes) -> int:
-    """A number of twice so many bits in another's place: a Feistel network, which can be no two's."""
-    mask = (1 << half) - 1
-    left, right = number >> half, number & mask
-    for turn in range(_ROUNDS):
-        left, right = right, left ^ (_mixed(right, turn, half, secret) & mask)
-    return left << half | right
-
-
-def _mixed(number: int, turn: int, bits: int, secret: bytes) -> int:
-    told = f"{turn} {bits} {number}".encode()
-    return int.from_bytes(hashlib.shake_256(secret + told).digest(bits // 8 + 1))
-
-
-_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
 KEY, HEADERS = "key", "headers"
-"""What a record has beside its value: both are masked whenever something is, unless they are to be kept."""
+"""The parts of a record beside its value: both are masked whenever a column is, unless they are to be kept."""
 
 
 class UnmaskableColumn(Exception):
-    """A record whose columns cannot be told apart: it may hold anything anywhere."""
+    """A record whose columns cannot be found: any of its bytes may have to be masked."""
 
 
 class ColumnMasker:
-    """What is put in the place of values, for columns that are named (within others as `user.name`).
+    """Replaces the values of columns (`user.name` is one within another).
 
-    A record's key and the contents of its headers may repeat a column, so they are replaced too, unless `keep` names
-    them. The names within an object are those of a struct's fields, and stay, unless `names` has its column: then it
-    is a map, whose names are values as well. `phrase` makes several recordings agree; without one, each has its own.
+    A record's key and headers may repeat a column, so they are replaced as well, unless `keep` names them. The names
+    within an object are those of a struct's fields and stay, unless `names` has its column: then it is a map, and its
+    names are values too. Recordings with the same `phrase` mask in the same way; without one, each has its own key.
     """
 
     def __init__(
@@ -152,13 +155,14 @@ class ColumnMasker:
         self._columns, self._keep = tuple(dict.fromkeys((*columns, *names))), frozenset(keep)
         self._names = frozenset(names)
         self._secret = secrets.token_bytes(32) if phrase is None else hashlib.sha256(phrase.encode()).digest()
+        self._numbers = NumberMasker(self._secret)
         self.met: set[str] = set()
         """The columns that some record had."""
         self.names: dict[str, set[str]] = {}
-        """The names that stayed, by the columns that were masked around them."""
+        """The names that stayed, by the masked column that they are in."""
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """The record with its named columns, its key and its headers replaced."""
+        """Return the record with its columns, its key and its headers replaced."""
         if not self._columns:
             return dict(record)
         key, headers = record["key"], record.get("headers") or ()
@@ -171,88 +175,93 @@ class ColumnMasker:
             **record,
             "value": value,
             "key": key if KEY in self._keep else self._content(key, KEY),
-            "headers": [(name, one if HEADERS in self._keep else self._content(one, HEADERS)) for name, one in headers],
+            "headers": [
+                (name, content if HEADERS in self._keep else self._content(content, HEADERS))
+                for name, content in headers
+            ],
         }
 
     def _value(self, value: bytes | None) -> bytes | None:
-        """Where it has none of the columns, its bytes stay as they were."""
+        """Mask a value; its bytes stay as they are if it has none of the columns."""
         if value is None:
             return None
         try:
-            told = _read(value)
-            if not isinstance(told, dict):
+            fields = _read(value)
+            if not isinstance(fields, dict):
                 raise UnmaskableColumn
         except UnmaskableColumn:
-            if not {*self._columns} - {KEY, *(self._names & {HEADERS})}:  # nothing in it was asked for
+            if not {*self._columns} - {KEY, *(self._names & {HEADERS})}:  # none of the columns is in values
                 return value
             raise
-        found = [self._replace(told, column, column) for column in self._columns if not self._within_other(column)]
-        return _written(told) if any(found) else value
+        outer = [column for column in self._columns if not self._is_within_another(column)]
+        replaced = [self._replace(fields, column, column) for column in outer]
+        return _written(fields) if any(replaced) else value
 
     def _content(self, content: bytes | None, part: str) -> bytes | None:
-        """A key or a header, replaced as a whole: the same text in a column is replaced by the same."""
+        """Mask a whole key or header: a text is replaced as the same text in a column is."""
         if content is None:
             return None
         try:
-            return _written(self._other(_read(content), part, part))
+            return _written(self._masked(_read(content), part, part))
         except UnmaskableColumn:
-            return self._masked(content).encode()
+            return self._masked_text(content).encode()
 
     def _replace(self, within: Any, path: str, column: str) -> bool:
         if isinstance(within, list):
-            return sum(self._replace(one, path, column) for one in within) > 0
+            return sum(self._replace(element, path, column) for element in within) > 0
         if not isinstance(within, dict):
             return False
-        found = path in within
-        if found:
-            within[path] = self._other(within[path], column, column)
+        present = path in within
+        if present:
+            within[path] = self._masked(within[path], column, column)
             self.met.add(column)
         name, _, below = path.partition(".")
-        return (bool(below) and name in within and self._replace(within[name], below, column)) or found
+        return (bool(below) and name in within and self._replace(within[name], below, column)) or present
 
-    def _within_other(self, column: str) -> bool:
-        """Whether a column lies in another one that is masked, and is masked with it."""
-        return any(column.startswith(f"{one}.") for one in self._columns)
+    def _is_within_another(self, column: str) -> bool:
+        return any(column.startswith(f"{other}.") for other in self._columns)
 
-    def _other(self, value: Any, column: str, path: str) -> Any:
-        """Another value of the same kind; null stays so, and of yes and no, which would tell each other, it is no.
+    def _masked(self, value: Any, column: str, path: str) -> Any:
+        """Return another value of the same type; null stays null, and a boolean becomes false.
 
-        What lies at a path that is a column of its own is masked as that one.
+        A path that is a column of its own is masked as that column.
         """
         if path in self._columns:
             self.met.add(path)
             column = path
         if isinstance(value, list):
-            return [self._other(one, column, path) for one in value]
+            return [self._masked(element, column, path) for element in value]
         if isinstance(value, dict):
-            return {self._name(name, column): self._other(one, column, f"{path}.{name}") for name, one in value.items()}
+            return {
+                self._name(name, column): self._masked(field, column, f"{path}.{name}") for name, field in value.items()
+            }
         if isinstance(value, _Number):
             return self._number(value)
         if value is None or isinstance(value, bool):
             return None if value is None else False
-        return self._masked(value.encode("utf-8", "surrogatepass"))
+        return self._masked_text(value.encode("utf-8", "surrogatepass"))
 
     def _name(self, name: str, column: str) -> str:
-        """A name within an object; of a map it is replaced as a value would be, a number by a number."""
+        """Return a name within an object; that of a map is replaced as a value would be."""
         if column not in self._names:
             self.names.setdefault(column, set()).add(name)
             return name
-        if _WHOLE.fullmatch(name):
+        if _INTEGER.fullmatch(name):
             return self._number(_Number(name)).text
-        return self._masked(name.encode("utf-8", "surrogatepass"))
+        return self._masked_text(name.encode("utf-8", "surrogatepass"))
 
     def _number(self, value: _Number) -> _Number:
         try:
-            return _Number(other_number(value.text, self._secret))
+            return _Number(self._numbers.mask(value.text))
         except (ValueError, ArithmeticError) as error:  # thousands of digits, or an exponent of them
             raise UnmaskableColumn from error
 
-    def _masked(self, text: bytes) -> str:
+    def _masked_text(self, text: bytes) -> str:
         return f"masked-{hashlib.blake2b(text, key=self._secret, digest_size=8).hexdigest()}"
 
 
 class _Number:
-    """A number as it is written: those that are not masked stay so, digit by digit."""
+    """A number as it is written: unmasked ones keep every digit."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -272,9 +281,9 @@ def _read(content: bytes) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) != len(pairs):
-        raise UnmaskableColumn  # a name that is there twice: only one of the two would be masked
-    return found
+    if len(fields := dict(pairs)) != len(pairs):
+        raise UnmaskableColumn  # a duplicate name: only one of the two would be masked
+    return fields
 
 
 def _refuse(word: str) -> Any:

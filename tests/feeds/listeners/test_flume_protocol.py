@@ -23,13 +23,13 @@ events = st.lists(st.tuples(st.dictionaries(st.text(), st.text(), max_size=3), s
 
 def greeted(key: str | None = None) -> Conversation:
     conversation = Conversation(key)
-    conversation.heard(hello() + one(({}, b"first")))
+    conversation.parse(hello() + one(({}, b"first")))
     return conversation
 
 
 @given(events)
 def test_a_batch_is_read_as_it_was_written(given: list[tuple[dict[str, str], bytes]]) -> None:
-    request = greeted("a").heard(batch(given))
+    request = greeted("a").parse(batch(given))
     wanted = [
         Record(
             body,
@@ -43,22 +43,24 @@ def test_a_batch_is_read_as_it_was_written(given: list[tuple[dict[str, str], byt
 
 def test_the_first_message_of_a_connection_greets() -> None:
     known: set[bytes] = set()
-    first = Conversation(known=known)
-    asked = first.heard(hello(told=False) + one(({}, b"x")))
-    told = decoded(WELCOME, io.BytesIO(asked.answered()))
+    first = Conversation(protocols=known)
+    asked = first.parse(hello(told=False) + one(({}, b"x")))
+    told = decoded(WELCOME, io.BytesIO(asked.response()))
     assert (asked.records, told["match"]) == ((), "NONE")
-    again = first.heard(hello() + one(({}, b"x")))
+    again = first.parse(hello() + one(({}, b"x")))
     assert [record.value for record in again.records] == [b"x"]
-    assert decoded(WELCOME, io.BytesIO(again.answered()))["match"] == "CLIENT"
+    assert decoded(WELCOME, io.BytesIO(again.response()))["match"] == "CLIENT"
     # Another connection of the same program need not tell its protocol, nor be told ours.
-    answer = Conversation(known=known).heard(hello(told=False, known=told["serverHash"]) + one(({}, b"y"))).answered()
+    answer = (
+        Conversation(protocols=known).parse(hello(told=False, known=told["serverHash"]) + one(({}, b"y"))).response()
+    )
     assert decoded(WELCOME, io.BytesIO(answer))["match"] == "BOTH"
     assert answer.endswith(b"\0\0\0")
 
 
 def test_a_greeting_alone_and_an_unknown_call_are_answered() -> None:
-    assert Conversation().heard(hello() + call("", b"")).answered()
-    assert greeted().heard(call("shutDown", b"\1\2")).answered() == b"\0\1\0" + b"6there is no call 'shutDown'"
+    assert Conversation().parse(hello() + call("", b"")).response()
+    assert greeted().parse(call("shutDown", b"\1\2")).response() == b"\0\1\0" + b"6there is no call 'shutDown'"
 
 
 @pytest.mark.parametrize(
@@ -78,25 +80,25 @@ def test_a_greeting_alone_and_an_unknown_call_are_answered() -> None:
 )
 def test_what_is_no_call_is_told_so(message: bytes) -> None:
     with pytest.raises(MalformedFlumeData):
-        greeted().heard(message)
+        greeted().parse(message)
 
 
 def test_memory_is_not_for_the_asking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flume_protocol, "MOST_ELEMENTS", 10)
-    assert len(greeted().heard(batch([({}, b"")] * 10)).records) == 10
+    monkeypatch.setattr(flume_protocol, "MAX_ELEMENTS", 10)
+    assert len(greeted().parse(batch([({}, b"")] * 10)).records) == 10
     with pytest.raises(MalformedFlumeData):
-        greeted().heard(batch([({}, b"")] * 11))
+        greeted().parse(batch([({}, b"")] * 11))
     with pytest.raises(MalformedFlumeData):
-        greeted().heard(batch([({str(n): "" for n in range(10)}, b"")]))
+        greeted().parse(batch([({str(n): "" for n in range(10)}, b"")]))
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(message: bytes) -> None:
     for prefix in (b"", hello()):
         with contextlib.suppress(MalformedFlumeData):
-            Conversation().heard(prefix + message)
+            Conversation().parse(prefix + message)
     with contextlib.suppress(MalformedFlumeData):
-        greeted().heard(message)
+        greeted().parse(message)
 
 
 def changed(change: Callable[[Any], object]) -> bytes:

@@ -97,7 +97,7 @@ def test_everything_can_be_malformed(misfit):
 
 def test_a_seed_of_nobodys_choosing_is_said():
     said: list[str] = []
-    records = make(Ads(start=START), 100, Run(say=said.append))
+    records = make(Ads(start=START), 100, Run(notify=said.append))
     word, seed = said[0].split()
     assert word == "seed"
     assert records == make(Ads(seed=int(seed), start=START), 100)
@@ -105,7 +105,7 @@ def test_a_seed_of_nobodys_choosing_is_said():
 
 def test_a_given_seed_is_not_repeated_to_the_user():
     said: list[str] = []
-    make(Ads(seed=1), 1, Run(say=said.append))
+    make(Ads(seed=1), 1, Run(notify=said.append))
     assert said == []
 
 

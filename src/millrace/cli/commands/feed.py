@@ -83,7 +83,9 @@ def run_feed(
     pace = None if rate is None else parse_rate(rate)
     feed = make_feed()
     with until_stopped() as stop:
-        target = SinkTarget(topic, out, lambda: chosen_cluster(kafka, kafka_config, data), say, stop, feed.patience)
+        target = SinkTarget(
+            topic, out, lambda: chosen_cluster(kafka, kafka_config, data), say, stop, feed.delivery_timeout
+        )
         sink = SINKS.load(to)(target)
         run = Run(pace, count, stop, Cursor(_cursor_folder(name, sink.place)), say)
         _pour(feed, sink, run, duration)

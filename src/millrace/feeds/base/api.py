@@ -1,8 +1,10 @@
-"""The contract of a feed, and where feeds are found.
+"""The contract of a feed.
 
-A feed is one file in this folder (or one entry point in the group `millrace.feeds`) that defines one concrete
-subclass of `Feed`: a frozen dataclass whose fields are its options. The file's name is the feed's name, the
-first line of the class's docstring its help. docs/extending.md shows a whole one.
+- `Feed` is the base class: one file in `millrace.feeds` (or one entry point in the group `millrace.feeds`) defines
+  one concrete subclass, a frozen dataclass whose fields are its options. The file's name is the feed's name, the
+  first line of the class's docstring its help. docs/extending.md shows an example.
+- `Run` is what a feed knows about the run that it is in, `Batch` what it yields.
+- `Cursor` saves the position of a feed for the next run.
 """
 
 from __future__ import annotations
@@ -22,16 +24,16 @@ from millrace.plugins import PluginRegistry
 
 
 class Batch(NamedTuple):
-    """Records to send, and what to do when all of them are safe (or cannot be)."""
+    """Records to send, and the callback for when the sink has all of them (or failed)."""
 
     records: Sequence[Record]
     done: Done | None = None
 
 
 class Cursor:
-    """How far a feed has read its origin, kept in a folder so that the next run goes on from there.
+    """The position of a feed, saved in a folder so that the next run resumes there.
 
-    Two runs that save to one place would undo each other's positions, so the first to ask holds a lock.
+    Two runs with one folder would overwrite each other's positions, so the first one locks it.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -39,12 +41,12 @@ class Cursor:
         self._lock: FolderLock | None = None
 
     def load(self) -> str | None:
-        """The last saved position, or None at the first run."""
+        """Return the last saved position, or None at the first run."""
         path = self._path()
         return (path.read_text("utf-8") or None) if path and path.exists() else None
 
     def save(self, position: str) -> None:
-        """Remember a position; everything before it must be safe in the sink."""
+        """Save a position; the sink must have everything before it."""
         path = self._path()
         if path:
             write_whole(path, position)
@@ -67,30 +69,30 @@ class Cursor:
 
 @dataclass(frozen=True)
 class Run:
-    """What a feed may know of the run it is in."""
+    """The run that a feed is in."""
 
     rate: float | None = None
-    """Records a second that the user asked for; None is as fast as possible. The pump does the pacing."""
+    """Records a second that the user asked for; None is as fast as possible. The pump limits the rate."""
     count: int | None = None
-    """How many records the user asked for; None is without end. The pump does the counting."""
+    """The number of records that the user asked for; None is without end. The pump does the counting."""
     stop: threading.Event = field(default_factory=threading.Event)
-    """Set when the run is over. A feed that waits must wait on this, or be woken by it."""
+    """Set at the end of the run. A feed that waits must wait on this, or be woken by it."""
     cursor: Cursor = field(default_factory=lambda: Cursor(None))
-    say: Callable[[str], None] = lambda _: None
-    """Tells the user one line: connected, reconnecting, listening at …"""
+    notify: Callable[[str], None] = lambda _: None
+    """Prints one line for the user: connected, reconnecting, listening at …"""
     ready: Callable[[], None] = lambda: None
-    """Called by a feed that others send to, when they may."""
+    """Called by a feed that listens, when clients may send."""
 
 
 class Feed(ABC):
     """A source of records."""
 
-    patience: ClassVar[float | None] = None
-    """Seconds after which records that have not arrived have failed; None leaves it to the sink."""
+    delivery_timeout: ClassVar[float | None] = None
+    """Seconds after which undelivered records have failed; None leaves it to the sink."""
 
     @abstractmethod
     def batches(self, run: Run) -> Iterator[Batch]:
-        """Records in order, in batches of any size; ends when the origin does or when `run.stop` is set."""
+        """Yield records in order, in batches of any size, until the origin ends or `run.stop` is set."""
 
 
 FEEDS = PluginRegistry("millrace.feeds", Feed, "feed")

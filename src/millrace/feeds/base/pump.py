@@ -1,6 +1,7 @@
-"""Moves records from a feed to a sink.
+"""Move records from a feed to a sink.
 
-How fast records may go: a rate, kept exactly over time and smoothly at any moment.
+- `pump` runs until the count, the duration, the stop, the end of the feed or a failure of the sink.
+- `RateLimiter` keeps a rate exactly over time and smoothly at any moment.
 """
 
 from __future__ import annotations
@@ -16,71 +17,67 @@ from millrace.connectors.base.record_sink import DeliveryReport, RecordSink
 from millrace.errors import MillraceError
 from millrace.feeds.base.api import Batch, Feed, Run
 
-_TICK = 0.02
-_CATCH_UP = 2.0
+_SLICE_S = 0.02
+_CATCH_UP_FACTOR = 2.0
+_REPORT_INTERVAL_S = 0.25
 
 
 class Clock:
-    """Time as a run sees it; a test puts its own in its place."""
+    """The clock of a run; tests replace it."""
 
     def now(self) -> float:
-        """Seconds since some moment."""
+        """Return a monotonic time in seconds."""
         return time.monotonic()
 
     def wait(self, seconds: float, stop: threading.Event) -> None:
-        """Let time pass, but not when the run is over."""
+        """Sleep until the time is over or the run stops."""
         stop.wait(seconds)
 
 
 class RateLimiter:
-    """Says how many records may go and when.
+    """Decides how many records may be sent and when.
 
-    Slices are a fiftieth of a second long. Each has its place in time, counted from the first, so no error
-    adds up. After a stall, of the sink or of the origin, the slices that are due follow each other at twice
-    the rate until the stall is made up for.
+    Records are sent in slices of a fiftieth of a second. The time of each is counted from the first, so errors do
+    not add up. After a stall of the sink or the origin, slices are sent at twice the rate until it has caught up.
     """
 
     def __init__(self, rate: float | None, clock: Clock, stop: threading.Event) -> None:
         self._rate = rate
         self._clock = clock
         self._stop = stop
-        self._begun: float | None = None
+        self._started: float | None = None
         self._earliest = 0.0
         self._sent = 0
 
     def slice(self, waiting: int) -> int:
-        """How many of the waiting records may go at a time."""
-        return waiting if self._rate is None else min(waiting, max(1, round(self._rate * _TICK)))
+        """Return how many of the waiting records may be sent at once."""
+        return waiting if self._rate is None else min(waiting, max(1, round(self._rate * _SLICE_S)))
 
     def wait(self) -> None:
-        """Return when the next records are due, or when the run is over."""
+        """Return when the next records are due, or when the run stops."""
         if self._rate is None:
             return
         now = self._clock.now()
-        if self._begun is None:
-            self._begun = self._earliest = now
-        due = max(self._begun + self._sent / self._rate, self._earliest)
+        if self._started is None:
+            self._started = self._earliest = now
+        due = max(self._started + self._sent / self._rate, self._earliest)
         if due > now:
             self._clock.wait(due - now, self._stop)
 
     def sent(self, count: int) -> None:
-        """Records have gone."""
+        """Count records that were sent."""
         if self._rate is not None:
             self._sent += count
-            self._earliest = self._clock.now() + count / self._rate / _CATCH_UP
-
-
-_REPORT_EVERY = 0.25
+            self._earliest = self._clock.now() + count / self._rate / _CATCH_UP_FACTOR
 
 
 @dataclass(frozen=True)
 class PumpResult:
-    """What a run has come to, at its end or so far."""
+    """The result of a run, at its end or so far."""
 
     sent: int
-    """Records handed to the sink."""
+    """Records written to the sink."""
     tally: DeliveryReport
-    """What became of them there."""
     seconds: float
 
 
@@ -96,18 +93,17 @@ def pump(
     duration: float | None = None,
     clock: Clock | None = None,
 ) -> PumpResult:
-    """Send what the feed gives, at the run's rate, until the run is over; then close the sink.
+    """Send the feed's records to the sink at the run's rate until the run ends; then close the sink.
 
-    A run is over after `run.count` records, after `duration` seconds, when `run.stop` is set, when the feed
-    ends, or when the sink says that records failed, which is raised once the sink is closed. In the end
-    `run.stop` is set.
+    A run ends after `run.count` records, after `duration` seconds, when `run.stop` is set, when the feed ends, or
+    when the sink reports failed records, whose error is raised once the sink is closed. At the end `run.stop` is set.
 
-    A batch that wants to know when it is safe is sent whole and in any case: its origin waits for an answer.
-    So the last one may go beyond the count, or follow the stop.
+    A batch with a callback is always sent completely: its origin waits for an answer. So the last one may exceed
+    the count, or follow the stop.
     """
     flow = _Flow(sink, run, clock or Clock(), duration, on_progress)
     try:
-        with _alarm(duration, run.stop):
+        with _stop_after(duration, run.stop):
             flow.drain(feed.batches(run))
     finally:
         run.stop.set()
@@ -118,8 +114,8 @@ def pump(
 
 
 @contextmanager
-def _alarm(duration: float | None, stop: threading.Event) -> Iterator[None]:
-    """Stop the run in time even if the feed waits for its origin, and so never comes back to look."""
+def _stop_after(duration: float | None, stop: threading.Event) -> Iterator[None]:
+    """Stop the run in time even while the feed waits for its origin."""
     timer = threading.Timer(min(duration or 0.0, threading.TIMEOUT_MAX), stop.set)
     timer.daemon = True
     if duration is not None:
@@ -137,15 +133,15 @@ class _Flow:
         self._sink = sink
         self._run = run
         self._clock = clock
-        self._pace = RateLimiter(run.rate, clock, run.stop)
+        self._limiter = RateLimiter(run.rate, clock, run.stop)
         self._on_progress = on_progress
-        self._begun = self._reported = clock.now()
-        self._deadline = None if duration is None else self._begun + duration
+        self._started = self._reported = clock.now()
+        self._deadline = None if duration is None else self._started + duration
         self._sent = 0
         self._failed = False
 
     def drain(self, batches: Iterator[Batch]) -> None:
-        """Send batches until there is a reason not to go on; then let the feed clean up."""
+        """Send batches until the run ends; then let the feed clean up."""
         try:
             while not self._over():
                 batch = next(batches, None)
@@ -157,8 +153,8 @@ class _Flow:
                 batches.close()
 
     def outcome(self, tally: DeliveryReport) -> PumpResult:
-        """How far it has come."""
-        return PumpResult(self._sent, tally, self._clock.now() - self._begun)
+        """Return the result so far."""
+        return PumpResult(self._sent, tally, self._clock.now() - self._started)
 
     def _over(self) -> bool:
         if self._failed or self._run.stop.is_set():
@@ -169,15 +165,15 @@ class _Flow:
 
     def _send(self, batch: Batch) -> None:
         if batch.done is not None:
-            self._pace.wait()
+            self._limiter.wait()
             self._write(batch.records, batch.done)
             return
         position = 0
         while position < len(batch.records):
-            self._pace.wait()
+            self._limiter.wait()
             if self._over():
                 return
-            size = self._pace.slice(self._wanted(len(batch.records) - position))
+            size = self._limiter.slice(self._wanted(len(batch.records) - position))
             self._write(batch.records[position : position + size])
             position += size
 
@@ -189,16 +185,16 @@ class _Flow:
             self._sink.write(records, done)
         except MillraceError as error:
             if done is not None:
-                done(error)  # whoever waits for these records must not wait for ever
+                done(error)  # else the origin would wait for ever
             raise
         self._sent += len(records)
-        self._pace.sent(len(records))
+        self._limiter.sent(len(records))
         tally = self._sink.tally()
         self._failed = tally.reason is not None
         self._report(tally)
 
     def _report(self, tally: DeliveryReport) -> None:
         now = self._clock.now()
-        if self._on_progress is not None and now - self._reported >= _REPORT_EVERY:
+        if self._on_progress is not None and now - self._reported >= _REPORT_INTERVAL_S:
             self._reported = now
             self._on_progress(self.outcome(tally))

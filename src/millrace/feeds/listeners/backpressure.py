@@ -1,21 +1,44 @@
-"""What a feed has taken from others and the sink does not have yet: the bytes that it holds, the verdict awaited."""
+"""Requests whose records the sink has not confirmed yet.
+
+- `Receipt` brings the sink's result from its thread to the event loop.
+- `ByteBudget` bounds the bytes of all requests together.
+- `queued_batches` hands their batches to the feed.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterator
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 
 from millrace.errors import FeedFailed, MillraceError
+from millrace.feeds.base.api import Batch
+
+_POLL_INTERVAL_S = 0.1
 
 Verdict = asyncio.Future[MillraceError | None]
-"""What the sink says of records: None when they are safe."""
+"""The sink's result for a batch: None when it has all records."""
+
+
+def queued_batches(queue: SimpleQueue[Batch], stop: threading.Event) -> Iterator[Batch]:
+    """Yield batches as they arrive, until the run stops."""
+
+    def take() -> Batch | None:
+        while not stop.is_set():
+            with suppress(Empty):
+                return queue.get(timeout=_POLL_INTERVAL_S)
+        return None
+
+    # Not a loop with a variable: it would keep the receipt alive after the sink has dropped it.
+    yield from iter(take, None)
 
 
 class Receipt:
-    """Brings the sink's verdict to whoever waits for it, from whichever thread has it.
+    """Brings the sink's result to the request that waits for it, from any thread.
 
-    A receipt that is let go without a verdict (the sink raised instead) is one that can never come: who waits is told
-    so rather than left waiting.
+    A receipt that is deleted without a result (the sink raised an error) fails the request.
     """
 
     def __init__(self, verdict: Verdict) -> None:
@@ -24,8 +47,7 @@ class Receipt:
     def __call__(self, error: MillraceError | None) -> None:
         verdict, self._verdict = self._verdict, None
         if verdict is not None:
-            # A loop that is closed has nobody left to answer.
-            with suppress(RuntimeError):
+            with suppress(RuntimeError):  # the loop is closed: no request waits
                 verdict.get_loop().call_soon_threadsafe(settle, verdict, error)
 
     def __del__(self) -> None:
@@ -34,13 +56,13 @@ class Receipt:
 
 
 def settle(verdict: Verdict, error: MillraceError | None) -> None:
-    """Say what became of records, if nobody has."""
+    """Set the result of a batch unless it has one."""
     if not verdict.done():
         verdict.set_result(error)
 
 
 class ByteBudget:
-    """The bytes that may be held at once; who wants more than is left waits, and is served in turn."""
+    """A number of bytes that requests share; a request that needs more than is left waits for its turn."""
 
     def __init__(self, size: int) -> None:
         self._left = size
@@ -48,7 +70,7 @@ class ByteBudget:
         self._freed = asyncio.Event()
 
     async def take(self, amount: int) -> None:
-        """Have this much, until it is given back."""
+        """Wait until this many bytes are free, and reserve them."""
         async with self._turn:
             while self._left < amount:
                 self._freed.clear()
@@ -56,6 +78,6 @@ class ByteBudget:
             self._left -= amount
 
     def give(self, amount: int) -> None:
-        """Leave it to the others."""
+        """Release bytes."""
         self._left += amount
         self._freed.set()

@@ -1,9 +1,11 @@
-"""Avro's remote calls as the agents of Flume make them: what a message says, and what is answered.
+"""The protocol of Flume's agents: Avro RPC over Avro's Netty transport.
 
-Messages of Avro's Netty transport, read from a connection: plain or compressed, bounded in size and in time.
+- `FlumeConnection` reads messages, plain or compressed, bounded in size and in time.
+- `Conversation` turns a message into a `Request` with its records, and builds the response.
+- `AvroReader` reads Avro's binary encoding.
 
 A message is a serial, a number of buffers, and each buffer after its length, in four bytes each. With Flume's
-`compression-type = deflate` both directions are one zlib stream each.
+`compression-type = deflate` each direction is one zlib stream.
 """
 
 from __future__ import annotations
@@ -21,12 +23,11 @@ from millrace.clients.kafka.record import Record
 from millrace.feeds.listeners.backpressure import ByteBudget
 from millrace.units import format_bytes
 
-MOST_ELEMENTS = 500_000
+MAX_ELEMENTS = 500_000
 """Events and headers in one call: each may take two bytes on the wire, and hundreds in memory."""
-_MOST_KNOWN = 100
+_MAX_PROTOCOLS = 100
 """Protocols of agents that are remembered; there is one for each version of Flume."""
-_LONGEST = 10
-"""Bytes of a number."""
+_MAX_NUMBER_BYTES = 10
 
 PROTOCOL = json.dumps(
     {
@@ -54,9 +55,9 @@ PROTOCOL = json.dumps(
     separators=(",", ":"),
 ).encode()
 """Flume's AvroSourceProtocol, which has been the same since its first release."""
-_HASH = md5(PROTOCOL, usedforsecurity=False).digest()
+_PROTOCOL_HASH = md5(PROTOCOL, usedforsecurity=False).digest()
 _EVENT = [("headers", {"map": "string"}), ("body", "bytes")]
-_TAKES: dict[str, Any] = {"append": _EVENT, "appendBatch": {"array": _EVENT}}
+_CALLS: dict[str, Any] = {"append": _EVENT, "appendBatch": {"array": _EVENT}}
 _BOTH, _CLIENT, _NONE = b"\x00", b"\x02", b"\x04"
 _NOTHING, _SOMETHING, _TRUE = b"\x00", b"\x02", b"\x01"
 _OK, _FAILED = b"\x00", b"\x02"
@@ -68,79 +69,79 @@ class MalformedFlumeData(ValueError):
 
 @dataclass(frozen=True)
 class Request:
-    """What an agent asks, after its greeting."""
+    """A call of an agent."""
 
-    greeting: bytes = b""
-    """What it is answered before anything else: Avro's handshake, in the first message of a connection."""
+    handshake: bytes = b""
+    """The response to Avro's handshake, in the first message of a connection."""
     call: str = ""
-    """Empty when it has only greeted, or was not understood and will say again who it is."""
+    """Empty for a handshake without a call, or one that the agent has to repeat."""
     records: tuple[Record, ...] = ()
     unknown: bool = False
     """Whether there is no such call."""
 
-    def answered(self, *, safe: bool = True) -> bytes:
-        """The answer: OK, or FAILED, after which an agent keeps its events and sends them again."""
+    def response(self, *, safe: bool = True) -> bytes:
+        """Return the response: OK, or FAILED, after which an agent keeps its events and sends them again."""
         if not self.call:
-            return self.greeting
+            return self.handshake
         if self.unknown:
-            return self.greeting + _NOTHING + _TRUE + _NOTHING + _bytes(f"there is no call {self.call!r}".encode())
-        return self.greeting + _NOTHING + _NOTHING + (_OK if safe else _FAILED)
+            return self.handshake + _NOTHING + _TRUE + _NOTHING + _bytes(f"there is no call {self.call!r}".encode())
+        return self.handshake + _NOTHING + _NOTHING + (_OK if safe else _FAILED)
 
 
 class Conversation:
-    """One connection of an agent; `known` are the protocols (by MD5) that were seen to be Flume's."""
+    """One connection of an agent; `protocols` are the protocols (by MD5) that were accepted as Flume's."""
 
-    def __init__(self, key: str | None = None, known: set[bytes] | None = None) -> None:
+    def __init__(self, key: str | None = None, protocols: set[bytes] | None = None) -> None:
         self._key = key
-        self._known = known if known is not None else set()
-        self._greeted = False
+        self._protocols = protocols if protocols is not None else set()
+        self._handshake_done = False
 
-    def heard(self, message: bytes) -> Request:
-        """What a message asks; raises Garbled."""
-        reading = AvroReader(message)
-        greeting = b"" if self._greeted else self._greet(reading)
-        if not self._greeted:
-            return Request(greeting)
-        reading.pairs()  # what Avro calls metadata of the call
-        call = reading.text()
-        if call and call not in _TAKES:
-            return Request(greeting, call[:100], unknown=True)
-        records = self._records(call, reading) if call else ()
-        reading.end()
-        return Request(greeting, call, records)
+    def parse(self, message: bytes) -> Request:
+        """Return the request in a message; raise MalformedFlumeData if it is none."""
+        reader = AvroReader(message)
+        handshake = b"" if self._handshake_done else self._handshake(reader)
+        if not self._handshake_done:
+            return Request(handshake)
+        reader.pairs()  # what Avro calls metadata of the call
+        call = reader.text()
+        if call and call not in _CALLS:
+            return Request(handshake, call[:100], unknown=True)
+        records = self._records(call, reader) if call else ()
+        reader.end()
+        return Request(handshake, call, records)
 
-    def _greet(self, reading: AvroReader) -> bytes:
-        theirs = reading.take(16)
-        protocol = reading.perhaps()
-        ours = reading.take(16)
-        if reading.union():
-            reading.pairs()
-        if protocol is not None and theirs not in self._known:
+    def _handshake(self, reader: AvroReader) -> bytes:
+        client_hash = reader.take(16)
+        protocol = reader.optional_bytes()
+        server_hash = reader.take(16)
+        if reader.union():
+            reader.pairs()
+        if protocol is not None and client_hash not in self._protocols:
             require_flume(protocol)
-            if len(self._known) < _MOST_KNOWN and md5(protocol, usedforsecurity=False).digest() == theirs:
-                self._known.add(theirs)
-        self._greeted = protocol is not None or theirs in self._known
-        if self._greeted and ours == _HASH:
+            if len(self._protocols) < _MAX_PROTOCOLS and md5(protocol, usedforsecurity=False).digest() == client_hash:
+                self._protocols.add(client_hash)
+        self._handshake_done = protocol is not None or client_hash in self._protocols
+        if self._handshake_done and server_hash == _PROTOCOL_HASH:
             return _BOTH + 3 * _NOTHING
-        match = _CLIENT if self._greeted else _NONE
-        return match + _SOMETHING + _bytes(PROTOCOL) + _SOMETHING + _HASH + _NOTHING
+        match = _CLIENT if self._handshake_done else _NONE
+        return match + _SOMETHING + _bytes(PROTOCOL) + _SOMETHING + _PROTOCOL_HASH + _NOTHING
 
-    def _records(self, call: str, reading: AvroReader) -> tuple[Record, ...]:
+    def _records(self, call: str, reader: AvroReader) -> tuple[Record, ...]:
         if call == "append":
-            return (self._event(reading),)
-        found: list[Record] = []
-        while count := reading.block():
-            found.extend(self._event(reading) for _ in range(count))
-        return tuple(found)
+            return (self._event(reader),)
+        records: list[Record] = []
+        while count := reader.block():
+            records.extend(self._event(reader) for _ in range(count))
+        return tuple(records)
 
-    def _event(self, reading: AvroReader) -> Record:
-        headers = reading.pairs()
+    def _event(self, reader: AvroReader) -> Record:
+        headers = reader.pairs()
         key = next((value for name, value in headers if name == self._key), None)
-        return Record(reading.blob(), key, headers=headers)
+        return Record(reader.bytes_(), key, headers=headers)
 
 
 class AvroReader:
-    """Avro's binary encoding, read from its beginning; whatever does not fit raises Garbled."""
+    """Reads Avro's binary encoding; raises MalformedFlumeData for anything else."""
 
     __slots__ = ("_at", "_data", "_elements")
 
@@ -150,117 +151,117 @@ class AvroReader:
         self._elements = 0
 
     def number(self) -> int:
-        """A long: seven bits a byte, the lowest first, the sign in the lowest bit."""
-        found = shift = 0
-        for byte in self._data[self._at : self._at + _LONGEST]:
+        """Read a long: seven bits a byte, the lowest first, the sign in the lowest bit."""
+        number = shift = 0
+        for byte in self._data[self._at : self._at + _MAX_NUMBER_BYTES]:
             self._at += 1
-            found |= (byte & 0x7F) << shift
+            number |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return (found >> 1) ^ -(found & 1)
+                return (number >> 1) ^ -(number & 1)
             shift += 7
         raise MalformedFlumeData("a number that does not end")
 
     def take(self, length: int) -> bytes:
-        """So many bytes."""
+        """Read `length` bytes."""
         end = self._at + length
         if length < 0 or end > len(self._data):
             raise MalformedFlumeData(f"{length:,} bytes where {len(self._data) - self._at:,} are left")
-        found = self._data[self._at : end]
+        content = self._data[self._at : end]
         self._at = end
-        return found
+        return content
 
-    def blob(self) -> bytes:
-        """Bytes, or the bytes of a text, after their length."""
+    def bytes_(self) -> bytes:
+        """Read bytes, or the bytes of a text, after their length."""
         return self.take(self.number())
 
     def text(self) -> str:
-        """A text."""
+        """Read a text."""
         try:
-            return self.blob().decode()
+            return self.bytes_().decode()
         except UnicodeDecodeError:
             raise MalformedFlumeData("a text that is not UTF-8") from None
 
     def union(self) -> bool:
-        """Whether there is something, where there may be nothing."""
-        which = self.number()
-        if which not in (0, 1):
-            raise MalformedFlumeData(f"{which} where there are two possibilities")
-        return which == 1
+        """Read whether an optional value follows."""
+        branch = self.number()
+        if branch not in (0, 1):
+            raise MalformedFlumeData(f"{branch} where there are two possibilities")
+        return branch == 1
 
-    def perhaps(self) -> bytes | None:
-        """Bytes, or nothing."""
-        return self.blob() if self.union() else None
+    def optional_bytes(self) -> bytes | None:
+        """Read bytes or null."""
+        return self.bytes_() if self.union() else None
 
     def block(self) -> int:
-        """How many elements come next in an array or a map; 0 at its end."""
+        """Read the number of elements in the next block of an array or a map; 0 at its end."""
         count = self.number()
         if count < 0:
             self.number()  # how many bytes they take
             count = -count
         self._elements += count
-        if count > len(self._data) - self._at or self._elements > MOST_ELEMENTS:
+        if count > len(self._data) - self._at or self._elements > MAX_ELEMENTS:
             raise MalformedFlumeData(f"{count:,} more elements in {len(self._data) - self._at:,} bytes")
         return count
 
     def pairs(self) -> tuple[tuple[str, bytes], ...]:
-        """A map of texts (or bytes, which look the same)."""
-        found: list[tuple[str, bytes]] = []
+        """Read a map of texts (or bytes, which are encoded in the same way)."""
+        pairs: list[tuple[str, bytes]] = []
         while count := self.block():
-            found.extend((self.text(), self.blob()) for _ in range(count))
-        return tuple(found)
+            pairs.extend((self.text(), self.bytes_()) for _ in range(count))
+        return tuple(pairs)
 
     def end(self) -> None:
-        """Nothing is left."""
+        """Raise MalformedFlumeData if bytes are left."""
         if self._at != len(self._data):
             raise MalformedFlumeData(f"{len(self._data) - self._at:,} bytes after the end of the call")
 
 
 def require_flume(protocol: bytes) -> None:
-    """Raise Garbled unless a protocol's calls carry the events that we read."""
+    """Raise MalformedFlumeData unless a protocol has the calls and the events of Flume's."""
     try:
-        described = json.loads(protocol)
-        named = {one["name"]: one for one in described["types"]}
-        calls = {name: [one["type"] for one in told["request"]] for name, told in described["messages"].items()}
-        theirs = [name for name in _TAKES if name in calls]
-        sound = bool(theirs) and all(len(calls[name]) == 1 for name in theirs)
-        sound = sound and all(_fits(calls[name][0], _TAKES[name], named) for name in theirs)
+        description = json.loads(protocol)
+        types = {named["name"]: named for named in description["types"]}
+        calls = {name: [arg["type"] for arg in call["request"]] for name, call in description["messages"].items()}
+        common = [name for name in _CALLS if name in calls]
+        valid = bool(common) and all(len(calls[name]) == 1 for name in common)
+        valid = valid and all(_fits(calls[name][0], _CALLS[name], types) for name in common)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        sound = False
-    if not sound:
+        valid = False
+    if not valid:
         raise MalformedFlumeData("it speaks another protocol than Flume's AvroSourceProtocol")
 
 
-def _fits(kind: Any, wanted: Any, named: Mapping[str, Any]) -> bool:
-    """Whether a type is what is wanted: looked at as deeply as that goes, however deep the type is."""
-    kind = named.get(kind.rpartition(".")[2], kind) if isinstance(kind, str) else kind
-    name = kind if isinstance(kind, str) else kind["type"]  # {"type": "string", "avro.java.string": "String"}
-    if isinstance(wanted, str):
-        return bool(name == wanted)
-    if isinstance(wanted, dict):
-        ((holder, inner),) = wanted.items()
-        return name == holder and _fits(kind["values" if holder == "map" else "items"], inner, named)
-    fields = kind["fields"] if name == "record" else []
-    pairs = zip(fields, wanted, strict=False)
-    return len(fields) == len(wanted) and all(
-        field["name"] == name and _fits(field["type"], inner, named) for field, (name, inner) in pairs
+def _fits(schema: Any, expected: Any, types: Mapping[str, Any]) -> bool:
+    """Return whether a type is the expected one, to the depth of the expected one."""
+    schema = types.get(schema.rpartition(".")[2], schema) if isinstance(schema, str) else schema
+    name = schema if isinstance(schema, str) else schema["type"]  # {"type": "string", "avro.java.string": "String"}
+    if isinstance(expected, str):
+        return bool(name == expected)
+    if isinstance(expected, dict):
+        ((container, inner),) = expected.items()
+        return name == container and _fits(schema["values" if container == "map" else "items"], inner, types)
+    fields = schema["fields"] if name == "record" else []
+    pairs = zip(fields, expected, strict=False)
+    return len(fields) == len(expected) and all(
+        field["name"] == name and _fits(field["type"], inner, types) for field, (name, inner) in pairs
     )
 
 
 def _bytes(content: bytes) -> bytes:
-    """Bytes after their length, as `Reading.blob` reads them."""
-    left, made = len(content) << 1, bytearray()
-    while left > 0x7F:
-        made.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes((*made, left)) + content
+    """Return bytes after their length, as `AvroReader.bytes_` reads them."""
+    length, encoded = len(content) << 1, bytearray()
+    while length > 0x7F:
+        encoded.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes((*encoded, length)) + content
 
 
-MOST_BUFFERS = 250_000
-SLOW_SECONDS = 60.0
-"""A message that takes longer to come, or an answer to go, is given up with its connection."""
-FREE = 65_536
-"""Bytes of a message that every connection may hold without asking; longer ones share a budget."""
-_CHUNK = 65_536
+MAX_BUFFERS = 250_000
+MESSAGE_TIMEOUT_S = 60.0
+"""The connection is closed when a message, or sending a response, takes longer."""
+UNBUDGETED_BYTES = 65_536
+"""Bytes of a message that every connection may hold; longer ones share a budget."""
+_CHUNK_BYTES = 65_536
 _TLS = 0x1603
 _HEAD = struct.Struct(">ii")
 _LENGTH = struct.Struct(">i")
@@ -268,53 +269,55 @@ _LENGTH = struct.Struct(">i")
 
 @dataclass
 class HeldRequest:
-    """What one message holds of the budget."""
+    """The share of the budget that one message holds."""
 
     budget: ByteBudget
-    largest: int
+    max_bytes: int
     held: int = 0
 
-    async def cover(self, size: int) -> None:
-        """Have room for so many bytes. All that it may come to is asked for at once: nobody waits with half."""
-        if size > FREE and not self.held:
-            await self.budget.take(self.largest)
-            self.held = self.largest
+    async def reserve(self, size: int) -> None:
+        """Wait for room for a message of this size.
+
+        The maximum is reserved at once, so that no message waits while it holds a part of the budget.
+        """
+        if size > UNBUDGETED_BYTES and not self.held:
+            await self.budget.take(self.max_bytes)
+            self.held = self.max_bytes
 
     def shrink(self, size: int) -> None:
-        """It has become no longer than this."""
+        """Release what the complete message does not need."""
         if self.held:
             self.budget.give(self.held - size)
             self.held = size
 
     def release(self) -> None:
-        """Nothing of it is held any more."""
+        """Release everything."""
         self.budget.give(self.held)
         self.held = 0
 
 
 class FlumeConnection:
-    """What a connection brings, and the form of what is sent back."""
+    """Reads the messages of a connection, and frames the responses in the same form."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
         self._buffer = bytearray()
         self._inflate: zlib._Decompress | None = None
         self._deflate: zlib._Compress | None = None
-        self._begun = False
-        self._full = False
-        """Whether there may be more in what was compressed than was taken out of it."""
+        self._detected = False
+        self._more_to_inflate = False
 
     async def message(self, held: HeldRequest) -> tuple[int, bytes]:
-        """The next message and its serial: waits for its first bytes as long as it takes, for the rest not."""
+        """Return the next message and its serial; only the wait for its first bytes has no time limit."""
         await self._fill(2)
         try:
-            async with asyncio.timeout(SLOW_SECONDS):
+            async with asyncio.timeout(MESSAGE_TIMEOUT_S):
                 return await self._message(held)
         except TimeoutError:
             raise MalformedFlumeData("a message that did not come to its end in time") from None
 
     def framed(self, serial: int, payload: bytes) -> bytes:
-        """An answer as it goes over the wire."""
+        """Return a response as it is sent."""
         frame = _HEAD.pack(serial, 1) + _LENGTH.pack(len(payload)) + payload
         if self._deflate is None:
             return frame
@@ -322,54 +325,54 @@ class FlumeConnection:
 
     async def _message(self, held: HeldRequest) -> tuple[int, bytes]:
         serial, count = _HEAD.unpack(await self._exactly(_HEAD.size))
-        if not 0 <= count <= MOST_BUFFERS:
+        if not 0 <= count <= MAX_BUFFERS:
             raise MalformedFlumeData("this is not Avro's transport")
         parts: list[bytes] = []
         size = 0
         for _ in range(count):
             (length,) = _LENGTH.unpack(await self._exactly(_LENGTH.size))
             size += _LENGTH.size + length
-            if length < 0 or size > held.largest:
-                raise MalformedFlumeData(f"a message of more than {format_bytes(held.largest)}")
-            await held.cover(size)
+            if length < 0 or size > held.max_bytes:
+                raise MalformedFlumeData(f"a message of more than {format_bytes(held.max_bytes)}")
+            await held.reserve(size)
             parts.append(await self._exactly(length))
         held.shrink(size)
         return serial, b"".join(parts)
 
     async def _exactly(self, length: int) -> bytes:
         await self._fill(length)
-        found = bytes(self._buffer[:length])
+        content = bytes(self._buffer[:length])
         del self._buffer[:length]
-        return found
+        return content
 
     async def _fill(self, length: int) -> None:
-        """Have so many bytes; raises IncompleteReadError when there are no more."""
+        """Read until the buffer has `length` bytes; raise IncompleteReadError at the end of the connection."""
         while len(self._buffer) < length:
-            self._buffer += await self._more()
-            if not self._begun and len(self._buffer) >= 2:
-                self._begun = True
-                self._look()
+            self._buffer += await self._read_chunk()
+            if not self._detected and len(self._buffer) >= 2:
+                self._detected = True
+                self._detect_compression()
 
-    async def _more(self) -> bytes:
-        if self._inflate and self._full and not self._inflate.eof:
+    async def _read_chunk(self) -> bytes:
+        if self._inflate and self._more_to_inflate and not self._inflate.eof:
             return self._inflated(self._inflate.unconsumed_tail)
-        chunk = await self._reader.read(_CHUNK)
+        chunk = await self._reader.read(_CHUNK_BYTES)
         if not chunk:
-            raise asyncio.IncompleteReadError(bytes(self._buffer[:_CHUNK]), None)
+            raise asyncio.IncompleteReadError(bytes(self._buffer[:_CHUNK_BYTES]), None)
         return self._inflated(chunk) if self._inflate else chunk
 
     def _inflated(self, chunk: bytes) -> bytes:
         if self._inflate is None or self._inflate.eof:
             raise MalformedFlumeData("bytes after the end of what is compressed")
         try:
-            found = self._inflate.decompress(chunk, _CHUNK)
+            content = self._inflate.decompress(chunk, _CHUNK_BYTES)
         except zlib.error as error:
             raise MalformedFlumeData(f"it cannot be decompressed: {error}") from None
-        self._full = len(found) == _CHUNK
-        return found
+        self._more_to_inflate = len(content) == _CHUNK_BYTES
+        return content
 
-    def _look(self) -> None:
-        """Serials begin with 1; none gets so high that it looks like the beginning of a zlib stream, or of TLS."""
+    def _detect_compression(self) -> None:
+        """Start decompression if this is a zlib stream; a serial never gets high enough to look like one, or TLS."""
         first = int.from_bytes(self._buffer[:2], "big")
         if first == _TLS:
             raise MalformedFlumeData("it speaks TLS; leave ssl out of the agent's sink")

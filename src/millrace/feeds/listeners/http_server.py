@@ -1,4 +1,9 @@
-"""The requests of the HTTP feed: read, checked, handed over, and answered when the sink has what they brought."""
+"""The server of the HTTP feed.
+
+- Checks a request's token, content type and size, and reads its records.
+- Queues them as a batch.
+- Answers when the sink has them, also after the feed was stopped.
+"""
 
 from __future__ import annotations
 
@@ -25,24 +30,25 @@ from millrace.units import format_bytes
 
 T = TypeVar("T")
 
-HELD = 64_000_000
-"""Bytes that all requests together may hold, from their first byte until the sink has them."""
-BODY_SECONDS = 60.0
-"""A body that takes longer to come is given up: it holds memory that others wait for."""
-GRACE_SECONDS = 60.0
-"""After the stop a sink has so long to say what became of its records; then their requests wait no more."""
+MAX_HELD_BYTES = 64_000_000
+"""Bytes that all requests together may hold until the sink has their records."""
+BODY_TIMEOUT_S = 60.0
+"""A slower body is refused: it holds memory that other requests wait for."""
+STOP_TIMEOUT_S = 60.0
+"""How long requests wait for the sink's result after the feed was stopped."""
 
-_FORMS: dict[str, Callable[[bytes, str | None], list[Record]]] = {
+_PARSERS: dict[str, Callable[[bytes, str | None], list[Record]]] = {
     "application/json": from_json,
     "application/x-ndjson": from_ndjson,
     "application/jsonl": from_ndjson,
 }
-_LEAST = 4096
-_SHORT = 65536
+_MIN_RESERVED_BYTES = 4096
+_MAX_INLINE_BYTES = 65536
+"""Larger bodies are parsed in a thread, so that other requests do not wait."""
 
 
 class RequestRefused(Exception):
-    """A request is not taken; nothing of it was."""
+    """A request is refused as a whole."""
 
     def __init__(self, status: int, error: str, **more: object) -> None:
         super().__init__(error)
@@ -53,33 +59,33 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True)
 class HttpListenerOptions:
-    """What a request must keep to."""
+    """Limits for requests."""
 
-    largest: int
+    max_bytes: int
     key: str | None = None
     token: str | None = None
 
 
 class HttpListener:
-    """The requests of one run, from the event loop's side."""
+    """Serves the requests of one run in an event loop."""
 
-    def __init__(self, terms: HttpListenerOptions) -> None:
+    def __init__(self, options: HttpListenerOptions) -> None:
         self.batches: SimpleQueue[Batch] = SimpleQueue()
-        """What was taken and waits for the sink; the budget bounds it."""
+        """Batches that wait for the sink; the budget bounds them."""
         self.ready = threading.Event()
         self.app = Starlette(
             routes=[Route("/", self._post, methods=["POST"]), Route("/healthz", self._health, methods=["GET"])],
             lifespan=self._lifespan,
         )
-        self._terms = terms
-        self._budget = ByteBudget(max(HELD, 2 * terms.largest))
+        self._options = options
+        self._budget = ByteBudget(max(MAX_HELD_BYTES, 2 * options.max_bytes))
         self._pending: set[asyncio.Timeout] = set()
         self._verdicts: set[Verdict] = set()
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def stop(self) -> None:
-        """Take nothing more, from any thread; what the sink was given already is still answered by its verdict."""
+        """Accept no more requests; those that the sink has are still answered. May be called from any thread."""
         if self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stop)
@@ -87,13 +93,13 @@ class HttpListener:
     def _stop(self) -> None:
         self._stopping = True
         for limit in self._pending:
-            with suppress(RuntimeError):  # it is ending just now
+            with suppress(RuntimeError):  # it has just ended
                 limit.reschedule(asyncio.get_running_loop().time())
         while not self.batches.empty():
             _, done = self.batches.get_nowait()
             if done is not None:
                 done(FeedFailed("the feed is stopping"))
-        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._give_up)
+        asyncio.get_running_loop().call_later(STOP_TIMEOUT_S, self._give_up)
 
     def _give_up(self) -> None:
         for verdict in self._verdicts:
@@ -118,28 +124,28 @@ class HttpListener:
             return Response(status_code=400)
 
     def _admit(self, request: Request) -> None:
-        if self._terms.token and not _bears(request, self._terms.token):
+        if self._options.token and not _has_token(request, self._options.token):
             raise RequestRefused(401, "a bearer token is needed, and the right one")
-        if _form(request) not in _FORMS:
-            raise RequestRefused(415, f"send it as {' or '.join(_FORMS)}")
+        if _content_type(request) not in _PARSERS:
+            raise RequestRefused(415, f"send it as {' or '.join(_PARSERS)}")
         if request.headers.get("content-encoding", "identity") != "identity":
             raise RequestRefused(415, "send it uncompressed")
         self._check_open()
 
     async def _take(self, request: Request) -> Response:
-        size = max(self._declared(request), _LEAST)
+        size = max(self._declared_size(request), _MIN_RESERVED_BYTES)
         await self._unless_stopped(self._budget.take(size))
         try:
             self._check_open()
-            body = await self._unless_stopped(self._body(request), BODY_SECONDS)
+            body = await self._unless_stopped(self._body(request), BODY_TIMEOUT_S)
             return await self._deliver(await self._records(request, body))
         finally:
             self._budget.give(size)
 
-    def _declared(self, request: Request) -> int:
-        # In chunks it may be as long as it likes, whatever the other header says.
+    def _declared_size(self, request: Request) -> int:
+        # A chunked body may have any length, whatever content-length says.
         if "transfer-encoding" in request.headers:
-            return self._terms.largest
+            return self._options.max_bytes
         size = int(request.headers.get("content-length", "0"))
         self._check_size(size)
         return size
@@ -152,13 +158,12 @@ class HttpListener:
         return bytes(body)
 
     async def _records(self, request: Request, body: bytes) -> list[Record]:
-        parse, key = _FORMS[_form(request)], request.query_params.get("key") or self._terms.key
+        parse, key = _PARSERS[_content_type(request)], request.query_params.get("key") or self._options.key
         try:
-            # A long one in a thread, because the loop has other requests to attend to.
-            return parse(body, key) if len(body) <= _SHORT else await asyncio.to_thread(parse, body, key)
+            return parse(body, key) if len(body) <= _MAX_INLINE_BYTES else await asyncio.to_thread(parse, body, key)
         except Malformed as error:
-            place = "".join(f"{unit} {number}: " for unit, number in error.where.items())
-            raise RequestRefused(400, f"{place}{error}", **error.where) from None
+            position = "".join(f"{unit} {number}: " for unit, number in error.where.items())
+            raise RequestRefused(400, f"{position}{error}", **error.where) from None
 
     async def _deliver(self, records: list[Record]) -> Response:
         self._check_open()
@@ -190,15 +195,15 @@ class HttpListener:
             raise RequestRefused(503, "the feed is stopping")
 
     def _check_size(self, size: int) -> None:
-        if size > self._terms.largest:
-            raise RequestRefused(413, f"send at most {format_bytes(self._terms.largest)} at once")
+        if size > self._options.max_bytes:
+            raise RequestRefused(413, f"send at most {format_bytes(self._options.max_bytes)} at once")
 
 
-def _form(request: Request) -> str:
+def _content_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _bears(request: Request, token: str) -> bool:
+def _has_token(request: Request, token: str) -> bool:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    # Headers come decoded as Latin-1, which gives their bytes back. The comparison takes as long for any token.
+    # Headers are decoded as Latin-1, which restores their bytes. The comparison takes the same time for any token.
     return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("latin-1"), token.encode())

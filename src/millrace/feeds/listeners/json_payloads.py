@@ -1,4 +1,9 @@
-"""JSON payloads cut into records, without changing a byte of what was sent."""
+"""Split JSON payloads into records without changing a byte of them.
+
+- `from_json` takes an object or an array of objects, `from_ndjson` an object a line.
+- `elements` returns the elements of an array as their own bytes.
+- `Malformed` names the line or element that cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +15,13 @@ import orjson
 
 from millrace.clients.kafka.record import Record
 
-# Only where an element ends is asked of it, so a number need not be made of its digits.
+# It only finds the end of an element, so numbers stay text.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
-_BETWEEN = " \t\n\r,"
+_SEPARATORS = " \t\n\r,"
 
 
 class Malformed(ValueError):
-    """A payload is not what it should be; `where` says in which line or element of it, counted from 1."""
+    """A payload that cannot be read; `where` is the line or element, counted from 1."""
 
     def __init__(self, message: str, where: dict[str, int] | None = None) -> None:
         super().__init__(message)
@@ -24,7 +29,7 @@ class Malformed(ValueError):
 
 
 def from_json(body: bytes, key: str | None = None) -> list[Record]:
-    """One record for an object, several for an array of objects."""
+    """Return one record for an object, several for an array of objects."""
     body = body.strip()
     if body.startswith(b"["):
         return _records(elements(body), "element", key)
@@ -32,12 +37,12 @@ def from_json(body: bytes, key: str | None = None) -> list[Record]:
 
 
 def from_ndjson(body: bytes, key: str | None = None) -> list[Record]:
-    """One record a line; empty lines are none."""
+    """Return a record for each line that is not empty."""
     return _records(body.split(b"\n"), "line", key)
 
 
 def elements(array: bytes) -> list[bytes]:
-    """The elements of a JSON array, each as its own bytes: parsing and writing them anew would round numbers."""
+    """Return the elements of a JSON array as their own bytes: writing parsed ones again would round numbers."""
     if not isinstance(_parsed(array, {}), list):
         raise Malformed("not a JSON array")
     try:
@@ -47,16 +52,16 @@ def elements(array: bytes) -> list[bytes]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    # The text is known to be a JSON array, so what stands between two elements is a comma and space.
-    place = text.index("[") + 1
+    # The text is a valid JSON array, so only commas and white space separate elements.
+    start = text.index("[") + 1
     while True:
-        while text[place] in _BETWEEN:
-            place += 1
-        if text[place] == "]":
+        while text[start] in _SEPARATORS:
+            start += 1
+        if text[start] == "]":
             return
-        _, end = _DECODER.raw_decode(text, place)
-        yield text[place:end]
-        place = end
+        _, end = _DECODER.raw_decode(text, start)
+        yield text[start:end]
+        start = end
 
 
 def _records(parts: Iterable[bytes], unit: str, key: str | None) -> list[Record]:
@@ -79,13 +84,13 @@ def _parsed(value: bytes, where: dict[str, int]) -> Any:
 
 
 def _key(value: bytes, event: dict[str, Any], field: str, where: dict[str, int]) -> bytes:
-    found = event.get(field)
-    if isinstance(found, str):
-        return found.encode()
-    if isinstance(found, bool):
-        return b"true" if found else b"false"
-    if isinstance(found, int | float):
-        # The number as it was written: two long ones may be different and yet be the same float.
+    content = event.get(field)
+    if isinstance(content, str):
+        return content.encode()
+    if isinstance(content, bool):
+        return b"true" if content else b"false"
+    if isinstance(content, int | float):
+        # The number as it was written: two different long ones may be the same float.
         return str(_DECODER.decode(value.decode())[field]).encode()
-    what = f"the field {field!r} is neither text nor a number" if found is not None else f"no field {field!r}"
-    raise Malformed(f"{what}, and it is to be the key", where)
+    problem = f"the field {field!r} is neither text nor a number" if content is not None else f"no field {field!r}"
+    raise Malformed(f"{problem}, and it is to be the key", where)

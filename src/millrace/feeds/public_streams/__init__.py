@@ -1,7 +1,11 @@
-"""What the feeds of public streams share: an origin is read without end, whatever happens to the connection.
+"""Read a public stream without end, across lost connections, into batches of records.
 
-Everything here is about the way from a stream to batches of records. What an event is and where in it the
-id and the time are, is each feed's own.
+- `reader`: connects, reads ahead of the sink, reconnects, stops at once.
+- `transport`: HTTP, server-sent events, lines of JSON, WebSocket messages, and their limits.
+- `backoff`: which failures are retried, and after which delay.
+- `progress`: the position up to which the sink has everything.
+
+What an event is, and where its id and its time are, belongs to each feed.
 """
 
 from millrace.feeds.public_streams.backoff import Backoff, ConnectionLapse, DelayRamp
@@ -9,15 +13,21 @@ from millrace.feeds.public_streams.progress import (
     CONNECTED,
     Event,
     PositionTracker,
-    Recent,
+    RecentIds,
     event_fields,
     key_of,
-    not_future,
-    time_of,
+    timestamp_of,
+    valid_timestamp,
 )
-from millrace.feeds.public_streams.reader import Events, StreamHalt, read_events
-from millrace.feeds.public_streams.sse import EventParser, ServerSentEvent, json_lines
-from millrace.feeds.public_streams.transport import Web, checked_url, user_agent, websocket_messages
+from millrace.feeds.public_streams.reader import Events, PublicStream, StreamHalt, read_events
+from millrace.feeds.public_streams.transport import (
+    HttpClient,
+    checked_url,
+    json_lines,
+    server_sent_events,
+    user_agent,
+    websocket_messages,
+)
 
 __all__ = [
     "CONNECTED",
@@ -25,20 +35,20 @@ __all__ = [
     "ConnectionLapse",
     "DelayRamp",
     "Event",
-    "EventParser",
     "Events",
+    "HttpClient",
     "PositionTracker",
-    "Recent",
-    "ServerSentEvent",
+    "PublicStream",
+    "RecentIds",
     "StreamHalt",
-    "Web",
     "checked_url",
     "event_fields",
     "json_lines",
     "key_of",
-    "not_future",
     "read_events",
-    "time_of",
+    "server_sent_events",
+    "timestamp_of",
     "user_agent",
+    "valid_timestamp",
     "websocket_messages",
 ]

@@ -1,4 +1,9 @@
-"""What to do about a failure: give up, or wait and connect again, and for how long."""
+"""Decide what follows a failure: give up, or wait and connect again, and for how long.
+
+- `ConnectionLapse` is a failure that is retried; `FeedFailed` is one that is not.
+- `Backoff` holds the delays of a feed, by kind of failure; `Retries` counts attempts.
+- `error_of_response` tells the two kinds of failure apart by the HTTP status.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +16,15 @@ from email.utils import parsedate_to_datetime
 
 from millrace.errors import FeedFailed
 
-LONGEST_ASKED = 3600.0
-"""Seconds that a server can make us wait at most, whatever its Retry-After says."""
+MAX_SERVER_WAIT_S = 3600.0
+"""The longest wait that a server can ask for, whatever its Retry-After says."""
 
-_PASSING = (408, 425, 429)
-_SNIPPET = 300
+_RETRIED_STATUSES = (408, 425, 429)
+_MAX_ERROR_CHARS = 300
 
 
 class ConnectionLapse(Exception):
-    """A failure that passes: the connection was lost, or the server cannot answer just now."""
+    """A temporary failure: the connection was lost, or the server cannot answer just now."""
 
     def __init__(self, message: str, *, status: int | None = None, wait: float | None = None) -> None:
         super().__init__(message)
@@ -29,73 +34,73 @@ class ConnectionLapse(Exception):
 
 @dataclass(frozen=True)
 class DelayRamp:
-    """Waits that grow from the first to the most: doubled each time, or by the first again."""
+    """Delays in seconds that grow from `first` to `most`: doubled each time, or by `first` if `linear`."""
 
     first: float
     most: float
     linear: bool = False
 
     def wait(self, attempt: int) -> float:
-        """Seconds before an attempt; attempts count from 1."""
-        grown = self.first * (attempt if self.linear else 2.0 ** min(attempt - 1, 30))
-        return min(grown, self.most)
+        """Return the seconds to wait before an attempt; attempts count from 1."""
+        delay = self.first * (attempt if self.linear else 2.0 ** min(attempt - 1, 30))
+        return min(delay, self.most)
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """How long to wait before connecting again, by what went wrong."""
+    """How long to wait before connecting again, by kind of failure."""
 
     network: DelayRamp = DelayRamp(0.25, 60.0)
     server: DelayRamp = DelayRamp(1.0, 60.0)
     limited: DelayRamp = DelayRamp(5.0, 60.0)
-    """For 429: the server has already said that we ask too often."""
+    """For status 429: too many requests."""
     jitter: float = 0.5
-    """The share of each wait that is left to chance, so that many clients do not come back together."""
+    """The random share of each wait, so that many clients do not reconnect at the same moment."""
     steady: float = 10.0
-    """A connection that lasted this many seconds was a good one: after it the waits start small again."""
+    """A connection that lasted this many seconds resets the delays."""
 
     def ramp(self, lapse: ConnectionLapse) -> DelayRamp:
-        """The waits for this kind of failure."""
+        """Return the delays for this kind of failure."""
         if lapse.status is None:
             return self.network
         return self.limited if lapse.status == 429 else self.server
 
 
 class Retries:
-    """Counts the failures in a row and says how long to wait after each."""
+    """Counts consecutive failures and computes the wait after each."""
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
         self._ramp: DelayRamp | None = None
         self._attempt = 0
 
-    def wait(self, lapse: ConnectionLapse, lasted: float) -> float:
-        """Seconds to wait after a connection that lasted so long and then failed so."""
+    def wait(self, lapse: ConnectionLapse, connected_s: float) -> float:
+        """Return the seconds to wait after a connection that failed when it had lasted `connected_s`."""
         ramp = self._backoff.ramp(lapse)
-        if ramp != self._ramp or lasted >= self._backoff.steady:
+        if ramp != self._ramp or connected_s >= self._backoff.steady:
             self._ramp, self._attempt = ramp, 0
         self._attempt += 1
         wait = ramp.wait(self._attempt) * (1.0 - self._backoff.jitter * random.random())
-        return max(wait, min(lapse.wait or 0.0, LONGEST_ASKED))
+        return max(wait, min(lapse.wait or 0.0, MAX_SERVER_WAIT_S))
 
 
-def refusal(
+def error_of_response(
     name: str, status: int, headers: Mapping[str, str], body: bytes, hints: Mapping[int, str] | None = None
 ) -> ConnectionLapse | FeedFailed:
-    """What an answer other than success means: try again later, or not at all.
+    """Return the error for a response that is no success.
 
-    A 4xx says that the request itself is wrong; asking again would get the same answer for ever.
+    A 4xx status is final: the request itself is wrong, and would be refused again.
     """
-    said = reason(body)
-    if status >= 500 or status in _PASSING:
+    text = error_text(body)
+    if status >= 500 or status in _RETRIED_STATUSES:
         return ConnectionLapse(
-            f"{name} answers {status}" + (f" ({said})" if said else ""), status=status, wait=asked_wait(headers)
+            f"{name} answers {status}" + (f" ({text})" if text else ""), status=status, wait=requested_wait(headers)
         )
-    return FeedFailed(f"{name} answers {status}", why=said or None, hint=(hints or {}).get(status))
+    return FeedFailed(f"{name} answers {status}", why=text or None, hint=(hints or {}).get(status))
 
 
-def asked_wait(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds that a server asks to be left alone: Retry-After, or the end of a rate limit that is used up."""
+def requested_wait(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Return the seconds that a server asks to wait: Retry-After, or the reset time of an exhausted rate limit."""
     now = now or datetime.now(UTC)
     if "retry-after" in headers:
         return _seconds_until(headers["retry-after"], now, relative=True)
@@ -108,9 +113,9 @@ def asked_wait(headers: Mapping[str, str], now: datetime | None = None) -> float
 def _seconds_until(text: str, now: datetime, *, relative: bool) -> float | None:
     if text.isdigit():
         return float(text) if relative else max(0.0, float(text) - now.timestamp())
-    for read in (parsedate_to_datetime, datetime.fromisoformat):
+    for parse in (parsedate_to_datetime, datetime.fromisoformat):
         try:
-            moment = read(text)
+            moment = parse(text)
         except ValueError:
             continue
         aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -118,19 +123,19 @@ def _seconds_until(text: str, now: datetime, *, relative: bool) -> float | None:
     return None
 
 
-def reason(body: bytes) -> str:
-    """What the body of a refusal says, in short."""
+def error_text(body: bytes) -> str:
+    """Return the error message in the body of a response, shortened."""
     try:
-        said = json.loads(body)
+        content = json.loads(body)
     except ValueError:
-        return " ".join(body[:_SNIPPET].decode(errors="replace").split())
-    return _told(said) or json.dumps(said)[:_SNIPPET]
+        return " ".join(body[:_MAX_ERROR_CHARS].decode(errors="replace").split())
+    return _json_error_text(content) or json.dumps(content)[:_MAX_ERROR_CHARS]
 
 
-def _told(said: object) -> str:
-    if isinstance(said, list):
-        return "; ".join(filter(None, map(_told, said)))[:_SNIPPET]
-    if not isinstance(said, dict):
+def _json_error_text(content: object) -> str:
+    if isinstance(content, list):
+        return "; ".join(filter(None, map(_json_error_text, content)))[:_MAX_ERROR_CHARS]
+    if not isinstance(content, dict):
         return ""
-    parts = [str(said[field]) for field in ("title", "detail", "message", "error") if said.get(field)]
-    return (": ".join(parts) or _told(said.get("errors")))[:_SNIPPET]
+    parts = [str(content[field]) for field in ("title", "detail", "message", "error") if content.get(field)]
+    return (": ".join(parts) or _json_error_text(content.get("errors")))[:_MAX_ERROR_CHARS]

@@ -1,6 +1,8 @@
-"""How far the sink has safely come in an origin, so that the next run goes on from there.
+"""Track the position in a stream up to which the sink has every record.
 
-An event on its way from an origin to a batch: its record, its place in the origin, its time.
+- `PositionTracker` loads the position of the last run, and saves it in the order of reading.
+- `Event` is a record with its position; `RecentIds` filters out repeated events.
+- `event_fields`, `key_of` and `timestamp_of` read an event's JSON, its key and its time.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ class _Step:
 
 
 class PositionTracker:
-    """Saves positions in the order in which they were read, and never past a record that is not safe yet.
+    """Saves positions in the order in which they were read, and never past an unconfirmed record.
 
-    Batches may be confirmed in any order and from any thread. A position stands for everything before it, so
-    it is saved only when all the earlier batches are safe too; after one that failed nothing more is saved.
+    Batches may be confirmed in any order and from any thread. A position covers everything before it, so it is
+    saved only when all earlier batches are confirmed as well; after a failed batch nothing more is saved.
     """
 
     def __init__(self, run: Run, origin: str) -> None:
@@ -42,7 +44,7 @@ class PositionTracker:
         self._failed: MillraceError | None = None
 
     def load(self) -> str | None:
-        """The position of an earlier run, if it was one in this origin: that of another means nothing here."""
+        """Return the saved position, or None if there is none or it belongs to another origin."""
         text = self._run.cursor.load()
         if text is None:
             return None
@@ -56,12 +58,12 @@ class PositionTracker:
                 hint="remove it to start from now",
             ) from None
         if origin != self._origin:
-            self._run.say(f"the saved position is one in {origin}: starting from now in {self._origin}")
+            self._run.notify(f"the saved position is one in {origin}: starting from now in {self._origin}")
             return None
         return position
 
     def track(self, position: str | None) -> Done:
-        """What to call when a batch that reaches up to this position is safe, or is not."""
+        """Return the callback that confirms (or fails) the batch that ends at this position."""
         self._check()
         step = _Step(position)
         with self._lock:
@@ -69,18 +71,18 @@ class PositionTracker:
 
         def done(error: MillraceError | None) -> None:
             if isinstance(error, RecordRefused):
-                # It will never be taken, so waiting for it would stop the feed for good: told, and passed over.
-                self._run.say(f"an event was left out: {error.why or error.message}")
+                # No retry would be accepted: report and skip it, else the feed would stop for good.
+                self._run.notify(f"an event was left out: {error.why or error.message}")
                 error = None
             if error is None:
-                self._settle(step)
+                self._confirm(step)
             else:
                 self._failed = self._failed or error
                 self._run.stop.set()
 
         return done
 
-    def _settle(self, step: _Step) -> None:
+    def _confirm(self, step: _Step) -> None:
         with self._lock:
             step.safe = True
             reached = None
@@ -93,7 +95,7 @@ class PositionTracker:
         try:
             self._run.cursor.save(json.dumps({"origin": self._origin, "position": position}))
         except OSError as error:
-            # This is the sink's thread, which cannot do anything about it: the feed's raises it.
+            # This is the sink's thread; the feed's thread raises it.
             self._unsaved = error
 
     def _check(self) -> None:
@@ -104,10 +106,9 @@ class PositionTracker:
 
 
 class Event(NamedTuple):
-    """What was read: a record to send, and how far into the origin it reaches.
+    """A record to send, and the position after it.
 
-    Without a record there is nothing to send and yet the position is past it; without a position it says
-    nothing of how far the origin was read.
+    An event without a record advances the position only; one without a position does not change it.
     """
 
     record: Record | None = None
@@ -115,18 +116,18 @@ class Event(NamedTuple):
 
 
 CONNECTED = Event()
-"""Says that a connection stands, though nothing may come through it for a while."""
+"""Reports an open connection before its first event."""
 
 
-class Recent:
-    """The last few thousand ids, to leave out what is sent again because a stream was rewound."""
+class RecentIds:
+    """The newest event ids, to skip events that a rewound stream sends again."""
 
     def __init__(self, size: int = 20_000) -> None:
         self._size = size
         self._ids: OrderedDict[bytes, None] = OrderedDict()
 
     def repeats(self, key: bytes | None) -> bool:
-        """Whether this id was here before; from now on it was."""
+        """Return whether this id was seen before, and remember it."""
         if key is None:
             return False
         if key in self._ids:
@@ -138,30 +139,30 @@ class Recent:
 
 
 def event_fields(data: bytes) -> dict[str, Any]:
-    """The fields of an event; none if it is not a JSON object, which is for the reader of the topic to judge."""
+    """Return the fields of an event; empty if it is no JSON object, which the topic's readers have to handle."""
     try:
-        read = orjson.loads(data)
+        fields = orjson.loads(data)
     except orjson.JSONDecodeError:
         return {}
-    return read if isinstance(read, dict) else {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def key_of(identity: object) -> bytes | None:
-    """An event's id as a record's key."""
+    """Return an event's id as a record key."""
     return str(identity).encode() if isinstance(identity, str | int) else None
 
 
-def time_of(text: object) -> int | None:
-    """The milliseconds of an ISO 8601 time, if it is one and not in the future."""
+def timestamp_of(text: object) -> int | None:
+    """Return the milliseconds of an ISO 8601 time; None if it is none, or in the future."""
     try:
         moment = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
     if moment is None:
         return None
-    return not_future((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    return valid_timestamp((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def not_future(millis: float) -> int | None:
-    """A timestamp that Kafka can take: one from the future would keep its segment from ever being deleted."""
+def valid_timestamp(millis: float) -> int | None:
+    """Return a timestamp unless it is in the future: Kafka would never delete its segment."""
     return int(millis) if 0 <= millis <= time.time() * 1000 else None

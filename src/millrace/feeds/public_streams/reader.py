@@ -1,4 +1,9 @@
-"""Reading an origin without end: connect, read ahead of the sink, connect again, stop at once when told to."""
+"""Read a public stream into batches.
+
+- `PublicStream` is the base class of the feeds, with the options that they share.
+- `read_events` connects, reads ahead of the sink in a thread, and connects again after a failure.
+- `StreamHalt` stops the reading thread at once, also while it is blocked on a connection.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +12,38 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from queue import Empty, Full, Queue
+from typing import ClassVar
 from weakref import WeakSet
 
-from millrace.feeds.base.api import Batch, Run
+from millrace.feeds.base.api import Batch, Feed, Run
 from millrace.feeds.public_streams.backoff import Backoff, ConnectionLapse, Retries
 from millrace.feeds.public_streams.progress import Event, PositionTracker
-from millrace.units import format_duration
+from millrace.plugins import option
+from millrace.units import format_duration, parse_duration
 
-AHEAD = 2000
-"""Events that are read before the sink asks for them; then the reading waits."""
-LARGEST = 500
-LINGER = 0.1
-"""A batch is what came within this many seconds of its first event: few cursors to save, little to wait for."""
-_TICK = 0.1
-_PATIENCE = 1.0
+READ_AHEAD_EVENTS = 2000
+MAX_BATCH_EVENTS = 500
+LINGER_S = 0.1
+"""A batch holds what came within this time of its first event: few positions to save, little delay."""
+_POLL_INTERVAL_S = 0.1
+_CLOSE_TIMEOUT_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicStream(Feed):
+    """A feed that reads a public stream, with the options of all of them."""
+
+    idle: float = option(
+        60.0, "Connect again when nothing came for this long.", parse=parse_duration, shown_default="1m"
+    )
+
+    backoff: ClassVar[Backoff] = Backoff()
 
 
 class StreamHalt:
-    """Ends a thread that reads: wakes it when it waits, and cuts the connection when it is blocked on one."""
+    """Stops a reading thread: wakes it when it waits, and shuts down the connection that it is blocked on."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -36,41 +54,41 @@ class StreamHalt:
         return self._event.is_set()
 
     def wait(self, seconds: float) -> None:
-        """Sleep, but not beyond the end."""
+        """Sleep until the time is over or `stop` is called."""
         self._event.wait(seconds)
 
-    def cuts(self, connection: socket.socket) -> None:
-        """From now on the end of the reading is the end of this connection too."""
+    def register(self, connection: socket.socket) -> None:
+        """Shut this connection down as well on `stop`."""
         with self._lock:
             self._connections.add(connection)
         if self:
-            self.now()
+            self.stop()
 
-    def now(self) -> None:
-        """End it."""
+    def stop(self) -> None:
+        """Stop the thread."""
         self._event.set()
         with self._lock:
             for connection in self._connections:
                 with suppress(OSError):
-                    # Closing would not wake a thread that is blocked on it; and the shutdown of an SSLSocket
-                    # takes its TLS away under the reading thread, so it is the plain socket's that is called.
+                    # close() would not wake a blocked thread, and SSLSocket.shutdown() removes the TLS layer
+                    # that the thread reads from, so the plain socket's shutdown is called.
                     socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 Events = Generator[Event, None, None]
 Connect = Callable[[StreamHalt], Events]
-"""Connects once and yields what comes; ends, or raises a Lapse, when the connection does."""
+"""Connects once and yields events; returns, or raises a ConnectionLapse, when the connection ends."""
 
 
 def read_events(
     run: Run, connect: Connect, *, name: str, backoff: Backoff, progress: PositionTracker | None = None
 ) -> Iterator[Batch]:
-    """An origin's events in batches, for ever; each saves its position once the sink has it."""
+    """Yield a stream's events in batches until the run stops; each saves its position once the sink has it."""
     halt = StreamHalt()
-    ahead = _Ahead(_follow(connect, halt, run.say, name, backoff), halt, name)
+    ahead = _ReadAhead(_read_with_reconnects(connect, halt, run.notify, name, backoff), halt, name)
     left = run.count
     try:
-        while events := ahead.take(run.stop, LARGEST if left is None else min(LARGEST, left)):
+        while events := ahead.take(run.stop, MAX_BATCH_EVENTS if left is None else min(MAX_BATCH_EVENTS, left)):
             records = [event.record for event in events if event.record is not None]
             positions = [event.position for event in events if event.position is not None]
             done = progress.track(positions[-1] if positions else None) if progress else None
@@ -83,43 +101,45 @@ def read_events(
         ahead.close()
 
 
-def _follow(connect: Connect, halt: StreamHalt, say: Callable[[str], None], name: str, backoff: Backoff) -> Events:
+def _read_with_reconnects(
+    connect: Connect, halt: StreamHalt, notify: Callable[[str], None], name: str, backoff: Backoff
+) -> Events:
     retries = Retries(backoff)
     while not halt:
-        began: float | None = None
+        connected_at: float | None = None
         try:
             with closing(connect(halt)) as events:
                 for event in events:
-                    began = began or time.monotonic()
+                    connected_at = connected_at or time.monotonic()
                     yield event
             lapse = ConnectionLapse("the connection was closed")
         except ConnectionLapse as caught:
             lapse = caught
         if halt:
             return
-        wait = retries.wait(lapse, time.monotonic() - began if began else 0.0)
-        say(f"{name}: {lapse}; connecting again in {format_duration(wait)}")
+        wait = retries.wait(lapse, time.monotonic() - connected_at if connected_at else 0.0)
+        notify(f"{name}: {lapse}; connecting again in {format_duration(wait)}")
         halt.wait(wait)
 
 
-class _Ahead:
-    """Events read in a thread ahead of the sink: a slow sink slows the reading, and fills no memory."""
+class _ReadAhead:
+    """Reads events in a thread ahead of the sink; a full queue makes the thread wait."""
 
     def __init__(self, events: Events, halt: StreamHalt, name: str) -> None:
         self._events = events
         self._halt = halt
-        self._queue: Queue[Event | None] = Queue(AHEAD)
+        self._queue: Queue[Event | None] = Queue(READ_AHEAD_EVENTS)
         self._over = False
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._fill, name=f"millrace-feed-{name}", daemon=True)
         self._thread.start()
 
-    def take(self, stop: threading.Event, most: int) -> list[Event]:
-        """What has come: at least one event, waited for; none when it is over."""
+    def take(self, stop: threading.Event, limit: int) -> list[Event]:
+        """Wait for at least one event and return what came; an empty list at the end."""
         events: list[Event] = []
         deadline = None
-        while not self._over and not stop.is_set() and len(events) < most:
-            wait = _TICK if deadline is None else deadline - time.monotonic()
+        while not self._over and not stop.is_set() and len(events) < limit:
+            wait = _POLL_INTERVAL_S if deadline is None else deadline - time.monotonic()
             try:
                 event = self._queue.get(timeout=wait) if wait > 0 else self._queue.get_nowait()
             except Empty:
@@ -130,15 +150,15 @@ class _Ahead:
                 self._over = True
                 break
             events.append(event)
-            deadline = deadline or time.monotonic() + LINGER
+            deadline = deadline or time.monotonic() + LINGER_S
         if self._over and not events and self._failure is not None:
             raise self._failure
         return events
 
     def close(self) -> None:
-        """End the thread. One that still waits for a name or a handshake ends when that has timed out."""
-        self._halt.now()
-        self._thread.join(_PATIENCE)
+        """Stop the thread. A thread that waits for a name or a handshake ends when that times out."""
+        self._halt.stop()
+        self._thread.join(_CLOSE_TIMEOUT_S)
 
     def _fill(self) -> None:
         try:
@@ -147,14 +167,13 @@ class _Ahead:
                     if not self._put(event):
                         return
         except Exception as error:
-            # Whatever it is, it is raised to whoever takes the events.
-            self._failure = error
+            self._failure = error  # raised by take(), in the feed's thread
         self._put(None)
 
     def _put(self, event: Event | None) -> bool:
         while not self._halt:
             try:
-                self._queue.put(event, timeout=_TICK)
+                self._queue.put(event, timeout=_POLL_INTERVAL_S)
             except Full:
                 continue
             return True

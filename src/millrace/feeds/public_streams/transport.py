@@ -1,12 +1,15 @@
-"""HTTP to an origin: answers that stream without end, small ones of JSON, and what their failures mean.
+"""Connections to public streams.
 
-WebSocket messages from an origin, and what the failures of the connection mean.
+- `HttpClient` reads endless responses and small ones of JSON.
+- `server_sent_events` and `json_lines` split an endless response, within limits of size.
+- `websocket_messages` reads a WebSocket.
+- Each failure becomes a ConnectionLapse, which is retried, or FeedFailed, which is not.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from types import TracebackType
@@ -14,32 +17,35 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+from httpx_sse import EventSource, ServerSentEvent
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidProxy, InvalidStatus
 from websockets.sync.client import connect
 
 from millrace import __version__
 from millrace.errors import FeedFailed, FileUnusable, InvalidOption
-from millrace.feeds.public_streams.backoff import ConnectionLapse, refusal
+from millrace.feeds.public_streams.backoff import MAX_SERVER_WAIT_S, ConnectionLapse, error_of_response
 from millrace.feeds.public_streams.reader import StreamHalt
-from millrace.feeds.public_streams.sse import LONGEST, EventParser, ServerSentEvent
-from millrace.units import format_duration
+from millrace.units import format_bytes, format_duration
 
-CONNECT_TIMEOUT = 10.0
-SMALL_TIMEOUT = 10.0
-"""Seconds that a small answer may take: unlike a stream it has no reason to be silent."""
-_LONGEST_REFUSAL = 4000
+MAX_EVENT_BYTES = 16_000_000
+_CONNECT_TIMEOUT_S = 10.0
+_REQUEST_TIMEOUT_S = 10.0
+_CLOSE_TIMEOUT_S = 1.0
+_MAX_ERROR_BODY_BYTES = 4000
+_MESSAGE_TOO_BIG = 1009
+_EVENT_STREAM = "text/event-stream"
 
 
 def user_agent(contact: str = "") -> str:
-    """Who asks, as the origins' policies want it: a name, a version, and whom to write to if that is known."""
+    """Return the user agent that the origins' policies ask for: name, version, and a contact if there is one."""
     about = f" ({contact})" if contact else ""
     return f"millrace/{__version__}{about} httpx/{httpx.__version__}"
 
 
 def checked_url(text: str, option: str, schemes: tuple[str, ...] = ("http", "https")) -> str:
-    """A URL that can be connected to, without a slash at its end."""
+    """Return the URL without a slash at its end; raise InvalidOption if it is none."""
     try:
-        # Each of the two finds faults that the other lets pass.
+        # Each of the two finds mistakes that the other accepts.
         host, _ = urlsplit(text).hostname, urlsplit(text).port
         scheme = httpx.URL(text).scheme
     except (ValueError, httpx.InvalidURL) as error:
@@ -49,8 +55,8 @@ def checked_url(text: str, option: str, schemes: tuple[str, ...] = ("http", "htt
     return text.rstrip("/")
 
 
-class Web:
-    """An HTTP client that raises a Lapse for what passes and FeedFailed for what does not."""
+class HttpClient:
+    """An HTTP client that raises ConnectionLapse for temporary failures and FeedFailed for all others."""
 
     def __init__(
         self,
@@ -68,14 +74,14 @@ class Web:
         try:
             self._client = httpx.Client(
                 headers={"user-agent": user_agent(), **(headers or {})},
-                timeout=httpx.Timeout(CONNECT_TIMEOUT, read=idle),
+                timeout=httpx.Timeout(_CONNECT_TIMEOUT_S, read=idle),
                 follow_redirects=True,
-                verify=_trusted(),
+                verify=_trusted_certificates(),
             )
         except (ImportError, ValueError) as error:
-            raise unusable_proxy(error) from error
+            raise _unusable_proxy(error) from error
 
-    def __enter__(self) -> Web:
+    def __enter__(self) -> HttpClient:
         return self
 
     def __exit__(
@@ -84,47 +90,49 @@ class Web:
         self._client.close()
 
     def events(self, url: str, *, headers: Mapping[str, str] | None = None) -> Iterator[ServerSentEvent | None]:
-        """Server-sent events as they come; first of all a None, once the server has accepted the request."""
-        parser = EventParser()
+        """Yield None once the server has accepted the request, then the server-sent events."""
+        retry_s: float | None = None
         try:
-            with self.stream(url, headers={"accept": "text/event-stream", **(headers or {})}) as chunks:
+            with self.stream(url, headers={"accept": _EVENT_STREAM, **(headers or {})}) as chunks:
                 yield None
-                for chunk in chunks:
-                    yield from parser.feed(chunk)
+                for event in server_sent_events(chunks):
+                    if event.retry is not None:
+                        retry_s = min(event.retry, MAX_SERVER_WAIT_S * 1000) / 1000
+                    if event.data:
+                        yield event
         except ConnectionLapse as lapse:
-            if parser.retry is not None:
-                lapse.wait = max(lapse.wait or 0.0, parser.retry)
+            if retry_s is not None:
+                lapse.wait = max(lapse.wait or 0.0, retry_s)
             raise
-        raise ConnectionLapse("the connection was closed", wait=parser.retry)
+        raise ConnectionLapse("the connection was closed", wait=retry_s)
 
     @contextmanager
     def stream(
         self, url: str, *, params: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
     ) -> Iterator[Iterator[bytes]]:
-        """The chunks of an answer without end, uncompressed: a compressor holds events back to fill its blocks."""
-        wanted = (headers or {}).get("accept")
-        # An event's id goes back in a header, and it is UTF-8.
+        """Open an endless response and return its chunks; uncompressed, as a compressor would delay events."""
+        # An event's id is sent back in a header, and it is UTF-8.
         fields = {
             name.encode(): value.encode() for name, value in {"accept-encoding": "identity", **(headers or {})}.items()
         }
         with (
-            self._faults(self._idle),
+            self._translated_errors(self._idle),
             self._client.stream("GET", url, params=params, headers=fields) as response,
         ):
-            self._check(response, wanted)
-            self._halt.cuts(response.extensions["network_stream"].get_extra_info("socket"))
+            self._check(response, (headers or {}).get("accept"))
+            self._halt.register(response.extensions["network_stream"].get_extra_info("socket"))
             yield response.iter_bytes()
 
     def get(self, url: str, params: Mapping[str, Any] | None = None) -> bytes:
-        """The body of a small answer."""
-        return self._small(self._client.build_request("GET", url, params=params, timeout=SMALL_TIMEOUT))
+        """Return the body of a small response."""
+        return self._send(self._client.build_request("GET", url, params=params, timeout=_REQUEST_TIMEOUT_S))
 
     def post(self, url: str, body: object) -> bytes:
-        """The body of a small answer to JSON."""
-        return self._small(self._client.build_request("POST", url, json=body, timeout=SMALL_TIMEOUT))
+        """Send JSON and return the body of the response."""
+        return self._send(self._client.build_request("POST", url, json=body, timeout=_REQUEST_TIMEOUT_S))
 
-    def _small(self, request: httpx.Request) -> bytes:
-        with self._faults(SMALL_TIMEOUT):
+    def _send(self, request: httpx.Request) -> bytes:
+        with self._translated_errors(_REQUEST_TIMEOUT_S):
             response = self._client.send(request, stream=True)
             try:
                 self._check(response)
@@ -134,61 +142,106 @@ class Web:
 
     def _check(self, response: httpx.Response, expected: str | None = None) -> None:
         if not response.is_success:
-            raise refusal(self._name, response.status_code, response.headers, _beginning(response), self._hints)
-        kind = response.headers.get("content-type", "").partition(";")[0]
-        if expected and kind != expected:
-            raise ConnectionLapse(f"{self._name} answers with {kind or 'nothing'} instead of {expected}")
+            body = _error_body(response)
+            raise error_of_response(self._name, response.status_code, response.headers, body, self._hints)
+        content_type = response.headers.get("content-type", "").partition(";")[0]
+        if expected and content_type != expected:
+            raise ConnectionLapse(f"{self._name} answers with {content_type or 'nothing'} instead of {expected}")
 
     @contextmanager
-    def _faults(self, silence: float) -> Iterator[None]:
+    def _translated_errors(self, read_timeout_s: float) -> Iterator[None]:
         try:
             yield
         except httpx.ReadTimeout:
-            raise ConnectionLapse(f"nothing came for {format_duration(silence)}") from None
+            raise ConnectionLapse(f"nothing came for {format_duration(read_timeout_s)}") from None
         except (httpx.TransportError, httpx.DecodingError) as error:
-            if (wrong := certificate_fault(error)) is not None:
-                raise untrusted(self._name, wrong) from error
-            raise ConnectionLapse(str(error) or type(error).__name__) from error
+            raise _connection_error(self._name, error) from error
         except httpx.TooManyRedirects as error:
             raise FeedFailed(f"{self._name} redirects without end", why=str(error)) from error
 
 
+def server_sent_events(chunks: Iterable[bytes], max_bytes: int = MAX_EVENT_BYTES) -> Iterator[ServerSentEvent]:
+    """Yield the events of a `text/event-stream`; raise FeedFailed when one is larger than `max_bytes`.
+
+    httpx-sse parses the stream but has no limit of size, so the bytes since the last event are counted here.
+    """
+    unfinished_bytes = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal unfinished_bytes
+        for chunk in chunks:
+            unfinished_bytes += len(chunk)
+            _check_size(unfinished_bytes, max_bytes)
+            yield chunk
+
+    # The standard says UTF-8 whatever the header says, with an optional byte order mark.
+    response = httpx.Response(200, headers={"content-type": f"{_EVENT_STREAM}; charset=utf-8-sig"}, content=counted())
+    for event in EventSource(response).iter_sse():
+        unfinished_bytes = 0
+        yield event
+
+
+def json_lines(chunks: Iterable[bytes], max_bytes: int = MAX_EVENT_BYTES) -> Iterator[bytes]:
+    """Yield the lines of newline-delimited JSON without their ends; skip empty ones, which keep a connection open.
+
+    What follows the last newline is dropped: the connection broke in the middle of that line.
+    """
+    unfinished = bytearray()
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        unfinished += first
+        _check_size(len(unfinished), max_bytes)
+        for other in others:
+            if line := bytes(unfinished).strip():
+                yield line
+            unfinished[:] = other
+
+
+def _check_size(size: int, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise FeedFailed(
+            f"the origin sent an event of more than {format_bytes(max_bytes)}",
+            why="an event without an end would fill the memory",
+        )
+
+
 @cache
-def _trusted() -> ssl.SSLContext:
-    # Reading the certificates takes longer than connecting, and every connection has a client of its own.
+def _trusted_certificates() -> ssl.SSLContext:
+    # Reading the certificates takes longer than connecting, and every connection has its own client.
     try:
         return httpx.create_ssl_context()
     except OSError as error:
         raise FileUnusable("the file that SSL_CERT_FILE names cannot be used", why=str(error)) from error
 
 
-def _beginning(response: httpx.Response) -> bytes:
+def _error_body(response: httpx.Response) -> bytes:
     body = b""
     for chunk in response.iter_bytes():
         body += chunk
-        if len(body) > _LONGEST_REFUSAL:
+        if len(body) > _MAX_ERROR_BODY_BYTES:
             break
-    return body[:_LONGEST_REFUSAL]
+    return body[:_MAX_ERROR_BODY_BYTES]
 
 
-def certificate_fault(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
-    """The certificate that was not accepted, if that is what is behind an error."""
+def _connection_error(name: str, error: Exception) -> ConnectionLapse | FeedFailed:
+    """Return the error to raise for a failed connection: no retry helps against a certificate that is not trusted."""
+    if (refused := certificate_error(error)) is None:
+        return ConnectionLapse(str(error) or type(error).__name__)
+    return FeedFailed(
+        f"{name} has a certificate that is not trusted here",
+        why=refused.verify_message,
+        hint="behind a company proxy, name its certificates' file in the variable SSL_CERT_FILE",
+    )
+
+
+def certificate_error(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
+    """Return the failed verification of a certificate among the causes of an error."""
     while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
         error = error.__cause__ or error.__context__
     return error
 
 
-def untrusted(name: str, error: ssl.SSLCertVerificationError) -> FeedFailed:
-    """No retry mends a certificate."""
-    return FeedFailed(
-        f"{name} has a certificate that is not trusted here",
-        why=error.verify_message,
-        hint="behind a company proxy, name its certificates' file in the variable SSL_CERT_FILE",
-    )
-
-
-def unusable_proxy(error: Exception) -> FeedFailed:
-    """A proxy that the environment names cannot be used as it is."""
+def _unusable_proxy(error: Exception) -> FeedFailed:
     return FeedFailed(
         "the proxy that the environment names cannot be used",
         why=str(error),
@@ -196,48 +249,43 @@ def unusable_proxy(error: Exception) -> FeedFailed:
     )
 
 
-_TOO_BIG = 1009
-
-
 def websocket_messages(url: str, halt: StreamHalt, *, name: str, idle: float) -> Iterator[bytes | None]:
-    """Messages as the bytes that came; first of all a None, once the server has accepted the connection.
+    """Yield None once the server has accepted the connection, then the bytes of each message.
 
-    The connection is asked for a sign of life twice in `idle` seconds, and given up when there is none.
+    A ping is sent twice in `idle` seconds; without a pong the connection is closed.
     """
     with (
-        _faults(name),
+        _translated_websocket_errors(name),
         connect(
             url,
             user_agent_header=user_agent(),
             compression=None,
-            open_timeout=CONNECT_TIMEOUT,
+            open_timeout=_CONNECT_TIMEOUT_S,
             ping_interval=idle / 2,
             ping_timeout=idle / 2,
-            close_timeout=1.0,
-            max_size=LONGEST,
+            close_timeout=_CLOSE_TIMEOUT_S,
+            max_size=MAX_EVENT_BYTES,
         ) as connection,
     ):
-        halt.cuts(connection.socket)
+        halt.register(connection.socket)
         yield None
         while True:
             yield connection.recv(decode=False)
 
 
 @contextmanager
-def _faults(name: str) -> Iterator[None]:
+def _translated_websocket_errors(name: str) -> Iterator[None]:
     try:
         yield
     except InvalidStatus as error:
-        answer = error.response
-        headers = {field.lower(): value for field, value in answer.headers.raw_items()}
-        raise refusal(name, answer.status_code, headers, bytes(answer.body or b"")) from error
+        response = error.response
+        headers = {field.lower(): value for field, value in response.headers.raw_items()}
+        raise error_of_response(name, response.status_code, headers, bytes(response.body or b"")) from error
     except ConnectionClosed as error:
-        if error.sent and error.sent.code == _TOO_BIG:
+        if error.sent and error.sent.code == _MESSAGE_TOO_BIG:
             raise FeedFailed(f"{name} sent a message that is too big", why=str(error)) from error
         raise ConnectionLapse(f"the connection was closed ({error})") from error
     except (InvalidProxy, ImportError) as error:
-        raise unusable_proxy(error) from error
+        raise _unusable_proxy(error) from error
     except (InvalidHandshake, OSError) as error:
-        if (wrong := certificate_fault(error)) is not None:
-            raise untrusted(name, wrong) from error
-        raise ConnectionLapse(str(error) or type(error).__name__) from error
+        raise _connection_error(name, error) from error

@@ -130,7 +130,7 @@ class Simulated(Feed):
         if self.seed is not None:
             return self.seed
         seed = random.SystemRandom().getrandbits(32)
-        run.say(f"seed {seed}")
+        run.notify(f"seed {seed}")
         return seed
 
     def _start(self, run: Run, pace: float) -> int:
