@@ -23,7 +23,6 @@ import orjson
 from millrace.clients.kafka.record import text_field
 from millrace.errors import FileUnusable
 
-
 _INT, _BIGINT = 2**31, 2**63
 _MAX_WHOLE_DIGITS = 40
 """Digits of a whole number that is written with an exponent and is still masked as a whole number."""
@@ -102,7 +101,7 @@ class NumberMasker:
             digits, exponent = digits // 10, exponent + 1
         signed = -digits if number.is_signed() else digits
         if not digits or (exponent >= 0 and exponent + len(str(digits)) <= _MAX_WHOLE_DIGITS):
-            return f"{self._integer(signed * 10**max(exponent, 0))}.0"
+            return f"{self._integer(signed * 10 ** max(exponent, 0))}.0"
         masked = self._integer(signed, has_decimals=True)
         return str(Decimal((masked < 0, tuple(map(int, str(abs(masked)))), exponent))).replace("E", "e")
 
@@ -122,7 +121,9 @@ class NumberMasker:
         """Yield hashes of a number that are in its range: of ints, of bigints, or of numbers with as many bits."""
         magnitude = number if number >= 0 else -1 - number
         bits = magnitude.bit_length()
-        low, high = (0, _INT) if magnitude < _INT else (_INT, _BIGINT) if magnitude < _BIGINT else (1 << bits - 1, 1 << bits)
+        low, high = (
+            (0, _INT) if magnitude < _INT else (_INT, _BIGINT) if magnitude < _BIGINT else (1 << bits - 1, 1 << bits)
+        )
         for attempt in count():
             digest = hashlib.shake_256(self._secret + f"{attempt} {number}".encode()).digest(bits // 8 + 16)
             masked = low + int.from_bytes(digest) % (high - low)
