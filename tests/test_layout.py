@@ -20,7 +20,6 @@ SMALL = {
     "cli/submit_main.py": "the program that spark-submit starts",
     "cli/commands/doctor.py": "one file a command",
     "cli/commands/settings.py": "one file a command",
-    "clients/kafka/record.py": "imported where confluent_kafka must not be",
     "connectors/kafka/topic_options.py": "imported by source and sink, which do not import each other",
     "connectors/rate.py": "one file a connector",
     "engine/queries/worker_daemon.py": "the program of Spark's Python workers",

@@ -48,7 +48,7 @@ def chosen_cluster(kafka: str | None, config: str | None, data: str | None) -> C
 
     address = KAFKA.value(kafka)
     if address:
-        return Cluster.at(address, KAFKA_CONFIG.value(config), environment=True, tell=warn)
+        return Cluster.at(address, KAFKA_CONFIG.value(config), environment=True, notify=warn)
     folder = KAFKA_DATA.value(data)
     layout = service.running(folder)
     if layout is None:

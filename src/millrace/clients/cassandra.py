@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from millrace.clients.kafka.security_diagnosis import tls_problem
-from millrace.clients.properties import Tell, environment_properties, host_ports, read_properties, tidy_addresses
+from millrace.clients.properties import Notify, client_properties, host_ports, tidy_addresses
 from millrace.errors import (
     CassandraDenied,
     CassandraFailed,
@@ -201,15 +201,13 @@ class Cassandra:
         timeout: float | None = None,
         *,
         environment: bool = False,
-        tell: Tell = lambda _: None,
+        notify: Notify = lambda _: None,
     ) -> Cassandra:
-        """The cluster at HOST[:PORT][,…], with the properties of a file if one is named.
+        """Return the cluster at HOST[:PORT][,…], with the properties of a file if one is named.
 
-        Those of the `environment` win over it. `tell` takes a sentence when others can read a secret.
+        Those of the `environment` win over it. `notify` gets a sentence when others can read a secret.
         """
-        options = read_properties(config, tell) if config else {}
-        if environment:
-            options |= environment_properties(PREFIX, _OPTIONS.__contains__, tell)
+        options = client_properties(config, PREFIX if environment else None, _OPTIONS.__contains__, notify)
         wait = CASSANDRA_TIMEOUT.value() if timeout is None else timeout
         return cls(tidy_addresses(address, "Cassandra", PORT), _sound(options), wait)
 

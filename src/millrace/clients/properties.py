@@ -1,13 +1,15 @@
-"""Properties of clients, from files and from the environment as users write them, and in a file that Java reads.
+"""Properties and addresses of clients.
 
-Addresses of servers: HOST:PORT, several separated by commas.
+- Client properties are read from a file and from the environment, with secrets from variables and files.
+- `java_file` writes properties as Java reads them.
+- Addresses are HOST:PORT, several separated by commas.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from millrace.errors import FileUnusable, InvalidOption, SourceLocation
@@ -16,7 +18,8 @@ from millrace.pipeline.interpolation import fill
 from millrace.pipeline.secret import Secret, holds_password, is_secret
 from millrace.secret_files import SUFFIX, exposed, read_secret
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
+"""Called with a sentence when others can read a secret."""
 
 _JAVA_NAMES = {
     "sasl.jaas.config": "sasl.username and sasl.password",
@@ -31,17 +34,22 @@ _JAVA_NAMES = {
 }
 
 
-def read_properties(path: Path, tell: Tell = lambda _: None) -> dict[str, str]:
-    """The client properties of a file: `key=value` lines, `#` comments, `${NAME}` and `${file:PATH}` in values.
+def client_properties(
+    config: Path | None, prefix: str | None, is_known: Callable[[str], bool], notify: Notify
+) -> dict[str, str]:
+    """Return the properties of a file, if one is named, and of variables with a prefix, which win over it."""
+    properties = read_properties(config, notify) if config else {}
+    return properties | (environment_properties(prefix, is_known, notify) if prefix else {})
 
-    `tell` takes a sentence when others can read a secret.
-    """
+
+def read_properties(path: Path, notify: Notify = lambda _: None) -> dict[str, str]:
+    """Return the client properties of a file: `key=value` lines, `#` comments, `${NAME}` and `${file:PATH}`."""
     try:
         lines = read_limited_text(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise FileUnusable(f"cannot read the client properties in {path}", why=str(error)) from None
-    found: dict[str, str] = {}
-    open_to_all: dict[str, None] = {}
+    properties: dict[str, str] = {}
+    secret_files: dict[str, None] = {}
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text or text.startswith("#"):
@@ -54,51 +62,53 @@ def read_properties(path: Path, tell: Tell = lambda _: None) -> dict[str, str]:
             raise InvalidOption(
                 f"{key} is a property of Java clients", place=place, hint=f"use {_JAVA_NAMES[key]} instead"
             )
-        found[key], read = _value(key, value, place)
-        secret_here = isinstance(found[key], Secret) and "${" not in value
-        open_to_all |= dict.fromkeys([*read, *([str(path)] if secret_here else [])])
-    _warn(open_to_all, tell)
-    return found
+        properties[key], files = _value(key, value, place)
+        if isinstance(properties[key], Secret) and "${" not in value:
+            files = (*files, str(path))
+        secret_files |= dict.fromkeys(files)
+    _warn_if_readable(secret_files, notify)
+    return properties
 
 
-def environment_properties(prefix: str, known: Callable[[str], bool], tell: Tell = lambda _: None) -> dict[str, str]:
-    """The client properties in the environment: PREFIX_SASL_PASSWORD is sasl.password, if that is a `known` name.
+def environment_properties(prefix: str, is_known: Callable[[str], bool], notify: Notify) -> dict[str, str]:
+    """Return the client properties in the environment: PREFIX_SASL_PASSWORD is sasl.password, if that is known.
 
     With _FILE after it the variable names the file that holds the value.
     """
-    found: dict[str, str] = {}
-    files: dict[str, None] = {}
+    properties: dict[str, str] = {}
+    secret_files: dict[str, None] = {}
     for variable, value in sorted(os.environ.items()):
         name = _property(variable, prefix)
         if not name or not value:
             continue
-        if (plain := _property(variable.removesuffix(SUFFIX), prefix)) != name and known(plain) and _in_a_file(plain):
-            found.setdefault(plain, Secret(read_secret(value)))
-            files[value] = None
-        elif known(name):
-            found[name] = Secret(value) if is_secret(name) or holds_password(value) else value
-    _warn(files, tell)
-    return found
+        name_in_file = _property(variable.removesuffix(SUFFIX), prefix)
+        if name_in_file != name and is_known(name_in_file) and _may_be_in_a_file(name_in_file):
+            properties.setdefault(name_in_file, Secret(read_secret(value)))
+            secret_files[value] = None
+        elif is_known(name):
+            properties[name] = Secret(value) if is_secret(name) or holds_password(value) else value
+    _warn_if_readable(secret_files, notify)
+    return properties
 
 
 def _property(variable: str, prefix: str) -> str:
     return variable.removeprefix(prefix).lower().replace("_", ".") if variable.startswith(prefix) else ""
 
 
-def _in_a_file(name: str) -> bool:
-    """Whether a property's value may lie in a file; librdkafka has a few of its own that are named so."""
+def _may_be_in_a_file(name: str) -> bool:
+    """Return whether NAME_FILE names a file; librdkafka has a few properties of its own that end so."""
     return (is_secret(name) or name.endswith(("user", "username"))) and "assertion" not in name
 
 
 def java_file(properties: Mapping[str, str]) -> str:
-    """Properties as a file that Java reads: ASCII, with what is special escaped."""
+    """Return the content of a Java properties file: ASCII, special characters escaped."""
     return "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items())
 
 
-def _warn(files: Mapping[str, None], tell: Tell) -> None:
+def _warn_if_readable(files: Iterable[str], notify: Notify) -> None:
     for file in files:
         if sentence := exposed(file):
-            tell(sentence)
+            notify(sentence)
 
 
 def _escaped(value: str) -> str:
@@ -109,7 +119,7 @@ def _escaped(value: str) -> str:
 
 
 def _value(key: str, text: str, place: SourceLocation) -> tuple[str, tuple[str, ...]]:
-    """What a line's value stands for, and the files that were read for it."""
+    """Return the value of a line, with its references replaced, and the files that were read for it."""
     filled = fill(text, os.environ)
     for name in filled.missing:
         raise InvalidOption(f"the environment variable {name} is not set", place=place, hint=f"export {name}=…")
@@ -123,22 +133,21 @@ def _value(key: str, text: str, place: SourceLocation) -> tuple[str, tuple[str, 
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+)(?::(\d{1,5}))?")
 
 
-def host_ports(addresses: str, what: str, port: int | None = None) -> list[tuple[str, int]]:
-    """The hosts and ports; one without a port has the usual one, where there is such. `what` would be there."""
-    return [_point(one.strip(), what, port) for one in addresses.split(",")]
+def host_ports(addresses: str, system: str, default_port: int | None = None) -> list[tuple[str, int]]:
+    """Return the hosts and ports of some addresses; raise InvalidOption, naming the system, if one is not valid."""
+    return [_host_port(address.strip(), system, default_port) for address in addresses.split(",")]
 
 
-def tidy_addresses(addresses: str, what: str, port: int | None = None) -> str:
-    """The same without blanks; raises when one is no address."""
-    host_ports(addresses, what, port)
-    return ",".join(one.strip() for one in addresses.split(","))
+def tidy_addresses(addresses: str, system: str, default_port: int | None = None) -> str:
+    """Return the addresses without blanks; raise InvalidOption if one is not valid."""
+    host_ports(addresses, system, default_port)
+    return ",".join(address.strip() for address in addresses.split(","))
 
 
-def _point(address: str, what: str, port: int | None) -> tuple[str, int]:
-    found = _ADDRESS.fullmatch(address)
-    number = int((found and found[2]) or port or 0)
-    if not found or not 0 < number < 65536:
-        raise InvalidOption(
-            f"{address!r} is not an address of {what}", hint="write HOST:PORT, several separated by commas"
-        )
-    return found[1].strip("[]"), number
+def _host_port(address: str, system: str, default_port: int | None) -> tuple[str, int]:
+    match = _ADDRESS.fullmatch(address)
+    port = int((match and match[2]) or default_port or 0)
+    if not match or not 0 < port < 65536:
+        hint = "write HOST:PORT, several separated by commas"
+        raise InvalidOption(f"{address!r} is not an address of {system}", hint=hint)
+    return match[1].strip("[]"), port

@@ -70,8 +70,8 @@ class DeadLetter:
 
 def redriven_name(name: str, attempt: int, digest: str) -> str:
     """The name of a file with lines of another that are tried again; `attempts` finds the number in it."""
-    plain = _REDRIVEN_FILE.sub("", name)
-    stem, dot, endings = plain.partition(".")
+    original = _REDRIVEN_FILE.sub("", name)
+    stem, dot, endings = original.partition(".")
     return f"{stem}-redriven-{attempt}-{digest}{dot}{endings}"
 
 

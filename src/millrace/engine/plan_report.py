@@ -22,7 +22,7 @@ from millrace.engine.session.spark_conf import spark_choices as chosen
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator
 from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.checks.triggers import realtime_obstacles
-from millrace.pipeline.compatibility.query_snapshot import plain
+from millrace.pipeline.compatibility.query_snapshot import option_to_json
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef
 from millrace.pipeline.plan import Plan, Query, unbatched
 from millrace.pipeline.secret import shown
@@ -125,7 +125,7 @@ def _source(
         ended = _ended(reader, span)
         if ended:
             return told | {"start": "where the replay ended", "offsets": ended}
-        return told | {"start": plain(getattr(reader, "start", "the beginning"))}
+        return told | {"start": option_to_json(getattr(reader, "start", "the beginning"))}
     # Only with one stream is it certain which of Spark's numbers it has.
     offsets = at.offsets[0] if len(streams) == 1 and at.offsets else None
     return told | {"start": "where it was", "offsets": offsets if system_of(source) == "kafka" else None}

@@ -183,12 +183,12 @@ def _rows(database: duckdb.DuckDBPyConnection, question: SqlQuestion) -> dict[st
     more, table = table.num_rows > question.max_rows, table.slice(0, question.max_rows)
     if table.nbytes > question.max_bytes:
         raise SqlRefused("Size")
-    columns = [[_plain(value) for value in column.to_pylist(maps_as_pydicts="lossy")] for column in table.columns]
+    columns = [[_json_value(value) for value in column.to_pylist(maps_as_pydicts="lossy")] for column in table.columns]
     rows = [list(row) for row in zip(*columns, strict=True)]
     return {"columns": table.column_names, "rows": rows, "more": more}
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """A value as JSON has it: numbers as numbers, bytes as hexadecimal digits, times as text in UTC."""
     if value is None or isinstance(value, str | bool | float):
         return value
@@ -197,8 +197,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):  # sums of whole numbers are decimals without places
         return _number(int(value)) if value.as_tuple().exponent == 0 else str(value)
     if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list) else _text(value)
+        return {str(name): _json_value(one) for name, one in value.items()}
+    return [_json_value(one) for one in value] if isinstance(value, list) else _text(value)
 
 
 def _number(value: int) -> int | str:

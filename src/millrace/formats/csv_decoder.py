@@ -246,11 +246,11 @@ class _Splitter:
         fields: list[str | None] = []
         place = 0
         while found := self._field.match(line, place):
-            quoted, plain, end = found.groups()
+            quoted, unquoted, end = found.groups()
             if quoted is not None:
                 fields.append(quoted.replace(self._quote * 2, self._quote))
             else:
-                fields.append(None if plain == self._null else plain)
+                fields.append(None if unquoted == self._null else unquoted)
             if not end:
                 return fields
             place = found.end()

@@ -235,11 +235,11 @@ def _replication(brokers: int) -> dict[str, str]:
 
 def _security(layout: ClusterLayout, certificates: Certificates) -> dict[str, str]:
     login = "org.apache.kafka.common.security"
-    plain = f'{login}.plain.PlainLoginModule required user_{KAFKA_USER}="{layout.password}";'
+    plain_login = f'{login}.plain.PlainLoginModule required user_{KAFKA_USER}="{layout.password}";'
     scram = f"{login}.scram.ScramLoginModule required;"
     return {
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-        "listener.name.client.plain.sasl.jaas.config": plain,
+        "listener.name.client.plain.sasl.jaas.config": plain_login,
         "listener.name.client.scram-sha-256.sasl.jaas.config": scram,
         "listener.name.client.scram-sha-512.sasl.jaas.config": scram,
         "listener.name.client.ssl.keystore.type": "PKCS12",

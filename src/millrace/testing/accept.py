@@ -203,14 +203,14 @@ def _told(value: Any) -> Any:
 
 def _key(row: Any) -> bytes:
     """A row by what it says: 20 is 20.0."""
-    return row_key(_plain(row))
+    return row_key(_normalized(row))
 
 
-def _plain(value: Any) -> Any:
+def _normalized(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _normalized(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_normalized(one) for one in value]
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return str(value) if isinstance(value, int) and value.bit_length() > BITS else value

@@ -23,7 +23,7 @@ from millrace.limited_files import read_start
 from millrace.pipeline.checks import check
 from millrace.pipeline.loading import read_file
 from millrace.pipeline.loading.yaml_document import LARGEST, Fields, Items, Node, Scalar, read_document
-from millrace.pipeline.loading.yaml_values import plain
+from millrace.pipeline.loading.yaml_values import node_value
 from millrace.pipeline.model import PipelineDef
 from millrace.testing.compare import ANY_LETTERS, is_count
 from millrace.testing.spec import ExpectedRows, LocatedValue, SpecCase, SpecFile, SpecStep
@@ -88,7 +88,7 @@ class _Form:
             if not found:
                 self._wrong(place, "no pipeline of this name stands beside the file", "add pipeline: FILE")
             return tuple(found)
-        named = plain(top["pipeline"][1])
+        named = node_value(top["pipeline"][1])
         listed = named if isinstance(named, list) else [named]
         return tuple(str(self._file.parent / str(one)) for one in listed)
 
@@ -132,7 +132,7 @@ class _Form:
             self._wrong(parts["watermark"][0].place, "a step has rows or moves the watermark", "make it two steps")
         return SpecStep(
             LocatedValue((name, placed(node), key.place) for name, (key, node) in given.items()),
-            plain(parts["watermark"][1]) if "watermark" in parts else None,
+            node_value(parts["watermark"][1]) if "watermark" in parts else None,
             self._expected(parts, "expect", path),
             self._expected(parts, "late", path),
             self._expected(parts, "dead", path),
@@ -156,7 +156,7 @@ class _Form:
 
     def _keys(self, parts: _Pairs) -> dict[str, tuple[str, ...]]:
         named = self._fields(parts["key"][1], "key") if "key" in parts else {}
-        return {name: _texts(plain(node)) for name, (_, node) in named.items()}
+        return {name: _texts(node_value(node)) for name, (_, node) in named.items()}
 
     def _fields(self, node: Node, what: str, known: tuple[str, ...] = ()) -> _Pairs:
         if not isinstance(node, Fields):
@@ -177,7 +177,7 @@ def placed(node: Node) -> Any:
         return [placed(one) for one in node.nodes]
     if isinstance(node, Fields):
         return LocatedValue((key.text, placed(one), key.place) for key, one in node.pairs)
-    return int(node.text) if node.plain and _LONG.fullmatch(node.text) else plain(node)
+    return int(node.text) if node.plain and _LONG.fullmatch(node.text) else node_value(node)
 
 
 def _texts(value: Any) -> tuple[str, ...]:

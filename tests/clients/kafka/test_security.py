@@ -87,7 +87,7 @@ def test_properties_in_the_environment(tmp_path: Path, set_environment: Callable
         MILLRACE_KAFKA_TIMEOUT="3s",
     )
     told: list[str] = []
-    cluster = Cluster.at("a:1", config, environment=True, tell=told.append)
+    cluster = Cluster.at("a:1", config, environment=True, notify=told.append)
     assert cluster.options == {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-256",

@@ -17,7 +17,7 @@ def effects(before: StateSchema, *operators: StateOperator) -> list[tuple[str, s
 
 
 def test_it_survives_json() -> None:
-    assert StateSchema.of(json.loads(json.dumps(WORDS.plain()))) == WORDS
+    assert StateSchema.of(json.loads(json.dumps(WORDS.to_json()))) == WORDS
 
 
 def test_the_same_is_no_difference() -> None:

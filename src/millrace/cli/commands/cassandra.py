@@ -99,7 +99,7 @@ def chosen(cassandra: str | None, config: str | None, data: str | None) -> Cassa
 
     address = CASSANDRA.value(cassandra)
     if address:
-        return Cassandra.at(address, CASSANDRA_CONFIG.value(config), environment=True, tell=warn)
+        return Cassandra.at(address, CASSANDRA_CONFIG.value(config), environment=True, notify=warn)
     folder = CASSANDRA_DATA.value(data)
     ring = service.running(folder)
     if ring is None:

@@ -49,10 +49,10 @@ def check(
     except FileUnusable as error:
         if not as_json:
             raise
-        show_json([_plain(Problem(error.condition, error.message, error.place, error.hint, error.why))])
+        show_json([_problem_fields(Problem(error.condition, error.message, error.place, error.hint, error.why))])
         raise typer.Exit(2) from None
     if as_json:
-        show_json([_plain(problem) for problem in found.problems])
+        show_json([_problem_fields(problem) for problem in found.problems])
     else:
         _show(file, found)
         if deep and found.complete and not found.spark_asked:
@@ -188,7 +188,7 @@ def _count(number: int, noun: str, *, always: bool = False) -> str:
     return so_many(number, noun) if number or always else ""
 
 
-def _plain(problem: Problem) -> dict[str, str | int | None]:
+def _problem_fields(problem: Problem) -> dict[str, str | int | None]:
     place = problem.place
     return {
         "file": place.file if place else None,

@@ -168,11 +168,11 @@ def _parameter(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
     if hint is bool:
         option = typer.Option(f"--{_dashed(field.name)}", **made)
         return _keyword(field.name, Annotated[bool, option], field.default)
-    plain = str if about.get("parse") else _plain(hint)
+    kind = str if about.get("parse") else _without_none(hint)
     if about.get("argument"):
         default = inspect.Parameter.empty if required else None
-        return _keyword(field.name, Annotated[plain if required else plain | None, typer.Argument(**made)], default)
-    return _keyword(field.name, Annotated[plain | None, typer.Option(f"--{_dashed(field.name)}", **made)], None)
+        return _keyword(field.name, Annotated[kind if required else kind | None, typer.Argument(**made)], default)
+    return _keyword(field.name, Annotated[kind | None, typer.Option(f"--{_dashed(field.name)}", **made)], None)
 
 
 def _values(fields: dict[str, dataclasses.Field[Any]], given: dict[str, Any]) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, _KEYWORD, default=default, annotation=annotation)
 
 
-def _plain(hint: Any) -> Any:
+def _without_none(hint: Any) -> Any:
     """The type without its None."""
     options = [one for one in getattr(hint, "__args__", (hint,)) if one is not type(None)]
     return options[0]

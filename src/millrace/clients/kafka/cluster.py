@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 from millrace.clients.kafka.security import completed_properties, for_java, is_access
 from millrace.clients.kafka.security_diagnosis import access_denied
 from millrace.clients.pool import Pool
-from millrace.clients.properties import Tell, environment_properties, read_properties, tidy_addresses
+from millrace.clients.properties import Notify, client_properties, tidy_addresses
 from millrace.errors import AccessDenied, InvalidOption, KafkaFailed, KafkaUnreachable, MillraceError
 from millrace.settings import KAFKA, KAFKA_TIMEOUT, VERBOSE
 
@@ -119,15 +119,13 @@ class Cluster:
         timeout: float | None = None,
         *,
         environment: bool = False,
-        tell: Tell = lambda _: None,
+        notify: Notify = lambda _: None,
     ) -> Cluster:
-        """The cluster at HOST:PORT[,…], with the properties of a file if one is named.
+        """Return the cluster at HOST:PORT[,…], with the properties of a file if one is named.
 
-        Those of the `environment` win over it. `tell` takes a sentence when others can read a secret.
+        Those of the `environment` win over it. `notify` gets a sentence when others can read a secret.
         """
-        options = read_properties(config, tell) if config else {}
-        if environment:
-            options |= environment_properties(PREFIX, is_access, tell)
+        options = client_properties(config, PREFIX if environment else None, is_access, notify)
         wait = KAFKA_TIMEOUT.value() if timeout is None else timeout
         return cls(tidy_addresses(address, "Kafka"), options, min(wait, _LONGEST_TIMEOUT))
 

@@ -127,8 +127,8 @@ def _groups(found: Sequence[RecordBatch]) -> Iterator[list[tuple[RecordBatch, by
     """Batches that were compressed with their bytes, together only as long as these are not many."""
     group: list[tuple[RecordBatch, bytes]] = []
     for one in found:
-        group.append((one, _plain(one)))
-        if sum(len(plain) for _, plain in group) > _ENOUGH:
+        group.append((one, _decompressed(one)))
+        if sum(len(content) for _, content in group) > _ENOUGH:
             yield group
             group = []
     if group:
@@ -137,10 +137,10 @@ def _groups(found: Sequence[RecordBatch]) -> Iterator[list[tuple[RecordBatch, by
 
 def _together(group: Sequence[tuple[RecordBatch, bytes]]) -> RecordColumns:
     """Records whose bytes come one after the other."""
-    ends = np.cumsum([0, *(len(plain) for _, plain in group)]).tolist()
+    ends = np.cumsum([0, *(len(content) for _, content in group)]).tolist()
     if ends[-1] >= _MOST:
         raise DamagedBatch(f"the batch at offset {group[-1][0].base} is larger than Arrow's arrays")
-    return _columns([one for one, _ in group], memoryview(b"".join(plain for _, plain in group)), ends[:-1])
+    return _columns([one for one, _ in group], memoryview(b"".join(content for _, content in group)), ends[:-1])
 
 
 def _address(view: memoryview) -> int:
@@ -249,7 +249,7 @@ def _headers(data: memoryview, at: int, count: int) -> list[dict[str, Any]]:
     return found
 
 
-def _plain(batch: RecordBatch) -> bytes:
+def _decompressed(batch: RecordBatch) -> bytes:
     """The records of a batch, no longer compressed."""
     codec = batch.attributes & _CODEC
     if not codec or not batch.size:
@@ -263,13 +263,13 @@ def _plain(batch: RecordBatch) -> bytes:
 
 
 def _stream(kind: str) -> Callable[[memoryview], bytes]:
-    def plain(packed: memoryview) -> bytes:
+    def decompress(packed: memoryview) -> bytes:
         import pyarrow as pa
 
         with pa.CompressedInputStream(pa.BufferReader(packed), kind) as stream:
             return bytes(stream.read())
 
-    return plain
+    return decompress
 
 
 _XERIAL = b"\x82SNAPPY\x00"

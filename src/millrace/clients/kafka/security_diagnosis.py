@@ -51,8 +51,8 @@ def tls_problem(address: str, options: Mapping[str, str]) -> TlsProblem | None:
     wanted = options.get("security.protocol", "PLAINTEXT").upper().endswith("SSL")
     try:
         context = _context(options) if wanted else _trusting()
-        with socket.create_connection(place, _PATIENCE) as plain:
-            seen = _greeted(plain, context, place[0], wanted)
+        with socket.create_connection(place, _PATIENCE) as connection:
+            seen = _greeted(connection, context, place[0], wanted)
         if seen and seen.trouble is ProblemKind.CERTIFICATE_REFUSED and "ssl.certificate.location" not in options:
             return TlsProblem(ProblemKind.WANTS_CERTIFICATE, "it asks for one, and none was sent")
         # A broker that is going away closes connections too: only one that speaks Kafka plainly has no TLS.
@@ -63,9 +63,9 @@ def tls_problem(address: str, options: Mapping[str, str]) -> TlsProblem | None:
     return seen
 
 
-def _greeted(plain: socket.socket, context: ssl.SSLContext, host: str, wanted: bool) -> TlsProblem | None:
+def _greeted(connection: socket.socket, context: ssl.SSLContext, host: str, wanted: bool) -> TlsProblem | None:
     try:
-        with context.wrap_socket(plain, server_hostname=host) as tls:
+        with context.wrap_socket(connection, server_hostname=host) as tls:
             return _after(tls) if wanted else TlsProblem(ProblemKind.WANTS_TLS, f"it answers in {tls.version()}")
     except ssl.SSLCertVerificationError as error:
         return _unverified(error)
@@ -75,10 +75,10 @@ def _greeted(plain: socket.socket, context: ssl.SSLContext, host: str, wanted: b
 
 def _speaks_plainly(place: tuple[str, int]) -> bool:
     """Whether a question of Kafka's protocol (which versions it knows) is answered as it is."""
-    with socket.create_connection(place, _PATIENCE) as plain:
-        plain.settimeout(_PATIENCE)
-        plain.sendall(_QUESTION)
-        answer = plain.recv(8)
+    with socket.create_connection(place, _PATIENCE) as connection:
+        connection.settimeout(_PATIENCE)
+        connection.sendall(_QUESTION)
+        answer = connection.recv(8)
     return answer[4:8] == _NUMBER
 
 

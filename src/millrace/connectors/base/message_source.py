@@ -203,12 +203,11 @@ def spark_encoded_value(columns: Sequence[str], form: str) -> Column:
 
 
 def encoded_key(frame: DataFrame, names: Sequence[str]) -> Column:
-    """The key: one plain column as text, anything else as JSON."""
+    """The key: one column of a simple type as text, anything else as JSON."""
     from pyspark.sql import functions as F
 
-    plain = len(names) == 1 and frame.select(*names).schema[0].dataType.typeName() not in ("struct", "array", "map")
-    if plain:
-        kind = frame.select(*names).schema[0].dataType.typeName()
+    kind = frame.select(*names).schema[0].dataType.typeName() if len(names) == 1 else "struct"
+    if kind not in ("struct", "array", "map"):
         return F.col(names[0]) if kind == "binary" else F.col(names[0]).cast("string")
     return F.to_json(F.struct(*names)) if len(names) > 1 else F.to_json(names[0])
 

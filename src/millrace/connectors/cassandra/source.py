@@ -219,12 +219,12 @@ class TokenRangeRead:
 
         kinds = self.question.table.columns
         columns = zip(self.question.columns, zip(*rows, strict=True), schema, strict=True)
-        arrays = [pa.array(self._plain(name, kinds[name], values), own.type) for name, values, own in columns]
+        arrays = [pa.array(self._arrow_values(name, kinds[name], values), own.type) for name, values, own in columns]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _plain(self, name: str, kind: Cql, values: Sequence[Any]) -> list[Any]:
+    def _arrow_values(self, name: str, kind: Cql, values: Sequence[Any]) -> list[Any]:
         try:
-            return [None if one is None else _plain(kind, one) for one in values]
+            return [None if one is None else _arrow_value(kind, one) for one in values]
         except _OutsideError:
             if self.on_bad == "fail":
                 raise RowRefused(
@@ -290,14 +290,14 @@ class _OutsideError(Exception):
 
 def _or_none(kind: Cql, value: Any) -> Any:
     try:
-        return None if value is None else _plain(kind, value)
+        return None if value is None else _arrow_value(kind, value)
     except _OutsideError:
         return None
 
 
-def _plain(kind: Cql, value: Any) -> Any:
+def _arrow_value(kind: Cql, value: Any) -> Any:
     """A value of the driver's as Arrow takes it."""
-    convert = _PLAIN.get(kind.name)
+    convert = _CONVERTERS.get(kind.name)
     if convert is not None:
         return convert(kind, value)
     return value if spark_type(kind) != "string" or isinstance(value, str) else str(value)
@@ -330,14 +330,14 @@ def _number(kind: Cql, value: Any) -> Decimal:
 
 
 def _listed(kind: Cql, value: Any) -> list[Any]:
-    return [_plain(kind.inner[0], one) for one in value]
+    return [_arrow_value(kind.inner[0], one) for one in value]
 
 
 def _paired(kind: Cql, value: Any) -> list[tuple[Any, Any]]:
-    return [(_plain(kind.inner[0], key), _plain(kind.inner[1], one)) for key, one in value.items()]
+    return [(_arrow_value(kind.inner[0], key), _arrow_value(kind.inner[1], one)) for key, one in value.items()]
 
 
-_PLAIN: dict[str, Callable[[Cql, Any], Any]] = {
+_CONVERTERS: dict[str, Callable[[Cql, Any], Any]] = {
     "timestamp": _moment,
     "date": _day,
     "decimal": _number,

@@ -64,7 +64,7 @@ def row_blocks(records: pa.Table, stream: str, shard: str) -> Iterator[pa.Record
     """Rows in the form of the DDL; records that were packed by the Kinesis Producer Library are taken apart."""
     import pyarrow as pa
 
-    for batch in _plain(records).to_batches(_ROWS):
+    for batch in _deaggregated(records).to_batches(_ROWS):
         size = batch.num_rows
         names = [pa.repeat(pa.scalar(one, pa.string()), size) for one in (stream, shard)]
         columns = [
@@ -78,7 +78,7 @@ def row_blocks(records: pa.Table, stream: str, shard: str) -> Iterator[pa.Record
         yield pa.RecordBatch.from_arrays(columns, names=order)
 
 
-def _plain(records: pa.Table) -> pa.Table:
+def _deaggregated(records: pa.Table) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -261,7 +261,7 @@ class ResumePlanner:
         if judged.obstacles:
             raise _refusal(self._query, judged.obstacles, self._state)
         said = snapshot_query(self._pipeline, self._query, CONNECTORS)
-        record_start(self._state, self._query.name, said, found.plain() if found else None)
+        record_start(self._state, self._query.name, said, found.to_json() if found else None)
 
     def _readable(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> StateSchema | None:
         """What Spark makes of it; a plan that cannot be read prevents only those who have something to lose."""

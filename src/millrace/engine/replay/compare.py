@@ -127,14 +127,14 @@ def _load(
 
 def _row(message: Message, *, newest: bool, json: bool) -> tuple[bytes, bytes, bytes, bytes | None, int, int]:
     key, value = message.key(), message.value()
-    digest = blake2b(_NULL if value is None else _plain(value, json=json), digest_size=16).digest()
+    digest = blake2b(_NULL if value is None else _normalized(value, json=json), digest_size=16).digest()
     shown = None if value is None else value[:_KEPT]
     own = b"" if key is None else b"=" + _bytes(key)  # no key is not an empty key
     when = (message.partition() or 0, message.timestamp()[1])
     return (own, b"", digest, shown, *when) if newest and key is not None else (own, digest, b"", shown, *when)
 
 
-def _plain(value: bytes, *, json: bool) -> bytes:
+def _normalized(value: bytes, *, json: bool) -> bytes:
     if json:
         try:
             return orjson.dumps(orjson.loads(value), option=orjson.OPT_SORT_KEYS)
@@ -203,9 +203,9 @@ def unequal(
 ) -> list[PartitionCoverage]:
     """Where two generations have not read equally much; then not all that differs comes from the code."""
     found = []
-    plain = _with_generations_only(pipeline, left_out)
+    with_generations = _with_generations_only(pipeline, left_out)
     # The name of a query without batches has that of its topic in it, so it has another one in each generation.
-    old, new = (make_plan(pipeline_of(plain, number)).queries for number in numbers)
+    old, new = (make_plan(pipeline_of(with_generations, number)).queries for number in numbers)
     for before, query in zip(old, new, strict=True):
         names = (before.name, query.name)
         read = [_read(state_of(base, number), name) for number, name in zip(numbers, names, strict=True)]
@@ -240,9 +240,9 @@ def comparisons(
     told: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Comparison]:
     """Every output of two generations, the older one first."""
-    plain = _with_generations_only(pipeline, left_out)
-    one, other = (pipeline_of(plain, number) for number in numbers)
-    for sink, before, after in zip(plain.sinks, one.sinks, other.sinks, strict=True):
+    with_generations = _with_generations_only(pipeline, left_out)
+    one, other = (pipeline_of(with_generations, number) for number in numbers)
+    for sink, before, after in zip(with_generations.sinks, one.sinks, other.sinks, strict=True):
         old, new = writer_of(before), writer_of(after)
         name = f"{sink.connection.connector} {sink_target_name(sink)}"
         if isinstance(old, KafkaSink) and isinstance(new, KafkaSink):

@@ -230,9 +230,9 @@ def _require_free(model: PipelineDef, settings: Settings) -> None:
 
 def _prepare(pipeline: PipelineDef, model: PipelineDef, made: Generation, current: int, settings: Settings) -> None:
     """Make the outputs as those are that count."""
-    plain = replace(pipeline, sinks=tuple(sinks_of(pipeline, made.left_out)))
-    counts = pipeline_of(plain, current)
-    for plainly, old, new in zip(plain.sinks, counts.sinks, model.sinks, strict=True):
+    with_generations = replace(pipeline, sinks=tuple(sinks_of(pipeline, made.left_out)))
+    counts = pipeline_of(with_generations, current)
+    for plainly, old, new in zip(with_generations.sinks, counts.sinks, model.sinks, strict=True):
         site = _site(model, new, settings)
         # What the file names may be deleted; what counts may not have it yet.
         like = old if writer_of(old).is_there(site) else plainly

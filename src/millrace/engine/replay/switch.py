@@ -148,8 +148,8 @@ def _link(output: Output) -> None:
 
 def link_of(folder: str) -> Path | None:
     """The link that leads to the current generation of a folder; none where there are no links, as in S3."""
-    plain = folder.removeprefix("file://").rstrip("/")
-    return None if "://" in plain else Path(f"{plain}{CURRENT}")
+    path = folder.removeprefix("file://").rstrip("/")
+    return None if "://" in path else Path(f"{path}{CURRENT}")
 
 
 def _remove(output: Output, doors: SystemClients) -> None:

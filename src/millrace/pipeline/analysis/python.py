@@ -282,7 +282,7 @@ class _Reading:
         if name in STEPS:
             return shape.then(self.step(STEPS[name], node, what))
         if name in GROUPS:
-            return self._group(shape, node, plain=name.lower() == "groupby")
+            return self._group(shape, node, flat=name.lower() == "groupby")
         if name in ("join", "crossJoin"):
             return self._join(shape, name, node, what)
         if name in SETS:
@@ -312,14 +312,14 @@ class _Reading:
             return False
         return hasattr(self.table.function.__globals__.get(node.id), "evalType")
 
-    def _group(self, shape: StreamPlan, node: ast.Call, *, plain: bool) -> Grouped:
+    def _group(self, shape: StreamPlan, node: ast.Call, *, flat: bool) -> Grouped:
         keys = [one for given in node.args for one in (given.elts if isinstance(given, ast.List) else [given])]
         session = any(name == "session_window" for _, name in _calls(node))
         if not shape.events:
             return Grouped(shape, None if shape.events is None else False, shape.events, session)
         found = [(event_of(key, shape.events), name_of(key)) for key in keys]
         bounded = True if any(one for one, _ in found) else None if any(one is None for one, _ in found) else False
-        sure = plain and all(one is not None for one, _ in found)
+        sure = flat and all(one is not None for one, _ in found)
         events = frozenset(name for one, name in found if one and name) if sure else None
         return Grouped(shape, bounded, events, session)
 

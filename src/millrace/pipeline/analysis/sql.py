@@ -172,7 +172,7 @@ def unknown_function(node: Any) -> str | None:
 def expression_text(node: Any) -> str:
     """An expression without its alias, in small letters where capitals do not matter."""
     bare = node.unalias() if isinstance(node, exp.Alias) else node
-    written: str = bare.transform(_plain).sql(dialect="spark", normalize=True, comments=False, identify=False)
+    written: str = bare.transform(_normalized).sql(dialect="spark", normalize=True, comments=False, identify=False)
     return written
 
 
@@ -227,7 +227,7 @@ def _whole(node: Any) -> Any:
     return node
 
 
-def _plain(node: Any) -> Any:
+def _normalized(node: Any) -> Any:
     if isinstance(node, exp.Identifier):
         return exp.to_identifier(node.name.lower())
     if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):

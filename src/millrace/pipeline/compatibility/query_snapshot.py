@@ -51,13 +51,13 @@ def _source(source: SourceDef, connectors: Connectors) -> QuerySnapshot:
 def _sink(sink: SinkDef, connectors: Connectors) -> QuerySnapshot:
     facts = connectors.sink(sink.connection, sink.table)
     named = sink.connection.argument if isinstance(sink.connection.argument, str) else ""
-    to = ", ".join(facts.touches) or f"{sink.connection.connector} {plain(named)}".strip()
+    to = ", ".join(facts.touches) or f"{sink.connection.connector} {option_to_json(named)}".strip()
     return _connection(sink.connection) | {"to": to, "resumes": facts.resumes, "midway": facts.midway}
 
 
 def _connection(connection: Connection) -> QuerySnapshot:
-    options = {name: plain(value) for name, value in connection.options}
-    return {"connector": connection.connector, "argument": plain(connection.argument), "options": options}
+    options = {name: option_to_json(value) for name, value in connection.options}
+    return {"connector": connection.connector, "argument": option_to_json(connection.argument), "options": options}
 
 
 def _table(table: TableDef) -> QuerySnapshot:
@@ -80,7 +80,7 @@ def _list(found: tuple[str, ...] | None) -> list[str] | None:
     return None if found is None else list(found)
 
 
-def plain(value: Any) -> Any:
+def option_to_json(value: Any) -> Any:
     """A value as JSON has it: a secret is hidden, code is told by its name."""
     if isinstance(value, Secret):
         return "***"
@@ -89,9 +89,9 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, int | float | bool):
         return value
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): option_to_json(one) for name, one in value.items()}
     if isinstance(value, tuple | list):
-        return [plain(one) for one in value]
+        return [option_to_json(one) for one in value]
     return f"{type(value).__name__} {getattr(value, '__qualname__', '')}".strip()
 
 

@@ -36,7 +36,7 @@ class StateSchema:
     whole: bool = False
     """Whether the state has all columns of the table, whoever reads them."""
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON has it."""
         return asdict(self)
 

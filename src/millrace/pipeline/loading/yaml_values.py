@@ -90,12 +90,12 @@ class Values:
         return None if filled.missing or filled.malformed or filled.unusable else filled
 
 
-def plain(node: Node) -> Any:
+def node_value(node: Node) -> Any:
     """A value as it is written: nothing from the environment is put in, and nothing is a secret."""
     if isinstance(node, Items):
-        return [plain(one) for one in node.nodes]
+        return [node_value(one) for one in node.nodes]
     if isinstance(node, Fields):
-        return {key.text: plain(one) for key, one in node.pairs}
+        return {key.text: node_value(one) for key, one in node.pairs}
     return _meaning(node.text) if node.plain else node.text
 
 
