@@ -69,7 +69,7 @@ from millrace.dead_letters.redrive import _provenance as provenance
 from millrace.dead_letters.redrive import redrive_transactional_id
 from millrace.dead_letters.store import StoredDeadLetter, dead_folders
 from millrace.dead_letters.writer import FolderDeadLetterTarget, KafkaDeadLetterTarget, WriterTask
-from millrace.dstreams.batch_log import DStreamBatchLog, LocalFolder, require_own
+from millrace.dstreams.batch_log import CheckpointFolder, DStreamBatchLog, claim_checkpoint
 from millrace.dstreams.kinesis import LEASES, LOST
 from millrace.engine.checkpoints.checkpoint import CHECKPOINTS, PANEL_CHECKPOINTS
 from millrace.engine.checkpoints.data_loss import TopicIds
@@ -559,12 +559,12 @@ def test_files_of_a_feed(tmp_path: Path) -> None:
 
 
 def test_files_of_a_dstream_program(tmp_path: Path) -> None:
-    folder = LocalFolder(tmp_path)
-    require_own(folder, "program.py", ["posts"])
+    folder = CheckpointFolder.at(str(tmp_path))
+    claim_checkpoint(folder, "program.py", ["posts"])
     notes = DStreamBatchLog(folder, "posts")
     for time in (1000, 2000):
         notes.write(time, {})
-    notes.forget(2000)
+    notes.remove_before(2000)
     assert files_in(tmp_path) == ["millrace/owner.json", "millrace/posts/2000.json", "millrace/posts/forgotten"]
     assert keys_of(tmp_path / "millrace/owner.json") == ["program", "streams"]
 

@@ -1,4 +1,4 @@
-"""That batches are done is told outside without keeping anybody waiting, and for certain at the end."""
+"""Commits do not delay batches, and the last one happens at the end."""
 
 from __future__ import annotations
 
@@ -13,71 +13,71 @@ from millrace.errors import TakenOver
 
 
 class Slow(StreamSource):
-    """Where it is told that batches are done, nobody answers until the test says so."""
+    """A source whose commits take until the test says so."""
 
     def __init__(self, failure: Exception | None = None) -> None:
         super().__init__()
         self.answer, self.asked, self.closed = threading.Event(), threading.Event(), False
-        self.settled: list[int] = []
+        self.committed: list[int] = []
         self.failure = failure
 
-    def described(self) -> str:
+    def description(self) -> str:
         return "slow"
 
-    def decide(self, before: Any, batch: Any, opened: Any) -> Any:
+    def next_input(self, previous: Any, batch: Any, client: Any) -> Any:
         raise NotImplementedError
 
-    def nothing(self, before: Any) -> Any:
+    def empty_input(self, previous: Any) -> Any:
         raise NotImplementedError
 
-    def read(self, note: Any, batch: Any, opened: Any) -> Any:
+    def read(self, batch_input: Any, batch: Any, client: Any) -> Any:
         raise NotImplementedError
 
-    def count(self, note: Any) -> int:
+    def record_count(self, batch_input: Any) -> int:
         raise NotImplementedError
 
-    def settle(self, note: Any, opened: Any) -> bool:
+    def commit(self, batch_input: Any, client: Any) -> bool:
         self.asked.set()
         assert self.answer.wait(30)
         if self.failure:
             raise self.failure
-        self.settled.append(note["until"])
+        self.committed.append(batch_input["until"])
         return True
 
-    def close(self, opened: Any) -> None:
+    def close(self, client: Any) -> None:
         self.closed = True
 
 
-def flow_of(inflow: Slow) -> SourceState:
+def state_of(source: Slow) -> SourceState:
     """With three batches."""
-    flow = SourceState(inflow, None, None)
+    state = SourceState(source, None, None)
     for time in (100, 200, 300):
-        flow.notes.write(time, {"until": time})
-    return flow
+        state.batch_log.write(time, {"until": time})
+    return state
 
 
 def test_nobody_waits_for_an_answer_but_the_end_does() -> None:
-    inflow = Slow()
-    flow = flow_of(inflow)
-    flow.settle(100)
-    assert inflow.asked.wait(30)
-    flow.settle(200)  # while the first is still being told
-    assert inflow.settled == []
-    inflow.answer.set()
-    flow.close(300)
-    assert inflow.settled == [100, 300]
-    assert inflow.closed
+    source = Slow()
+    state = state_of(source)
+    state.commit(100)
+    assert source.asked.wait(30)
+    state.commit(200)  # while the first is still being told
+    assert source.committed == []
+    source.answer.set()
+    state.close(300)
+    assert source.committed == [100, 300]
+    assert source.closed
 
 
 def test_what_went_wrong_is_raised_to_whoever_comes_next() -> None:
-    inflow = Slow(TakenOver("another program has it"))
-    flow = flow_of(inflow)
-    inflow.answer.set()
-    flow.settle(100)
-    assert flow._telling
-    flow._telling.join()
+    source = Slow(TakenOver("another program has it"))
+    state = state_of(source)
+    source.answer.set()
+    state.commit(100)
+    assert state._commit_thread
+    state._commit_thread.join()
     with pytest.raises(TakenOver):
-        flow.settle(200)
+        state.commit(200)
     with pytest.raises(TakenOver):
-        flow.close(200)
-    assert inflow.closed
+        state.close(200)
+    assert source.closed

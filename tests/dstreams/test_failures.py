@@ -98,14 +98,14 @@ def test_where_a_stream_begins_is_committed_though_kafka_did_not_answer_at_first
     pour(cluster, lane, ["before", "first"])
     group = f"group-of-{lane}"
     parameters = Parameters.of({"metadata.broker.list": cluster.bootstrap})
-    inflow = KafkaStreamSource(parameters, [lane], {(lane, 0): 1}, RddDecoder(utf8_decoder, utf8_decoder), group=group)
-    opened = inflow.open()
+    source = KafkaStreamSource(parameters, [lane], {(lane, 0): 1}, RddDecoder(utf8_decoder, utf8_decoder), group=group)
+    client = source.open()
     batch = DStreamBatch(0, 1.0, cast("Any", Settings()))
     with monkeypatch.context() as away:
-        away.setattr(opened, "look", lambda *_, **__: None)
-        note = inflow.decide(None, batch, opened)
+        away.setattr(client, "look", lambda *_, **__: None)
+        note = source.next_input(None, batch, client)
     assert consumer_groups.committed(cluster, group) == {}
-    note = inflow.decide(note, batch, opened)
+    note = source.next_input(note, batch, client)
     assert [(one.fromOffset, one.untilOffset) for one in ranges_of(note)] == [(1, 2)]
     assert consumer_groups.committed(cluster, group) == {(lane, 0): 1}
 

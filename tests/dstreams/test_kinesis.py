@@ -252,17 +252,17 @@ def _all(emulator: Emulator, start: ShardReadLimit, **options: Any) -> list[Any]
 def test_a_lease_that_cannot_be_noted_now_is_noted_later(emulator: Emulator, stream: str) -> None:
     from millrace.clients.kinesis.shard_reader import ShardReader
 
-    inflow = KinesisStreamSource(emulator.door, f"app-{uuid.uuid4().hex[:8]}", stream, latest=False, interval=0)
+    source = KinesisStreamSource(emulator.door, f"app-{uuid.uuid4().hex[:8]}", stream, latest=False, interval=0)
     about, well = emulator.door.stream(stream), False
     faults = Faults(lambda action, _: (500, "InternalFailure") if action == "PutItem" and not well else None)
-    opened = inflow.open()
+    client = source.open()
     with failing(emulator.dynamodb_port, faults) as endpoint:
-        opened.leases = TableLeases(emulator.door, inflow._application, "a", endpoint)
-        assert opened.leases.load(about) is None
-        opened.tail = ShardReader(emulator.door, ShardReadLimit(stream, about.created))
-        note = {"start": None, "end": opened.tail.reach.told(), "count": 0}
-        assert not inflow.settle(note, opened)
+        client.leases = TableLeases(emulator.door, source._application, "a", endpoint)
+        assert client.leases.load(about) is None
+        client.reader = ShardReader(emulator.door, ShardReadLimit(stream, about.created))
+        note = {"start": None, "end": client.reader.reach.told(), "count": 0}
+        assert not source.commit(note, client)
         well = True
-        assert inflow.settle(note, opened)
-        assert opened.leases.load(about)
-        inflow.close(opened)
+        assert source.commit(note, client)
+        assert client.leases.load(about)
+        source.close(client)

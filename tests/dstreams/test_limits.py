@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from millrace.dstreams.context_tracker import PidRateEstimator
-from millrace.dstreams.kafka_source import limits_of
+from millrace.dstreams.kafka_source import record_limits
 from millrace.dstreams.pyspark_hooks import BatchCompletedEvent
 from millrace.dstreams.source import DStreamBatch
 
@@ -29,23 +29,27 @@ WAITING = {("t", 0): 300, ("t", 1): 100, ("t", 2): 0}
 
 
 def test_without_a_limit_everything_is_read() -> None:
-    assert limits_of(WAITING, batch()) == WAITING
+    assert record_limits(WAITING, batch()) == WAITING
 
 
 def test_the_rate_of_a_partition_is_that_of_each_second() -> None:
-    assert limits_of(WAITING, batch(maxRatePerPartition="25")) == dict.fromkeys(WAITING, 50)
+    assert record_limits(WAITING, batch(maxRatePerPartition="25")) == dict.fromkeys(WAITING, 50)
 
 
 def test_backpressure_gives_more_to_those_who_wait_longer_within_the_rate_of_a_partition() -> None:
-    assert limits_of(WAITING, batch(rate=100.0)) == {("t", 0): 150, ("t", 1): 50, ("t", 2): 1}
-    assert limits_of(WAITING, batch(rate=100.0, maxRatePerPartition="20"))["t", 0] == 40
+    assert record_limits(WAITING, batch(rate=100.0)) == {("t", 0): 150, ("t", 1): 50, ("t", 2): 1}
+    assert record_limits(WAITING, batch(rate=100.0, maxRatePerPartition="20"))["t", 0] == 40
 
 
 def test_the_rate_of_a_receiver_is_one_for_all_partitions() -> None:
-    assert limits_of(WAITING, batch(maxRate="20").received()) == {("t", 0): 30, ("t", 1): 10, ("t", 2): 1}
-    assert batch(rate=10.0, maxRate="20").received().rate == 10.0
-    assert batch(rate=30.0, maxRate="20").received().rate == 20.0
-    assert batch(maxRate="0").received().rate is None
+    assert record_limits(WAITING, batch(maxRate="20").with_receiver_limit()) == {
+        ("t", 0): 30,
+        ("t", 1): 10,
+        ("t", 2): 1,
+    }
+    assert batch(rate=10.0, maxRate="20").with_receiver_limit().rate == 10.0
+    assert batch(rate=30.0, maxRate="20").with_receiver_limit().rate == 20.0
+    assert batch(maxRate="0").with_receiver_limit().rate is None
 
 
 def test_the_pace_follows_what_batches_reach() -> None:
@@ -53,11 +57,11 @@ def test_the_pace_follows_what_batches_reach() -> None:
     pace = PidRateEstimator.of(settings, interval=1.0)
     assert pace
     assert pace.rate == 5000
-    pace.learn(BatchCompletedEvent(0, True, 2000, worked=2.0, waited=0.0), records=4000)
+    pace.update(BatchCompletedEvent(0, True, 2000, processing_s=2.0, delay_s=0.0), records=4000)
     assert pace.rate == 2000
-    pace.learn(BatchCompletedEvent(0, True, 3000, worked=1.0, waited=0.5), records=1000)
+    pace.update(BatchCompletedEvent(0, True, 3000, processing_s=1.0, delay_s=0.5), records=1000)
     assert pace.rate == 1000 - 0.2 * 500  # slower, and what waits is to be made up for
-    pace.learn(BatchCompletedEvent(0, True, 4000, worked=1.0, waited=0.0), records=0)
+    pace.update(BatchCompletedEvent(0, True, 4000, processing_s=1.0, delay_s=0.0), records=0)
     assert pace.rate == 900
 
 

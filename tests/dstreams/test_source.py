@@ -20,8 +20,8 @@ def test_no_checkpoint_and_no_traceback_after_a_batch_that_could_not_be_made(
     from pyspark.serializers import CloudPickleSerializer
 
     parameters = Parameters.of({"metadata.broker.list": "localhost:1"})
-    inflow = KafkaStreamSource(parameters, ["t"], {("t", 0): 1}, RddDecoder(utf8_decoder, utf8_decoder), group="g")
-    monkeypatch.setattr(context_tracker, "failure", lambda: RunError("not today"))
+    source = KafkaStreamSource(parameters, ["t"], {("t", 0): 1}, RddDecoder(utf8_decoder, utf8_decoder), group="g")
+    monkeypatch.setattr(context_tracker, "current_failure", lambda: RunError("not today"))
     with pytest.raises(pickle.PicklingError, match="not today"):
-        CloudPickleSerializer().dumps(inflow)
+        CloudPickleSerializer().dumps(source)
     assert capsys.readouterr().err == ""

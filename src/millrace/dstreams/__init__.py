@@ -1,8 +1,9 @@
-"""The RDD-era API on today's Spark: streams from outside into DStreams."""
+"""KafkaUtils and KinesisUtils of PySpark 2.4 for DStream programs on today's Spark."""
 
 from millrace.dstreams.kafka import KafkaUtils
 from millrace.dstreams.kafka_types import Broker, KafkaMessageAndMetadata, OffsetRange, TopicAndPartition, utf8_decoder
 from millrace.dstreams.kinesis import InitialPositionInStream, KinesisUtils, MetricsLevel
+from millrace.dstreams.pickle_names import register_old_names
 
 __all__ = [
     "Broker",
@@ -15,3 +16,5 @@ __all__ = [
     "TopicAndPartition",
     "utf8_decoder",
 ]
+
+register_old_names()

@@ -1,233 +1,192 @@
-"""A folder beside a checkpoint, wherever that is: on this machine, or in any file system that Hadoop knows.
+"""A write-ahead log of what each batch of a stream reads, beside Spark's checkpoint.
 
-What each batch of a stream reads, written ahead, so that a batch that comes again is the same batch.
+- Store small files beside the checkpoint, on the local disk or in any file system that Hadoop knows.
+- Record the input of a batch before it runs, so that a repeated batch reads the same records.
+- Remove inputs that no checkpoint needs any more.
+- Refuse a checkpoint folder that belongs to another program.
 """
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from millrace.atomic_files import write_whole
+from millrace.clients.hadoop import HadoopStore
 from millrace.errors import CheckpointIncompatible, FileUnusable, StateMismatch
+from millrace.object_stores import Store, remove_folder
 
-
-class Folder(ABC):
-    """Small files by name; each is whole or not there."""
-
-    @abstractmethod
-    def names(self) -> list[str]:
-        """What is in it; nothing when there is no such folder."""
-
-    @abstractmethod
-    def read(self, name: str) -> bytes | None:
-        """What a file holds; None when there is none."""
-
-    @abstractmethod
-    def write(self, name: str, content: bytes) -> None:
-        """Make or replace a file; it is safe when this returns."""
-
-    @abstractmethod
-    def delete(self, name: str) -> None:
-        """Remove a file, or a folder with all that is in it; not being there is fine."""
-
-    @abstractmethod
-    def under(self, name: str) -> Folder:
-        """The folder of that name in this one."""
-
-
-class LocalFolder(Folder):
-    """On a disk that this process sees."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def names(self) -> list[str]:
-        """What is in it."""
-        return [one.name for one in self.path.iterdir()] if self.path.is_dir() else []
-
-    def read(self, name: str) -> bytes | None:
-        """What a file holds."""
-        file = self.path / name
-        return file.read_bytes() if file.is_file() else None
-
-    def write(self, name: str, content: bytes) -> None:
-        """Make or replace a file."""
-        try:
-            write_whole(self.path / name, content)
-        except OSError as error:
-            told = f"{self.path / name} cannot be written"
-            raise FileUnusable(told, why=error.strerror, hint="the checkpoint's folder must be writable") from None
-
-    def delete(self, name: str) -> None:
-        """Remove a file or a folder of files."""
-        place = self.path / name
-        if place.is_dir():
-            for one in place.iterdir():
-                one.unlink()
-            place.rmdir()
-        else:
-            place.unlink(missing_ok=True)
-
-    def under(self, name: str) -> Folder:
-        """The folder of that name."""
-        return LocalFolder(self.path / name)
-
-
-class HadoopFolder(Folder):
-    """In a file system of Hadoop's, through Spark's JVM."""
-
-    def __init__(self, jvm: Any, configuration: Any, path: str) -> None:
-        self._jvm, self._configuration, self.path = jvm, configuration, path
-        self._system = self._place().getFileSystem(configuration)
-
-    def names(self) -> list[str]:
-        """What is in it."""
-        if not self._system.exists(self._place()):
-            return []
-        return [one.getPath().getName() for one in self._system.listStatus(self._place())]
-
-    def read(self, name: str) -> bytes | None:
-        """What a file holds."""
-        place = self._place(name)
-        if not self._system.exists(place):
-            return None
-        opened = self._system.open(place)
-        try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(opened))
-        finally:
-            opened.close()
-
-    def write(self, name: str, content: bytes) -> None:
-        """Make or replace a file: whole under another name, then named."""
-        draft, place = self._place(f".{name}.draft"), self._place(name)
-        written = self._system.create(draft, True)
-        try:
-            written.write(bytearray(content))
-            if hasattr(written, "hsync"):
-                written.hsync()
-        finally:
-            written.close()
-        if not self._system.rename(draft, place):  # HDFS does not replace
-            self._system.delete(place, False)
-            if not self._system.rename(draft, place):
-                raise FileUnusable(f"{self.path}/{name} cannot be written", hint="check the checkpoint's file system")
-
-    def delete(self, name: str) -> None:
-        """Remove a file or a folder of files."""
-        self._system.delete(self._place(name), True)
-
-    def under(self, name: str) -> Folder:
-        """The folder of that name."""
-        return HadoopFolder(self._jvm, self._configuration, f"{self.path}/{name}")
-
-    def _place(self, name: str = "") -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.path}/{name}" if name else self.path)
-
-
-def folder_at(place: str, jvm: Any, configuration: Any) -> Folder:
-    """The folder of a checkpoint as Spark names it: a path, or a URL."""
-    parts = urlsplit(place)
-    if parts.scheme in ("", "file"):
-        return LocalFolder(Path(unquote(parts.path) if parts.scheme else place))
-    return HadoopFolder(jvm, configuration, place.rstrip("/"))
-
-
-Note = dict[str, Any]
-"""What a batch reads, in words that JSON has."""
-_ROOM = "millrace"
+BatchInput = dict[str, Any]
+"""What a batch reads, as JSON."""
+_FOLDER = "millrace"
 _OWNER = "owner.json"
-_ENDING = ".json"
-_FORGOTTEN = "forgotten"
+_SUFFIX = ".json"
+_NEWEST_REMOVED = "forgotten"
+
+
+class LocalDisk(Store):
+    """Files on a disk of this machine; their URLs are plain paths."""
+
+    def read(self, url: str) -> bytes:
+        """Return the content of a file."""
+        return Path(url).read_bytes()
+
+    def write(self, url: str, content: bytes, *, new: bool = False) -> None:
+        """Create or replace a file."""
+        if new:
+            raise NotImplementedError("a file that must be new")
+        write_whole(Path(url), content)
+
+    def names(self, url: str) -> list[str]:
+        """Return the names in a folder."""
+        return [path.name for path in Path(url).iterdir()] if Path(url).is_dir() else []
+
+    def is_folder(self, url: str) -> bool | None:
+        """Return whether it is a folder; None when it does not exist."""
+        return Path(url).is_dir() if Path(url).exists() else None
+
+    def remove(self, url: str) -> bool:
+        """Remove a file or a folder; return whether it existed."""
+        is_folder = self.is_folder(url)
+        if is_folder:
+            remove_folder(Path(url))
+        else:
+            Path(url).unlink(missing_ok=True)
+        return is_folder is not None
+
+
+@dataclass(frozen=True)
+class CheckpointFolder:
+    """Small files by name; each of them is whole or does not exist."""
+
+    store: Store
+    url: str
+
+    @classmethod
+    def at(cls, place: str, jvm: Any = None, configuration: Any = None) -> CheckpointFolder:
+        """Return the folder of a checkpoint as Spark names it: a path, or a URL."""
+        parts = urlsplit(place)
+        if parts.scheme in ("", "file"):
+            return cls(LocalDisk(), unquote(parts.path) if parts.scheme else place)
+        return cls(HadoopStore(jvm, configuration), place.rstrip("/"))
+
+    def subfolder(self, name: str) -> CheckpointFolder:
+        """Return the folder of that name in this one."""
+        return CheckpointFolder(self.store, f"{self.url}/{name}")
+
+    def names(self) -> list[str]:
+        """Return the names in the folder; none when it does not exist."""
+        return self.store.names(self.url)
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file; None when it does not exist."""
+        try:
+            return self.store.read(f"{self.url}/{name}")
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Create or replace a file; it is durable when this returns."""
+        try:
+            self.store.write(f"{self.url}/{name}", content)
+        except OSError as error:
+            raise FileUnusable(
+                f"{self.url}/{name} cannot be written",
+                why=error.strerror,
+                hint="the checkpoint's folder must be writable",
+            ) from None
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a folder with its content, if it exists."""
+        self.store.remove(f"{self.url}/{name}")
 
 
 class DStreamBatchLog:
-    """The notes of one stream by batch time (in milliseconds); without a checkpoint they are in memory only."""
+    """The inputs of one stream by batch time (in milliseconds); in memory only when there is no checkpoint."""
 
-    def __init__(self, checkpoint: Folder | None, stream: str) -> None:
-        self._folder = checkpoint.under(_ROOM).under(stream) if checkpoint else None
-        self._known: dict[int, Note] = {}
-        self._forgotten = -1
-        """The newest batch whose note was removed."""
+    def __init__(self, checkpoint: CheckpointFolder | None, stream: str) -> None:
+        self._folder = checkpoint.subfolder(_FOLDER).subfolder(stream) if checkpoint else None
+        self._inputs: dict[int, BatchInput] = {}
+        self._newest_removed = -1
         if self._folder:
             self._load(self._folder)
 
-    def _load(self, folder: Folder) -> None:
+    def _load(self, folder: CheckpointFolder) -> None:
         for name in folder.names():
-            if name.endswith(_ENDING) and name.removesuffix(_ENDING).isdigit():
-                self._known[int(name.removesuffix(_ENDING))] = json.loads(folder.read(name) or b"{}")
-        self._forgotten = int(folder.read(_FORGOTTEN) or -1)
+            if name.endswith(_SUFFIX) and name.removesuffix(_SUFFIX).isdigit():
+                self._inputs[int(name.removesuffix(_SUFFIX))] = json.loads(folder.read(name) or b"{}")
+        self._newest_removed = int(folder.read(_NEWEST_REMOVED) or -1)
 
-    def at(self, time: int) -> Note | None:
-        """What the batch of a time reads; None when that is not decided yet."""
-        if time <= self._forgotten and time not in self._known:
+    def input_at(self, time: int) -> BatchInput | None:
+        """Return the input of a batch; None when it is not decided yet."""
+        if time <= self._newest_removed and time not in self._inputs:
             raise CheckpointIncompatible(
-                f"what the batch of {time} read is no longer known",
-                why="no checkpoint that is newer needs it, and this one is older",
-                hint="start from the newest checkpoint, or anew with another folder",
+                f"the input of the batch of {time} was removed",
+                why="newer checkpoints do not need it, and this checkpoint is older",
+                hint="start from the newest checkpoint, or from scratch with another folder",
             )
-        return self._known.get(time)
+        return self._inputs.get(time)
 
-    def last(self) -> tuple[int, Note] | None:
-        """The newest one with its time."""
-        return max(self._known.items(), key=lambda one: one[0], default=None)
+    def newest(self) -> tuple[int, BatchInput] | None:
+        """Return the newest input with its batch time."""
+        return max(self._inputs.items(), key=lambda item: item[0], default=None)
 
-    def before(self, time: int) -> Note | None:
-        """The newest one of an earlier batch."""
-        earlier = [one for one in self._known if one < time]
-        return self._known[max(earlier)] if earlier else None
+    def newest_before(self, time: int) -> BatchInput | None:
+        """Return the newest input of an earlier batch."""
+        earlier = [batch for batch in self._inputs if batch < time]
+        return self._inputs[max(earlier)] if earlier else None
 
-    def write(self, time: int, note: Note) -> None:
-        """Decide a batch: it is safe on disk when this returns."""
+    def write(self, time: int, batch_input: BatchInput) -> None:
+        """Record the input of a batch; it is durable when this returns."""
         if self._folder:
-            self._folder.write(f"{time}{_ENDING}", json.dumps(note).encode())
-        self._known[time] = note
+            self._folder.write(f"{time}{_SUFFIX}", json.dumps(batch_input).encode())
+        self._inputs[time] = batch_input
 
-    def forget(self, before: int) -> None:
-        """Remove what is older, but never the newest: the next batch begins where that ends."""
-        gone = sorted(time for time in self._known if time < before)[: len(self._known) - 1]
-        if not gone:
+    def remove_before(self, time: int) -> None:
+        """Remove older inputs, but never the newest: the next batch starts where it ends."""
+        old = sorted(batch for batch in self._inputs if batch < time)[: len(self._inputs) - 1]
+        if not old:
             return
         if self._folder:
-            self._folder.write(_FORGOTTEN, str(gone[-1]).encode())
-        for time in gone:
+            self._folder.write(_NEWEST_REMOVED, str(old[-1]).encode())
+        for batch in old:
             if self._folder:
-                self._folder.delete(f"{time}{_ENDING}")
-            del self._known[time]
-        self._forgotten = gone[-1]
+                self._folder.remove(f"{batch}{_SUFFIX}")
+            del self._inputs[batch]
+        self._newest_removed = old[-1]
 
 
-def require_own(checkpoint: Folder, program: str, streams: list[str]) -> None:
-    """The one rule of whose a checkpoint is: its folder belongs to the program that first wrote notes there.
+def claim_checkpoint(checkpoint: CheckpointFolder, program: str, streams: list[str]) -> None:
+    """Raise StateMismatch if the folder belongs to another program; the first program to write there owns it.
 
-    Spark would run the functions of the other program, whatever this one says.
+    Spark would run the functions in the checkpoint, whatever this program defines.
     """
-    room = checkpoint.under(_ROOM)
-    found = room.read(_OWNER)
-    if found is None:
-        room.write(_OWNER, json.dumps({"program": program, "streams": streams}).encode())
+    folder = checkpoint.subfolder(_FOLDER)
+    content = folder.read(_OWNER)
+    if content is None:
+        folder.write(_OWNER, json.dumps({"program": program, "streams": streams}).encode())
         return
-    owner = json.loads(found)
+    owner = json.loads(content)
     if owner["program"] != program:
         raise StateMismatch(
             f"the checkpoint belongs to {owner['program']}, not to {program}",
             why=f"{owner['program']} reads {'; '.join(owner['streams'])}",
-            hint="give each program a checkpoint folder of its own; one that was renamed starts anew with another",
+            hint="give each program its own checkpoint folder; a renamed program starts from scratch with a new one",
         )
 
 
-def forget_others(checkpoint: Folder, streams: list[str]) -> None:
-    """Remove the notes of streams of earlier starts, which began anew in the same folder."""
-    room = checkpoint.under(_ROOM)
-    for name in room.names():
+def remove_other_streams(checkpoint: CheckpointFolder, streams: list[str]) -> None:
+    """Remove the inputs of streams of earlier starts from scratch in the same folder."""
+    folder = checkpoint.subfolder(_FOLDER)
+    for name in folder.names():
         if name != _OWNER and name not in streams and not name.startswith("."):
-            room.delete(name)
+            folder.remove(name)
 
 
-def oldest_checkpoint(checkpoint: Folder) -> int | None:
-    """The time of the oldest of Spark's checkpoints that is still there."""
+def oldest_checkpoint(checkpoint: CheckpointFolder) -> int | None:
+    """Return the time of the oldest of Spark's checkpoints that still exists."""
     times = [name.removeprefix("checkpoint-").removesuffix(".bk") for name in checkpoint.names()]
     return min((int(time) for time in times if time.isdigit()), default=None)

@@ -1,13 +1,13 @@
-"""The course of a StreamingContext: which batches were made, which are done, and what went wrong.
+"""Track a StreamingContext from its start to its end.
 
-A stream from outside while its program runs: its connections, its notes, and how far it is told that it is done.
-
-How many records a second the batches to come may have, learned from those that are done: backpressure.
+- Decide what each batch of a source reads, log it, and create the batch's RDD.
+- Know which batches are done, and commit to each source how far it was read.
+- Stop the context when a batch cannot be created or an output fails, and keep the error for the program.
+- Limit the size of batches by backpressure.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from contextlib import ExitStack, suppress
@@ -18,18 +18,17 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from millrace.dstreams.batch_log import (
+    BatchInput,
+    CheckpointFolder,
     DStreamBatchLog,
-    Folder,
-    Note,
-    folder_at,
-    forget_others,
+    claim_checkpoint,
     oldest_checkpoint,
-    require_own,
+    remove_other_streams,
 )
 from millrace.dstreams.errors import is_cut_off
 from millrace.dstreams.jvm_internals import (
     await_failure,
-    last_done,
+    last_completed_batch,
     pending_batches,
     remember_milliseconds,
     report_input,
@@ -44,17 +43,20 @@ if TYPE_CHECKING:
 
     from millrace.dstreams.source import StreamSource
 
-_ENABLED = "spark.streaming.backpressure.enabled"
-_FIRST = "spark.streaming.backpressure.initialRate"
-_PID = "spark.streaming.backpressure.pid."
+_BACKPRESSURE = "spark.streaming.backpressure."
+_KEPT_BATCHES = 2
+"""Batches whose inputs are kept beyond what Spark says that it remembers."""
 
 
 class PidRateEstimator:
-    """A controller with a proportional, an integral and a derived term, as Spark's own receivers have it."""
+    """Backpressure: a PID controller that estimates how many records a second the next batches may have.
+
+    It computes what the rate estimator of Spark's own receivers computes.
+    """
 
     def __init__(self, interval: float, first: float | None, terms: tuple[float, float, float], least: float) -> None:
         self.rate = first
-        """Records a second; None until there is something to learn from."""
+        """Records a second; None until a batch was measured."""
         self._interval, self._least = interval, least
         self._proportional, self._integral, self._derived = terms
         self._last: tuple[int, float, float] | None = None
@@ -62,330 +64,328 @@ class PidRateEstimator:
 
     @classmethod
     def of(cls, conf: Any, interval: float) -> PidRateEstimator | None:
-        """The one that Spark's settings ask for, if they do; `interval` is the batch's, in seconds."""
-        if str(conf.get(_ENABLED, "false")).lower() != "true":
+        """Return the estimator that Spark's settings ask for, if any; `interval` is the batch interval in seconds."""
+        if str(conf.get(f"{_BACKPRESSURE}enabled", "false")).lower() != "true":
             return None
 
-        def number(name: str, otherwise: float) -> float:
-            return float(conf.get(_PID + name, str(otherwise)))
+        def number(name: str, default: float) -> float:
+            return float(conf.get(f"{_BACKPRESSURE}pid.{name}", str(default)))
 
-        first = conf.get(_FIRST)
+        first = conf.get(f"{_BACKPRESSURE}initialRate")
         terms = number("proportional", 1.0), number("integral", 0.2), number("derived", 0.0)
         return cls(interval, float(first) if first else None, terms, number("minRate", 100.0))
 
-    def learn(self, told: BatchCompletedEvent, records: int) -> None:
-        """Take a batch into account; one without records or work says nothing."""
-        if records <= 0 or told.worked <= 0 or (self._last and told.ended <= self._last[0]):
+    def update(self, event: BatchCompletedEvent, records: int) -> None:
+        """Take a batch into account, unless it had no records or no work."""
+        if records <= 0 or event.processing_s <= 0 or (self._last and event.ended_ms <= self._last[0]):
             return
-        reached = records / told.worked
+        measured = records / event.processing_s
         if self._last is None:
-            self._last = (told.ended, reached, 0.0)
-            self.rate = min(self.rate, reached) if self.rate else reached
+            self._last = (event.ended_ms, measured, 0.0)
+            self.rate = min(self.rate, measured) if self.rate else measured
             return
-        since, rate, error_before = self._last
-        seconds = (told.ended - since) / 1000
-        error = rate - reached
-        waiting = told.waited * reached / self._interval
-        change = (error - error_before) / seconds
-        wanted = rate - self._proportional * error - self._integral * waiting - self._derived * change
+        last_ended_ms, rate, last_error = self._last
+        seconds = (event.ended_ms - last_ended_ms) / 1000
+        error = rate - measured
+        backlog = event.delay_s * measured / self._interval
+        change = (error - last_error) / seconds
+        wanted = rate - self._proportional * error - self._integral * backlog - self._derived * change
         self.rate = max(wanted, self._least)
-        self._last = (told.ended, self.rate, error)
+        self._last = (event.ended_ms, self.rate, error)
 
 
 class SourceState:
-    """One inflow in this process.
+    """A source while its program runs: its client, the log of its batches, and how far it was committed.
 
-    That batches are done is told in a thread of its own: whoever makes the next one does not wait for an answer.
+    Commits run in a thread of their own: the next batch does not wait for them.
     """
 
-    def __init__(self, inflow: StreamSource, checkpoint: Folder | None, pace: PidRateEstimator | None) -> None:
-        self.inflow = inflow
-        self.pace = pace
-        self.notes = DStreamBatchLog(checkpoint, inflow.stream)
-        self.opened = inflow.open()
-        self._settled = -1
-        self._telling: threading.Thread | None = None
+    def __init__(
+        self, source: StreamSource, checkpoint: CheckpointFolder | None, estimator: PidRateEstimator | None
+    ) -> None:
+        self.source = source
+        self.estimator = estimator
+        self.batch_log = DStreamBatchLog(checkpoint, source.stream)
+        self.client = source.open()
+        self._committed = -1
+        self._commit_thread: threading.Thread | None = None
         self._failure: Exception | None = None
 
-    def learn(self, told: BatchCompletedEvent) -> None:
-        """Take the time that a batch took into account."""
-        note = self.notes.at(told.time)
-        if self.pace and note is not None:
-            self.pace.learn(told, self.inflow.count(note))
+    def on_batch_completed(self, event: BatchCompletedEvent) -> None:
+        """Adapt the rate to the time that a batch took."""
+        batch_input = self.batch_log.input_at(event.time)
+        if self.estimator and batch_input is not None:
+            self.estimator.update(event, self.source.record_count(batch_input))
 
-    def settle(self, line: int) -> None:
-        """Say that everything up to a time is done; raises what has become of that when it was said before."""
+    def commit(self, time: int) -> None:
+        """Commit every batch up to a time; raise what an earlier commit raised."""
         if self._failure:
             raise self._failure
-        note = self.notes.before(line + 1)
-        if note is None or line <= self._settled or (self._telling and self._telling.is_alive()):
-            return  # what is not told now is told with a later batch, or at the end
-        self._telling = threading.Thread(target=self._tell, args=(line, note), name="millrace-settling", daemon=True)
-        self._telling.start()
+        batch_input = self.batch_log.newest_before(time + 1)
+        if batch_input is None or time <= self._committed or (self._commit_thread and self._commit_thread.is_alive()):
+            return  # a later batch, or the end, commits it
+        self._commit_thread = threading.Thread(
+            target=self._commit, args=(time, batch_input), name="millrace-commit", daemon=True
+        )
+        self._commit_thread.start()
 
-    def close(self, line: int) -> None:
-        """Say it for the last time, and let go of what is open."""
+    def close(self, time: int) -> None:
+        """Commit for the last time, and close the client."""
         try:
-            if self._telling:
-                self._telling.join()
-            note = self.notes.before(line + 1)
-            if note is not None and line > self._settled and not self._failure:
-                self._tell(line, note)
+            if self._commit_thread:
+                self._commit_thread.join()
+            batch_input = self.batch_log.newest_before(time + 1)
+            if batch_input is not None and time > self._committed and not self._failure:
+                self._commit(time, batch_input)
             if self._failure:
                 raise self._failure
         finally:
-            self.inflow.close(self.opened)
+            self.source.close(self.client)
 
-    def _tell(self, line: int, note: Note) -> None:
+    def _commit(self, time: int, batch_input: BatchInput) -> None:
         try:
-            if self.inflow.settle(note, self.opened):
-                self._settled = line
-        except Exception as error:  # raised to whoever settles next
+            if self.source.commit(batch_input, self.client):
+                self._committed = time
+        except Exception as error:  # raised by the next commit
             self._failure = error
 
 
-log = logging.getLogger("millrace.dstreams")
-_MARGIN = 2
-"""Batches for which notes are kept beyond what Spark says that it remembers."""
-
-
 class ContextTracker:
-    """From a context's start to its end; PySpark has at most one that runs."""
+    """One StreamingContext; PySpark runs at most one at a time."""
 
-    def __init__(self, ssc: StreamingContext, inflows: list[StreamSource]) -> None:
+    def __init__(self, ssc: StreamingContext, sources: list[StreamSource]) -> None:
         self.failure: MillraceError | None = None
-        self.asked = False
-        """Whether the context was asked to stop."""
+        self.stop_requested = False
         self._lock = threading.RLock()
-        self._ending = threading.Lock()
-        """Whoever comes second to the end waits for it as well."""
+        self._finish_lock = threading.Lock()
+        """A second caller of `finish` waits for the first."""
         self._jssc: Any = ssc._jssc
         self._java: Any = self._jssc.ssc()
         self._interval = int(self._java.graph().batchDuration().milliseconds())
-        self._checkpoint = self._checkpoint_of(ssc)
+        self._checkpoint = self._checkpoint_folder(ssc)
         if self._checkpoint:
-            require_own(self._checkpoint, _program(), [one.described() for one in inflows])
-        self._inflows = inflows
-        self._flows: dict[str, SourceState] = {}
-        self._lows: dict[int, int] = {}
-        """For each batch made here the oldest that was not done when it was made."""
-        self._done: set[int] = set()
-        self._failed: dict[int, MillraceError] = {}
-        """Batches of which an output failed; nothing from the oldest of them on is settled."""
-        self._line = -1
-        """The newest batch that is done, and with it all before it."""
-        self._remembered: int | None = None
-        """For how many milliseconds streams of the graph may ask for batches of the past; None until it is settled."""
-        self._swept = False
+            claim_checkpoint(self._checkpoint, _program_name(), [source.description() for source in sources])
+        self._sources = sources
+        self._states: dict[str, SourceState] = {}
+        self._oldest_pending: dict[int, int] = {}
+        """For each batch created here, the oldest batch that was pending when it was created."""
+        self._completed: set[int] = set()
+        self._failed_outputs: dict[int, MillraceError] = {}
+        """Batches with a failed output; nothing from the oldest of them on is committed."""
+        self._completed_until = -1
+        """The newest batch that is completed together with all batches before it."""
+        self._remembered_ms: int | None = None
+        """How long the streams of the graph may ask for past batches; None until the context has started."""
+        self._removed_other_streams = False
         self._reported: set[tuple[str, int]] = set()
         self._conf = ssc.sparkContext.getConf()
         ssc.addStreamingListener(listener_of(self))
 
-    def running(self) -> None:
-        """The context has started.
+    def on_started(self) -> None:
+        """Read the graph, once: Spark holds its lock while it creates a batch, and we hold ours at that time."""
+        self._remembered_ms = remember_milliseconds(self._java)
 
-        Its graph is asked here and nowhere else: Spark holds its lock while it makes a batch, and we hold ours then.
-        """
-        self._remembered = remember_milliseconds(self._java)
-
-    def rdd(self, inflow: StreamSource, time: int, context: SparkContext) -> RDD[Any]:
-        """The records of a batch; the batch is decided if it was not before."""
+    def batch_rdd(self, source: StreamSource, time: int, context: SparkContext) -> RDD[Any]:
+        """Return the records of a batch; decide and log what it reads if that was not done before."""
         with self._lock:
-            if failure := self.look():
+            if failure := self.check_failure():
                 raise failure
             try:
-                return self._made(self._flow(inflow), time, context)
+                return self._create_batch(self._state(source), time, context)
             except MillraceError as error:
                 self.fail(error)
                 raise
 
-    def note(self, inflow: StreamSource, time: int) -> Note | None:
-        """What a batch reads, if that is decided. Without the lock: an output must not wait for a broker."""
-        flow = self._flows.get(inflow.stream)
-        return flow.notes.at(time) if flow else None
+    def batch_input(self, source: StreamSource, time: int) -> BatchInput | None:
+        """Return what a batch reads, if that is decided. It takes no lock: an output must not wait for a broker."""
+        state = self._states.get(source.stream)
+        return state.batch_log.input_at(time) if state else None
 
-    def completed(self, told: BatchCompletedEvent) -> None:
-        """A batch has ended, in whatever order; one that failed is not done, and nothing after it is settled."""
+    def on_batch_completed(self, event: BatchCompletedEvent) -> None:
+        """Record the end of a batch, in whatever order; after a failed batch nothing is committed."""
         with self._lock:
-            if told.succeeded:
-                for flow in self._flows.values():
-                    flow.learn(told)
-                self._done.add(told.time)
+            if event.succeeded:
+                for state in self._states.values():
+                    state.on_batch_completed(event)
+                self._completed.add(event.time)
             else:
-                unknown = RunError(f"an output of the batch of {told.time} failed", hint="mend it and start again")
-                self._failed.setdefault(told.time, unknown)
+                unknown = RunError(f"an output of the batch of {event.time} failed", hint="fix it and start again")
+                self._failed_outputs.setdefault(event.time, unknown)
             try:
-                self._settle()
+                self._commit()
             except MillraceError as error:  # Spark's listener, which called, would only print it
                 self.fail(error)
 
-    def stumbled(self, time: int, error: MillraceError) -> None:
-        """An output of a batch raised. Without the lock, and before Spark knows: no checkpoint may be quicker."""
-        if time in pending_batches(self._java):  # else it is one of a context before, which is cut off only now
-            self._failed.setdefault(time, error)
+    def on_output_failed(self, time: int, error: MillraceError) -> None:
+        """Record that an output raised. It takes no lock, to be earlier than Spark's next checkpoint."""
+        if time in pending_batches(self._java):  # else it belongs to an earlier context, cut off only now
+            self._failed_outputs.setdefault(time, error)
 
-    def look(self) -> MillraceError | None:
-        """Why no further batch is made, if so.
+    def check_failure(self) -> MillraceError | None:
+        """Return why no further batch is created, if so.
 
-        Spark takes a batch for done when the last of its outputs was good, whatever became of the others.
+        Spark treats a batch as done when the last of its outputs succeeded, whatever happened to the others.
         """
-        if self._failed and self.failure is None:
-            lost = self._failed.keys() - set(pending_batches(self._java))
-            if lost:
-                self.fail(self._failed[min(lost)])
+        if self._failed_outputs and self.failure is None:
+            dropped = self._failed_outputs.keys() - set(pending_batches(self._java))
+            if dropped:
+                self.fail(self._failed_outputs[min(dropped)])
         return self.failure
 
     def fail(self, failure: MillraceError) -> None:
-        """A batch could not be made, or was dropped: it stays undone, the context ends, its program is told why."""
+        """Stop the context: a batch could not be created, or was dropped."""
         if self.failure is None:
             self.failure = failure
-            if is_cut_off(failure):
-                return  # it ends already
-            threading.Thread(target=self._stop, name="millrace-stopping", daemon=True).start()
+            if not is_cut_off(failure):  # else it stops already
+                threading.Thread(target=self._stop, name="millrace-stopping", daemon=True).start()
 
-    def belongs_to(self, ssc: StreamingContext) -> bool:
-        """Whether this is the course of a context."""
+    def tracks(self, ssc: StreamingContext) -> bool:
+        """Return whether this tracks a context."""
         return bool(self._jssc.equals(ssc._jssc))
 
-    def end(self) -> None:
-        """The context has been stopped."""
-        # Each is closed, whatever becomes of the others, and after the lock is free again.
-        with self._ending, ExitStack() as closing, self._lock:
+    def finish(self) -> None:
+        """Commit what is completed and close the sources, after the context was stopped."""
+        # Each source is closed, whatever happens to the others, and after the lock is released.
+        with self._finish_lock, ExitStack() as closing, self._lock:
             try:
                 if self.failure is None:
-                    self._done |= last_done(self._java)
+                    self._completed |= last_completed_batch(self._java)
                     self._advance()
             finally:
-                for flow in self._flows.values():
-                    closing.callback(flow.close, self._line)
-                self._flows.clear()
+                for state in self._states.values():
+                    closing.callback(state.close, self._completed_until)
+                self._states.clear()
 
-    def _flow(self, inflow: StreamSource) -> SourceState:
-        if inflow.stream not in self._flows:
-            pace = PidRateEstimator.of(self._conf, self._interval / 1000)
-            self._flows[inflow.stream] = SourceState(inflow, self._checkpoint, pace)
-        return self._flows[inflow.stream]
+    def _state(self, source: StreamSource) -> SourceState:
+        if source.stream not in self._states:
+            estimator = PidRateEstimator.of(self._conf, self._interval / 1000)
+            self._states[source.stream] = SourceState(source, self._checkpoint, estimator)
+        return self._states[source.stream]
 
-    def _made(self, flow: SourceState, time: int, context: SparkContext) -> RDD[Any]:
+    def _create_batch(self, state: SourceState, time: int, context: SparkContext) -> RDD[Any]:
         from millrace.dstreams.source import DStreamBatch
 
-        self._settle()
-        batch = DStreamBatch(time, self._interval / 1000, context, flow.pace.rate if flow.pace else None)
-        note = flow.notes.at(time)
-        if note is None:
-            note = self._decided(flow, batch)
-            flow.notes.write(time, note)
-        self._lows.setdefault(time, min([time, *pending_batches(self._java)]))
-        self._report(flow, time, note)
-        return flow.inflow.read(note, batch, flow.opened)
+        self._commit()
+        rate = state.estimator.rate if state.estimator else None
+        batch = DStreamBatch(time, self._interval / 1000, context, rate)
+        batch_input = state.batch_log.input_at(time)
+        if batch_input is None:
+            batch_input = self._next_input(state, batch)
+            state.batch_log.write(time, batch_input)
+        self._oldest_pending.setdefault(time, min([time, *pending_batches(self._java)]))
+        self._report(state, time, batch_input)
+        return state.source.read(batch_input, batch, state.client)
 
-    def _decided(self, flow: SourceState, batch: Any) -> Note:
-        last = flow.notes.last()
-        if last and last[0] > batch.time:
-            # Spark passed this one by when it could not be made, and a later one has its records.
-            return flow.inflow.nothing(flow.notes.before(batch.time))
-        return flow.inflow.decide(last[1] if last else None, batch, flow.opened)
+    def _next_input(self, state: SourceState, batch: Any) -> BatchInput:
+        newest = state.batch_log.newest()
+        if newest and newest[0] > batch.time:
+            # Spark skipped this batch when it could not be created, and a later one has its records.
+            return state.source.empty_input(state.batch_log.newest_before(batch.time))
+        return state.source.next_input(newest[1] if newest else None, batch, state.client)
 
-    def _settle(self) -> None:
+    def _commit(self) -> None:
         self._advance()
-        for flow in self._flows.values():
-            if self._line >= 0:
-                flow.settle(self._line)
-        self._forget()
+        for state in self._states.values():
+            if self._completed_until >= 0:
+                state.commit(self._completed_until)
+        self._clean_up()
 
     def _advance(self) -> None:
-        waiting = [time for time in pending_batches(self._java) if time not in self._done]
-        undone = min([*waiting, *self._failed], default=None)
-        line = max((time for time in self._done if undone is None or time < undone), default=-1)
-        if line > self._line:
-            self._line = line
-            self._done = {time for time in self._done if time >= line}
+        waiting = [time for time in pending_batches(self._java) if time not in self._completed]
+        open_batch = min([*waiting, *self._failed_outputs], default=None)
+        until = max((time for time in self._completed if open_batch is None or time < open_batch), default=-1)
+        if until > self._completed_until:
+            self._completed_until = until
+            self._completed = {time for time in self._completed if time >= until}
 
-    def _forget(self) -> None:
-        """Remove the notes that no checkpoint needs any more."""
-        since = oldest_checkpoint(self._checkpoint) if self._checkpoint else self._line
-        low = self._lows.get(since) if since is not None and self._checkpoint else since
-        if low is None or low < 0 or self._remembered is None:
+    def _clean_up(self) -> None:
+        """Remove the inputs that no checkpoint needs any more."""
+        since = oldest_checkpoint(self._checkpoint) if self._checkpoint else self._completed_until
+        needed = self._oldest_pending.get(since) if since is not None and self._checkpoint else since
+        if needed is None or needed < 0 or self._remembered_ms is None:
             return
-        self._lows = {time: one for time, one in self._lows.items() if since is None or time >= since}
-        before = min(low, self._line) - self._remembered - _MARGIN * self._interval
-        for flow in self._flows.values():
-            flow.notes.forget(before)
-        if self._checkpoint and not self._swept:  # every checkpoint that is there is of this start
-            self._swept = True
-            forget_others(self._checkpoint, [one.stream for one in self._inflows])
+        self._oldest_pending = {
+            time: oldest for time, oldest in self._oldest_pending.items() if since is None or time >= since
+        }
+        before = min(needed, self._completed_until) - self._remembered_ms - _KEPT_BATCHES * self._interval
+        for state in self._states.values():
+            state.batch_log.remove_before(before)
+        if self._checkpoint and not self._removed_other_streams:  # every existing checkpoint is of this start
+            self._removed_other_streams = True
+            remove_other_streams(self._checkpoint, [source.stream for source in self._sources])
 
-    def _report(self, flow: SourceState, time: int, note: Note) -> None:
-        """Tell Spark how many records the batch has: its own pages, listeners and ours show it."""
-        if (flow.inflow.stream, time) in self._reported:
+    def _report(self, state: SourceState, time: int, batch_input: BatchInput) -> None:
+        """Report the number of records to Spark, for its own UI, its listeners and our dashboard."""
+        stream = state.source.stream
+        if (stream, time) in self._reported:
             return
-        self._reported = {one for one in self._reported if one[1] > time - 10 * self._interval}
-        self._reported.add((flow.inflow.stream, time))
-        report_input(self._java, flow.inflow.input, time, flow.inflow.count(note))
+        self._reported = {report for report in self._reported if report[1] > time - 10 * self._interval}
+        self._reported.add((stream, time))
+        report_input(self._java, state.source.input, time, state.source.record_count(batch_input))
 
-    def _checkpoint_of(self, ssc: StreamingContext) -> Folder | None:
+    def _checkpoint_folder(self, ssc: StreamingContext) -> CheckpointFolder | None:
         place = self._java.checkpointDir()
-        return folder_at(place, ssc._jvm, ssc._sc._jsc.hadoopConfiguration()) if place else None
+        return CheckpointFolder.at(place, ssc._jvm, ssc._sc._jsc.hadoopConfiguration()) if place else None
 
     def _stop(self) -> None:
-        """End the context when Spark has noticed the failure: a stop before that would pass for a good end."""
+        """Stop the context once Spark knows of the failure: an earlier stop would look like a success."""
         await_failure(self._jssc)
         stop_streams(self._jssc)
-        with suppress(MillraceError, Py4JError, OSError):  # the failure that is told came first
-            self.end()
+        with suppress(MillraceError, Py4JError, OSError):  # the failure that is reported came first
+            self.finish()
 
 
-_arrived: list[tuple[StreamSource, StreamingContext | None]] = []
-_courses: list[ContextTracker] = []
+_registered: list[tuple[StreamSource, StreamingContext | None]] = []
+_trackers: list[ContextTracker] = []
 
 
-def arrived(inflow: StreamSource, ssc: StreamingContext | None) -> None:
-    """An inflow of a context that is not started yet; of a recovered one nobody knows which."""
-    _arrived.append((inflow, ssc))
+def register_source(source: StreamSource, ssc: StreamingContext | None) -> None:
+    """Add a source of a context that is not started yet; None for a recovered source, whose context is not known."""
+    _registered.append((source, ssc))
 
 
-def attend() -> None:
-    """From now on, know of every StreamingContext that starts."""
+def track_contexts() -> None:
+    """Track every StreamingContext that starts from now on."""
     install_hooks(sys.modules[__name__])
 
 
-def started(ssc: StreamingContext) -> ContextTracker | None:
-    """A context is about to start."""
-    _courses.clear()
-    inflows = {one.stream: one for one, its in _arrived if its is None or its is ssc}
-    _arrived[:] = [one for one in _arrived if one[0].stream not in inflows]
-    if inflows:
-        _courses.append(ContextTracker(ssc, list(inflows.values())))
+def start_tracking(ssc: StreamingContext) -> ContextTracker | None:
+    """Return the tracker of a context that is about to start; None when it has no source of ours."""
+    _trackers.clear()
+    sources = {source.stream: source for source, owner in _registered if owner is None or owner is ssc}
+    _registered[:] = [entry for entry in _registered if entry[0].stream not in sources]
+    if sources:
+        _trackers.append(ContextTracker(ssc, list(sources.values())))
     return current()
 
 
 def current() -> ContextTracker | None:
-    """The course of the context that runs, or ran last."""
-    return _courses[0] if _courses else None
+    """Return the tracker of the context that runs, or ran last."""
+    return _trackers[0] if _trackers else None
 
 
-def failure() -> MillraceError | None:
-    """Why no further batch is made, if so."""
-    return _courses[0].look() if _courses else None
+def current_failure() -> MillraceError | None:
+    """Return why no further batch is created, if so."""
+    return _trackers[0].check_failure() if _trackers else None
 
 
-def rdd_of(inflow: StreamSource, time: datetime, context: SparkContext) -> RDD[Any]:
-    """The records of the batch of a time."""
-    return _courses[0].rdd(inflow, milliseconds(time), context)
+def batch_rdd(source: StreamSource, time: datetime, context: SparkContext) -> RDD[Any]:
+    """Return the records of the batch of a time."""
+    return _trackers[0].batch_rdd(source, _milliseconds(time), context)
 
 
-def note_of(inflow: StreamSource, time: datetime) -> Note | None:
-    """What the batch of a time reads."""
-    return _courses[0].note(inflow, milliseconds(time))
+def batch_input(source: StreamSource, time: datetime) -> BatchInput | None:
+    """Return what the batch of a time reads."""
+    return _trackers[0].batch_input(source, _milliseconds(time))
 
 
-def milliseconds(time: datetime) -> int:
-    """A batch's time as Spark counts it."""
+def _milliseconds(time: datetime) -> int:
+    """Return a batch time as Spark counts it."""
     return round(time.timestamp() * 1000)
 
 
-def _program() -> str:
-    """What the user calls the program that runs."""
+def _program_name() -> str:
+    """Return the name that the user gives to this program: a module or a file."""
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
     return spec.name if spec else Path(sys.argv[0] or "-").name

@@ -1,4 +1,4 @@
-"""KafkaUtils as PySpark had it until 2.4: direct streams, receiver-style streams and RDDs of ranges."""
+"""KafkaUtils of PySpark 2.4 on today's Spark: direct streams, receiver-style streams and RDDs of offset ranges."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from pyspark.streaming.dstream import DStream, TransformedDStream
 from millrace.clients.kafka import consumer_groups, offsets
 from millrace.clients.kafka import topics as kafka_topics
 from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.offsets import PartitionId
 from millrace.dstreams import context_tracker
 from millrace.dstreams.kafka_params import Parameters
 from millrace.dstreams.kafka_rdd import Handler, RddDecoder, read_ranges
 from millrace.dstreams.kafka_source import KafkaStreamSource, Sharing, ranges_of
-from millrace.dstreams.kafka_types import Broker, Decoder, OffsetRange, Place, TopicAndPartition, utf8_decoder
+from millrace.dstreams.kafka_types import Broker, Decoder, OffsetRange, TopicAndPartition, utf8_decoder
 from millrace.dstreams.source import DStreamBatch, stream_of
 from millrace.errors import GroupInUse, InvalidOption, OffsetsGone, RunError
 
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.streaming import StreamingContext
 
-_SHARED = "_millrace_groups"
+_GROUPS = "_millrace_groups"
 
 
 class KafkaUtils:
-    """Streams and RDDs of Kafka's topics."""
+    """Streams and RDDs of Kafka topics."""
 
     @staticmethod
     def createDirectStream(  # noqa: N802
@@ -43,23 +44,23 @@ class KafkaUtils:
         valueDecoder: Decoder = utf8_decoder,  # noqa: N803
         messageHandler: Handler | None = None,  # noqa: N803
     ) -> KafkaDStream:
-        """A stream whose batches read ranges of offsets straight from the brokers; each batch knows its ranges.
+        """Return a stream whose batches read offset ranges straight from the brokers; each batch knows its ranges.
 
-        A batch that comes again is the same. State is exact across restarts from a checkpoint; outputs of the batches
-        that were under way are repeated.
+        A repeated batch reads the same records. State is exact across restarts from a checkpoint; outputs of batches
+        that were running are repeated.
         """
-        _require(topics, list, "topics")
-        _require(kafkaParams, dict, "kafkaParams")
+        _check_type(topics, list, "topics")
+        _check_type(kafkaParams, dict, "kafkaParams")
         parameters = Parameters.of(kafkaParams)
         cluster = parameters.cluster()
-        there = _partitions(cluster, topics)
-        wanted = {(one.topic, one.partition): int(at) for one, at in (fromOffsets or {}).items()}
+        partitions = _partitions(cluster, topics)
+        wanted = {(key.topic, key.partition): int(offset) for key, offset in (fromOffsets or {}).items()}
         if wanted:
-            _require_offsets(cluster, topics, wanted)
-        start = wanted or _starts(cluster, there, parameters)
-        decoding = RddDecoder(keyDecoder, valueDecoder, messageHandler)
-        inflow = KafkaStreamSource(parameters, topics, start, decoding, without=set(there) - set(start))
-        return KafkaDStream(stream_of(ssc, inflow), inflow)
+            _check_start_offsets(cluster, topics, wanted)
+        start = wanted or _start_offsets(cluster, partitions, parameters)
+        decoder = RddDecoder(keyDecoder, valueDecoder, messageHandler)
+        source = KafkaStreamSource(parameters, topics, start, decoder, without=set(partitions) - set(start))
+        return KafkaDStream(stream_of(ssc, source), source)
 
     @staticmethod
     def createStream(  # noqa: N802
@@ -72,24 +73,24 @@ class KafkaUtils:
         keyDecoder: Decoder = utf8_decoder,  # noqa: N803
         valueDecoder: Decoder = utf8_decoder,  # noqa: N803
     ) -> DStream[Any]:
-        """A stream that goes on where its consumer group is, and commits there what is done: at least once.
+        """Return a stream that resumes at its consumer group's offsets and commits completed batches: at least once.
 
-        ZooKeeper is no more: `zkQuorum` names the brokers. Streams of one group have the partitions between them. How
-        many threads a topic gets, and the storage level, have no effect: the executors read the brokers directly.
+        Kafka has no ZooKeeper any more: `zkQuorum` names the brokers. Streams of one group share the partitions. The
+        number of threads of a topic and the storage level have no effect: the executors read the brokers directly.
         """
         del storageLevel
-        _require(topics, dict, "topics")
+        _check_type(topics, dict, "topics")
         parameters = Parameters.of(kafkaParams or {}, zkQuorum)
         cluster = parameters.cluster()
-        there = _partitions(cluster, list(topics))
+        partitions = _partitions(cluster, list(topics))
         consumer_groups.check_name(groupId)
         if consumer_groups.members(cluster, groupId):
             hint = "stop the others, or choose another group: a group is read by one program"
             raise GroupInUse(f"the group {groupId!r} has members", hint=hint)
-        start = _starts(cluster, there, parameters) | _committed(cluster, groupId, there)
-        inflow = KafkaStreamSource(parameters, list(topics), start, RddDecoder(keyDecoder, valueDecoder), group=groupId)
-        _share(ssc, inflow)
-        return stream_of(ssc, inflow)
+        start = _start_offsets(cluster, partitions, parameters) | _committed_offsets(cluster, groupId, partitions)
+        source = KafkaStreamSource(parameters, list(topics), start, RddDecoder(keyDecoder, valueDecoder), group=groupId)
+        _share_partitions(ssc, source)
+        return stream_of(ssc, source)
 
     @staticmethod
     def createRDD(  # noqa: N802
@@ -101,15 +102,15 @@ class KafkaUtils:
         valueDecoder: Decoder = utf8_decoder,  # noqa: N803
         messageHandler: Handler | None = None,  # noqa: N803
     ) -> KafkaRDD:
-        """The records of ranges of offsets. The leaders are found anyway: who is named there has no effect."""
+        """Return the records of offset ranges. `leaders` has no effect: the client finds them."""
         del leaders
-        _require(kafkaParams, dict, "kafkaParams")
-        _require(offsetRanges, list, "offsetRanges")
+        _check_type(kafkaParams, dict, "kafkaParams")
+        _check_type(offsetRanges, list, "offsetRanges")
         parameters = Parameters.of(kafkaParams)
-        _require_ranges(parameters.cluster(), offsetRanges)
+        _check_ranges(parameters.cluster(), offsetRanges)
         session = DStreamBatch(0, 0.0, sc).session()
-        made = read_ranges(session, parameters, offsetRanges, RddDecoder(keyDecoder, valueDecoder, messageHandler))
-        return KafkaRDD(made, list(offsetRanges))
+        records = read_ranges(session, parameters, offsetRanges, RddDecoder(keyDecoder, valueDecoder, messageHandler))
+        return KafkaRDD(records, list(offsetRanges))
 
 
 class KafkaRDD(RDD[Any]):  # type: ignore[misc]
@@ -120,105 +121,107 @@ class KafkaRDD(RDD[Any]):  # type: ignore[misc]
         self._ranges = ranges
 
     def offsetRanges(self) -> list[OffsetRange]:  # noqa: N802
-        """The ranges, in the order in which they were given; those of a stream by topic and partition."""
-        if self._ranges is None:  # none at all would pass for a batch that read nothing
-            hint = "ask inside foreachRDD or transform, before the context is stopped"
-            raise RunError("it is not known any more which offsets this batch has", hint=hint)
+        """Return the ranges in the order in which they were given; those of a stream by topic and partition."""
+        if self._ranges is None:  # an empty list would mean a batch that read nothing
+            hint = "call it inside foreachRDD or transform, before the context is stopped"
+            raise RunError("the offsets of this batch are no longer known", hint=hint)
         return list(self._ranges)
 
 
 class KafkaDStream(DStream[Any]):  # type: ignore[misc]
-    """A direct stream: what is called on it first sees RDDs that know their offsets."""
+    """A direct stream: the first operation on it gets RDDs that know their offsets."""
 
-    def __init__(self, records: DStream[Any], inflow: KafkaStreamSource) -> None:
+    def __init__(self, records: DStream[Any], source: KafkaStreamSource) -> None:
         super().__init__(records._jdstream, records._ssc, records._jrdd_deserializer)
-        self._inflow = inflow
+        self._source = source
 
     def foreachRDD(self, func: Callable[..., None]) -> None:  # noqa: N802
-        """Call a function for each batch, with its RDD or with its time and its RDD."""
-        super().foreachRDD(_knowing(func, self._inflow))
+        """Call a function for each batch, with its RDD, or with its time and its RDD."""
+        super().foreachRDD(_with_kafka_rdd(func, self._source))
 
     def transform(self, func: Callable[..., RDD[Any]]) -> KafkaTransformedDStream:
-        """A stream of what a function makes of each batch's RDD, or of its time and its RDD."""
-        return KafkaTransformedDStream(self, _knowing(func, self._inflow))
+        """Return a stream of what a function returns for each batch's RDD, or for its time and its RDD."""
+        return KafkaTransformedDStream(self, _with_kafka_rdd(func, self._source))
 
 
 class KafkaTransformedDStream(TransformedDStream[Any]):  # type: ignore[misc]
-    """What `transform` of a direct stream gives."""
+    """The result of `transform` of a direct stream."""
 
 
-def _knowing(func: Callable[..., Any], inflow: KafkaStreamSource) -> Callable[[datetime, RDD[Any]], Any]:
-    """The function with a KafkaRDD for its RDD."""
-    alone = func.__code__.co_argcount == 1
+def _with_kafka_rdd(func: Callable[..., Any], source: KafkaStreamSource) -> Callable[[datetime, RDD[Any]], Any]:
+    """Return the function with a KafkaRDD as its RDD."""
+    rdd_only = func.__code__.co_argcount == 1
 
     def called(time: datetime, records: RDD[Any]) -> Any:
-        note = context_tracker.note_of(inflow, time)
-        known = KafkaRDD(records, None if note is None else ranges_of(note))
-        return func(known) if alone else func(time, known)
+        batch_input = context_tracker.batch_input(source, time)
+        rdd = KafkaRDD(records, None if batch_input is None else ranges_of(batch_input))
+        return func(rdd) if rdd_only else func(time, rdd)
 
     return called
 
 
-def _require(given: object, kind: type, name: str) -> None:
+def _check_type(given: object, kind: type, name: str) -> None:
     if not isinstance(given, kind):
         raise TypeError(f"{name} should be {kind.__name__}")
 
 
-def _partitions(cluster: Cluster, names: Sequence[str]) -> list[Place]:
+def _partitions(cluster: Cluster, names: Sequence[str]) -> list[PartitionId]:
     metadata = cluster.connect()
     for name in names:
         kafka_topics.require(metadata, name)
     return [(name, partition) for name in names for partition in metadata.topics[name].partitions]
 
 
-def _starts(cluster: Cluster, there: Sequence[Place], parameters: Parameters) -> dict[Place, int]:
-    wanted = [TopicPartition(*place) for place in there]
+def _start_offsets(
+    cluster: Cluster, partitions: Sequence[PartitionId], parameters: Parameters
+) -> dict[PartitionId, int]:
+    wanted = [TopicPartition(*partition) for partition in partitions]
     spec = OffsetSpec.earliest() if parameters.reset == "earliest" else OffsetSpec.latest()
     return offsets.ask(cluster, wanted, spec, committed=parameters.committed)
 
 
-def _committed(cluster: Cluster, group: str, there: Sequence[Place]) -> dict[Place, int]:
+def _committed_offsets(cluster: Cluster, group: str, partitions: Sequence[PartitionId]) -> dict[PartitionId, int]:
     if group not in consumer_groups.names(cluster):
         return {}
-    return {place: at for place, at in consumer_groups.committed(cluster, group).items() if place in there}
+    committed = consumer_groups.committed(cluster, group)
+    return {partition: offset for partition, offset in committed.items() if partition in partitions}
 
 
-def _share(ssc: StreamingContext, inflow: KafkaStreamSource) -> None:
-    """Programs make several streams of one group to read faster, and union them: each has its share."""
-    shared: dict[str | None, Sharing] = ssc.__dict__.setdefault(_SHARED, {})
-    inflow.sharing = shared.setdefault(inflow.group, {})
-    for topic in inflow.topics:
-        inflow.sharing.setdefault(topic, []).append(inflow.stream)
+def _share_partitions(ssc: StreamingContext, source: KafkaStreamSource) -> None:
+    """Divide the partitions between the streams of one group: programs union several streams to read faster."""
+    shared: dict[str | None, Sharing] = ssc.__dict__.setdefault(_GROUPS, {})
+    source.sharing = shared.setdefault(source.group, {})
+    for topic in source.topics:
+        source.sharing.setdefault(topic, []).append(source.stream)
 
 
-def _require_offsets(cluster: Cluster, names: list[str], wanted: Mapping[Place, int]) -> None:
+def _check_start_offsets(cluster: Cluster, names: list[str], wanted: Mapping[PartitionId, int]) -> None:
     if {topic for topic, _ in wanted} != set(names):
         raise InvalidOption("fromOffsets has other topics than topics", hint=f"name offsets of {', '.join(names)}")
-    for (topic, partition), at in wanted.items():
-        if at < 0:
+    for (topic, partition), offset in wanted.items():
+        if offset < 0:
             raise InvalidOption(
-                f"fromOffsets: partition {partition} of {topic!r} cannot begin at {at}",
+                f"fromOffsets: partition {partition} of {topic!r} cannot begin at {offset}",
                 hint="offsets begin at 0; auto.offset.reset says smallest or largest where none is named",
             )
-    ranges = [OffsetRange(*place, at, at) for place, at in wanted.items()]
-    _require_ranges(cluster, ranges)
+    _check_ranges(cluster, [OffsetRange(*partition, offset, offset) for partition, offset in wanted.items()])
 
 
-def _require_ranges(cluster: Cluster, ranges: Sequence[OffsetRange]) -> None:
+def _check_ranges(cluster: Cluster, ranges: Sequence[OffsetRange]) -> None:
     metadata = cluster.connect()
-    for one in ranges:
-        kafka_topics.require(metadata, one.topic, one.partition)
-        if not 0 <= one.fromOffset <= one.untilOffset:
-            raise InvalidOption(f"{one} is no range", hint="fromOffset comes first, and neither is negative")
-    wanted = [TopicPartition(*place) for place in {(one.topic, one.partition) for one in ranges}]
+    for range_ in ranges:
+        kafka_topics.require(metadata, range_.topic, range_.partition)
+        if not 0 <= range_.fromOffset <= range_.untilOffset:
+            raise InvalidOption(f"{range_} is no range", hint="fromOffset comes first, and neither is negative")
+    wanted = [TopicPartition(*partition) for partition in {(range_.topic, range_.partition) for range_ in ranges}]
     first = offsets.ask(cluster, wanted, OffsetSpec.earliest())
     end = offsets.ask(cluster, wanted, OffsetSpec.latest())
-    for one in ranges:
-        place = one.topic, one.partition
-        if one.fromOffset < first[place] or one.untilOffset > end[place]:
+    for range_ in ranges:
+        partition = range_.topic, range_.partition
+        if range_.fromOffset < first[partition] or range_.untilOffset > end[partition]:
             raise OffsetsGone(
-                f"partition {one.partition} of {one.topic!r} has offsets {first[place]} to {end[place]}, "
-                f"{one.fromOffset} to {one.untilOffset} are wanted",
-                why="Kafka deleted what was before" if one.fromOffset < first[place] else "they are not written yet",
-                hint="name offsets that are there",
+                f"partition {range_.partition} of {range_.topic!r} has offsets {first[partition]} to {end[partition]}, "
+                f"{range_.fromOffset} to {range_.untilOffset} are wanted",
+                why="Kafka deleted the others" if range_.fromOffset < first[partition] else "they are not written yet",
+                hint="name offsets that exist",
             )

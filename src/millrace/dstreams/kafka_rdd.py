@@ -1,4 +1,4 @@
-"""Ranges of offsets to records, by Spark's own Kafka reader on the executors and decoders in Python."""
+"""Read offset ranges into an RDD: Spark's own Kafka reader on the executors, then decoders in Python."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Handler = Callable[[KafkaMessageAndMetadata], Any]
 
 
 class RddDecoder:
-    """How a record's bytes become what the program gets; travels to the executors."""
+    """The decoders of a program, sent to the executors. It is pickled into Spark's checkpoint."""
 
     def __init__(self, key: Decoder, value: Decoder, handler: Handler | None = None) -> None:
         self.key, self.value, self.handler = key, value, handler
 
     def records(self, batches: Iterable[bytes]) -> Iterator[Any]:
-        """The records of a partition of the RDD, from Arrow's batches."""
+        """Return the records of a partition of the RDD, from Arrow batches."""
         import pyarrow as pa
 
         kinds = pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64()
@@ -44,7 +44,7 @@ class RddDecoder:
         if decoder is utf8_decoder:
             try:
                 return batch.column(column).cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
-            except pa.ArrowInvalid:  # one of them is not UTF-8: below it is known which
+            except pa.ArrowInvalid:  # one value is not UTF-8: the loop below finds it
                 pass
         return self._one_by_one(batch, column, decoder)
 
@@ -59,44 +59,44 @@ class RddDecoder:
     def _handled(self, batch: pa.RecordBatch) -> Iterator[Any]:
         assert self.handler is not None  # noqa: S101 - for the type
         decoders = self.key, self.value
-        keys, values, *places = (batch.column(at).to_pylist() for at in range(len(_COLUMNS)))
-        for row, (topic, partition, offset) in enumerate(zip(*places, strict=True)):
+        keys, values, *positions = (batch.column(index).to_pylist() for index in range(len(_COLUMNS)))
+        for row, (topic, partition, offset) in enumerate(zip(*positions, strict=True)):
             message = KafkaMessageAndMetadata(topic, partition, offset, keys[row], values[row], decoders)
             try:
-                made = self.handler(message)
+                handled = self.handler(message)
             except Exception as error:
                 raise _decoder_failed(batch, row, "messageHandler", error) from error
-            yield made
+            yield handled
 
 
 def read_ranges(
     session: SparkSession, parameters: Parameters, ranges: Sequence[OffsetRange], decoding: RddDecoder
 ) -> RDD[Any]:
-    """The records of the ranges; several of one partition are read apart, in their order."""
+    """Return the records of the ranges; several ranges of one partition are read separately, in their order."""
     from pyspark import RDD
     from pyspark.serializers import NoOpSerializer
 
     context = session.sparkContext
-    full = [one for one in ranges if one.count() > 0]
-    if not full:
+    filled = [range_ for range_ in ranges if range_.count() > 0]
+    if not filled:
         return context.parallelize([], 1)
-    places = {one.topicAndPartition() for one in full}
-    groups = [full] if len(places) == len(full) else [[one] for one in full]
-    read = []
+    partitions = {range_.topicAndPartition() for range_ in filled}
+    groups = [filled] if len(partitions) == len(filled) else [[range_] for range_ in filled]
+    rdds = []
     for group in groups:
         batches = _frame(session, parameters, group)._jdf.toArrowBatchRdd().toJavaRDD()
-        read.append(RDD(batches, context, NoOpSerializer()).mapPartitions(decoding.records))
-    return read[0] if len(read) == 1 else context.union(read)
+        rdds.append(RDD(batches, context, NoOpSerializer()).mapPartitions(decoding.records))
+    return rdds[0] if len(rdds) == 1 else context.union(rdds)
 
 
 def _frame(session: SparkSession, parameters: Parameters, ranges: Sequence[OffsetRange]) -> DataFrame:
     assigned: dict[str, list[int]] = {}
     start: dict[str, dict[str, int]] = {}
     end: dict[str, dict[str, int]] = {}
-    for one in ranges:
-        assigned.setdefault(one.topic, []).append(one.partition)
-        start.setdefault(one.topic, {})[str(one.partition)] = one.fromOffset
-        end.setdefault(one.topic, {})[str(one.partition)] = one.untilOffset
+    for range_ in ranges:
+        assigned.setdefault(range_.topic, []).append(range_.partition)
+        start.setdefault(range_.topic, {})[str(range_.partition)] = range_.fromOffset
+        end.setdefault(range_.topic, {})[str(range_.partition)] = range_.untilOffset
     options = {
         **parameters.for_spark(),
         "assign": json.dumps(assigned),
@@ -108,5 +108,5 @@ def _frame(session: SparkSession, parameters: Parameters, ranges: Sequence[Offse
 
 
 def _decoder_failed(batch: pa.RecordBatch, row: int, what: str, error: Exception) -> BaseException:
-    topic, partition, offset = (batch.column(at)[row].as_py() for at in (2, 3, 4))
+    topic, partition, offset = (batch.column(index)[row].as_py() for index in (2, 3, 4))
     return decoder_failed(what, f"the record at offset {offset} of partition {partition} of {topic!r}", error)

@@ -1,4 +1,10 @@
-"""Kafka's topics as an inflow: which offsets a batch reads is decided here, on the driver."""
+"""Kafka topics as the source of a DStream: the driver decides which offsets a batch reads.
+
+- Read the first and last offsets of the topics, and tolerate brokers that do not answer for a while.
+- Apply the rate limits of Spark's settings and of backpressure.
+- Commit the offsets of completed batches to a consumer group, if there is one.
+- Raise OffsetsGone when Kafka no longer has the records of a batch.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +19,11 @@ from confluent_kafka.admin import OffsetSpec
 
 from millrace.clients.kafka import consumer_groups, offsets
 from millrace.clients.kafka.cluster import Cluster
-from millrace.dstreams.batch_log import Note
+from millrace.clients.kafka.offsets import PartitionId
+from millrace.dstreams.batch_log import BatchInput
 from millrace.dstreams.kafka_params import Parameters
 from millrace.dstreams.kafka_rdd import RddDecoder, read_ranges
-from millrace.dstreams.kafka_types import OffsetRange, Place
+from millrace.dstreams.kafka_types import OffsetRange
 from millrace.dstreams.source import DStreamBatch, StreamSource
 from millrace.errors import GroupInUse, KafkaFailed, KafkaUnreachable, OffsetsGone, RunError, TopicGone
 
@@ -24,21 +31,21 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
 log = logging.getLogger("millrace.dstreams")
-_PATIENCE = 30.0
-"""Seconds for which a topic may be unknown to a cluster that answers: one that is starting knows little."""
-_MOST = "spark.streaming.kafka.maxRatePerPartition"
-_LEAST = "spark.streaming.kafka.minRatePerPartition"
+_TOPIC_TIMEOUT_S = 30.0
+"""How long a topic may be unknown to a cluster that answers: a starting cluster knows few topics."""
+_MAX_RATE = "spark.streaming.kafka.maxRatePerPartition"
+_MIN_RATE = "spark.streaming.kafka.minRatePerPartition"
 Sharing = dict[str, list[str]]
-"""The streams of one group by topic: they have its partitions between them."""
+"""The streams of one consumer group by topic: each reads a share of the partitions."""
 
 
 @dataclass
 class ClusterSnapshot:
-    """What the cluster says at one moment; partitions without a leader are in `partitions` only."""
+    """The partitions and offsets of a cluster at one moment; a partition without a leader has no offsets."""
 
-    partitions: list[Place]
-    first: Mapping[Place, int] = field(default_factory=dict)
-    end: Mapping[Place, int] = field(default_factory=dict)
+    partitions: list[PartitionId]
+    first: Mapping[PartitionId, int] = field(default_factory=dict)
+    end: Mapping[PartitionId, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -46,200 +53,217 @@ class KafkaDriverClient:
     """The driver's connection to the brokers."""
 
     cluster: Cluster
-    last: Note | None = None
-    """The note that was decided last, which needs no second look."""
-    begun: set[Place] | None = None
-    """The partitions of which the group knows where we began; None before the first batch."""
-    _silent_since: dict[str, float] = field(default_factory=dict)
+    last_input: BatchInput | None = None
+    """The input that was decided last, whose offsets need not be checked again."""
+    start_committed: set[PartitionId] | None = None
+    """The partitions whose start offset is committed to the group; None before the first batch."""
+    _problems_since: dict[str, float] = field(default_factory=dict)
 
-    def look(self, topics: Collection[str], *, committed: bool) -> ClusterSnapshot | None:
-        """What there is to read; None while nobody answers."""
+    def snapshot(self, topics: Collection[str], *, committed: bool) -> ClusterSnapshot | None:
+        """Return the offsets that can be read now; None while no broker answers."""
         try:
             metadata = self.cluster.connect()
             partitions = [
-                (name, one)
-                for name in topics
-                if self._is_there(name, metadata)
-                for one in metadata.topics[name].partitions
+                (topic, partition)
+                for topic in topics
+                if self._topic_exists(topic, metadata)
+                for partition in metadata.topics[topic].partitions
             ]
-            wanted = [TopicPartition(*place) for place in partitions]
+            wanted = [TopicPartition(*partition) for partition in partitions]
             first = offsets.known(self.cluster, wanted, OffsetSpec.earliest())
             end = offsets.known(self.cluster, wanted, OffsetSpec.latest(), committed=committed)
         except (KafkaUnreachable, KafkaFailed) as error:
-            self._say("the cluster", f"{error.message}; batches read nothing until it is back")
+            self._log_problem("the cluster", f"{error.message}; batches read nothing until it is back")
             return None
-        for topic, partition in partitions:
-            name = f"partition {partition} of {topic}"
-            if (topic, partition) in first and (topic, partition) in end:
-                self._silent_since.pop(name, None)
+        for topic, number in partitions:
+            name = f"partition {number} of {topic}"
+            if (topic, number) in first and (topic, number) in end:
+                self._problems_since.pop(name, None)
             else:
-                self._say(name, f"{name} has no leader: batches read nothing of it until it has one")
-        self._silent_since.pop("the cluster", None)
+                self._log_problem(name, f"{name} has no leader: batches read nothing of it until it has one")
+        self._problems_since.pop("the cluster", None)
         return ClusterSnapshot(partitions, first, end)
 
-    def _is_there(self, topic: str, metadata: Any) -> bool:
+    def _topic_exists(self, topic: str, metadata: Any) -> bool:
         if topic in metadata.topics:
-            self._silent_since.pop(topic, None)
+            self._problems_since.pop(topic, None)
             return True
-        since = self._say(topic, f"the cluster does not know the topic {topic} at the moment")
-        if time.monotonic() - since > _PATIENCE:
-            raise TopicGone(f"the topic {topic!r} is gone", hint="start anew when it is there again")
+        since = self._log_problem(topic, f"the cluster does not know the topic {topic} at the moment")
+        if time.monotonic() - since > _TOPIC_TIMEOUT_S:
+            raise TopicGone(f"the topic {topic!r} is gone", hint="start again when it exists again")
         return False
 
-    def _say(self, about: str, words: str) -> float:
-        """Log a trouble when it begins; gives when that was."""
-        if about not in self._silent_since:
-            log.warning("%s", words)
-        return self._silent_since.setdefault(about, time.monotonic())
+    def _log_problem(self, subject: str, message: str) -> float:
+        """Log a problem when it begins; return when that was."""
+        if subject not in self._problems_since:
+            log.warning("%s", message)
+        return self._problems_since.setdefault(subject, time.monotonic())
 
 
 class KafkaStreamSource(StreamSource):
-    """Topics of a cluster. With a group, the offsets of batches that are done are committed to it."""
+    """Topics of a cluster. With a consumer group, the offsets of completed batches are committed to it."""
 
     def __init__(
         self,
         parameters: Parameters,
         topics: Sequence[str],
-        start: Mapping[Place, int],
+        start: Mapping[PartitionId, int],
         decoding: RddDecoder,
         *,
-        without: Iterable[Place] = (),
+        without: Iterable[PartitionId] = (),
         group: str | None = None,
     ) -> None:
         super().__init__()
         self.parameters, self.topics, self.decoding = parameters, tuple(topics), decoding
         self.start = dict(start)
-        """Where the first batch begins; partitions that come later begin with their first record."""
+        """Where the first batch starts; partitions that are added later start with their first record."""
         self.without = frozenset(without)
+        """Partitions that are not read."""
         self.group = group
         self.sharing: Sharing = {}
 
-    def described(self) -> str:
-        """The topics."""
+    def description(self) -> str:
+        """Return the names of the topics."""
         return f"Kafka topic{'s' if len(self.topics) > 1 else ''} {', '.join(self.topics)}"
 
     def open(self) -> KafkaDriverClient:
-        """A connection."""
+        """Return a connection."""
         return KafkaDriverClient(self.parameters.cluster())
 
-    def decide(self, before: Note | None, batch: DStreamBatch, opened: KafkaDriverClient) -> Note:
-        """From where the batch before ended to what is there now, or as far as the rate allows."""
-        begin = self._positions(before)
-        if opened.begun is None:  # before anything can keep a first note from being followed by its commit
-            opened.begun = set(begin) if before else set()
-        seen = opened.look(self.topics, committed=self.parameters.committed)
-        if seen is None:
-            return _noted((place, at, at) for place, at in begin.items())
-        for place in seen.partitions:
-            if self._is_ours(place) and place not in begin and place in seen.first:
-                begin[place] = seen.first[place]
-        _require_there(begin, begin, seen)
-        held = self._not_begun(begin, opened)
-        waiting = {place: 0 if place in held else seen.end.get(place, at) - at for place, at in begin.items()}
-        limits = limits_of(waiting, batch if self.group is None else batch.received())
-        opened.last = _noted((place, at, at + min(waiting[place], limits[place])) for place, at in begin.items())
-        return opened.last
+    def next_input(self, previous: BatchInput | None, batch: DStreamBatch, client: KafkaDriverClient) -> BatchInput:
+        """Return ranges from the end of the previous batch to the end of the topics, or as far as the rate allows."""
+        start = self._next_offsets(previous)
+        if client.start_committed is None:  # before an error can separate a first input from its commit
+            client.start_committed = set(start) if previous else set()
+        snapshot = client.snapshot(self.topics, committed=self.parameters.committed)
+        if snapshot is None:
+            return _input_of((partition, offset, offset) for partition, offset in start.items())
+        for partition in snapshot.partitions:
+            if self._reads(partition) and partition not in start and partition in snapshot.first:
+                start[partition] = snapshot.first[partition]
+        _check_available(start, start, snapshot)
+        blocked = self._commit_starts(start, client)
+        waiting = {
+            partition: 0 if partition in blocked else snapshot.end.get(partition, offset) - offset
+            for partition, offset in start.items()
+        }
+        limits = record_limits(waiting, batch if self.group is None else batch.with_receiver_limit())
+        client.last_input = _input_of(
+            (partition, offset, offset + min(waiting[partition], limits[partition]))
+            for partition, offset in start.items()
+        )
+        return client.last_input
 
-    def nothing(self, before: Note | None) -> Note:
-        """Empty ranges where the batch before ended."""
-        return _noted((place, at, at) for place, at in self._positions(before).items())
+    def empty_input(self, previous: BatchInput | None) -> BatchInput:
+        """Return empty ranges where the previous batch ended."""
+        return _input_of((partition, offset, offset) for partition, offset in self._next_offsets(previous).items())
 
-    def read(self, note: Note, batch: DStreamBatch, opened: KafkaDriverClient) -> RDD[Any]:
-        """By Spark's own reader."""
-        wanted = ranges_of(note)
-        if note is not opened.last and any(one.count() for one in wanted):
-            self._require_still_there(wanted, opened)
-        return read_ranges(batch.session(), self.parameters, wanted, self.decoding)
+    def read(self, batch_input: BatchInput, batch: DStreamBatch, client: KafkaDriverClient) -> RDD[Any]:
+        """Return the records, read by Spark's own Kafka reader."""
+        ranges = ranges_of(batch_input)
+        if batch_input is not client.last_input and any(range_.count() for range_ in ranges):
+            self._check_still_available(ranges, client)
+        return read_ranges(batch.session(), self.parameters, ranges, self.decoding)
 
-    def count(self, note: Note) -> int:
-        """Offsets."""
-        return sum(one.count() for one in ranges_of(note))
+    def record_count(self, batch_input: BatchInput) -> int:
+        """Return the number of offsets."""
+        return sum(range_.count() for range_ in ranges_of(batch_input))
 
-    def settle(self, note: Note, opened: KafkaDriverClient) -> bool:
-        """Commit where the note ends to the group, if there is one."""
-        done = {(one.topic, one.partition): one.untilOffset for one in ranges_of(note)}
+    def commit(self, batch_input: BatchInput, client: KafkaDriverClient) -> bool:
+        """Commit the end of the input to the group, if there is one."""
+        ends = {(range_.topic, range_.partition): range_.untilOffset for range_ in ranges_of(batch_input)}
         try:
-            self._commit(done, opened)
-        except (RunError, GroupInUse) as error:  # the next batch that is done says more than this one
+            self._commit_offsets(ends, client)
+        except (RunError, GroupInUse) as error:  # the commit of the next batch includes this one
             log.warning("the offsets of the group %s were not committed yet: %s", self.group, error.message)
             return False
         return True
 
-    def _not_begun(self, begin: Mapping[Place, int], opened: KafkaDriverClient) -> set[Place]:
-        """Commit where partitions begin that no batch has read yet; gives those of which nothing may be read so far.
+    def _commit_starts(self, start: Mapping[PartitionId, int], client: KafkaDriverClient) -> set[PartitionId]:
+        """Commit the start of partitions that no batch has read yet; return those that cannot be read for now.
 
-        A program that dies before a batch is done begins there again. Without that it would begin with what comes then.
+        A program that dies before its first batch is done starts there again, instead of at the end of that moment.
         """
-        begun = opened.begun or set()
-        new = {place: at for place, at in begin.items() if place not in begun}
+        committed = client.start_committed or set()
+        new = {partition: offset for partition, offset in start.items() if partition not in committed}
         try:
-            self._commit(new, opened)
+            self._commit_offsets(new, client)
         except (KafkaUnreachable, KafkaFailed) as error:
-            log.warning("%s; batches read nothing of the partitions that are new until it has worked", error.message)
+            log.warning("%s; batches read nothing of new partitions until their start is committed", error.message)
             return set(new)
-        opened.begun = begun | new.keys()
+        client.start_committed = committed | new.keys()
         return set()
 
-    def _commit(self, reached: Mapping[Place, int], opened: KafkaDriverClient) -> None:
-        if self.group is not None and reached:  # else another stream of the group has every partition
-            moves = [consumer_groups.OffsetChange(*place, None, at) for place, at in sorted(reached.items())]
-            consumer_groups.apply_reset(opened.cluster, self.group, moves)
+    def _commit_offsets(self, ends: Mapping[PartitionId, int], client: KafkaDriverClient) -> None:
+        if self.group is not None and ends:  # else another stream of the group has every partition
+            moves = [
+                consumer_groups.OffsetChange(*partition, None, offset) for partition, offset in sorted(ends.items())
+            ]
+            consumer_groups.apply_reset(client.cluster, self.group, moves)
 
-    def _positions(self, before: Note | None) -> dict[Place, int]:
-        if before is None:
-            return {place: at for place, at in self.start.items() if self._is_ours(place)}
-        return {(one.topic, one.partition): one.untilOffset for one in ranges_of(before)}
+    def _next_offsets(self, previous: BatchInput | None) -> dict[PartitionId, int]:
+        if previous is None:
+            return {partition: offset for partition, offset in self.start.items() if self._reads(partition)}
+        return {(range_.topic, range_.partition): range_.untilOffset for range_ in ranges_of(previous)}
 
-    def _is_ours(self, place: Place) -> bool:
-        streams = self.sharing.get(place[0], [self.stream])
-        return place not in self.without and streams[place[1] % len(streams)] == self.stream
+    def _reads(self, partition: PartitionId) -> bool:
+        streams = self.sharing.get(partition[0], [self.stream])
+        return partition not in self.without and streams[partition[1] % len(streams)] == self.stream
 
-    def _require_still_there(self, wanted: Sequence[OffsetRange], opened: KafkaDriverClient) -> None:
-        """A batch that comes again may come after Kafka has deleted what it reads."""
-        seen = opened.look(self.topics, committed=False)
-        if seen is not None:
-            full = [one for one in wanted if one.count()]
-            begin = {(one.topic, one.partition): one.fromOffset for one in full}
-            until = {(one.topic, one.partition): one.untilOffset for one in full}
-            _require_there(begin, until, seen)
-
-
-def ranges_of(note: Note) -> list[OffsetRange]:
-    """The ranges of a batch."""
-    return [OffsetRange(*one) for one in note["ranges"]]
+    def _check_still_available(self, ranges: Sequence[OffsetRange], client: KafkaDriverClient) -> None:
+        """Raise OffsetsGone if Kafka has deleted records of a repeated batch."""
+        snapshot = client.snapshot(self.topics, committed=False)
+        if snapshot is not None:
+            filled = [range_ for range_ in ranges if range_.count()]
+            start = {(range_.topic, range_.partition): range_.fromOffset for range_ in filled}
+            until = {(range_.topic, range_.partition): range_.untilOffset for range_ in filled}
+            _check_available(start, until, snapshot)
 
 
-def _noted(ranges: Iterable[tuple[Place, int, int]]) -> Note:
-    return {"ranges": [[*place, begin, until] for place, begin, until in sorted(ranges)]}
+def ranges_of(batch_input: BatchInput) -> list[OffsetRange]:
+    """Return the offset ranges of a batch."""
+    return [OffsetRange(*range_) for range_ in batch_input["ranges"]]
 
 
-def _require_there(begin: Mapping[Place, int], until: Mapping[Place, int], seen: ClusterSnapshot) -> None:
-    gone = [place for place in begin if begin[place] < seen.first.get(place, 0)]
-    ahead = [place for place in until if place in seen.end and until[place] > seen.end[place]]
-    if not gone and not ahead:
-        return
-    told = [
-        f"partition {one[1]} of {one[0]!r} begins at {seen.first[one]}, offset {begin[one]} is wanted" for one in gone
+def _input_of(ranges: Iterable[tuple[PartitionId, int, int]]) -> BatchInput:
+    return {"ranges": [[*partition, start, until] for partition, start, until in sorted(ranges)]}
+
+
+def _check_available(
+    start: Mapping[PartitionId, int], until: Mapping[PartitionId, int], snapshot: ClusterSnapshot
+) -> None:
+    deleted = [key for key in start if start[key] < snapshot.first.get(key, 0)]
+    ahead = [
+        partition for partition in until if partition in snapshot.end and until[partition] > snapshot.end[partition]
     ]
-    told += [
-        f"partition {one[1]} of {one[0]!r} ends at {seen.end[one]}, offset {until[one]} is wanted" for one in ahead
+    if not deleted and not ahead:
+        return
+    missing = [
+        f"partition {number} of {topic!r} begins at {snapshot.first[topic, number]}, "
+        f"offset {start[topic, number]} is wanted"
+        for topic, number in deleted
+    ]
+    missing += [
+        f"partition {number} of {topic!r} ends at {snapshot.end[topic, number]}, "
+        f"offset {until[topic, number]} is wanted"
+        for topic, number in ahead
     ]
     raise OffsetsGone(
-        "records that are to be read are not in Kafka: " + "; ".join(told),
-        why="Kafka deleted them (retention.ms, retention.bytes)" if gone else "the topic was made anew or cut off",
-        hint="start anew with another checkpoint folder, or with fromOffsets that are there",
+        "records that are to be read are not in Kafka: " + "; ".join(missing),
+        why="Kafka deleted them (retention.ms, retention.bytes)" if deleted else "the topic was recreated or truncated",
+        hint="start from scratch with another checkpoint folder, or with fromOffsets that exist",
     )
 
 
-def limits_of(waiting: Mapping[Place, int], batch: DStreamBatch) -> dict[Place, int]:
-    """How many records of each partition the batch may have: what lies in wait decides who gets how much."""
-    most, least = float(batch.setting(_MOST, "0")), int(batch.setting(_LEAST, "1"))
+def record_limits(waiting: Mapping[PartitionId, int], batch: DStreamBatch) -> dict[PartitionId, int]:
+    """Return how many records of each partition the batch may have, in proportion to what waits there."""
+    max_rate, min_records = float(batch.setting(_MAX_RATE, "0")), int(batch.setting(_MIN_RATE, "1"))
     total = sum(waiting.values())
     if batch.rate and total:
-        rates = {place: batch.rate * number / total for place, number in waiting.items()}
-        rates = {place: min(rate, most) if most > 0 else rate for place, rate in rates.items()}
-    elif most > 0:
-        rates = dict.fromkeys(waiting, most)
+        rates = {partition: batch.rate * records / total for partition, records in waiting.items()}
+        rates = {partition: min(rate, max_rate) if max_rate > 0 else rate for partition, rate in rates.items()}
+    elif max_rate > 0:
+        rates = dict.fromkeys(waiting, max_rate)
     else:
         return dict(waiting)
-    return {place: max(int(rate * batch.seconds), least) for place, rate in rates.items()}
+    return {partition: max(int(rate * batch.seconds), min_records) for partition, rate in rates.items()}

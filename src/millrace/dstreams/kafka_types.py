@@ -1,4 +1,4 @@
-"""Topics, partitions, offsets and messages as programs of the era name them."""
+"""Topics, partitions, offsets and messages with the classes of PySpark 2.4."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 Decoder = Callable[[bytes | None], Any]
-Place = tuple[str, int]
-"""A topic and a partition."""
 
 
 def utf8_decoder(s: bytes | None) -> str | None:
-    """Text of its UTF-8; None stays None."""
+    """Decode UTF-8; None stays None."""
     return None if s is None else s.decode("utf-8")
 
 
@@ -24,7 +22,7 @@ class TopicAndPartition:
     partition: int
 
     @property
-    def _topic(self) -> str:  # programs of the era read these, for want of others
+    def _topic(self) -> str:  # programs for PySpark 2.4 read these, which had no others
         return self.topic
 
     @property
@@ -42,16 +40,16 @@ class OffsetRange:
     untilOffset: int  # noqa: N815
 
     def topicAndPartition(self) -> TopicAndPartition:  # noqa: N802
-        """Where it is."""
+        """Return the partition."""
         return TopicAndPartition(self.topic, self.partition)
 
     def count(self) -> int:
-        """How many offsets it has."""
+        """Return the number of offsets."""
         return self.untilOffset - self.fromOffset
 
     def __str__(self) -> str:
-        place = f"topic: {self.topic}, partition: {self.partition}"
-        return f"OffsetRange({place}, range: [{self.fromOffset} -> {self.untilOffset}])"
+        partition = f"topic: {self.topic}, partition: {self.partition}"
+        return f"OffsetRange({partition}, range: [{self.fromOffset} -> {self.untilOffset}])"
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Broker:
 
 
 class KafkaMessageAndMetadata:
-    """A message and where it lay; key and message are decoded when they are asked for."""
+    """A message and its partition and offset; key and message are decoded on access."""
 
     __slots__ = ("_decoders", "_raw", "offset", "partition", "topic")
 

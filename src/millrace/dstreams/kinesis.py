@@ -1,7 +1,7 @@
-"""KinesisUtils as it was in PySpark, on boto3: the driver reads ahead and decides what a batch has; tasks decode it.
+"""KinesisUtils of PySpark on boto3: the driver reads ahead and decides what a batch reads; tasks decode the records.
 
-What completed batches have read is noted every checkpointInterval in a DynamoDB table of the application's name, as the
-Kinesis Client Library does, or in a file (`spark.millrace.kinesis.leases`).
+Every checkpointInterval, the positions of completed batches are saved in a DynamoDB table with the application's name,
+as the Kinesis Client Library does, or in a file (`spark.millrace.kinesis.leases`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from millrace.clients.kinesis.kcl_leases import FileLeases, Leases, TableLeases
 from millrace.clients.kinesis.kpl_aggregation import unpacked
 from millrace.clients.kinesis.shard_positions import SequenceRange, ShardReadLimit, records_between
 from millrace.clients.kinesis.shard_reader import Record, ShardReader, read_again
-from millrace.dstreams.batch_log import Note
+from millrace.dstreams.batch_log import BatchInput
 from millrace.dstreams.errors import decoder_failed
 from millrace.dstreams.kafka_types import Decoder, utf8_decoder
 from millrace.dstreams.source import DStreamBatch, StreamSource, stream_of
@@ -33,69 +33,69 @@ if TYPE_CHECKING:
     from pyspark.streaming import DStream, StreamingContext
 
 LEASES = "spark.millrace.kinesis.leases"
-"""Where leases are kept: `dynamodb`, the address of one (http://…), or a folder (file:///…)."""
+"""Where leases are stored: `dynamodb`, the address of one (http://…), or a folder (file:///…)."""
 LOST = "spark.millrace.kinesis.lost"
 _READ = "_millrace_kinesis_read"
 _LOG = logging.getLogger("millrace.kinesis")
 
 
 class InitialPositionInStream:
-    """Where an application begins that has read nothing yet."""
+    """Where an application starts that has read nothing yet."""
 
     LATEST, TRIM_HORIZON = (0, 1)
 
 
 class MetricsLevel:
-    """What the receiver of old sent to CloudWatch; nothing is sent now."""
+    """What PySpark's receiver sent to CloudWatch; nothing is sent now."""
 
     DETAILED, SUMMARY, NONE = (0, 1, 2)
 
 
-_Held = list[tuple[str, bytes]]
+_ShardRecords = list[tuple[str, bytes]]
 """Sequence numbers and data."""
 
 
-class _Open:
-    """What a program has open of one stream."""
+class _KinesisDriverClient:
+    """The driver's reader and leases of one stream."""
 
     def __init__(self) -> None:
-        self.tail: ShardReader | None = None
+        self.reader: ShardReader | None = None
         self.leases: Leases | None = None
-        self.done: ShardReadLimit | None = None
-        """What is done and not noted yet."""
-        self.noted = 0.0
+        self.completed: ShardReadLimit | None = None
+        """What is done and not saved in the leases yet."""
+        self.saved_at = 0.0
 
 
 @dataclass(frozen=True)
-class _Part:
-    """A span of one shard, with its records where they are at hand."""
+class _ShardSlice:
+    """A range of one shard, with its records if the driver still has them."""
 
-    door: Kinesis
+    kinesis: Kinesis
     stream: str
-    span: SequenceRange
-    held: _Held | None
+    range: SequenceRange
+    records: _ShardRecords | None
     go_on: bool
 
     def decoded(self, decoder: Decoder) -> Iterator[Any]:
-        """In a task; those that the Kinesis Producer Library has packed are taken apart."""
-        held = self.held or _held(read_again(self.door, self.stream, self.span, go_on=self.go_on))
-        for sequence, data in held:
-            inside = unpacked(data)
-            for one in (data,) if inside is None else (record for _, record in inside):
+        """Return the decoded records, in a task; aggregates of the Kinesis Producer Library are split."""
+        records = self.records or _shard_records(read_again(self.kinesis, self.stream, self.range, go_on=self.go_on))
+        for sequence, data in records:
+            aggregated = unpacked(data)
+            for content in (data,) if aggregated is None else (record for _, record in aggregated):
                 try:
-                    made = decoder(one)
+                    decoded = decoder(content)
                 except Exception as error:
-                    record = f"the record {sequence} of {self.span.shard} of stream {self.stream!r}"
+                    record = f"the record {sequence} of {self.range.shard} of stream {self.stream!r}"
                     raise decoder_failed("decoder", record, error) from error
-                yield made
+                yield decoded
 
 
-def _held(records: Iterable[Record]) -> _Held:
-    return [(one["SequenceNumber"], one["Data"]) for one in records]
+def _shard_records(records: Iterable[Record]) -> _ShardRecords:
+    return [(record["SequenceNumber"], record["Data"]) for record in records]
 
 
 class KinesisStreamSource(StreamSource):
-    """A stream of Kinesis, read by an application of a name."""
+    """A Kinesis stream, read by an application with a name."""
 
     def __init__(
         self,
@@ -108,92 +108,96 @@ class KinesisStreamSource(StreamSource):
         decoder: Decoder = utf8_decoder,
     ) -> None:
         super().__init__()
+        # The names of these attributes are in checkpoints.
         self._door, self._application, self._name = door, application, name
         self._latest, self._interval, self._decoder = latest, interval, decoder
         self._owner = uuid.uuid4().hex
         self.idle = False
         """Whether another stream of the program reads all shards for this application."""
 
-    def described(self) -> str:
-        """The stream."""
+    def description(self) -> str:
+        """Return the name of the stream."""
         return f"Kinesis stream {self._name} as {self._application}"
 
-    def open(self) -> _Open:
-        """Nothing before the first batch: settings are known then."""
-        return _Open()
+    def open(self) -> _KinesisDriverClient:
+        """Return a client that connects with the first batch, when the settings are known."""
+        return _KinesisDriverClient()
 
-    def decide(self, before: Note | None, batch: DStreamBatch, opened: _Open) -> Note:
-        """What was read ahead, as far as the limits of the program allow."""
+    def next_input(self, previous: BatchInput | None, batch: DStreamBatch, client: _KinesisDriverClient) -> BatchInput:
+        """Return what was read ahead, as far as the program's limits allow."""
         if self.idle:
-            return self.nothing(before)
-        start = ShardReadLimit.of(before["end"]) if before else None
-        go_on = batch.setting(LOST) == "go_on"
-        if opened.tail is None:
-            opened.leases = opened.leases or self._leases(batch)
-            opened.tail = ShardReader(self._door, start or self._begun(opened.leases), go_on=go_on)
-            opened.tail.wait(min(2.0, batch.seconds / 2))  # else the first batch would always be empty
+            return self.empty_input(previous)
+        start = ShardReadLimit.of(previous["end"]) if previous else None
+        if client.reader is None:
+            client.leases = client.leases or self._leases(batch)
+            client.reader = ShardReader(
+                self._door, start or self._start(client.leases), go_on=_continues_on_data_loss(batch)
+            )
+            client.reader.wait(min(2.0, batch.seconds / 2))  # else the first batch would always be empty
             if start is None:
-                # Where it begins is noted before anything is read: who crashes now begins there again.
-                opened.leases.save(opened.tail.reach, opened.tail.listed)
-        began = opened.tail.reach
-        end = opened.tail.take(self._most(batch))
-        spans = records_between(began, end)
-        count = sum(len(opened.tail.taken(span) or ()) for span in spans)
-        return {"start": began.told(), "end": end.told(), "count": count}
+                # The start is saved before anything is read: a program that crashes now starts there again.
+                client.leases.save(client.reader.reach, client.reader.listed)
+        begin = client.reader.reach
+        end = client.reader.take(self._max_records(batch))
+        count = sum(len(client.reader.taken(range_) or ()) for range_ in records_between(begin, end))
+        return {"start": begin.told(), "end": end.told(), "count": count}
 
-    def nothing(self, before: Note | None) -> Note:
-        """As far as the batch before."""
-        if before is None:
+    def empty_input(self, previous: BatchInput | None) -> BatchInput:
+        """Return an empty input at the end of the previous batch."""
+        if previous is None:
             return {"start": None, "end": ShardReadLimit(self._name, 0).told(), "count": 0}
-        return {"start": before["end"], "end": before["end"], "count": 0}
+        return {"start": previous["end"], "end": previous["end"], "count": 0}
 
-    def read(self, note: Note, batch: DStreamBatch, opened: _Open) -> RDD[Any]:
-        """The records of each shard, in a partition of its own."""
-        start = ShardReadLimit.of(note["start"]) if note["start"] else ShardReadLimit(self._name, 0)
-        parts = [
-            _Part(self._door, self._name, span, self._at_hand(opened, span), batch.setting(LOST) == "go_on")
-            for span in records_between(start, ShardReadLimit.of(note["end"]))
+    def read(self, batch_input: BatchInput, batch: DStreamBatch, client: _KinesisDriverClient) -> RDD[Any]:
+        """Return the records, each shard in its own partition."""
+        start = batch_input["start"]
+        begin = ShardReadLimit.of(start) if start else ShardReadLimit(self._name, 0)
+        slices = [
+            _ShardSlice(
+                self._door, self._name, range_, self._records_ahead(client, range_), _continues_on_data_loss(batch)
+            )
+            for range_ in records_between(begin, ShardReadLimit.of(batch_input["end"]))
         ]
-        if not parts:
+        if not slices:
             return batch.context.emptyRDD()
         decoder = self._decoder
-        return batch.context.parallelize(parts, len(parts)).flatMap(lambda part: part.decoded(decoder))
+        return batch.context.parallelize(slices, len(slices)).flatMap(lambda part: part.decoded(decoder))
 
-    def count(self, note: Note) -> int:
-        """Records of Kinesis."""
-        return int(note["count"])
+    def record_count(self, batch_input: BatchInput) -> int:
+        """Return the number of Kinesis records; an aggregate counts once."""
+        return int(batch_input["count"])
 
-    def settle(self, note: Note, opened: _Open) -> bool:
-        """Noted when the interval has passed; until then it is asked again."""
+    def commit(self, batch_input: BatchInput, client: _KinesisDriverClient) -> bool:
+        """Save the end of the input in the leases if the interval has passed."""
         if self.idle:
             return True
-        opened.done = ShardReadLimit.of(note["end"])
-        if time.monotonic() - opened.noted < self._interval:
+        client.completed = ShardReadLimit.of(batch_input["end"])
+        if time.monotonic() - client.saved_at < self._interval:
             return False
         try:
-            self._note(opened, briefly=True)
+            self._save(client, briefly=True)
         except (KinesisUnreachable, KinesisFailed) as error:
             _LOG.warning("%s; it is tried again with the next batch", error.message)
             return False
         return True
 
-    def close(self, opened: _Open) -> None:
-        """What is done is noted, however long the interval has still to go."""
-        if opened.tail:
-            opened.tail.close()
-        self._note(opened)
+    def close(self, client: _KinesisDriverClient) -> None:
+        """Save what is completed, even if the interval has not passed."""
+        if client.reader:
+            client.reader.close()
+        self._save(client)
 
-    def _note(self, opened: _Open, *, briefly: bool = False) -> None:
-        if opened.done and opened.leases and opened.tail:
-            opened.leases.save(opened.done, opened.tail.listed, briefly=briefly)
-            opened.done, opened.noted = None, time.monotonic()
+    def _save(self, client: _KinesisDriverClient, *, briefly: bool = False) -> None:
+        if client.completed and client.leases and client.reader:
+            client.leases.save(client.completed, client.reader.listed, briefly=briefly)
+            client.completed, client.saved_at = None, time.monotonic()
 
-    def _begun(self, leases: Leases) -> ShardReadLimit:
-        """Where the application was, or where one begins that never was."""
+    def _start(self, leases: Leases) -> ShardReadLimit:
+        """Return where the application was, or the initial position of a new one."""
         stream = self._door.stream(self._name)
-        known = leases.load(stream)
-        if known is not None:
-            return known
+        saved = leases.load(stream)
+        if saved is not None:
+            return saved
         return ShardReadLimit(self._name, stream.created, self._door.now(self._name) if self._latest else None)
 
     def _leases(self, batch: DStreamBatch) -> Leases:
@@ -205,18 +209,22 @@ class KinesisStreamSource(StreamSource):
             raise InvalidOption(f"{LEASES} cannot be {chosen!r}", hint=hint)
         return TableLeases(self._door, self._application, self._owner, None if chosen == "dynamodb" else chosen)
 
-    def _most(self, batch: DStreamBatch) -> int | None:
-        rate = batch.received().rate
+    def _max_records(self, batch: DStreamBatch) -> int | None:
+        rate = batch.with_receiver_limit().rate
         return max(1, round(rate * batch.seconds)) if rate else None
 
     @staticmethod
-    def _at_hand(opened: _Open, span: SequenceRange) -> _Held | None:
-        records = opened.tail.taken(span) if opened.tail else None
-        return _held(records) if records else None
+    def _records_ahead(client: _KinesisDriverClient, range_: SequenceRange) -> _ShardRecords | None:
+        records = client.reader.taken(range_) if client.reader else None
+        return _shard_records(records) if records else None
+
+
+def _continues_on_data_loss(batch: DStreamBatch) -> bool:
+    return batch.setting(LOST) == "go_on"
 
 
 class KinesisUtils:
-    """Streams of Kinesis for a StreamingContext."""
+    """Kinesis streams for a StreamingContext."""
 
     @staticmethod
     def createStream(  # noqa: N802 - as it was in PySpark
@@ -236,12 +244,12 @@ class KinesisUtils:
         stsSessionName: str | None = None,  # noqa: N803
         stsExternalId: str | None = None,  # noqa: N803
     ) -> DStream[Any]:
-        """A DStream of the records of a stream, decoded, at least once each; exactly once in state with a checkpoint.
+        """Return a DStream of the decoded records of a stream: at least once, exactly once in state with a checkpoint.
 
-        Before Spark 3 there was no `metricsLevel`: a storage level in its place is understood, and the keys after it.
-        Neither is used: nothing is sent to CloudWatch, and what is read ahead is held by the driver.
-        Programs of old made one for each shard and united them: the first one reads all shards, the others nothing.
-        The keys are in the context's checkpoint, as they always were; without them AWS's usual ways find some.
+        `metricsLevel` and `storageLevel` have no effect: nothing is sent to CloudWatch, and the driver holds what is
+        read ahead. As before Spark 3, a storage level may be in the place of `metricsLevel`, and the keys after it.
+        Programs used to create one stream for each shard and union them: the first reads all shards, the others none.
+        The keys are in the context's checkpoint, as in PySpark; without them boto3's default credentials are used.
         """
         keys = awsAccessKeyId, awsSecretKey
         if isinstance(metricsLevel, StorageLevel) and not isinstance(storageLevel, StorageLevel):
@@ -249,8 +257,8 @@ class KinesisUtils:
             keys = storageLevel, awsAccessKeyId
         if initialPositionInStream not in (InitialPositionInStream.LATEST, InitialPositionInStream.TRIM_HORIZON):
             hint = "InitialPositionInStream.LATEST, or InitialPositionInStream.TRIM_HORIZON"
-            raise InvalidOption(f"a stream cannot be begun at {initialPositionInStream!r}", hint=hint)
-        door = Kinesis(
+            raise InvalidOption(f"a stream cannot start at {initialPositionInStream!r}", hint=hint)
+        kinesis = Kinesis(
             region=regionName,
             endpoint=endpointUrl,
             access_key=keys[0],
@@ -259,21 +267,21 @@ class KinesisUtils:
             role_session=stsSessionName or kinesisAppName,
             role_external_id=stsExternalId,
         )
-        _require(door, streamName)
+        _check_stream(kinesis, streamName)
         latest = initialPositionInStream == InitialPositionInStream.LATEST
         interval = float(checkpointInterval)
-        inflow = KinesisStreamSource(
-            door, kinesisAppName, streamName, latest=latest, interval=interval, decoder=decoder
+        source = KinesisStreamSource(
+            kinesis, kinesisAppName, streamName, latest=latest, interval=interval, decoder=decoder
         )
-        inflow.idle = not _is_first(ssc, door, kinesisAppName, streamName)
-        return stream_of(ssc, inflow)
+        source.idle = not _is_first(ssc, kinesis, kinesisAppName, streamName)
+        return stream_of(ssc, source)
 
 
-def _is_first(ssc: StreamingContext, door: Kinesis, application: str, name: str) -> bool:
-    """Whether the application reads nothing in this program yet; raises where it reads another stream."""
+def _is_first(ssc: StreamingContext, kinesis: Kinesis, application: str, name: str) -> bool:
+    """Return whether this is the application's first stream in the program; raise if it reads another one."""
     read: dict[tuple[str | None, ...], str] = ssc.__dict__.setdefault(_READ, {})
-    first = (place := (door.region, door.endpoint, application)) not in read
-    if (other := read.setdefault(place, name)) != name:
+    first = (key := (kinesis.region, kinesis.endpoint, application)) not in read
+    if (other := read.setdefault(key, name)) != name:
         what = f"application {application!r} reads stream {other!r}, it cannot read {name!r} too"
         hint = "give each stream an application's name of its own"
         raise InvalidOption(
@@ -282,8 +290,8 @@ def _is_first(ssc: StreamingContext, door: Kinesis, application: str, name: str)
     return first
 
 
-def _require(door: Kinesis, name: str) -> None:
-    """The stream is there, and we are let in: told before anything starts."""
+def _check_stream(kinesis: Kinesis, name: str) -> None:
+    """Raise, before anything starts, if the stream does not exist or access is denied."""
     if not name:
         raise UnknownStream("a stream must have a name")
-    door.stream(name)
+    kinesis.stream(name)

@@ -1,4 +1,9 @@
-"""Where PySpark's StreamingContext is attended to: its start and end, batches that are done, functions that raise."""
+"""Hooks in PySpark's StreamingContext, the only place that changes its methods.
+
+- Report the start, the stop and completed batches of a context to its tracker.
+- Report functions that raise: Spark calls no listener for a batch that it could not create.
+- Raise Millrace's errors from `start` and `awaitTermination`.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,8 @@ from functools import wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from millrace.dstreams.errors import batch_error, cut_off_error
-from millrace.dstreams.jvm_internals import keep_ticking
+from millrace.dstreams.errors import batch_error, cut_off_error, failed_by_shutdown, is_cut_off, streaming_error
+from millrace.dstreams.jvm_internals import restore_ticking_inputs
 from millrace.errors import MillraceError
 
 if TYPE_CHECKING:
@@ -17,81 +22,80 @@ if TYPE_CHECKING:
 
     from millrace.dstreams.context_tracker import ContextTracker
 
-_MARK = "_millrace_attends"
-_OUTPUT = "streaming-job-executor"
-"""How the threads are named in which Spark runs outputs; batches are made in others."""
+_INSTALLED = "_millrace_attends"
+_OUTPUT_THREAD = "streaming-job-executor"
+"""The prefix of the threads in which Spark runs outputs; other threads create batches."""
 
 
 @dataclass(frozen=True)
 class BatchCompletedEvent:
-    """What a listener is told of a batch that has ended."""
+    """The end of a batch, as a StreamingListener receives it."""
 
     time: int
+    """The batch time in milliseconds."""
     succeeded: bool
-    ended: int
-    """When, in milliseconds."""
-    worked: float
-    """Seconds from the start of its first output to the end of its last."""
-    waited: float
-    """Seconds before that."""
+    ended_ms: int
+    processing_s: float
+    """From the start of its first output to the end of its last."""
+    delay_s: float
+    """How long it waited before that."""
 
 
-def listener_of(course: ContextTracker) -> Any:
-    """A StreamingListener that tells a course of batches that have ended."""
+def listener_of(tracker: ContextTracker) -> Any:
+    """Return a StreamingListener that reports completed batches to a tracker."""
     from pyspark.streaming import StreamingListener
 
     class Listener(StreamingListener):  # type: ignore[misc]
         def onBatchCompleted(self, batchCompleted: Any) -> None:  # noqa: N802, N803 - Spark's names
-            course.completed(_told(batchCompleted.batchInfo()))
+            tracker.on_batch_completed(_completed_event(batchCompleted.batchInfo()))
 
     return Listener()
 
 
-def install_hooks(course: ModuleType) -> None:
-    """Wrap the few methods of PySpark's that must be known of; once in a process.
+def install_hooks(trackers: ModuleType) -> None:
+    """Wrap the methods of PySpark that a tracker has to know of; once in a process.
 
-    Spark tells no listener of a batch that it could not make, and a recovered program comes by none of our functions
-    before its context starts.
+    A recovered program calls none of our functions before its context starts, so a listener would come too late.
     """
     from pyspark.streaming import StreamingContext
     from pyspark.streaming.util import TransformFunction
 
-    if getattr(StreamingContext, _MARK, False):
+    if getattr(StreamingContext, _INSTALLED, False):
         return
-    setattr(StreamingContext, _MARK, True)
-    _wrap(StreamingContext, "start", lambda start: _starting(course, start))
-    _wrap(StreamingContext, "stop", lambda stop: _stopping(course, stop))
+    setattr(StreamingContext, _INSTALLED, True)
+    _wrap(StreamingContext, "start", lambda start: _start_hook(trackers, start))
+    _wrap(StreamingContext, "stop", lambda stop: _stop_hook(trackers, stop))
     for name in ("awaitTermination", "awaitTerminationOrTimeout"):
-        _wrap(StreamingContext, name, lambda wait: _waiting(course, wait))
-    _wrap(TransformFunction, "call", lambda call: _calling(course, call))
+        _wrap(StreamingContext, name, lambda wait: _wait_hook(trackers, wait))
+    _wrap(TransformFunction, "call", lambda call: _function_hook(trackers, call))
 
 
 def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
     setattr(owner, name, wraps(getattr(owner, name))(wrapper(getattr(owner, name))))
 
 
-def _starting(course: ModuleType, start: Any) -> Any:
+def _start_hook(trackers: ModuleType, start: Any) -> Any:
     def wrapped(ssc: StreamingContext) -> None:
-        begun = course.started(ssc)
-        if begun:
-            keep_ticking(ssc)
-        _call_explained(begun, start, ssc)
-        if begun:
-            begun.running()
+        tracker = trackers.start_tracking(ssc)
+        if tracker:
+            restore_ticking_inputs(ssc)
+        _call_explained(tracker, start, ssc)
+        if tracker:
+            tracker.on_started()
 
     return wrapped
 
 
-def _stopping(course: ModuleType, stop: Any) -> Any:
+def _stop_hook(trackers: ModuleType, stop: Any) -> Any:
     def wrapped(ssc: StreamingContext, stopSparkContext: bool = True, stopGraceFully: bool = False) -> Any:  # noqa: N803
-        running = course.current()
-        if running is None or not running.belongs_to(ssc):
+        tracker = trackers.current()
+        if tracker is None or not tracker.tracks(ssc):
             return stop(ssc, stopSparkContext, stopGraceFully)
-        running.asked = True
-        # First the streams alone: what is done at their end is settled while Spark is there to be asked.
+        tracker.stop_requested = True
+        # First the streams alone: to commit what is completed at their end, Spark is still needed.
         stop(ssc, False, stopGraceFully)
         try:
-            running.end()
+            tracker.finish()
         finally:
             if stopSparkContext:
                 stop(ssc, stopSparkContext, stopGraceFully)
@@ -100,59 +104,58 @@ def _stopping(course: ModuleType, stop: Any) -> Any:
     return wrapped
 
 
-def _waiting(course: ModuleType, wait: Any) -> Any:
+def _wait_hook(trackers: ModuleType, wait: Any) -> Any:
     def wrapped(ssc: StreamingContext, *arguments: Any, **named: Any) -> Any:
-        return _call_explained(course.current(), wait, ssc, *arguments, **named)
+        return _call_explained(trackers.current(), wait, ssc, *arguments, **named)
 
     return wrapped
 
 
-def _calling(course: ModuleType, call: Any) -> Any:
+def _function_hook(trackers: ModuleType, call: Any) -> Any:
     def wrapped(function: Any, milliseconds: int, jrdds: Any) -> Any:
-        made = call(function, milliseconds, jrdds)
-        running = course.current()
-        if function.failure and running and not running.failure:
-            cut = cut_off_error(function.failure, milliseconds) if running.asked else None
-            error = cut or batch_error(function.failure, milliseconds)
+        result = call(function, milliseconds, jrdds)
+        tracker = trackers.current()
+        if function.failure and tracker and not tracker.failure:
+            cut_off = cut_off_error(function.failure, milliseconds) if tracker.stop_requested else None
+            error = cut_off or batch_error(function.failure, milliseconds)
             if _runs_output(function):
-                running.stumbled(milliseconds, error)
+                tracker.on_output_failed(milliseconds, error)
             else:
-                running.fail(error)
-        return made
+                tracker.fail(error)
+        return result
 
     return wrapped
 
 
 def _runs_output(function: Any) -> bool:
-    """Whether a function that raised was an output of a batch; others make one."""
+    """Return whether a function that raised is an output of a batch; others create the batch."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     jvm = function.ctx._jvm if function.ctx else None
     try:
-        return jvm is not None and str(jvm.java.lang.Thread.currentThread().getName()).startswith(_OUTPUT)
-    except (Py4JError, OSError):  # it has ended, which is why the function raised
+        return jvm is not None and str(jvm.java.lang.Thread.currentThread().getName()).startswith(_OUTPUT_THREAD)
+    except (Py4JError, OSError):  # the JVM has ended, which is why the function raised
         return True
 
 
-def _call_explained(running: ContextTracker | None, call: Any, ssc: Any, *arguments: Any, **named: Any) -> Any:
+def _call_explained(tracker: ContextTracker | None, call: Any, ssc: Any, *arguments: Any, **named: Any) -> Any:
+    """Call a method of the context and raise Java's errors as ours."""
     from py4j.protocol import Py4JJavaError
-
-    from millrace.dstreams.errors import failed_by_shutdown, is_cut_off, streaming_error
 
     try:
         return call(ssc, *arguments, **named)
     except Py4JJavaError as error:
-        if running is None or not running.belongs_to(ssc):
+        if tracker is None or not tracker.tracks(ssc):
             raise
-        ours: MillraceError | None = running.failure or streaming_error(error)
-        if is_cut_off(ours) or (running.asked and not running.failure and failed_by_shutdown(str(error))):
-            return None  # it was stopped, as it was asked to
+        ours: MillraceError | None = tracker.failure or streaming_error(error)
+        if is_cut_off(ours) or (tracker.stop_requested and not tracker.failure and failed_by_shutdown(str(error))):
+            return None  # it was stopped on request
         if ours is None:
             raise
         raise ours from None
 
 
-def _told(info: Any) -> BatchCompletedEvent:
+def _completed_event(info: Any) -> BatchCompletedEvent:
     failed = any(output.failureReason() for output in info.outputOperationInfos().values())
     return BatchCompletedEvent(
         int(info.batchTime().milliseconds()),

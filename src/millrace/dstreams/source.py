@@ -1,4 +1,4 @@
-"""What an outside system is to a DStream: it says what a batch reads, and reads it."""
+"""A system outside Spark as the source of a DStream: it decides what a batch reads, and reads it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from millrace.dstreams import context_tracker
-from millrace.dstreams.batch_log import Note
+from millrace.dstreams.batch_log import BatchInput
 from millrace.dstreams.jvm_internals import ticking_input
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.streaming import DStream, StreamingContext
 
-_RECEIVED = "spark.streaming.receiver.maxRate"
+_RECEIVER_MAX_RATE = "spark.streaming.receiver.maxRate"
 
 
 @dataclass(frozen=True)
 class DStreamBatch:
-    """What the driver knows when it makes a batch."""
+    """What the driver knows when it creates a batch."""
 
     time: int
     """Milliseconds."""
@@ -35,88 +35,93 @@ class DStreamBatch:
     """Records a second that backpressure allows, of all partitions; None without a limit."""
 
     def session(self) -> SparkSession:
-        """The session of a program that has one, else a new one on its context."""
+        """Return the program's session if it has one, else a new one on its context."""
         from pyspark.sql import SparkSession
 
-        found: SparkSession | None = SparkSession._instantiatedSession
-        if found is None or found.sparkContext is not self.context:
-            found = SparkSession(self.context)
-        return found
+        session: SparkSession | None = SparkSession._instantiatedSession
+        if session is None or session.sparkContext is not self.context:
+            session = SparkSession(self.context)
+        return session
 
-    def received(self) -> DStreamBatch:
-        """The same for a stream in receiver style: the rate of a receiver is a limit too."""
-        limits = [rate for rate in (self.rate, float(self.setting(_RECEIVED, "0"))) if rate]
+    def with_receiver_limit(self) -> DStreamBatch:
+        """Return the batch of a receiver-style stream, which Spark's limit for receivers applies to as well."""
+        limits = [rate for rate in (self.rate, float(self.setting(_RECEIVER_MAX_RATE, "0"))) if rate]
         return replace(self, rate=min(limits)) if limits else self
 
-    def setting(self, name: str, otherwise: str = "") -> str:
-        """A setting of Spark's."""
-        return str(self.context._conf.get(name, otherwise))  # `getConf` copies all of them, for each batch
+    def setting(self, name: str, default: str = "") -> str:
+        """Return a setting of Spark."""
+        return str(self.context._conf.get(name, default))  # `getConf` copies all of them, for each batch
 
 
 class StreamSource(ABC):
-    """A stream from outside. It is pickled into the checkpoint: connections go into what `open` gives, not in here."""
+    """A source of a DStream.
+
+    It is pickled into Spark's checkpoint: connections belong into the client that `open` returns, and a renamed class
+    or attribute needs an entry in `pickle_names`.
+    """
 
     def __init__(self) -> None:
         self.stream = uuid.uuid4().hex
-        """Its id; a recovered program has the same one."""
+        """Its id, the same in a recovered program."""
         self.input = -1
-        """The number by which Spark knows it."""
-        context_tracker.attend()
+        """Spark's number of the input stream."""
+        context_tracker.track_contexts()
 
     @abstractmethod
-    def described(self) -> str:
-        """What it reads, as one says it: `Kafka topics a, b`."""
+    def description(self) -> str:
+        """Return what it reads, in words: `Kafka topics a, b`."""
 
     def open(self) -> Any:
-        """Connections and what else cannot be pickled; made once in a process, kept by the course."""
+        """Return the client: connections and other state that cannot be pickled; called once in a process."""
         return None
 
     @abstractmethod
-    def decide(self, before: Note | None, batch: DStreamBatch, opened: Any) -> Note:
-        """What a new batch reads, after what the batch before it read; called once a batch, in order of time.
+    def next_input(self, previous: BatchInput | None, batch: DStreamBatch, client: Any) -> BatchInput:
+        """Return what a new batch reads, after the input of the previous batch; called once a batch, in order of time.
 
-        What raises here ends the program: nothing later is made, checkpointed or settled.
+        An exception stops the program: no later batch is created, checkpointed or committed.
         """
 
     @abstractmethod
-    def nothing(self, before: Note | None) -> Note:
-        """The note of a batch that reads nothing."""
+    def empty_input(self, previous: BatchInput | None) -> BatchInput:
+        """Return the input of a batch that reads nothing."""
 
     @abstractmethod
-    def read(self, note: Note, batch: DStreamBatch, opened: Any) -> RDD[Any]:
-        """The records of a note, the same ones each time."""
+    def read(self, batch_input: BatchInput, batch: DStreamBatch, client: Any) -> RDD[Any]:
+        """Return the records of an input, the same ones each time."""
 
     @abstractmethod
-    def count(self, note: Note) -> int:
-        """About how many records a note has."""
+    def record_count(self, batch_input: BatchInput) -> int:
+        """Return about how many records an input has."""
 
-    def settle(self, note: Note, opened: Any) -> bool:
-        """Everything up to the end of this note is done and needs not be read again; False to be asked once more."""
-        del note, opened
+    def commit(self, batch_input: BatchInput, client: Any) -> bool:
+        """Record that everything up to the end of this input is done; return False to be called again."""
+        del batch_input, client
         return True
 
-    def close(self, opened: Any) -> None:
-        """The program's StreamingContext has ended."""
-        del opened
+    def close(self, client: Any) -> None:
+        """Close the client after the program's StreamingContext has ended."""
+        del client
 
     def __getstate__(self) -> dict[str, Any]:
-        """Refuses when a batch could not be made: no checkpoint may pass it, and none can without this.
+        """Raise PicklingError when a batch could not be created: no later checkpoint may be written.
 
-        In pickle's words: for any other error PySpark prints a traceback, once for each stream and batch.
+        For any other error PySpark prints a traceback, once for each stream and batch.
         """
-        if failure := context_tracker.failure():
-            said = f"no checkpoint is written after a batch that could not be made ({failure.message})"
-            raise pickle.PicklingError(said)
+        if failure := context_tracker.current_failure():
+            raise pickle.PicklingError(
+                f"no checkpoint is written after a batch that could not be created ({failure.message})"
+            )
         return self.__dict__.copy()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        context_tracker.attend()
-        context_tracker.arrived(self, None)
+        context_tracker.track_contexts()
+        context_tracker.register_source(self, None)
 
 
-def stream_of(ssc: StreamingContext, inflow: StreamSource) -> DStream[Any]:
-    """The DStream of an inflow."""
+def stream_of(ssc: StreamingContext, source: StreamSource) -> DStream[Any]:
+    """Return the DStream of a source."""
     from pyspark.serializers import NoOpSerializer
     from pyspark.streaming import DStream
     from pyspark.streaming.dstream import TransformedDStream
@@ -125,10 +130,10 @@ def stream_of(ssc: StreamingContext, inflow: StreamSource) -> DStream[Any]:
     ticks: DStream[Any] = DStream(jticks, ssc, NoOpSerializer())
 
     def records(time: datetime, tick: RDD[Any]) -> RDD[Any]:
-        return context_tracker.rdd_of(inflow, time, tick.context)
+        return context_tracker.batch_rdd(source, time, tick.context)
 
-    inflow.input = int(tick.id())
-    context_tracker.arrived(inflow, ssc)
-    made = TransformedDStream(ticks, records)
+    source.input = int(tick.id())
+    context_tracker.register_source(source, ssc)
+    transformed = TransformedDStream(ticks, records)
     # A plain DStream: PySpark would fold a transformed one into each of its followers, and read once for each.
-    return DStream(made._jdstream, ssc, made._jrdd_deserializer)
+    return DStream(transformed._jdstream, ssc, transformed._jrdd_deserializer)

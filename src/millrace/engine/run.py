@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millrace.clients.cassandra import Cassandra
+from millrace.clients.hadoop import HadoopStore
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import MessageSource, RunContext, no_cassandra
 from millrace.connectors.base.offset_range import ReplayRange
@@ -28,7 +29,6 @@ from millrace.engine.failures.explain import explain
 from millrace.engine.memory_sql import MemorySql, QueryServer
 from millrace.engine.queries.builder import QueryBuilder, follow_generations, prepare
 from millrace.engine.session.executors import ExecutorsStopped, RemoteExecutorSettings, require_reachable
-from millrace.engine.session.hadoop_store import Hadoop
 from millrace.engine.session.spark_conf import ON_A_STORE, ON_DISK, conf_doubts, is_local, state_store
 from millrace.engine.source_feeds import filled
 from millrace.engine.supervision.monitor import QueryMonitor
@@ -128,7 +128,7 @@ def run(plan: Plan, settings: Settings, run_status: RunStatus, stop: threading.E
     with suppress(ExecutorsStopped):
         if settings.session is None and isinstance(settings.state, StorePath):
             # Nothing of the state can be read before Spark is there: it has the way to the store.
-            with _session(plan, settings, stop) as opening, mounted(Hadoop(spark := opening.result())):
+            with _session(plan, settings, stop) as opening, mounted(HadoopStore.of(spark := opening.result())):
                 _run(plan, replace(settings, session=spark), run_status, stop)
         else:
             _run(plan, settings, run_status, stop)
@@ -174,7 +174,7 @@ def _run(plan: Plan, settings: Settings, run_status: RunStatus, stop: threading.
                     for sentence in conf_doubts(workshop.spark, settings.spark):
                         settings.tell(sentence)
                     if not stop.is_set():
-                        with mounted(Hadoop(workshop.spark)):
+                        with mounted(HadoopStore.of(workshop.spark)):
                             _work(workshop, plan, settings, run_status, stop)
                 finally:
                     settings.closing()

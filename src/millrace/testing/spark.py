@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millrace.engine.session.hadoop_store import set_in_the_jvm, write_no_checksums
+from millrace.engine.session.hadoop_permissions import set_in_the_jvm, write_no_checksums
 from millrace.engine.session.jvm import environment_variables
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from millrace.engine.session.hadoop_store import set_in_the_jvm, write_no_checksums
+from millrace.engine.session.hadoop_permissions import set_in_the_jvm, write_no_checksums
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from millrace.engine.session.hadoop_store import Hadoop
+from millrace.clients.hadoop import HadoopStore
 
 
 def test_files_through_hadoop(spark: SparkSession, tmp_path: Path) -> None:
-    store, here = Hadoop(spark), f"file://{tmp_path}"
+    store, here = HadoopStore.of(spark), f"file://{tmp_path}"
     with pytest.raises(FileNotFoundError):
         store.read(f"{here}/no")
     store.write(f"{here}/a/b", b"one", new=True)
