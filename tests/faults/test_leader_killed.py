@@ -11,8 +11,7 @@ import pytest
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer import ReadRequest, read_records
-from millrace.clients.kafka.delivery import Delivery
-from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.producer import Delivery, Producer
 from millrace.clients.kafka.record import Record
 from millrace.services.kafka import KafkaCluster, KafkaClusterOptions
 

@@ -12,8 +12,7 @@ import pytest
 from conftest import CommandLine
 from millrace.cli.output import without_controls
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.delivery import Delivery
-from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.producer import Delivery, Producer
 from millrace.clients.kafka.record import Record
 from terminal import at_a_terminal
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.delivery import Delivery
-from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.producer import Delivery, Producer
 from millrace.clients.kafka.record import Record
 from millrace.testing.recording import read_recording
 

@@ -26,8 +26,7 @@ from millrace.clients.kafka.consumer import (
     read_records,
     topic_ranges,
 )
-from millrace.clients.kafka.delivery import Delivery, new_transaction
-from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.producer import Delivery, Producer, new_transaction
 from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption, KafkaFailed, TopicGone, UnknownTopic
 

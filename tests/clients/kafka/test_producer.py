@@ -12,8 +12,7 @@ import pytest
 from confluent_kafka import Message
 
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.delivery import COMPRESSIONS, Delivery, new_transaction
-from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.producer import COMPRESSIONS, Delivery, Producer, new_transaction
 from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption, KafkaFailed, KafkaUnreachable, MillraceError, NotDelivered, RecordRefused
 from millrace.services.process import free_port

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.delivery import Delivery
-from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.producer import Delivery, Producer
 from millrace.clients.kafka.record import Record
 
 Put = Callable[..., None]

@@ -13,8 +13,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from millrace.clients.kafka.cluster import FENCED, Cluster
-from millrace.clients.kafka.delivery import Delivery
-from millrace.clients.kafka.producer import abort_transaction
+from millrace.clients.kafka.producer import Delivery, abort_transaction
 from millrace.clients.kafka.record import Record
 from millrace.errors import AccessDenied
 

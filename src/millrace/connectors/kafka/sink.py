@@ -11,8 +11,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka import Producer as ConfluentProducer
 
 from millrace.clients.kafka import topics
-from millrace.clients.kafka.delivery import Delivery
-from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.producer import Delivery, Producer
 from millrace.clients.kafka.record import Done, Record
 from millrace.connectors.base.api import RunContext, Sink
 from millrace.connectors.base.record_sink import DeliveryReport, RecordSink, SinkTarget

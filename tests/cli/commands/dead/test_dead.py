@@ -12,8 +12,7 @@ import pytest
 
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.delivery import Delivery
-from millrace.clients.kafka.producer import Producer
+from millrace.clients.kafka.producer import Delivery, Producer
 from millrace.clients.kafka.record import Record
 from millrace.dead_letters.letter import DeadLetter, from_line
 from millrace.dead_letters.writer import FolderDeadLetterTarget, KafkaDeadLetterTarget, WriterTask

@@ -67,8 +67,7 @@ def produce(
 ) -> None:
     """Write lines from standard input or a file to a topic."""
     from millrace.clients.kafka import topics
-    from millrace.clients.kafka.delivery import Delivery, new_transaction
-    from millrace.clients.kafka.producer import Producer
+    from millrace.clients.kafka.producer import Delivery, Producer, new_transaction
     from millrace.clients.line_input import (
         STANDARD_INPUT,
         LineFormat,
