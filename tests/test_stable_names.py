@@ -61,10 +61,17 @@ from millrace.dashboard.run_interface import LetterGroup, RunInterface
 from millrace.dead_letters.file_journal import FileSource, Journal, JournalEntry
 from millrace.dead_letters.fixes import FIX_COLUMNS
 from millrace.dead_letters.kafka_writer import dead_letter_transactional_id
-from millrace.dead_letters.letter import REDRIVEN, DeadLetter, dead_topic, redriven_name, to_headers, to_json
-from millrace.dead_letters.offset_ledger import MARK_KEY, OffsetLedger
+from millrace.dead_letters.letter import (
+    REDRIVEN_HEADER,
+    DeadLetter,
+    dead_topic,
+    redriven_file_name,
+    to_headers,
+    to_json,
+)
+from millrace.dead_letters.offset_ledger import MARKER_KEY, OffsetLedger
 from millrace.dead_letters.offset_ledger import DecoderId as LedgerReader
-from millrace.dead_letters.offset_ledger import to_record as mark_record
+from millrace.dead_letters.offset_ledger import marker_record as mark_record
 from millrace.dead_letters.redrive import _provenance as provenance
 from millrace.dead_letters.redrive import redrive_transactional_id
 from millrace.dead_letters.store import StoredDeadLetter, dead_folders
@@ -368,7 +375,9 @@ def test_generations() -> None:
 
 
 def test_dead_topics_of_a_replay(tmp_path: Path) -> None:
-    burial = KafkaSource(topic=("posts",), schema="id string").burial(site(tmp_path, topic_suffix=mark_of(2)))
+    burial = KafkaSource(topic=("posts",), schema="id string").dead_letter_target(
+        site(tmp_path, topic_suffix=mark_of(2))
+    )
     assert isinstance(burial, KafkaDeadLetterTarget)
     assert burial.dead_topic("posts") == "posts.g2.dead"
 
@@ -406,7 +415,7 @@ def test_headers_of_dead_letters() -> None:
 
 
 def test_header_of_a_record_that_was_sent_again() -> None:
-    assert REDRIVEN == "millrace.redriven"
+    assert REDRIVEN_HEADER == "millrace.redriven"
     made = orjson.loads(provenance(StoredDeadLetter(LETTER, "posts.dead", 3, 0, 0), "fix.py", 1))
     assert list(made) == [
         *("attempt", "at", "topic", "partition", "offset", "timestamp", "dead", "reason", "pipeline", "source", "fix")
@@ -414,23 +423,23 @@ def test_header_of_a_record_that_was_sent_again() -> None:
 
 
 def test_marks_in_dead_topics() -> None:
-    assert MARK_KEY == b"millrace.redriven"
+    assert MARKER_KEY == b"millrace.redriven"
     record = mark_record(3, [7, 8, 11], {"at": 1, "fix": None, "to": None})
-    assert (record.key, record.partition) == (MARK_KEY, 3)
+    assert (record.key, record.partition) == (MARKER_KEY, 3)
     assert orjson.loads(record.value or b"") == {"letters": [[7, 9], [11, 12]], "at": 1, "fix": None, "to": None}
 
 
 def test_what_is_committed_beside_an_offset() -> None:
-    ledger = OffsetLedger().with_span(LedgerReader("query", "lineage", 4), (7, 9))
+    ledger = OffsetLedger().with_range(LedgerReader("query", "lineage", 4), (7, 9))
     assert ledger.text() == '[["4ee9451a3b09bb2ec3ecb3ab",4,[[7,9]]]]'
     assert BatchCommit.of(5, "query/lane/plan") == BatchCommit("query", 4, "lane", "plan")
 
 
 def test_lineage_of_dead_letters(tmp_path: Path) -> None:
     reader = KafkaSource(topic=("posts",), schema="id string")
-    burial = reader.burial(site(tmp_path, state_id="state"))
+    burial = reader.dead_letter_target(site(tmp_path, state_id="state"))
     assert isinstance(burial, KafkaDeadLetterTarget)
-    assert burial.lineage == "1db555900e43"
+    assert burial.decoder_version == "1db555900e43"
 
 
 def test_record_of_the_current_generation() -> None:
@@ -523,22 +532,22 @@ def test_files_of_generations(tmp_path: Path) -> None:
 def test_files_of_dead_letters(tmp_path: Path) -> None:
     state = tmp_path / "pipelines/trending"
     folder = state / "dead/posts"
-    burial = FilesSource(path="/data", schema="id string").burial(site(state))
-    others = [SocketSource(address="127.0.0.1:1", schema="id string").burial(site(state))]
-    others.append(KinesisSource(stream="posts", region="eu-west-1", schema="id string").burial(site(state)))
+    burial = FilesSource(path="/data", schema="id string").dead_letter_target(site(state))
+    others = [SocketSource(address="127.0.0.1:1", schema="id string").dead_letter_target(site(state))]
+    others.append(KinesisSource(stream="posts", region="eu-west-1", schema="id string").dead_letter_target(site(state)))
     assert isinstance(burial, FolderDeadLetterTarget)
     assert {one.folder for one in (burial, *others) if isinstance(one, FolderDeadLetterTarget)} == {folder}
     grave = burial.open(WriterTask("id", 4, 3))
     grave.write([LETTER])
     grave.close()
     Journal(folder).add([JournalEntry(folder / "draft", folder / "final", ("a",))])
-    with Journal(folder).owned():
+    with Journal(folder).locked():
         assert files_in(folder) == ["id-4-3.jsonl", "redrive.lock", "redriven.log", "source.json"]
     assert keys_of(folder / "redriven.log") == ["at", "draft", "file", "fix", "letters"]
     assert keys_of(folder / "source.json") == ["header", "only", "path"]
-    assert FileSource.of(folder) == burial.files
+    assert FileSource.load(folder) == burial.files
     assert dead_folders(tmp_path) == dead_folders(tmp_path, "trending") == dead_folders(state) == [folder]
-    assert redriven_name("posts.json", 2, "0" * 16) == f"posts-redriven-2-{'0' * 16}.json"
+    assert redriven_file_name("posts.json", 2, "0" * 16) == f"posts-redriven-2-{'0' * 16}.json"
 
 
 def test_files_of_a_state_on_a_store() -> None:

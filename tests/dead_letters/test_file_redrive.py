@@ -14,7 +14,7 @@ import pytest
 from millrace.dead_letters.file_journal import FileSource, Journal
 from millrace.dead_letters.file_redrive import redrive_files
 from millrace.dead_letters.fixes import Fix
-from millrace.dead_letters.letter import DeadLetter, to_line
+from millrace.dead_letters.letter import DeadLetter, to_json_line
 from millrace.dead_letters.redrive import Redrive
 from millrace.dead_letters.redrive_filter import RedriveFilter
 from millrace.dead_letters.store import letters_in_folder
@@ -35,7 +35,7 @@ class Place:
         uri = (self.source / file).as_uri()
         letters = [DeadLetter(value=line, file=uri, reason=reason, pipeline="p", source="logs") for line in lines]
         with (self.folder / f"{name}.jsonl").open("ab") as out:
-            out.writelines(map(to_line, letters))
+            out.writelines(map(to_json_line, letters))
 
     def open(self) -> list[bytes]:
         """The values of open letters."""
@@ -166,7 +166,7 @@ def test_letters_of_a_socket_and_topics_are_refused(place: Place) -> None:
 
 def test_only_one_at_a_time(place: Place) -> None:
     place.bury(b"{a")
-    with Journal(place.folder).owned(), pytest.raises(RedriveBusy):
+    with Journal(place.folder).locked(), pytest.raises(RedriveBusy):
         redrive_files(place.folder, Redrive())
     assert redrive_files(place.folder, Redrive()).sent == 1
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from millrace.dead_letters.letter import (
-    LONGEST_REASON,
+    MAX_REASON_CHARS,
     DeadLetter,
     dead_topic,
-    from_line,
+    from_json_line,
     from_record,
     to_headers,
-    to_line,
+    to_json_line,
 )
 
 LETTER = DeadLetter(
@@ -101,20 +101,22 @@ def test_a_record_without_our_headers_is_no_letter(strange: list[tuple[str, byte
 
 @given(from_kafka | from_file)
 def test_a_line_gives_the_letter_back(letter: DeadLetter) -> None:
-    line = to_line(letter, buried=1)
+    line = to_json_line(letter, buried=1)
     assert line.count(b"\n") == 1
-    assert from_line(line) == letter
+    assert from_json_line(line) == letter
 
 
 def test_a_value_that_is_text_can_be_read_in_the_line() -> None:
-    assert json.loads(to_line(LETTER))["text"] == '{"id": 1'
-    assert "text" not in json.loads(to_line(DeadLetter(value=b"\xff", file="a.json", reason="")))
+    assert json.loads(to_json_line(LETTER))["text"] == '{"id": 1'
+    assert "text" not in json.loads(to_json_line(DeadLetter(value=b"\xff", file="a.json", reason="")))
 
 
-@pytest.mark.parametrize("line", [b"", b"{}", b"[]", b"null", b"7", b'{"value": 1}', b"\xff", to_line(LETTER)[:-20]])
+@pytest.mark.parametrize(
+    "line", [b"", b"{}", b"[]", b"null", b"7", b'{"value": 1}', b"\xff", to_json_line(LETTER)[:-20]]
+)
 def test_a_line_that_is_no_letter_is_a_value_error(line: bytes) -> None:
     with pytest.raises(ValueError, match="no dead letter"):
-        from_line(line)
+        from_json_line(line)
 
 
 def test_a_reason_that_quotes_broken_text_or_too_much_of_it_is_still_written() -> None:
@@ -122,11 +124,11 @@ def test_a_reason_that_quotes_broken_text_or_too_much_of_it_is_still_written() -
     read = from_record(b"", None, to_headers(long))
     assert read is not None
     assert read.reason.startswith("\\ud800xxx")
-    assert len(read.reason) < LONGEST_REASON + 10
-    assert from_line(to_line(long)).reason.startswith("\\ud800xxx")
+    assert len(read.reason) < MAX_REASON_CHARS + 10
+    assert from_json_line(to_json_line(long)).reason.startswith("\\ud800xxx")
 
 
 def test_names() -> None:
     assert dead_topic("posts") == "posts.dead"
-    assert LETTER.place == "posts[2]@1234"
-    assert DeadLetter(value=b"", file="in/a.csv", reason="").place == "in/a.csv"
+    assert LETTER.origin == "posts[2]@1234"
+    assert DeadLetter(value=b"", file="in/a.csv", reason="").origin == "in/a.csv"

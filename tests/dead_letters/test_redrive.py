@@ -21,11 +21,16 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.record import Record
 from millrace.dead_letters import redrive
 from millrace.dead_letters.fixes import Fix
-from millrace.dead_letters.letter import REDRIVEN, DeadLetter, dead_topic, to_headers
+from millrace.dead_letters.letter import REDRIVEN_HEADER, DeadLetter, dead_topic, to_headers
 from millrace.dead_letters.redrive import Redrive, RedriveTarget, redrive_topic
 from millrace.dead_letters.redrive_filter import RedriveFilter
 from millrace.dead_letters.redrive_result import RedriveResult
-from millrace.dead_letters.store import StoredDeadLetter, letters_in_topics, make_dead_letter_topics, marks_in_topics
+from millrace.dead_letters.store import (
+    StoredDeadLetter,
+    create_dead_letter_topics,
+    letters_in_topics,
+    redrive_markers_in_topics,
+)
 from millrace.errors import KafkaFailed, MillraceError, RedriveBusy, UnknownTopic
 
 Drain = Callable[..., list[Message]]
@@ -39,7 +44,7 @@ class Place:
     def __init__(self, cluster: Cluster, topic: str, put: Put) -> None:
         self.cluster, self.topic, self.dead = cluster, topic, dead_topic(topic)
         self._put = put
-        make_dead_letter_topics(cluster, {topic: self.dead})
+        create_dead_letter_topics(cluster, {topic: self.dead})
 
     def letter(self, number: int, **more: Any) -> DeadLetter:
         common = {"key": b"k%d" % number, "timestamp": MOMENT + number, "reason": "not JSON", "pipeline": "p"}
@@ -62,7 +67,7 @@ class Place:
         return redrive_topic(self.cluster, self.dead, wanted)
 
     def found(self) -> list[StoredDeadLetter]:
-        marks = marks_in_topics(self.cluster, [self.dead])
+        marks = redrive_markers_in_topics(self.cluster, [self.dead])
         return list(letters_in_topics(self.cluster, [self.dead], marks=marks))
 
     def open(self) -> set[int]:
@@ -82,7 +87,7 @@ def values(messages: list[Message]) -> list[int]:
 
 def provenance(message: Message) -> dict[str, Any]:
     headers = dict(message.headers() or [])
-    told: dict[str, Any] = orjson.loads(headers[REDRIVEN])  # type: ignore[arg-type]
+    told: dict[str, Any] = orjson.loads(headers[REDRIVEN_HEADER])  # type: ignore[arg-type]
     return told
 
 
@@ -135,12 +140,12 @@ def test_chosen_by_reason_time_source_and_place(place: Place, drain: Drain) -> N
     assert place.redrive(reason="not JSON at 1").sent == 1
     assert place.open() == {0, 2, 3, 4, 5, 6}
     assert place.redrive(reason="not JSON at N").sent == 2
-    assert place.redrive(letter=lies[3].place).sent == 1
-    assert place.redrive(letter=lies[3].place) == RedriveResult()
-    assert place.redrive(letter=lies[4].letter.place).sent == 1
-    assert place.redrive(containing="MISSING", until=lies[5].buried).sent == 0
-    assert place.redrive(since=lies[6].buried + 1).sent == 0
-    assert place.redrive(source="t", since=lies[5].buried, until=lies[6].buried + 1).sent == 1
+    assert place.redrive(letter=lies[3].position).sent == 1
+    assert place.redrive(letter=lies[3].position) == RedriveResult()
+    assert place.redrive(letter=lies[4].letter.origin).sent == 1
+    assert place.redrive(containing="MISSING", until=lies[5].stored_at).sent == 0
+    assert place.redrive(since=lies[6].stored_at + 1).sent == 0
+    assert place.redrive(source="t", since=lies[5].stored_at, until=lies[6].stored_at + 1).sent == 1
     assert place.redrive(pipeline="p").sent == 0
     assert place.redrive(pipeline="q", partition=0, offset=6).sent == 1
     assert values(drain(place.topic)) == list(range(7))
@@ -183,7 +188,7 @@ def test_what_dies_again_has_its_attempts(place: Place, drain: Drain) -> None:
         place.redrive()
         sent = drain(place.topic)[-1]
         headers: Any = tuple(sent.headers() or ())
-        assert [name for name, _ in headers] == ["trace", REDRIVEN]
+        assert [name for name, _ in headers] == ["trace", REDRIVEN_HEADER]
         again = place.letter(300, headers=headers, offset=sent.offset())
         assert again.attempts == attempt
         place.bury(again)
@@ -243,7 +248,7 @@ def test_a_mark_behind_an_open_transaction_is_waited_for(place: Place, drain: Dr
 
 
 def test_two_at_once(place: Place, drain: Drain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redrive, "MOST_LETTERS", 5)
+    monkeypatch.setattr(redrive, "MAX_TRANSACTION_LETTERS", 5)
     place.bury(*(place.letter(number) for number in range(300)))
     outcomes: list[RedriveResult] = []
     fenced: list[MillraceError] = []
@@ -298,7 +303,7 @@ class Killed(Producer):
         step()
 
 transactions.Producer = Killed
-redrive.MOST_LETTERS = 2
+redrive.MAX_TRANSACTION_LETTERS = 2
 redrive_topic(Cluster(sys.argv[1]), sys.argv[2], Redrive())
 """
 

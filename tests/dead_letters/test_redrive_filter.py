@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millrace.dead_letters.letter import DeadLetter
-from millrace.dead_letters.redrive_filter import Count, reason_kind
+from millrace.dead_letters.redrive_filter import DeadLetterSummary, reason_kind
 from millrace.dead_letters.store import StoredDeadLetter
 
 
@@ -27,7 +27,7 @@ def test_a_count() -> None:
         StoredDeadLetter(DeadLetter(value=b"", reason=f"column {number}", pipeline="p"), "t.dead", 0, number, number)
         for number in range(5)
     ]
-    count = Count()
+    count = DeadLetterSummary()
     for one in (*found, StoredDeadLetter(DeadLetter(value=b"", reason="empty", pipeline="o"), "t.dead", 0, 9, 2)):
         count.add(one)
     assert (count.letters, count.newest, count.pipelines) == (6, 4, {"p", "o"})

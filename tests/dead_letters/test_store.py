@@ -13,8 +13,8 @@ from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.record import Record
 from millrace.dead_letters import store
-from millrace.dead_letters.letter import DeadLetter, to_headers, to_line
-from millrace.dead_letters.store import letters_in_folder, letters_in_topics, make_dead_letter_topics
+from millrace.dead_letters.letter import DeadLetter, to_headers, to_json_line
+from millrace.dead_letters.store import create_dead_letter_topics, letters_in_folder, letters_in_topics
 from millrace.errors import FileUnusable, UnknownTopic
 
 
@@ -29,7 +29,7 @@ def as_record(one: DeadLetter, partition: int | None = None) -> Record:
 def test_a_dead_topic_takes_what_the_source_takes_and_keeps_it(cluster: Cluster, topic: str) -> None:
     topics.alter(cluster, topic, configs={"max.message.bytes": "5000000", "cleanup.policy": "compact"})
     name = f"{topic}.dead"
-    assert make_dead_letter_topics(cluster, {topic: name}) == [name]
+    assert create_dead_letter_topics(cluster, {topic: name}) == [name]
     made = topics.describe(cluster, [name])[0]
     assert len(made.partitions) == 3
     assert made.configs == {
@@ -37,13 +37,13 @@ def test_a_dead_topic_takes_what_the_source_takes_and_keeps_it(cluster: Cluster,
         "max.message.bytes": str(5_000_000 + 1024 * 1024),
         "retention.ms": "-1",
     }
-    assert make_dead_letter_topics(cluster, {topic: name}) == []
+    assert create_dead_letter_topics(cluster, {topic: name}) == []
     assert name in store.dead_topics(cluster)
 
 
 def test_a_source_that_is_not_there_has_no_dead_topic(cluster: Cluster, topic: str) -> None:
     with pytest.raises(UnknownTopic):
-        make_dead_letter_topics(cluster, {f"{topic}-none": f"{topic}-none.dead"})
+        create_dead_letter_topics(cluster, {f"{topic}-none": f"{topic}-none.dead"})
 
 
 def test_letters_are_read_to_the_end_and_others_are_told(
@@ -55,7 +55,7 @@ def test_letters_are_read_to_the_end_and_others_are_told(
     assert sorted(one.letter.offset or 0 for one in found) == list(range(10))
     assert len(strange) == 1
     assert {(one.location, one.partition) for one in found} == {(topic, 0), (topic, 1)}
-    assert all(one.buried > 1_700_000_000_000 for one in found)
+    assert all(one.stored_at > 1_700_000_000_000 for one in found)
 
 
 def test_letters_of_a_transaction_that_is_open_or_aborted_are_not_there(
@@ -83,13 +83,13 @@ def test_files_are_read_oldest_first(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (tmp_path / "pipelines" / "p" / "checkpoints").mkdir()
     for name, number in (("b.jsonl", 1), ("a.jsonl", 2), (".c.jsonl.1.tmp", 3)):
-        (folder / name).write_bytes(to_line(letter(number)) + to_line(letter(number + 10)))
+        (folder / name).write_bytes(to_json_line(letter(number)) + to_json_line(letter(number + 10)))
         os.utime(folder / name, (number, number))
     assert store.dead_folders(tmp_path) == store.dead_folders(tmp_path, "p") == [folder]
     assert store.dead_folders(tmp_path, "q") == []
     assert store.dead_folders(tmp_path / "pipelines" / "p") == [folder]
     found = list(letters_in_folder(folder))
-    assert [(one.letter.offset, one.offset, one.buried) for one in found] == [
+    assert [(one.letter.offset, one.offset, one.stored_at) for one in found] == [
         (1, 1, 1000),
         (11, 2, 1000),
         (2, 1, 2000),
@@ -98,7 +98,7 @@ def test_files_are_read_oldest_first(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_told_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(to_line(letter(1)) + b"{\n")
+    (tmp_path / "a.jsonl").write_bytes(to_json_line(letter(1)) + b"{\n")
     with pytest.raises(FileUnusable) as raised:
         list(letters_in_folder(tmp_path))
     assert str(raised.value.place) == f"{tmp_path}/a.jsonl:2"

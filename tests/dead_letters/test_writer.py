@@ -17,7 +17,7 @@ from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer import ReadRequest, read_records
 from millrace.dead_letters import kafka_writer
-from millrace.dead_letters.letter import DeadLetter, from_line, to_headers
+from millrace.dead_letters.letter import DeadLetter, from_json_line, to_headers
 from millrace.dead_letters.store import letters_in_folder, letters_in_topics
 from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget, KafkaDeadLetterTarget, WriterTask
 from millrace.errors import AccessDenied, FileUnusable, InvalidOption, RecordRefused, TopicGone
@@ -165,7 +165,7 @@ class TestKafka:
     ) -> None:
         bury(burial, task(9, query="one"), letters(topic, [5, 50]))
         bury(burial, task(0, query="with another schema"), letters(topic, [20]))
-        alike = replace(burial, lineage="same schema")
+        alike = replace(burial, decoder_version="same schema")
         bury(alike, task(0, query="three"), letters(topic, [60, 61]))
         bury(alike, task(4, query="four"), letters(topic, [60, 61, 62]))
         assert offsets(cluster, topic) == [5, 20, 50, 60, 61, 62]
@@ -337,7 +337,8 @@ class TestFolder:
 
     def content(self, folder: Path) -> dict[str, list[bytes | None]]:
         return {
-            file.name: [from_line(line).value for line in file.read_bytes().splitlines()] for file in folder.iterdir()
+            file.name: [from_json_line(line).value for line in file.read_bytes().splitlines()]
+            for file in folder.iterdir()
         }
 
     def test_a_file_a_task_and_a_replay_replaces_it(self, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from millrace.dead_letters import store
 from millrace.dead_letters.file_redrive import redrive_files
 from millrace.dead_letters.fixes import sql_fix
 from millrace.dead_letters.redrive import Redrive, redrive_topic
-from millrace.dead_letters.store import letters_in_folder, letters_in_topics, marks_in_topics
+from millrace.dead_letters.store import letters_in_folder, letters_in_topics, redrive_markers_in_topics
 from millrace.telemetry.query_status import RunStatus
 
 Run = Callable[..., RunStatus]
@@ -33,7 +33,7 @@ def test_of_a_topic(cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: P
 
     def run() -> list[store.StoredDeadLetter]:
         run_pipeline(pipeline, tmp_path / "state")
-        marks = marks_in_topics(cluster, [f"{topic}.dead"])
+        marks = redrive_markers_in_topics(cluster, [f"{topic}.dead"])
         return [one for one in letters_in_topics(cluster, [f"{topic}.dead"], marks=marks) if not one.redriven]
 
     assert [one.letter.attempts for one in run()] == [1]

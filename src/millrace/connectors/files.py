@@ -94,7 +94,7 @@ class FilesSource(DecodedSource):
 
     carried: ClassVar[dict[str, str]] = {"file": "string", "modified": "timestamp"}
     reads_whole: ClassVar[bool] = True
-    letters_beside: ClassVar[bool] = True
+    dead_letters_in_state_dir: ClassVar[bool] = True
 
     path: str = option(help="The folder, or a pattern as logs/*.json.", argument=True, parse=os.path.expanduser)
     format: str = option("json", "What the files are.", choices=_FORMATS)
@@ -206,7 +206,7 @@ class FilesSource(DecodedSource):
         )
         return raw.withColumn("_bytes", line.cast("binary")), reason
 
-    def burial(self, site: RunContext) -> DeadLetterTarget:
+    def dead_letter_target(self, site: RunContext) -> DeadLetterTarget:
         """A folder of the run."""
         names = parse_schema(self.schema).names if self.format == "csv" and self.header and self.schema else None
         files = FileSource(self.path, self.only, self.separator.join(names) if names else None)

@@ -23,7 +23,7 @@ class SocketSource(DecodedSource):
 
     carried: ClassVar[dict[str, str]] = {"timestamp": "timestamp"}
     resumes: ClassVar[bool] = False
-    letters_beside: ClassVar[bool] = True
+    dead_letters_in_state_dir: ClassVar[bool] = True
 
     address: str = option(help="HOST:PORT of the server.", argument=True)
     format: str = option("text", "What a line is: json, csv, text or raw.")
@@ -42,7 +42,7 @@ class SocketSource(DecodedSource):
         reader = site.spark.readStream.format("socket").option("host", host).option("port", port)
         return reader.option("includeTimestamp", True).load().selectExpr("cast(value as binary) value", "timestamp")
 
-    def burial(self, site: RunContext) -> DeadLetterTarget:
+    def dead_letter_target(self, site: RunContext) -> DeadLetterTarget:
         """A folder of the run."""
         return FolderDeadLetterTarget(site.state / "dead" / site.name, pipeline=site.pipeline, source=site.name)
 

@@ -88,7 +88,7 @@ class Journal:
             told = orjson.loads(line)
             yield JournalEntry(Path(told["draft"]), Path(told["file"]), tuple(told["letters"]), told["at"], told["fix"])
 
-    def tally(self) -> JournalCounts:
+    def counts(self) -> JournalCounts:
         """How often each letter was sent, as far as its file got its name."""
         return JournalCounts(Counter(name for one in self.entries() if one.is_done() for name in one.letters))
 
@@ -115,7 +115,7 @@ class Journal:
             os.utime(self._path)
 
     @contextmanager
-    def owned(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """A time in which nobody else sends letters of the folder."""
         lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -161,14 +161,14 @@ class FileSource:
             write_whole(place, told)
 
     @classmethod
-    def of(cls, folder: Path) -> FileSource | None:
+    def load(cls, folder: Path) -> FileSource | None:
         """That of a folder of dead letters; None where no files are read (a socket)."""
         try:
             return cls(**orjson.loads((folder / SOURCE_FILE).read_bytes()))
         except FileNotFoundError:
             return None
 
-    def takes(self, file: Path, beside: Path) -> bool:
+    def would_read(self, file: Path, beside: Path) -> bool:
         """Whether a new file would be read as the one beside it was."""
         if self.only and not _matches(file.name, self.only):
             return False

@@ -12,9 +12,9 @@ from pathlib import Path
 from millrace.atomic_files import sync_folder
 from millrace.dead_letters.file_journal import FileSource, Journal, JournalEntry, letter_identity, local_path
 from millrace.dead_letters.fixes import apply_fix
-from millrace.dead_letters.letter import redriven_name
+from millrace.dead_letters.letter import redriven_file_name
 from millrace.dead_letters.redrive import Redrive
-from millrace.dead_letters.redrive_result import RedriveResult, TellProgress
+from millrace.dead_letters.redrive_result import OnProgress, RedriveResult
 from millrace.dead_letters.store import StoredDeadLetter, letters_in_folder
 from millrace.errors import FileUnusable, InvalidOption, NotRedrivable
 
@@ -25,11 +25,11 @@ Lines = list[tuple[str, StoredDeadLetter, bytes]]
 """What to write for letters, each with a name that no other ever has."""
 
 
-def redrive_files(folder: Path, wanted: Redrive, tell: TellProgress = lambda _: None) -> RedriveResult:
+def redrive_files(folder: Path, wanted: Redrive, tell: OnProgress = lambda _: None) -> RedriveResult:
     """Put letters of a folder back, a new file for each that they came from; what cannot be stays, and is told."""
     if wanted.to:
         raise InvalidOption("--to names a topic, and these are letters of files", hint="leave --to out")
-    source = FileSource.of(folder)
+    source = FileSource.load(folder)
     if source is None:
         raise NotRedrivable(
             f"the letters in {folder} cannot be put back",
@@ -38,7 +38,7 @@ def redrive_files(folder: Path, wanted: Redrive, tell: TellProgress = lambda _: 
         )
     journal = Journal(folder)
     try:
-        with journal.owned():
+        with journal.locked():
             return _Refiling(journal, source, wanted, tell).run()
     except OSError as error:
         raise FileUnusable(f"dead letters of {folder} cannot be put back: {error}") from error
@@ -47,7 +47,7 @@ def redrive_files(folder: Path, wanted: Redrive, tell: TellProgress = lambda _: 
 class _Refiling:
     """The only one at work in its folder."""
 
-    def __init__(self, journal: Journal, source: FileSource, wanted: Redrive, tell: TellProgress) -> None:
+    def __init__(self, journal: Journal, source: FileSource, wanted: Redrive, tell: OnProgress) -> None:
         self._journal = journal
         self._source = source
         self._wanted = wanted
@@ -67,9 +67,9 @@ class _Refiling:
     def _files(self) -> dict[Path, Lines]:
         """What goes back, by the file that it was in."""
         files: dict[Path, Lines] = {}
-        tally = self._journal.tally()
+        tally = self._journal.counts()
         for one in letters_in_folder(self._journal.folder, tally):
-            if not one.redriven and self._wanted.selection.fits(one):
+            if not one.redriven and self._wanted.selection.matches(one):
                 line = self._line(one)
                 file = local_path(one.letter.file)
                 if line is not None and file is not None:
@@ -86,7 +86,7 @@ class _Refiling:
             return None
         problem = fixed if isinstance(fixed, str) else self._refusal(one, fixed.value)
         if problem is not None or isinstance(fixed, str):
-            self._outcome.fail(one.place, problem or "")
+            self._outcome.fail(one.position, problem or "")
             return None
         return fixed.value
 
@@ -101,7 +101,7 @@ class _Refiling:
         if not file.parent.is_dir():
             return f"there is no folder {file.parent} any more"
         name = _name(file, one.letter.attempts + 1, "0" * 16)
-        if not self._source.takes(file.with_name(name), file):
+        if not self._source.would_read(file.with_name(name), file):
             return f"a file named {name} would not be read: the source reads {self._source.only or self._source.path}"
         return None
 
@@ -133,7 +133,7 @@ class _Refiling:
 def _name(file: Path, attempt: int, digest: str) -> str:
     """A name that Spark reads as it did that of the file; only gzip is written as such."""
     packed = file.suffix in (".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
-    return redriven_name(file.stem if packed else file.name, attempt, digest)
+    return redriven_file_name(file.stem if packed else file.name, attempt, digest)
 
 
 def _several(files: Iterable[tuple[Path, Lines]]) -> Iterator[list[tuple[Path, Lines]]]:

@@ -22,11 +22,11 @@ from millrace.clients.kafka.record import Record
 from millrace.clients.kafka.transactions import CommittedOffsets, DeliveryFailed, TransactionalProducer
 from millrace.clients.pool import Pool
 from millrace.dead_letters.letter import DeadLetter, to_headers
-from millrace.dead_letters.offset_ledger import DecoderId, OffsetLedger, Span
-from millrace.dead_letters.store import make_dead_letter_topics
+from millrace.dead_letters.offset_ledger import DecoderId, OffsetLedger, OffsetRange
+from millrace.dead_letters.store import create_dead_letter_topics
 from millrace.errors import InputError, MillraceError, RecordRefused, TopicGone
 
-WRITE_PATIENCE = 120.0
+WRITE_TIMEOUT_S = 120.0
 """Seconds after which letters that Kafka does not take fail the task."""
 _NEW_TOPIC = 5.0
 """Seconds in which a broker may not have heard of a new topic yet."""
@@ -50,7 +50,7 @@ class KafkaDeadLetterWriter:
         self._group = group
         self._reader = reader
         self._create = create
-        self._seen: dict[tuple[str, int], Span] = {}
+        self._seen: dict[tuple[str, int], OffsetRange] = {}
 
     def write(self, dead: str, topic: str, partition: int, letters: Sequence[DeadLetter]) -> None:
         """Write letters of one partition, in the order of their offsets, unless they are written already."""
@@ -76,7 +76,7 @@ class KafkaDeadLetterWriter:
                 if time.monotonic() - started > _patience(problem):
                     raise problem from error
                 if isinstance(problem, TopicGone) and self._create:
-                    make_dead_letter_topics(replace(self._cluster), {place[0]: dead})
+                    create_dead_letter_topics(replace(self._cluster), {place[0]: dead})
             time.sleep(random.uniform(0, pause))  # at random, so that two who take turns do not do so for ever
             pause = min(2 * pause, _LONGEST_PAUSE)
         # One of them is too large, or only all of them together are.
@@ -108,7 +108,7 @@ class KafkaDeadLetterWriter:
             records = [Record(one.value, one.key, None, tuple(to_headers(one)), where) for one in left]
             end = (letters[-1].offset or 0) + 1
             # Everything since the first letter of the task is dealt with: it reads in order.
-            after = ledger.with_span(self._reader, (self._seen[place][0], end))
+            after = ledger.with_range(self._reader, (self._seen[place][0], end))
             lane.write(dead, records, TopicPartition(topic, partition, max(offset, end), after.text()), group)
 
     def _problem(self, error: KafkaException, dead: str, letters: Sequence[DeadLetter]) -> MillraceError:
@@ -126,7 +126,7 @@ class KafkaDeadLetterWriter:
 
 def _refused(problem: KafkaError, dead: str, letter: DeadLetter) -> RecordRefused:
     return RecordRefused(
-        f"topic {dead!r} does not take the dead letter of {letter.place} ({len(letter.value or b''):,} bytes)",
+        f"topic {dead!r} does not take the dead letter of {letter.origin} ({len(letter.value or b''):,} bytes)",
         why=problem.str(),
         hint=f"let it take larger records: millrace kafka topics alter {dead} --config max.message.bytes=N",
     )
@@ -136,4 +136,4 @@ def _patience(problem: MillraceError) -> float:
     """Seconds after which to give up: none where the next attempt would end the same way."""
     if isinstance(problem, RecordRefused | InputError):
         return 0.0
-    return _NEW_TOPIC if isinstance(problem, TopicGone) else WRITE_PATIENCE
+    return _NEW_TOPIC if isinstance(problem, TopicGone) else WRITE_TIMEOUT_S

@@ -11,12 +11,12 @@ import orjson
 
 from millrace.clients.kafka.record import from_base64, text_or_none, to_base64
 
-SUFFIX = ".dead"
+DEAD_TOPIC_SUFFIX = ".dead"
 """The dead letters of topic `t` go to topic `t.dead`."""
-LONGEST_REASON = 2000
+MAX_REASON_CHARS = 2000
 """Characters of a reason that are kept: it may quote the record, and the letter must still fit into a topic."""
 
-REDRIVEN = "millrace.redriven"
+REDRIVEN_HEADER = "millrace.redriven"
 """The header of a record that was sent again: a JSON object that says where it was, why it died and how often."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -49,7 +49,7 @@ class DeadLetter:
     source: str = ""
 
     @property
-    def place(self) -> str:
+    def origin(self) -> str:
         """Where the record was, for people."""
         if self.topic is None:
             return self.file or self.source
@@ -61,14 +61,14 @@ class DeadLetter:
         if self.topic is None:
             found = _REDRIVEN_FILE.search((self.file or "").rpartition("/")[2])
             return int(found[1]) if found else 1
-        told = next((content for name, content in reversed(self.headers) if name == REDRIVEN), None)
+        told = next((content for name, content in reversed(self.headers) if name == REDRIVEN_HEADER), None)
         try:
             return max(1, int(orjson.loads(told or b"")["attempt"]))
         except (ValueError, TypeError, KeyError):
             return 1
 
 
-def redriven_name(name: str, attempt: int, digest: str) -> str:
+def redriven_file_name(name: str, attempt: int, digest: str) -> str:
     """The name of a file with lines of another that are tried again; `attempts` finds the number in it."""
     original = _REDRIVEN_FILE.sub("", name)
     stem, dot, endings = original.partition(".")
@@ -77,7 +77,7 @@ def redriven_name(name: str, attempt: int, digest: str) -> str:
 
 def dead_topic(topic: str) -> str:
     """The topic for the dead letters of a topic."""
-    return topic + SUFFIX
+    return topic + DEAD_TOPIC_SUFFIX
 
 
 def to_headers(letter: DeadLetter) -> list[tuple[str, bytes | None]]:
@@ -122,12 +122,12 @@ def to_json(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def to_line(letter: DeadLetter, **more: Any) -> bytes:
+def to_json_line(letter: DeadLetter, **more: Any) -> bytes:
     """The same as one line, with what else is to be said about it."""
     return orjson.dumps(to_json(letter) | more, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def from_line(line: bytes) -> DeadLetter:
+def from_json_line(line: bytes) -> DeadLetter:
     """The letter in a line; raises ValueError when the line is not one."""
     try:
         found = orjson.loads(line)
@@ -146,7 +146,7 @@ def from_line(line: bytes) -> DeadLetter:
 
 def _encoded(value: str | int) -> bytes:
     shown = str(value)
-    short = shown if len(shown) <= LONGEST_REASON else shown[: LONGEST_REASON - 1] + "…"
+    short = shown if len(shown) <= MAX_REASON_CHARS else shown[: MAX_REASON_CHARS - 1] + "…"
     return short.encode("utf-8", "backslashreplace")
 
 

@@ -25,7 +25,7 @@ from millrace.clients.kafka.record import Record
 _MOST_BYTES = 3500
 """Brokers take 4096 bytes beside an offset."""
 
-Span = tuple[int, int]
+OffsetRange = tuple[int, int]
 """From the first offset to the one after the last."""
 
 
@@ -34,29 +34,29 @@ class DecoderId:
     """Who deals with records: a query in one of its batches, and how it judges them."""
 
     query: str
-    lineage: str
+    decoder_version: str
     """Readers of one lineage judge every record alike: what one has dealt with, the others need not."""
     batch: int | None = None
 
     @property
-    def mark(self) -> str:
+    def key(self) -> str:
         """The query and the lineage, in few letters."""
-        return _short(self.query) + _short(self.lineage)
+        return _short(self.query) + _short(self.decoder_version)
 
 
 @dataclass(frozen=True)
 class LedgerEntry:
     """What one query has dealt with."""
 
-    mark: str
+    decoder: str
     batch: int | None
-    spans: tuple[Span, ...]
+    ranges: tuple[OffsetRange, ...]
 
-    def with_span(self, batch: int | None, span: Span) -> LedgerEntry:
+    def with_range(self, batch: int | None, span: OffsetRange) -> LedgerEntry:
         """The entry after another span. A query goes on where it was, so its earlier batches leave no gap."""
         newer = batch is not None and self.batch is not None and batch > self.batch
-        before = _hull(self.spans) if newer else self.spans
-        return replace(self, batch=batch if newer else self.batch, spans=_merged((*before, span)))
+        before = _hull(self.ranges) if newer else self.ranges
+        return replace(self, batch=batch if newer else self.batch, ranges=_merged((*before, span)))
 
 
 @dataclass(frozen=True)
@@ -77,30 +77,32 @@ class OffsetLedger:
     def text(self) -> str:
         """What to commit; the oldest is forgotten when there is too much. What is forgotten may be done again."""
         kept = self.entries
-        while len(text := orjson.dumps([[one.mark, one.batch, one.spans] for one in kept])) > _MOST_BYTES:
+        while len(text := orjson.dumps([[one.decoder, one.batch, one.ranges] for one in kept])) > _MOST_BYTES:
             last = kept[-1]
-            kept = kept[1:] if len(kept) > 1 else (replace(last, spans=last.spans[len(last.spans) // 2 :]),)
+            kept = kept[1:] if len(kept) > 1 else (replace(last, ranges=last.ranges[len(last.ranges) // 2 :]),)
         return text.decode("ascii")
 
     def missing(self, reader: DecoderId, offsets: Iterable[int]) -> list[int]:
         """The offsets that nobody has dealt with who judges as the reader does."""
-        alike = _short(reader.lineage)
-        spans = [span for one in self.entries if one.mark.endswith(alike) for span in one.spans]
+        alike = _short(reader.decoder_version)
+        spans = [span for one in self.entries if one.decoder.endswith(alike) for span in one.ranges]
         return [offset for offset in offsets if not any(first <= offset < end for first, end in spans)]
 
-    def with_span(self, reader: DecoderId, span: Span) -> OffsetLedger:
+    def with_range(self, reader: DecoderId, span: OffsetRange) -> OffsetLedger:
         """The ledger after the reader has dealt with a span."""
-        own = next((one for one in self.entries if one.mark == reader.mark), LedgerEntry(reader.mark, reader.batch, ()))
-        others = tuple(one for one in self.entries if one.mark != reader.mark)
-        return OffsetLedger((*others, own.with_span(reader.batch, span)))
+        own = next(
+            (one for one in self.entries if one.decoder == reader.key), LedgerEntry(reader.key, reader.batch, ())
+        )
+        others = tuple(one for one in self.entries if one.decoder != reader.key)
+        return OffsetLedger((*others, own.with_range(reader.batch, span)))
 
 
-def _hull(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+def _hull(spans: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
     return ((min(first for first, _ in spans), max(end for _, end in spans)),) if spans else ()
 
 
-def _merged(spans: tuple[Span, ...]) -> tuple[Span, ...]:
-    merged: list[Span] = []
+def _merged(spans: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
+    merged: list[OffsetRange] = []
     for first, end in sorted(spans):
         if merged and first <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))
@@ -113,19 +115,19 @@ def _short(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8"), digest_size=6).hexdigest()
 
 
-MARK_KEY = b"millrace.redriven"
+MARKER_KEY = b"millrace.redriven"
 """The key of every mark; a letter that happens to have it has the headers of a letter."""
 
 
-def to_record(partition: int, offsets: Iterable[int], told: dict[str, Any]) -> Record:
+def marker_record(partition: int, offsets: Iterable[int], told: dict[str, Any]) -> Record:
     """The record that marks letters of a partition, with what else is to be said about it."""
-    value = orjson.dumps({"letters": list(spans_of_offsets(offsets)), **told})
-    return Record(value, MARK_KEY, partition=partition)
+    value = orjson.dumps({"letters": list(ranges_of_offsets(offsets)), **told})
+    return Record(value, MARKER_KEY, partition=partition)
 
 
-def marked_spans(key: bytes | None, value: bytes | None) -> list[Span] | None:
+def marked_ranges(key: bytes | None, value: bytes | None) -> list[OffsetRange] | None:
     """The letters that a record marks; None when it is no mark."""
-    if key != MARK_KEY:
+    if key != MARKER_KEY:
         return None
     try:
         return [(int(first), int(end)) for first, end in orjson.loads(value or b"")["letters"]]
@@ -133,7 +135,7 @@ def marked_spans(key: bytes | None, value: bytes | None) -> list[Span] | None:
         return None
 
 
-def spans_of_offsets(offsets: Iterable[int]) -> Iterator[Span]:
+def ranges_of_offsets(offsets: Iterable[int]) -> Iterator[OffsetRange]:
     """Offsets as spans, in order."""
     first = end = None
     for offset in sorted(set(offsets)):
@@ -149,15 +151,15 @@ def spans_of_offsets(offsets: Iterable[int]) -> Iterator[Span]:
 class RedriveMarkers:
     """The marked letters of dead topics."""
 
-    _by_place: dict[tuple[str, int], list[Span]] = field(default_factory=dict)
-    _tidy: dict[tuple[str, int], list[Span]] = field(default_factory=dict)
+    _by_place: dict[tuple[str, int], list[OffsetRange]] = field(default_factory=dict)
+    _tidy: dict[tuple[str, int], list[OffsetRange]] = field(default_factory=dict)
 
-    def add(self, topic: str, partition: int, more: Iterable[Span]) -> None:
+    def add(self, topic: str, partition: int, more: Iterable[OffsetRange]) -> None:
         """Take in what a mark says."""
         self._by_place.setdefault((topic, partition), []).extend(more)
         self._tidy.pop((topic, partition), None)
 
-    def has(self, topic: str, partition: int, offset: int) -> bool:
+    def contains(self, topic: str, partition: int, offset: int) -> bool:
         """Whether a letter is marked."""
         place = (topic, partition)
         if place not in self._by_place:
@@ -169,8 +171,8 @@ class RedriveMarkers:
         return at >= 0 and offset < found[at][1]
 
 
-def _merged_marks(found: Iterable[Span]) -> list[Span]:
-    merged: list[Span] = []
+def _merged_marks(found: Iterable[OffsetRange]) -> list[OffsetRange]:
+    merged: list[OffsetRange] = []
     for first, end in sorted(found):
         if merged and first <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))

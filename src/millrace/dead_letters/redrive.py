@@ -25,11 +25,11 @@ from millrace.clients.kafka.consumer import OffsetRanges, topic_ranges
 from millrace.clients.kafka.record import Record
 from millrace.clients.kafka.transactions import DeliveryFailed, TransactionalProducer
 from millrace.dead_letters.fixes import NO_FIX, Fix, apply_fix
-from millrace.dead_letters.letter import REDRIVEN, DeadLetter, Headers
-from millrace.dead_letters.offset_ledger import RedriveMarkers, to_record
+from millrace.dead_letters.letter import REDRIVEN_HEADER, DeadLetter, Headers
+from millrace.dead_letters.offset_ledger import RedriveMarkers, marker_record
 from millrace.dead_letters.redrive_filter import RedriveFilter
-from millrace.dead_letters.redrive_result import RedriveResult, TellProgress
-from millrace.dead_letters.store import StoredDeadLetter, dead_topic_settings, letters_within
+from millrace.dead_letters.redrive_result import OnProgress, RedriveResult
+from millrace.dead_letters.store import StoredDeadLetter, letters_in_ranges, topic_configs
 from millrace.errors import MillraceError, RedriveBusy, UnknownTopic
 
 
@@ -51,7 +51,7 @@ class RedriveIndex:
     def read(cls, cluster: Cluster, topic: str, ranges: OffsetRanges) -> RedriveIndex:
         """Everything up to the end: not one mark may be missed."""
         known = cls(topic)
-        for one in letters_within(cluster, ranges, marked=known.marks.add, require_all=True):
+        for one in letters_in_ranges(cluster, ranges, marked=known.marks.add, require_all=True):
             record, place = _record(one.letter), _packed(one.partition or 0, one.offset)
             if known._first.setdefault(record, place) != place:
                 known._others.setdefault(record, []).append(place)
@@ -75,7 +75,7 @@ class RedriveIndex:
         self._ours.update(_packed(*place) for place in places)
 
     def _has(self, partition: int, offset: int) -> bool:
-        return _packed(partition, offset) in self._ours or self.marks.has(self.topic, partition, offset)
+        return _packed(partition, offset) in self._ours or self.marks.contains(self.topic, partition, offset)
 
 
 def _record(letter: DeadLetter) -> int:
@@ -106,14 +106,14 @@ class RedriveTarget:
     retention: int
     """Milliseconds that it keeps records; negative is for ever."""
 
-    def record(self, one: StoredDeadLetter, fixed: DeadLetter, fix: str | None, *, elsewhere: bool) -> Record:
+    def to_record(self, one: StoredDeadLetter, fixed: DeadLetter, fix: str | None, *, elsewhere: bool) -> Record:
         """The record as it is sent: as it was, where it was, with a header that says what happened to it."""
         now = round(time.time() * 1000)
         same_place = not elsewhere and fixed.key == one.letter.key and one.letter.partition is not None
         partition = (one.letter.partition or 0) % self.partitions if same_place else None
         # What is nearly as old as what the topic deletes could be gone before it is read.
         old = fixed.timestamp is None or 0 <= self.retention < 2 * (now - fixed.timestamp)
-        headers = (*_without_ours(fixed.headers), (REDRIVEN, _provenance(one, fix, now)))
+        headers = (*_without_ours(fixed.headers), (REDRIVEN_HEADER, _provenance(one, fix, now)))
         return Record(fixed.value, fixed.key, now if old else fixed.timestamp, headers, partition)
 
     def refusal(self, record: Record) -> str | None:
@@ -124,7 +124,7 @@ class RedriveTarget:
 
 
 def _without_ours(headers: Headers) -> Headers:
-    return tuple(one for one in headers if one[0] != REDRIVEN)
+    return tuple(one for one in headers if one[0] != REDRIVEN_HEADER)
 
 
 def _provenance(one: StoredDeadLetter, fix: str | None, now: int) -> bytes:
@@ -136,7 +136,7 @@ def _provenance(one: StoredDeadLetter, fix: str | None, now: int) -> bytes:
         "partition": letter.partition,
         "offset": letter.offset,
         "timestamp": letter.timestamp,
-        "dead": one.place,
+        "dead": one.position,
         "reason": letter.reason[:_LONGEST_REASON].encode("utf-8", "backslashreplace").decode("utf-8"),
         "pipeline": letter.pipeline,
         "source": letter.source,
@@ -145,7 +145,7 @@ def _provenance(one: StoredDeadLetter, fix: str | None, now: int) -> bytes:
     return orjson.dumps(told)
 
 
-MOST_LETTERS = 1_000
+MAX_TRANSACTION_LETTERS = 1_000
 _MOST_BYTES = 4_000_000
 """Of one transaction, which is to be short: who reads committed records waits for it."""
 
@@ -172,7 +172,7 @@ class _Sending:
 
 
 def redrive_topic(
-    cluster: Cluster, dead_topic: str, wanted: Redrive, tell: TellProgress = lambda _: None
+    cluster: Cluster, dead_topic: str, wanted: Redrive, tell: OnProgress = lambda _: None
 ) -> RedriveResult:
     """Send letters of a dead topic again; those that cannot be sent stay, and are told."""
     refused: dict[str, str] = {}
@@ -206,7 +206,7 @@ class _Attempt:
         dead_topic: str,
         wanted: Redrive,
         refused: dict[str, str],
-        tell: TellProgress,
+        tell: OnProgress,
         outcome: RedriveResult,
     ) -> None:
         self._cluster = cluster
@@ -224,7 +224,7 @@ class _Attempt:
             # Asked while we own the id: whoever sends after this answer has to take it over, and then we fail.
             ranges = topic_ranges(self._cluster, [self._dead])
             known = RedriveIndex.read(self._cluster, self._dead, ranges)
-            open_ = (one for one in letters_within(self._cluster, ranges) if self._wanted.selection.fits(one))
+            open_ = (one for one in letters_in_ranges(self._cluster, ranges) if self._wanted.selection.matches(one))
             for batch in _batches(self._sendings(open_, known)):
                 self._send(lane, batch)
         except KafkaException as error:
@@ -243,7 +243,7 @@ class _Attempt:
             made = self._made(one)
             if made is not None:
                 known.mark(places)
-                yield _Sending(places, made[0], made[1], one.letter.place)
+                yield _Sending(places, made[0], made[1], one.letter.origin)
 
     def _made(self, one: StoredDeadLetter) -> tuple[str, Record] | None:
         """The record to be sent, and where to; None when the letter stays."""
@@ -252,24 +252,24 @@ class _Attempt:
             self.outcome.left += 1
             return None
         if isinstance(fixed, str):
-            self.outcome.fail(one.letter.place, fixed)
+            self.outcome.fail(one.letter.origin, fixed)
             return None
         topic = self._wanted.to or one.letter.topic or ""
         try:
             aim = self._aim(topic)
         except UnknownTopic as error:
-            self.outcome.fail(one.letter.place, error.message)
+            self.outcome.fail(one.letter.origin, error.message)
             return None
-        record = aim.record(one, fixed, self._wanted.fix.name, elsewhere=self._wanted.to is not None)
-        problem = self._refused.get(one.letter.place) or aim.refusal(record)
+        record = aim.to_record(one, fixed, self._wanted.fix.name, elsewhere=self._wanted.to is not None)
+        problem = self._refused.get(one.letter.origin) or aim.refusal(record)
         if problem:
-            self.outcome.fail(one.letter.place, problem)
+            self.outcome.fail(one.letter.origin, problem)
             return None
         return topic, record
 
     def _aim(self, topic: str) -> RedriveTarget:
         if topic not in self._aims:
-            settings = dead_topic_settings(self._cluster, [topic])[topic]
+            settings = topic_configs(self._cluster, [topic])[topic]
             partitions = len(self._cluster.connect().topics[topic].partitions)
             self._aims[topic] = RedriveTarget(
                 partitions, int(settings["max.message.bytes"]), int(settings["retention.ms"])
@@ -283,7 +283,7 @@ class _Attempt:
             for partition, offset in one.places:
                 marked.setdefault(partition, []).append(offset)
         told = {"at": now, "fix": self._wanted.fix.name, "to": self._wanted.to}
-        marks = [(self._dead, to_record(partition, places, told)) for partition, places in marked.items()]
+        marks = [(self._dead, marker_record(partition, places, told)) for partition, places in marked.items()]
         sent = [one for one in batch if one.record]
         try:
             lane.write_all([*((one.topic, one.record) for one in sent if one.record), *marks])
@@ -312,7 +312,7 @@ def _batches(sendings: Iterable[_Sending]) -> Iterator[list[_Sending]]:
     for one in sendings:
         batch.append(one)
         size += len(one.record.value or b"") if one.record else 0
-        if len(batch) >= MOST_LETTERS or size >= _MOST_BYTES:
+        if len(batch) >= MAX_TRANSACTION_LETTERS or size >= _MOST_BYTES:
             yield batch
             batch, size = [], 0
     if batch:

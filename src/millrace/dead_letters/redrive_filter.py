@@ -20,7 +20,7 @@ def reason_kind(reason: str) -> str:
 
 
 @dataclass
-class Count:
+class DeadLetterSummary:
     """How many letters there are, of which pipelines, how new, and why."""
 
     letters: int = 0
@@ -37,12 +37,12 @@ class Count:
             self.redriven += 1
             return
         self.letters += 1
-        self.newest = max(self.newest or 0, one.buried)
+        self.newest = max(self.newest or 0, one.stored_at)
         self.pipelines.add(one.letter.pipeline)
         self.kinds[reason_kind(one.letter.reason)] += 1
 
 
-LONGEST_KIND = 500
+MAX_KIND_CHARS = 500
 """Characters of a kind of reason that are compared: a page is told no more of it."""
 
 
@@ -52,7 +52,7 @@ class RedriveFilter:
 
     pipeline: str | None = None
     source: str | None = None
-    home: str | None = None
+    location: str | None = None
     """The dead topic."""
     reason: str | None = None
     """The whole reason, or its kind (without the numbers)."""
@@ -66,26 +66,26 @@ class RedriveFilter:
     """Of the record in the source."""
     letter: str | None = None
     """One letter: where it lies, or where its record was, as they are shown."""
-    replayed: bool = True
+    include_replays: bool = True
     """Whether those that a replay has buried are meant: their records were bad before, and may have been dealt with."""
 
-    def fits(self, one: StoredDeadLetter) -> bool:
+    def matches(self, one: StoredDeadLetter) -> bool:
         """Whether a letter is meant."""
         letter = one.letter
         return (
             self.pipeline in (None, letter.pipeline)
             and self.source in (None, letter.source)
-            and self.home in (None, one.location)
+            and self.location in (None, one.location)
             and self.partition in (None, letter.partition)
             and self.offset in (None, letter.offset)
-            and self.letter in (None, one.place, letter.place)
-            and (self.replayed or not one.of_replay)
-            and (self.since is None or one.buried >= self.since)
-            and (self.until is None or one.buried < self.until)
+            and self.letter in (None, one.position, letter.origin)
+            and (self.include_replays or not one.from_replay)
+            and (self.since is None or one.stored_at >= self.since)
+            and (self.until is None or one.stored_at < self.until)
             and self._is_reason(letter.reason)
         )
 
     def _is_reason(self, reason: str) -> bool:
         if self.containing is not None and self.containing.casefold() not in reason.casefold():
             return False
-        return self.reason in (None, reason, reason_kind(reason)[:LONGEST_KIND])
+        return self.reason in (None, reason, reason_kind(reason)[:MAX_KIND_CHARS])

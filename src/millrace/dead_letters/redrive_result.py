@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-MOST_TOLD = 1000
+MAX_REPORTED_FAILURES = 1000
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class RedriveResult:
     def fail(self, place: str, why: str) -> None:
         """Count a letter that stays because something is wrong."""
         self.failed += 1
-        if len(self.failures) < MOST_TOLD:
+        if len(self.failures) < MAX_REPORTED_FAILURES:
             self.failures.append(RedriveFailure(place, why))
 
     def add(self, other: RedriveResult) -> None:
@@ -46,8 +46,8 @@ class RedriveResult:
         self.already += other.already
         self.left += other.left
         self.failed += other.failed
-        self.failures = [*self.failures, *other.failures][:MOST_TOLD]
+        self.failures = [*self.failures, *other.failures][:MAX_REPORTED_FAILURES]
 
 
-TellProgress = Callable[[RedriveResult], None]
+OnProgress = Callable[[RedriveResult], None]
 """Told now and then how far a redrive has come."""

@@ -14,16 +14,16 @@ from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer import OffsetRanges, partition_of, read_ranges, topic_ranges
 from millrace.dead_letters.file_journal import Journal, JournalCounts
-from millrace.dead_letters.letter import SUFFIX, DeadLetter, dead_topic, from_line, from_record
-from millrace.dead_letters.offset_ledger import RedriveMarkers, Span
-from millrace.dead_letters.offset_ledger import marked_spans as spans_of
+from millrace.dead_letters.letter import DEAD_TOPIC_SUFFIX, DeadLetter, dead_topic, from_json_line, from_record
+from millrace.dead_letters.offset_ledger import OffsetRange, RedriveMarkers
+from millrace.dead_letters.offset_ledger import marked_ranges as spans_of
 from millrace.errors import FileUnusable, InvalidTopic, SourceLocation
 
 _ROOM = 1 << 20
 """Bytes that a dead topic takes beyond the largest record of the source: for what is written beside the record."""
 _LIMIT = "max.message.bytes"
 
-Marked = Callable[[str, int, list[Span]], None]
+OnMarker = Callable[[str, int, list[OffsetRange]], None]
 """Told about each mark: its topic, its partition, the letters."""
 
 
@@ -37,25 +37,25 @@ class StoredDeadLetter:
     partition: int | None
     offset: int
     """The offset in the dead topic, or the line in the file."""
-    buried: int
+    stored_at: int
     """When it was put there, in milliseconds since 1970."""
     redriven: bool = False
     """Whether its record was sent again; known where somebody has looked."""
 
     @property
-    def of_replay(self) -> bool:
+    def from_replay(self) -> bool:
         """Whether a replay has buried it: apart from the letters of the topic that the record came from."""
         return None not in (self.partition, self.letter.topic) and self.location != dead_topic(self.letter.topic or "")
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """Where the letter lies, for people."""
         if self.partition is None:
             return f"{self.location}:{self.offset}"
         return f"{self.location}[{self.partition}]@{self.offset}"
 
 
-def make_dead_letter_topics(cluster: Cluster, wanted: Mapping[str, str]) -> list[str]:
+def create_dead_letter_topics(cluster: Cluster, wanted: Mapping[str, str]) -> list[str]:
     """Make the dead topics (by topic) that do not exist; gives the names of those that it made."""
     existing = cluster.connect().topics
     missing = {topic: dead for topic, dead in wanted.items() if dead not in existing}
@@ -76,10 +76,10 @@ def make_dead_letter_topics(cluster: Cluster, wanted: Mapping[str, str]) -> list
 
 def _limits(cluster: Cluster, names: list[str]) -> dict[str, int]:
     """The largest record that each topic takes."""
-    return {name: int(found[_LIMIT]) for name, found in dead_topic_settings(cluster, names).items()}
+    return {name: int(found[_LIMIT]) for name, found in topic_configs(cluster, names).items()}
 
 
-def dead_topic_settings(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, str]]:
+def topic_configs(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, str]]:
     """The settings of topics; raises when there is no such topic."""
     metadata = cluster.connect()
     for name in names:
@@ -92,7 +92,7 @@ def dead_topic_settings(cluster: Cluster, names: Sequence[str]) -> dict[str, dic
 
 def dead_topics(cluster: Cluster) -> list[str]:
     """Every topic for dead letters."""
-    return sorted(name for name in cluster.connect().topics if name.endswith(SUFFIX))
+    return sorted(name for name in cluster.connect().topics if name.endswith(DEAD_TOPIC_SUFFIX))
 
 
 def dead_folders(state: Path, pipeline: str | None = None) -> list[Path]:
@@ -114,7 +114,7 @@ def letters_in_topics(
     cluster: Cluster,
     names: Sequence[str],
     strange: Callable[[], None] = lambda: None,
-    marked: Marked = lambda *_: None,
+    marked: OnMarker = lambda *_: None,
     marks: RedriveMarkers | None = None,
 ) -> Iterator[StoredDeadLetter]:
     """The committed letters that topics have now, by partition in order; `strange` is called for each other record.
@@ -122,14 +122,14 @@ def letters_in_topics(
     A mark comes after its letters: `marked` hears of it then. With the `marks` of a first look each letter says itself
     whether it was redriven.
     """
-    yield from letters_within(cluster, topic_ranges(cluster, names), strange, marked, marks)
+    yield from letters_in_ranges(cluster, topic_ranges(cluster, names), strange, marked, marks)
 
 
-def letters_within(
+def letters_in_ranges(
     cluster: Cluster,
     ranges: OffsetRanges,
     strange: Callable[[], None] = lambda: None,
-    marked: Marked = lambda *_: None,
+    marked: OnMarker = lambda *_: None,
     marks: RedriveMarkers | None = None,
     *,
     require_all: bool = False,
@@ -137,7 +137,7 @@ def letters_within(
     """Yield the same of offset ranges; with `require_all` an open transaction that may hide a mark is waited for."""
     for batch in read_ranges(cluster, ranges, require_all=require_all):
         for message in batch:
-            found = letter_in_record(message, marks)
+            found = parse_record(message, marks)
             if isinstance(found, StoredDeadLetter):
                 yield found
             elif found is None:
@@ -146,7 +146,7 @@ def letters_within(
                 marked(*partition_of(message), found)
 
 
-def letter_in_record(message: Message, marks: RedriveMarkers | None = None) -> StoredDeadLetter | list[Span] | None:
+def parse_record(message: Message, marks: RedriveMarkers | None = None) -> StoredDeadLetter | list[OffsetRange] | None:
     """What a record of a dead topic is: a letter, a mark, or neither."""
     headers: list[tuple[str, bytes | None]] | None = message.headers()  # type: ignore[assignment]  # declared wider
     key, value = message.key(), message.value()
@@ -154,17 +154,17 @@ def letter_in_record(message: Message, marks: RedriveMarkers | None = None) -> S
     letter = from_record(value, key, headers)
     if letter is None:
         return spans_of(key, value)
-    redriven = marks is not None and marks.has(topic, partition, offset)
+    redriven = marks is not None and marks.contains(topic, partition, offset)
     return StoredDeadLetter(letter, topic, partition, offset, message.timestamp()[1], redriven)
 
 
-def marks_in_topics(cluster: Cluster, names: Sequence[str]) -> RedriveMarkers:
+def redrive_markers_in_topics(cluster: Cluster, names: Sequence[str]) -> RedriveMarkers:
     """The marks that topics have now: a first look at all that is there, before the letters are read."""
     marks = RedriveMarkers()
     for batch in read_ranges(cluster, topic_ranges(cluster, names), require_all=False):
         for message in batch:
             spans = spans_of(message.key(), message.value())
-            if spans and isinstance(letter_in_record(message), list):
+            if spans and isinstance(parse_record(message), list):
                 marks.add(*partition_of(message), spans)
     return marks
 
@@ -175,7 +175,7 @@ def letters_in_folder(folder: Path, tally: JournalCounts | None = None) -> Itera
     for file in folder.glob("*.jsonl"):
         with suppress(FileNotFoundError):
             ages[file] = file.stat().st_mtime_ns
-    tally = tally or Journal(folder).tally()
+    tally = tally or Journal(folder).counts()
     for file in sorted(ages, key=lambda one: (ages[one], one.name)):
         with suppress(FileNotFoundError), file.open("rb") as lines:  # a run that repeats its batch removes it
             for number, line in enumerate(lines, 1):
@@ -186,7 +186,7 @@ def letters_in_folder(folder: Path, tally: JournalCounts | None = None) -> Itera
 
 def _letter(file: Path, number: int, line: bytes) -> DeadLetter:
     try:
-        return from_line(line)
+        return from_json_line(line)
     except ValueError as error:
         raise FileUnusable(
             "a line is no dead letter", why=str(error), place=SourceLocation(str(file), number)

@@ -21,7 +21,7 @@ from millrace.dead_letters.file_journal import FileSource
 from millrace.dead_letters.kafka_writer import KafkaDeadLetterWriter
 from millrace.dead_letters.letter import DeadLetter
 from millrace.dead_letters.offset_ledger import DecoderId
-from millrace.dead_letters.store import make_dead_letter_topics
+from millrace.dead_letters.store import create_dead_letter_topics
 from millrace.errors import FileUnusable, InvalidDefinition, SourceLocation
 from millrace.object_stores import StorePath
 
@@ -73,7 +73,7 @@ class KafkaDeadLetterTarget(DeadLetterTarget):
     source: str
     topics: Mapping[str, str] = field(default_factory=dict)
     """The dead topic of a topic, where it is not `<topic>.dead`."""
-    lineage: str | None = None
+    decoder_version: str | None = None
     """Names how records are judged: tasks with the same lineage find the same records bad, whichever query they are of,
     and their letters count once. It must change with the schema, the format and the columns that are decoded, and with
     the state of the run. None: each query is one of its own, and each writes its letters."""
@@ -94,11 +94,11 @@ class KafkaDeadLetterTarget(DeadLetterTarget):
 
     def prepare(self, topics: Iterable[str]) -> list[str]:
         """Make the dead topics of topics that have none, on the driver; their names."""
-        return make_dead_letter_topics(replace(self.cluster), {topic: self.dead_topic(topic) for topic in topics})
+        return create_dead_letter_topics(replace(self.cluster), {topic: self.dead_topic(topic) for topic in topics})
 
     def open(self, task: WriterTask) -> DeadLetterWriter:
         """Begin; nothing is opened before there is a letter."""
-        reader = DecoderId(task.query, self.lineage or task.query, task.batch_id)
+        reader = DecoderId(task.query, self.decoder_version or task.query, task.batch_id)
         return _KafkaDeadLetterWriter(self, KafkaDeadLetterWriter(self.cluster, self.group, reader, create=self.create))
 
 
@@ -114,7 +114,7 @@ class _KafkaDeadLetterWriter(DeadLetterWriter):
     def write(self, letters: Sequence[DeadLetter]) -> None:
         for letter in letters:
             if letter.topic is None or letter.partition is None or letter.offset is None:
-                raise ValueError(f"a letter that is not from a topic: {letter.place}")
+                raise ValueError(f"a letter that is not from a topic: {letter.origin}")
             owned = letter if letter.pipeline else _owned(letter, self._burial.pipeline, self._burial.source)
             self._waiting.setdefault((letter.topic, letter.partition), []).append(owned)
             self._count += 1
@@ -147,7 +147,7 @@ class FolderDeadLetterTarget(DeadLetterTarget):
 
     def __post_init__(self) -> None:
         if isinstance(self.folder, StorePath):
-            raise on_a_store(self.source)
+            raise no_folder_on_object_store(self.source)
 
     def open(self, task: WriterTask) -> DeadLetterWriter:
         """Begin; nothing is written before there is a letter."""
@@ -173,7 +173,7 @@ class _FolderDeadLetterWriter(DeadLetterWriter):
     def write(self, letters: Sequence[DeadLetter]) -> None:
         pipeline, source = self._burial.pipeline, self._burial.source
         owned = (letter if letter.pipeline else _owned(letter, pipeline, source) for letter in letters)
-        lines = b"".join(map(forms.to_line, owned))
+        lines = b"".join(map(forms.to_json_line, owned))
         try:
             if lines and self._draft is None:
                 self._final.parent.mkdir(parents=True, exist_ok=True)
@@ -212,7 +212,7 @@ def _owned(letter: DeadLetter, pipeline: str, source: str) -> DeadLetter:
     return replace(letter, pipeline=pipeline, source=source)
 
 
-def on_a_store(source: str, place: SourceLocation | None = None) -> InvalidDefinition:
+def no_folder_on_object_store(source: str, place: SourceLocation | None = None) -> InvalidDefinition:
     """Why letters cannot be files where the state is on a store."""
     return InvalidDefinition(
         f"the dead letters of {source!r} have no place beside a state on a store",

@@ -82,9 +82,9 @@ def _careful(pipeline: PipelineDef, query: Query, sources: Collection[SourceDef]
     messages = [
         reader.by_spark() if name in unbatched(pipeline) else reader
         for name, reader in readers.items()
-        if isinstance(reader, MessageSource) and (name in query.buries or not reader.letters_beside)
+        if isinstance(reader, MessageSource) and (name in query.buries or not reader.dead_letters_in_state_dir)
     ]
-    if not query.batches or not any(reader.keeps_letters for reader in messages):
+    if not query.batches or not any(reader.keeps_dead_letters for reader in messages):
         return None
     writers = [writer for one in query.sinks if (writer := make_writer(one.connection)[0])]
     why = strict_reason(state, query.name, readers.values(), writers)
@@ -185,7 +185,7 @@ def _read(pipeline: PipelineDef) -> Iterator[str]:
         reader, _ = make_reader(source.connection)
         named = _topics(reader.resources()) if reader else []
         yield from named
-        if reader and reader.keeps_letters:
+        if reader and reader.keeps_dead_letters:
             yield from map(dead_topic, named)
 
 

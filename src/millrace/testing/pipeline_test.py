@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.registry import reader_of, writer_of
-from millrace.dead_letters.letter import DeadLetter, from_line
+from millrace.dead_letters.letter import DeadLetter, from_json_line
 from millrace.engine.failures.explain import explain
 from millrace.engine.queries.builder import QueryBuilder
 from millrace.engine.session.session import scratch_folder
@@ -148,7 +148,7 @@ class QueryUnderTest:
         for file in sorted(self._folder.glob("dead/*/*.jsonl")):
             if file not in self._letters:
                 self._letters.add(file)
-                found.setdefault(file.parent.name, []).extend(map(from_line, file.read_bytes().splitlines()))
+                found.setdefault(file.parent.name, []).extend(map(from_json_line, file.read_bytes().splitlines()))
         return found
 
 

@@ -118,7 +118,7 @@ def test_deprecated_names_and_values_still_work_and_are_reported() -> None:
     old = connection("kafka", "posts", {"schema": "id string", "lost": "go_on", "on_bad": "dead"})
     reader, mistakes = make_reader(old)
     assert isinstance(reader, KafkaSource)
-    assert (mistakes, reader.continues_on_data_loss, reader.keeps_letters) == ([], True, True)
+    assert (mistakes, reader.continues_on_data_loss, reader.keeps_dead_letters) == ([], True, True)
     notices = source_facts(old, False).deprecated
     assert [(one.condition, one.option) for one in notices] == [
         ("option.deprecated", "lost"),

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from emulator import KEYS, REGION, Emulator, Faults, failing
 from millrace.clients.kinesis.kpl_aggregation import packed
 from millrace.connectors.kinesis.source import KinesisStreamReader, ShardSourceSpec
-from millrace.dead_letters.letter import from_line
+from millrace.dead_letters.letter import from_json_line
 from millrace.errors import KinesisDenied, RecordsGone, UnknownStream
 from millrace.pipeline.loading.python import Pipeline
 
@@ -71,9 +71,11 @@ def test_shards_are_followed_through_splits_merges_restarts_and_bad_records(
     rows = spark.read.json(str(out)).collect()
     assert {row.key for row in rows if row.id >= 200} == {f"user{n}" for n in range(9)}
     assert {row.shard for row in rows} == {f"shardId-{n:012}" for n in range(5)}
-    (letter,) = [from_line(one) for file in (state / "dead").rglob("*.jsonl") for one in file.read_bytes().splitlines()]
+    (letter,) = [
+        from_json_line(one) for file in (state / "dead").rglob("*.jsonl") for one in file.read_bytes().splitlines()
+    ]
     assert letter.value == b"no json"
-    assert letter.place.startswith(f"kinesis://{stream}/shardId-")
+    assert letter.origin.startswith(f"kinesis://{stream}/shardId-")
 
 
 def test_a_batch_that_comes_again_is_the_same(

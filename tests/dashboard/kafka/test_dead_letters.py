@@ -15,7 +15,7 @@ from millrace.clients.kafka.record import Record
 from millrace.dashboard.kafka import dead_letters
 from millrace.dashboard.kafka.dead_letters import DeadLetterStores, Groups
 from millrace.dashboard.run_interface import DeadLetterQuery
-from millrace.dead_letters.letter import DeadLetter, dead_topic, to_headers, to_line
+from millrace.dead_letters.letter import DeadLetter, dead_topic, to_headers, to_json_line
 from millrace.telemetry.channels import Slot
 
 from .conftest import Put
@@ -82,7 +82,7 @@ def test_letters_in_files(tmp_path: Path) -> None:
     folder = tmp_path / "dead" / "logs"
     folder.mkdir(parents=True)
     one = DeadLetter(value=b"x", file="a.json", reason="not JSON", pipeline="p", source="logs")
-    (folder / "1.jsonl").write_bytes(to_line(one) + to_line(one))
+    (folder / "1.jsonl").write_bytes(to_json_line(one) + to_json_line(one))
     where = DeadLetterStores(None, lambda: [folder], "p")
     (group,) = followed(where, Slot(), 2)
     assert (group["source"], group["topic"], group["count"]) == ("logs", None, 2)
@@ -104,7 +104,7 @@ def test_the_letters_of_other_reasons_are_those_in_no_group(tmp_path: Path) -> N
     folder.mkdir()
     reasons = ["a", "b", "c", "c"]
     made = [DeadLetter(value=b"x", file="f", reason=reason, pipeline="p", source="logs") for reason in reasons]
-    (folder / "1.jsonl").write_bytes(b"".join(map(to_line, made)))
+    (folder / "1.jsonl").write_bytes(b"".join(map(to_json_line, made)))
     where = DeadLetterStores(None, lambda: [folder])
     shown = [
         {"source": "logs", "topic": None, "reason": "a"},
@@ -119,7 +119,7 @@ def test_a_long_letter_is_cut_for_the_page_and_whole_in_the_export(tmp_path: Pat
     folder = tmp_path / "posts"
     folder.mkdir()
     long = DeadLetter(value=b"x" * 10_000, key=b"k" * 5_000, file="f", reason="too long", pipeline="p", source="posts")
-    (folder / "one.jsonl").write_bytes(to_line(long))
+    (folder / "one.jsonl").write_bytes(to_json_line(long))
     where = DeadLetterStores(None, lambda: [folder])
     (shown,) = dead_letters.letters(where, DeadLetterQuery(None, None, 10))
     assert (b64decode(shown["value"]), b64decode(shown["key"]), shown["cut"]) == (b"x" * 3000, b"k" * 3000, True)

@@ -14,8 +14,8 @@ from millrace.dashboard.kafka import dead_letters
 from millrace.dashboard.kafka.dead_letters import DashboardRedrive, DeadLetterStores, Groups
 from millrace.dashboard.run_interface import DeadLetterQuery, LetterGroup
 from millrace.dead_letters.file_journal import FileSource
-from millrace.dead_letters.letter import DeadLetter, dead_topic, to_headers, to_line
-from millrace.dead_letters.store import letters_in_folder, make_dead_letter_topics
+from millrace.dead_letters.letter import DeadLetter, dead_topic, to_headers, to_json_line
+from millrace.dead_letters.store import create_dead_letter_topics, letters_in_folder
 from millrace.errors import NoCluster, RedriveBusy
 from millrace.telemetry.channels import Slot
 
@@ -31,7 +31,7 @@ def letter(topic: str, offset: int, reason: str) -> DeadLetter:
 @pytest.fixture
 def where(cluster: Cluster, topic: str, put: Put) -> DeadLetterStores:
     """Four letters for two reasons."""
-    make_dead_letter_topics(cluster, {topic: dead_topic(topic)})
+    create_dead_letter_topics(cluster, {topic: dead_topic(topic)})
     letters = [letter(topic, number, reason) for number, reason in enumerate(["a 1", "a 2", "a 3", "b"])]
     put(dead_topic(topic), *(Record(one.value, headers=tuple(to_headers(one)), partition=0) for one in letters))
     return DeadLetterStores(lambda: cluster, pipeline=topic)
@@ -78,7 +78,7 @@ def test_of_files(tmp_path: Path) -> None:
     source.mkdir()
     FileSource(str(source)).save(folder)
     one = DeadLetter(value=b"x", file=str(source / "a.json"), reason="not JSON", pipeline="p", source="logs")
-    (folder / "q-0-0.jsonl").write_bytes(to_line(one))
+    (folder / "q-0-0.jsonl").write_bytes(to_json_line(one))
     where = DeadLetterStores(None, lambda: [folder], "p")
     assert DashboardRedrive(Slot()).run(where, LetterGroup("logs", None, "not JSON"))["sent"] == 1
     groups = Groups(where)

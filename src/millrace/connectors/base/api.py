@@ -163,7 +163,7 @@ class Source(ABC):
         return None
 
     @property
-    def keeps_letters(self) -> bool:
+    def keeps_dead_letters(self) -> bool:
         """Whether what cannot be decoded becomes a dead letter."""
         return False
 
@@ -216,7 +216,7 @@ class MessageSource(Source):
 
     carried: ClassVar[dict[str, str]] = {}
     """The other columns that a pipeline may include, with their Spark types."""
-    letters_beside: ClassVar[bool] = False
+    dead_letters_in_state_dir: ClassVar[bool] = False
     """Whether its dead letters are files in the run's folder, which Spark's workers write."""
 
     @property
@@ -254,14 +254,14 @@ class MessageSource(Source):
         """`dead_letter`, `drop` or `fail`."""
 
     @property
-    def keeps_letters(self) -> bool:
+    def keeps_dead_letters(self) -> bool:
         """As the pipeline says, unless there is nothing to decode."""
         return self.when_bad == "dead_letter" and self.decoding != "whole"
 
     @property
     def trustable(self) -> bool:
         """Whether its records can be taken for good until one is not, as a bad one is certain to be met."""
-        return self.keeps_letters and (self.decoding == "arrow" or self.seen_whole)
+        return self.keeps_dead_letters and (self.decoding == "arrow" or self.seen_whole)
 
     def opened(self, site: RunContext, decoding: RecordDecoder | None) -> tuple[DataFrame, bool]:
         """Its rows, and whether they are decoded already: by what is given, where they are read."""
@@ -273,7 +273,7 @@ class MessageSource(Source):
         return self
 
     @abstractmethod
-    def burial(self, site: RunContext) -> DeadLetterTarget:
+    def dead_letter_target(self, site: RunContext) -> DeadLetterTarget:
         """Where its dead letters go."""
 
 

@@ -58,7 +58,7 @@ def source_facts(connection: Connection, static: bool) -> Facts:
         continuous=None if reader.continuous else f"the continuous trigger cannot read from {name}",
         touches=reader.resources(),
         resumes=reader.resumes,
-        letters=reader.keeps_letters,
+        letters=reader.keeps_dead_letters,
         deprecated=deprecated,
     )
 

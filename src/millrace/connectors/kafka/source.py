@@ -16,7 +16,7 @@ from millrace.connectors.base.message_source import DecodedSource
 from millrace.connectors.kafka.bulk_choice import bulk_rows, in_bulk
 from millrace.connectors.kafka.start_offsets import by_topic, forget_start, noted_start, pinned_ends
 from millrace.connectors.kafka.topic_options import access_in_config, bad_topic_names, ensure_topic
-from millrace.dead_letters.letter import SUFFIX, dead_topic
+from millrace.dead_letters.letter import DEAD_TOPIC_SUFFIX, dead_topic
 from millrace.dead_letters.writer import DeadLetterTarget, KafkaDeadLetterTarget
 from millrace.errors import InvalidOption
 from millrace.pipeline.connector_facts import OptionMistake
@@ -102,7 +102,7 @@ class KafkaSource(DecodedSource):
         """Make the topics that are missing, and those of the dead letters."""
         for name in self.topics():
             ensure_topic(site, name)
-        if self.keeps_letters:
+        if self.keeps_dead_letters:
             self._prepare_dead(site)
 
     def _prepare_dead(self, site: RunContext) -> None:
@@ -146,7 +146,7 @@ class KafkaSource(DecodedSource):
         rows = site.spark.readStream.format("kafka").options(**self._options(site)).load().select(*_RAW)
         return site.offset_range.part(rows, site.name) if site.offset_range else rows
 
-    def burial(self, site: RunContext) -> DeadLetterTarget:
+    def dead_letter_target(self, site: RunContext) -> DeadLetterTarget:
         """Each topic's dead letters go to the topic of its name with `.dead`."""
         other = () if self.decoder == "arrow" else (self.decoder,)
         judged = repr((site.state_id, self.format, self.schema, self.included, self.more, *other))
@@ -156,14 +156,14 @@ class KafkaSource(DecodedSource):
             site.pipeline,
             site.name,
             self._graves(site, site.cluster()),
-            lineage=lineage,
+            decoder_version=lineage,
             create=bool(self.pattern and site.create_topics),
         )
 
     @property
     def matching(self) -> str | None:
         """The pattern without the topics of dead letters: what is read from there would only die again."""
-        return rf"(?!.*{re.escape(SUFFIX)}$)(?:{self.pattern})" if self.pattern else None
+        return rf"(?!.*{re.escape(DEAD_TOPIC_SUFFIX)}$)(?:{self.pattern})" if self.pattern else None
 
     def topics_now(self, cluster: Cluster) -> list[str]:
         """The topics that are read, as far as they are known."""

@@ -83,7 +83,7 @@ class KinesisSource(KinesisAccess, DecodedSource):
     """A stream of Kinesis: its shards, with those that splits and merges make of them."""
 
     carried: ClassVar[dict[str, str]] = _CARRIED
-    letters_beside: ClassVar[bool] = True
+    dead_letters_in_state_dir: ClassVar[bool] = True
 
     stream: str = option(help="The stream.", argument=True)
     start: str = option("earliest", "Where to begin: earliest, latest, a time, or 1h ago.")
@@ -135,7 +135,7 @@ class KinesisSource(KinesisAccess, DecodedSource):
         site.spark.dataSource.register(kind)
         return site.spark.readStream.format(kind.name()).load()
 
-    def burial(self, site: RunContext) -> DeadLetterTarget:
+    def dead_letter_target(self, site: RunContext) -> DeadLetterTarget:
         """A folder of the run."""
         return FolderDeadLetterTarget(site.state / "dead" / site.name, site.pipeline, site.name)
 

@@ -28,16 +28,16 @@ from millrace.dead_letters import store
 from millrace.dead_letters.file_journal import JOURNAL_FILE
 from millrace.dead_letters.file_redrive import redrive_files
 from millrace.dead_letters.letter import to_json
-from millrace.dead_letters.offset_ledger import Span
+from millrace.dead_letters.offset_ledger import OffsetRange
 from millrace.dead_letters.redrive import Redrive, redrive_topic
 from millrace.dead_letters.redrive_filter import RedriveFilter, reason_kind
 from millrace.dead_letters.redrive_result import RedriveResult
 from millrace.dead_letters.store import (
     StoredDeadLetter,
-    letter_in_record,
     letters_in_folder,
     letters_in_topics,
-    marks_in_topics,
+    parse_record,
+    redrive_markers_in_topics,
 )
 from millrace.errors import MillraceError, NoCluster, RedriveBusy, UnknownTopic
 from millrace.telemetry.channels import Slot
@@ -65,7 +65,7 @@ class OpenLetters:
         self._offsets.setdefault(place, array("q")).append(one.offset)
         self._of.setdefault(place, array("i")).append(_GONE if one.redriven else number)
 
-    def take(self, topic: str, partition: int, spans: Iterable[Span]) -> Iterator[dict[str, Any]]:
+    def take(self, topic: str, partition: int, spans: Iterable[OffsetRange]) -> Iterator[dict[str, Any]]:
         """The group of each letter that a mark means, each letter once."""
         offsets = self._offsets.get((topic, partition), array("q"))
         of = self._of.get((topic, partition), array("i"))
@@ -126,11 +126,11 @@ class Groups:
             group = self._made.setdefault(key, self._group(*key))
             group["redriven" if one.redriven else "count"] += 1
             self._placed.add(one, group)
-            if one.buried >= (group["newest"] or 0):
-                group["newest"] = one.buried
+            if one.stored_at >= (group["newest"] or 0):
+                group["newest"] = one.stored_at
                 group["sample"] = {"partition": one.partition, "offset": one.offset}
 
-    def mark(self, topic: str, partition: int, spans: Iterable[Span]) -> None:
+    def mark(self, topic: str, partition: int, spans: Iterable[OffsetRange]) -> None:
         """Count letters that were sent again apart from those that are open."""
         for group in self._placed.take(topic, partition, spans):
             group["count"] -= 1
@@ -200,7 +200,7 @@ def _every(where: DeadLetterStores, topic: str | None) -> Iterator[StoredDeadLet
     if where.cluster is not None:
         cluster = where.cluster()
         names = [name for name in where.topics(cluster) if topic in (None, name)]
-        marks = marks_in_topics(cluster, names)
+        marks = redrive_markers_in_topics(cluster, names)
         with closing(letters_in_topics(cluster, names, marks=marks)) as found:  # type: ignore[type-var]
             yield from found
     for folder in where.folders() if topic is None else ():
@@ -214,7 +214,7 @@ def _key(one: StoredDeadLetter) -> tuple[str, str, str]:
 
 
 def _age(one: StoredDeadLetter) -> tuple[int, str, int, int]:
-    return one.buried, one.location, one.partition or 0, one.offset
+    return one.stored_at, one.location, one.partition or 0, one.offset
 
 
 def _fits(one: StoredDeadLetter, wanted: DeadLetterQuery) -> bool:
@@ -226,8 +226,8 @@ def _fits(one: StoredDeadLetter, wanted: DeadLetterQuery) -> bool:
 def _told(one: StoredDeadLetter) -> dict[str, Any]:
     home = {"topic": one.location, "partition": one.partition, "offset": one.offset}
     lies = {"file": one.location, "line": one.offset} if one.partition is None else home
-    more = {"attempts": one.letter.attempts, "redriven": one.redriven, "place": one.place}
-    return {**to_json(one.letter), "dead": lies, "buried": one.buried, **more}
+    more = {"attempts": one.letter.attempts, "redriven": one.redriven, "place": one.position}
+    return {**to_json(one.letter), "dead": lies, "buried": one.stored_at, **more}
 
 
 def _shown(one: StoredDeadLetter) -> dict[str, Any]:
@@ -250,13 +250,13 @@ def _new_places(cluster: Cluster, where: DeadLetterStores, known: set[tuple[str,
 
 
 def _take(
-    following: TopicTail, seconds: float, stop: threading.Event, marked: store.Marked
+    following: TopicTail, seconds: float, stop: threading.Event, marked: store.OnMarker
 ) -> Iterator[StoredDeadLetter]:
     """What comes in the next seconds, or at once what waits already."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not stop.is_set():
         for message in following.take(0.2):
-            found = letter_in_record(message)
+            found = parse_record(message)
             if isinstance(found, StoredDeadLetter):
                 yield found
             elif found is not None:
@@ -321,7 +321,7 @@ class DashboardRedrive:
             RedriveFilter(
                 pipeline=where.pipeline,
                 source=group.source,
-                home=group.topic,
+                location=group.topic,
                 reason=group.reason,
                 letter=group.letter,
             )
@@ -340,7 +340,7 @@ class DashboardRedrive:
                 raise UnknownTopic(f"this run has no dead letters in {group.topic!r}", hint="see --all-topics")
             return redrive_topic(cluster, group.topic, wanted, tell)
         for folder in where.folders():
-            if any(not one.redriven and wanted.selection.fits(one) for one in letters_in_folder(folder)):
+            if any(not one.redriven and wanted.selection.matches(one) for one in letters_in_folder(folder)):
                 whole.add(redrive_files(folder, wanted, tell))
         return whole
 

@@ -14,7 +14,7 @@ from typing import Any
 from millrace.clients.kafka import consumer_groups, topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.dashboard.kafka.lag import read_by
-from millrace.dead_letters.letter import SUFFIX
+from millrace.dead_letters.letter import DEAD_TOPIC_SUFFIX
 from millrace.errors import UnknownTopic
 from millrace.telemetry.query_status import RunStatus
 from millrace.telemetry.topology import Topology
@@ -107,7 +107,7 @@ class VisibleTopics:
 
     def _is_of(self, topic: str, read: set[str]) -> bool:
         """Whether a topic is read, or has the dead letters of one that is."""
-        source = topic.removesuffix(SUFFIX)
+        source = topic.removesuffix(DEAD_TOPIC_SUFFIX)
         sources = {topic} if source == topic else {topic, source, _GENERATION.sub("", source)}
         return bool(sources & read) or any(map(self._matches, sources))
 

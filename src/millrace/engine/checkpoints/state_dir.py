@@ -17,7 +17,7 @@ from typing import Any
 from millrace.atomic_files import write_whole
 from millrace.connectors.base.api import MessageSource
 from millrace.connectors.base.registry import reader_of, system_of
-from millrace.dead_letters.writer import on_a_store
+from millrace.dead_letters.writer import no_folder_on_object_store
 from millrace.engine.checkpoints.checkpoint import CHECKPOINTS
 from millrace.engine.checkpoints.object_store_lock import ObjectStoreLock
 from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, StateMismatch
@@ -216,5 +216,5 @@ def require_fit(plan: Plan, state: Path) -> None:
             )
     for source in plan.pipeline.sources:
         reader = reader_of(source)
-        if isinstance(reader, MessageSource) and reader.keeps_letters and reader.letters_beside:
-            raise on_a_store(source.name, source.place)
+        if isinstance(reader, MessageSource) and reader.keeps_dead_letters and reader.dead_letters_in_state_dir:
+            raise no_folder_on_object_store(source.name, source.place)

@@ -100,7 +100,7 @@ class BadRecordHandler:
             raise to_transport(
                 BadRecord(
                     f"a record of {self._bad.source!r} cannot be decoded: {first.reason}",
-                    why=f"it is at {first.place}",
+                    why=f"it is at {first.origin}",
                     hint="mend what writes it, or set on_bad: dead_letter to keep it apart and go on",
                 )
             )
@@ -129,7 +129,7 @@ class BadRecordHandler:
 
 def _named(first: DeadLetter, task: WriterTask) -> str:
     """What bad records are counted under: the same when their batch comes again."""
-    return f"{first.file} {task.partition_id}" if first.topic is None else first.place
+    return f"{first.file} {task.partition_id}" if first.topic is None else first.origin
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def bad_of(
     Letters in topics are written by every query that finds them, and are there once: each may be ahead of the others,
     or be removed one day. Letters in folders have no such ledger, so the query that owns the source writes them.
     """
-    burial = reader.burial(site) if reader.keeps_letters else None
+    burial = reader.dead_letter_target(site) if reader.keeps_dead_letters else None
     if isinstance(burial, FolderDeadLetterTarget) and not owns:
         burial = None
     trusting = trusting and reader.trustable and burial is not None

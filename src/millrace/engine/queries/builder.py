@@ -288,7 +288,7 @@ class QueryTables:
 
     def _decoded(self, reader: MessageSource, site: RunContext) -> DataFrame:
         if not self._query.batches:
-            if reader.keeps_letters and site.name not in self._workshop.undertaken:
+            if reader.keeps_dead_letters and site.name not in self._workshop.undertaken:
                 raise InvalidDefinition(
                     f"a query without batches keeps no dead letters of {site.name!r}",
                     why="Spark runs no Python in it, and nobody else buries those of a static source",

@@ -14,7 +14,7 @@ from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Delivery, Producer
 from millrace.clients.kafka.record import Record
-from millrace.dead_letters.letter import DeadLetter, from_line
+from millrace.dead_letters.letter import DeadLetter, from_json_line
 from millrace.dead_letters.writer import FolderDeadLetterTarget, KafkaDeadLetterTarget, WriterTask
 
 Run = Callable[..., Any]
@@ -136,7 +136,7 @@ def test_what_is_long_is_cut(run: Run, cluster: Cluster, topic: str) -> None:
 def test_export_gives_every_byte(run: Run, tmp_path: Path, topic: str, pipeline: str) -> None:
     assert "4 dead letters" in run("dead", "export", pipeline, "--out", "letters.jsonl").err
     lines = (tmp_path / "letters.jsonl").read_bytes().splitlines()
-    letters = {one.offset: one for one in map(from_line, lines)}
+    letters = {one.offset: one for one in map(from_json_line, lines)}
     assert letters[4].value == b"\xff\x00"
     assert letters[4].headers == (("trace", b"\x1b[31m"),)
     assert letters[5].value is None

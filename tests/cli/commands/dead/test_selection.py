@@ -30,8 +30,8 @@ def test_a_file_means_the_generation_that_counts_and_letters_since_its_replay(tm
 def test_what_a_replay_has_buried_is_not_sent_again_unless_its_topic_is_named() -> None:
     letter = DeadLetter(value=b"", topic="posts", partition=0, offset=1, reason="r", pipeline="trending@2")
     live, replayed = (StoredDeadLetter(letter, home, 0, 0, 0) for home in ("posts.dead", "posts.g2.dead"))
-    of_pipeline = RedriveFilter(pipeline="trending@2", replayed=False)
-    assert [of_pipeline.fits(one) for one in (live, replayed)] == [True, False]
-    assert RedriveFilter(home="posts.g2.dead").fits(replayed)
+    of_pipeline = RedriveFilter(pipeline="trending@2", include_replays=False)
+    assert [of_pipeline.matches(one) for one in (live, replayed)] == [True, False]
+    assert RedriveFilter(location="posts.g2.dead").matches(replayed)
     follower = replace(live, letter=replace(letter, topic="posts.g2"), location="posts.g2.dead")
-    assert of_pipeline.fits(follower)  # read from a generation of another pipeline
+    assert of_pipeline.matches(follower)  # read from a generation of another pipeline

@@ -32,7 +32,7 @@ from millrace.settings import STATE
 from millrace.units import so_many
 
 if TYPE_CHECKING:
-    from millrace.dead_letters.redrive_filter import Count
+    from millrace.dead_letters.redrive_filter import DeadLetterSummary
 
 app = typer.Typer(help="Dead letters: the records that pipelines could not use.", no_args_is_help=True)
 app.command()(redrive)
@@ -51,22 +51,22 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List where dead letters are, how many are open, and why."""
-    from millrace.dead_letters.redrive_filter import Count
+    from millrace.dead_letters.redrive_filter import DeadLetterSummary
     from millrace.dead_letters.store import (
         dead_folders,
         dead_topics,
         letters_in_folder,
         letters_in_topics,
-        marks_in_topics,
+        redrive_markers_in_topics,
     )
 
     cluster, missing = the_cluster(kafka, kafka_config, data)
     topics = dead_topics(cluster) if cluster else []
-    counts = {topic: Count() for topic in topics}
-    for one in letters_in_topics(cluster, topics, marks=marks_in_topics(cluster, topics)) if cluster else ():
+    counts = {topic: DeadLetterSummary() for topic in topics}
+    for one in letters_in_topics(cluster, topics, marks=redrive_markers_in_topics(cluster, topics)) if cluster else ():
         counts[one.location].add(one)
     for folder in dead_folders(STATE.value(state)):
-        counts[str(folder)] = Count()
+        counts[str(folder)] = DeadLetterSummary()
         for one in letters_in_folder(folder):
             counts[str(folder)].add(one)
     if not every:
@@ -107,7 +107,7 @@ def show(
         for one in aim.letters(redriven=every)
         if partition in (None, one.letter.partition) and offset in (None, one.letter.offset)
     )
-    newest = heapq.nlargest(most, wanted, key=lambda one: (one.buried, one.location, one.partition or 0, one.offset))
+    newest = heapq.nlargest(most, wanted, key=lambda one: (one.stored_at, one.location, one.partition or 0, one.offset))
     with reader_may_leave():
         for one in reversed(newest):
             if as_json:
@@ -150,13 +150,13 @@ def _write(path: Path, lines: Iterable[bytes]) -> None:
         raise FileUnusable(f"cannot write to {path}", why=error.strerror or str(error)) from None
 
 
-def _top(count: Count) -> str:
+def _top(count: DeadLetterSummary) -> str:
     told = [f"{number:,} × {safe_text(reason)[:80]}" for reason, number in count.kinds.most_common(_TOP)]
     more = len(count.kinds) - _TOP
     return "\n".join([*told, f"and {more:,} more"] if more > 0 else told)
 
 
-def _counted(home: str, count: Count) -> dict[str, Any]:
+def _counted(home: str, count: DeadLetterSummary) -> dict[str, Any]:
     reasons = [{"reason": reason, "letters": number} for reason, number in count.kinds.most_common(100)]
     return {
         "where": home,

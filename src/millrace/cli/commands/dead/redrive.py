@@ -69,7 +69,7 @@ class RedrivePreview:
 
         made = cls()
         for one in aim.letters():
-            if not selection.fits(one):
+            if not selection.matches(one):
                 continue
             if whole or made.letters < _FEW:
                 made.tried(one, apply_fix(fix, one.letter))
@@ -88,7 +88,7 @@ class RedrivePreview:
         if fixed is None:
             self.outcome.left += 1
         elif isinstance(fixed, str):
-            self.outcome.fail(one.letter.place, fixed)
+            self.outcome.fail(one.letter.origin, fixed)
         else:
             self.outcome.sent += 1
 
@@ -120,7 +120,7 @@ def show_preview(found: RedrivePreview, wanted: Redrive, cluster: Cluster | None
 
 def _mended(one: StoredDeadLetter, fixed: Any, fix: Fix) -> list[str]:
     lines = [
-        one.letter.place,
+        one.letter.origin,
         f"  reason:   {safe_text(one.letter.reason)}",
         f"  value:    {bytes_preview(one.letter.value)}",
     ]
@@ -215,7 +215,7 @@ def redrive(
         partition=partition,
         offset=offset,
         letter=letter,
-        replayed=aim.pipeline is None or letter is not None,
+        include_replays=aim.pipeline is None or letter is not None,
     )
     wanted = Redrive(selection, mend, to)
     found = RedrivePreview.of(aim, selection, mend, whole=dry_run)
@@ -235,7 +235,7 @@ def redrive(
 def _tell_none(aim: DeadLetterSelection, selection: RedriveFilter) -> None:
     """Say why there is nothing to do; raises when a letter was named that is none."""
     if selection.letter is not None:
-        if not any(selection.fits(one) for one in aim.letters(redriven=True)):
+        if not any(selection.matches(one) for one in aim.letters(redriven=True)):
             hint = "write it as millrace dead show tells it, such as posts.dead[0]@7; --all shows those sent again too"
             raise InvalidOption(f"--letter: there is no dead letter {selection.letter!r}", hint=hint)
         say(f"{selection.letter} was sent again before")

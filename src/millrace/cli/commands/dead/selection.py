@@ -89,12 +89,12 @@ class DeadLetterSelection:
     @classmethod
     def named(cls, text: str, state: Path, cluster: Cluster | None, missing: NoCluster | None) -> DeadLetterSelection:
         """What a user has named; a topic goes before a pipeline of the same name."""
-        from millrace.dead_letters.letter import SUFFIX
+        from millrace.dead_letters.letter import DEAD_TOPIC_SUFFIX
         from millrace.dead_letters.store import dead_folders, dead_topics
 
         file = Path(text)
         topics = dead_topics(cluster) if cluster else []
-        topic = text.removesuffix(SUFFIX) + SUFFIX
+        topic = text.removesuffix(DEAD_TOPIC_SUFFIX) + DEAD_TOPIC_SUFFIX
         is_file = file.suffix in _FILES
         if topic in topics and not is_file:
             if (state / "pipelines" / text).is_dir():
@@ -109,7 +109,7 @@ class DeadLetterSelection:
 
     def letters(self, *, redriven: bool = False) -> Iterator[StoredDeadLetter]:
         """The open letters, or all, counted in `read`; raises at the end when nothing has that name."""
-        from millrace.dead_letters.store import letters_in_folder, letters_in_topics, marks_in_topics
+        from millrace.dead_letters.store import letters_in_folder, letters_in_topics, redrive_markers_in_topics
 
         strange = 0
 
@@ -118,7 +118,7 @@ class DeadLetterSelection:
             strange += 1
 
         if self.cluster:
-            marks = marks_in_topics(self.cluster, self.topics)
+            marks = redrive_markers_in_topics(self.cluster, self.topics)
             yield from self._counted(letters_in_topics(self.cluster, self.topics, one_more, marks=marks), redriven)
         for folder in self.folders:
             yield from self._counted(letters_in_folder(folder), redriven)
@@ -165,12 +165,12 @@ _LONGEST = 1000
 
 def letter_line(one: StoredDeadLetter) -> bytes:
     """A letter as a line of JSON, with where it lies and what became of it."""
-    from millrace.dead_letters.letter import to_line
+    from millrace.dead_letters.letter import to_json_line
 
     home = {"topic": one.location, "partition": one.partition, "offset": one.offset}
     lies = {"file": one.location, "line": one.offset} if one.partition is None else home
     more = {"attempts": one.letter.attempts, "redriven": one.redriven}
-    return to_line(one.letter, dead=lies, buried=one.buried, **more)
+    return to_json_line(one.letter, dead=lies, buried=one.stored_at, **more)
 
 
 def letter_text(one: StoredDeadLetter) -> list[str]:
@@ -178,10 +178,10 @@ def letter_text(one: StoredDeadLetter) -> list[str]:
     letter = one.letter
     made = "" if letter.timestamp is None else f" of {letter_time(letter.timestamp)}"
     return [
-        f"{letter.place}{made}",
+        f"{letter.origin}{made}",
         f"  reason:   {safe_text(letter.reason)}",
         f"  pipeline: {letter.pipeline}, source {letter.source}",
-        f"  letter:   {one.place} of {letter_time(one.buried)}{', sent again' if one.redriven else ''}",
+        f"  letter:   {one.position} of {letter_time(one.stored_at)}{', sent again' if one.redriven else ''}",
         *([f"  attempts: {letter.attempts}"] if letter.attempts > 1 else []),
         *([] if letter.key is None else [f"  key:      {bytes_preview(letter.key)}"]),
         *(f"  header:   {safe_text(name)}: {bytes_preview(content)}" for name, content in letter.headers),
