@@ -44,7 +44,7 @@ def test_health(serve: Serve) -> None:
     told = httpx.get(f"{address}healthz")
     assert (told.status_code, told.json()) == (503, {"healthy": False, "reasons": ["query popular failed: no"]})
     assert httpx.get(f"{address}readyz").status_code == 503
-    assert "millrace_healthy 0\n" in httpx.get(f"{address}metrics").text
+    assert "millrace_healthy 0.0\n" in httpx.get(f"{address}metrics").text
     assert httpx.get(f"{address}metrics").headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from millrace.errors import QueryFailed
 from millrace.telemetry.measurements import Measurements
-from millrace.telemetry.metrics import UNHEALTHY_AFTER, health
+from millrace.telemetry.metrics import UNHEALTHY_AFTER_S, health
 from millrace.telemetry.query_status import Phase, RunStatus
 from millrace.telemetry.topology import UNPLANNED, ExpectedQuery, Topology
 
@@ -59,7 +59,7 @@ def test_spark_that_does_not_answer() -> None:
     run_status.seen()
     assert run_status.looked is not None
     assert health(run_status, Measurements(), OUTLINE, run_status.looked + 1).healthy
-    assert not health(run_status, Measurements(), OUTLINE, run_status.looked + UNHEALTHY_AFTER + 1).healthy
+    assert not health(run_status, Measurements(), OUTLINE, run_status.looked + UNHEALTHY_AFTER_S + 1).healthy
 
 
 def test_kafka_that_does_not_answer() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from millrace.telemetry.panel_views import (
-    CELLS,
-    LABELS,
-    MOST_LINES,
-    MOST_POINTS,
-    NAMES,
+    MAX_CELLS,
+    MAX_LABELS,
+    MAX_LINES,
+    MAX_NAMES,
+    MAX_POINTS,
     Frame,
     HeatView,
     NumberView,
@@ -70,7 +70,7 @@ def test_ten_thousand_labels_do_not_grow_without_bound() -> None:
     for first in range(0, 10_000, 1000):
         top.take([(f"label {n}", n, None, None) for n in range(first, first + 1000)], 1000, "update")
     assert rows(top)[0] == ["label 9999", 9999]
-    assert top.view(NOW).cut <= LABELS
+    assert top.view(NOW).cut <= MAX_LABELS
 
 
 def test_a_number_is_that_of_the_window_going_on() -> None:
@@ -97,7 +97,7 @@ def test_with_a_key_there_is_one_row_each_in_the_order_asked_for() -> None:
     assert table.view(NOW).cut == 1
     for n in range(10_000):
         table.take([(f"key {n}", n)], 1, "update")
-    assert table.view(NOW).cut <= LABELS
+    assert table.view(NOW).cut <= MAX_LABELS
 
 
 def test_cells_are_replaced_and_bounded() -> None:
@@ -108,9 +108,9 @@ def test_cells_are_replaced_and_bounded() -> None:
     heat.take([(x, "a", 1) for x in range(1000)], 1000, "update")
     assert len(rows(heat)) == 120
     plain = HeatView(Frame(("x", "y", "value"), ("text", "text", "number")))
-    plain.take([(f"{n}", "y", n) for n in reversed(range(CELLS + 7))], CELLS + 7, "update")
-    assert {row[0] for row in rows(plain)} == {f"{n}" for n in range(CELLS + 7 - NAMES, CELLS + 7)}
-    assert plain.view(NOW).cut == CELLS + 7 - NAMES
+    plain.take([(f"{n}", "y", n) for n in reversed(range(MAX_CELLS + 7))], MAX_CELLS + 7, "update")
+    assert {row[0] for row in rows(plain)} == {f"{n}" for n in range(MAX_CELLS + 7 - MAX_NAMES, MAX_CELLS + 7)}
+    assert plain.view(NOW).cut == MAX_CELLS + 7 - MAX_NAMES
 
 
 def test_a_point_is_replaced_when_its_window_changes() -> None:
@@ -135,12 +135,12 @@ def test_a_short_window_is_drawn_when_the_next_one_has_begun_or_when_nothing_com
 def test_lines_and_points_are_bounded_and_the_largest_lines_stay() -> None:
     series = SeriesView(TIMED)
     series.take([(0, None, f"key {n}", n) for n in range(10_000)], 10_000, "append")
-    assert len(rows(series)) == MOST_LINES
+    assert len(rows(series)) == MAX_LINES
     assert ["key 9999", 9999] in [row[1:] for row in rows(series)]
-    assert series.view(NOW).cut == 10_000 - MOST_LINES
+    assert series.view(NOW).cut == 10_000 - MAX_LINES
     one = SeriesView(TIMED)
     one.take([(n, None, None, n) for n in reversed(range(2000))], 2000, "append")
-    assert [row[0] for row in rows(one)] == list(range(2000 - MOST_POINTS, 2000))
+    assert [row[0] for row in rows(one)] == list(range(2000 - MAX_POINTS, 2000))
 
 
 def test_a_point_of_the_far_future_does_not_squeeze_the_others() -> None:

@@ -84,14 +84,14 @@ class Api:
     def export(self, request: Request) -> Response:
         """Dead letters as a file of JSON lines."""
         found = self._subject.letters(_letters(request, None))
-        first = next(found, None)  # an error is told before the file begins
+        first = next(found, None)  # an error is reported before the file begins
         name = f"dead-letters-{time.strftime('%Y%m%dT%H%M%S')}.jsonl"
         return _Lines(first, found, {"Content-Disposition": f'attachment; filename="{name}"'})
 
     def sql(self, body: bytes) -> Response:
         """Rows of a SELECT over the tables in memory."""
         if self._read_only:
-            return problem(403, "the page is read-only", "start the run without --read-only")
+            return problem(403, "the dashboard is read-only", "start the run without --read-only")
         try:
             asked = orjson.loads(body)
             sql, rows = asked["sql"], asked.get("rows", 100)
@@ -106,7 +106,7 @@ class Api:
     def redrive(self, body: bytes) -> Response:
         """Dead letters sent again: a group of them, or one."""
         if self._read_only:
-            return problem(403, "the page is read-only", "start the run without --read-only")
+            return problem(403, "the dashboard is read-only", "start the run without --read-only")
         try:
             asked = orjson.loads(body)
             names = ("source", "topic", "reason", "letter")
@@ -138,11 +138,11 @@ def known(ask: Callable[[Request], Response]) -> Callable[[Request], Any]:
 
 
 def asked(ask: Callable[[Request], Response]) -> Callable[[Request], Any]:
-    """A question that may take a while: asked in a thread, its errors told as JSON."""
+    """A question that may take a while: asked in a thread, its errors as JSON."""
 
     @wraps(ask)
     async def asking(request: Request) -> Response:
-        return await told(ask, request)
+        return await answer_or_problem(ask, request)
 
     return asking
 
@@ -151,12 +151,12 @@ async def unanswered(request: Request, error: Exception) -> Response:
     """What is not there, or not to be had in this way."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     said = f"{request.method} {request.url.path}: {HTTPStatus(status).phrase.lower()}"
-    made = problem(status, said, "the page is at /; docs/dashboard.md lists what can be asked under /api")
+    made = problem(status, said, "the dashboard is at /; docs/dashboard.md lists what can be asked under /api")
     made.headers.update((isinstance(error, HTTPException) and error.headers) or {})
     return made
 
 
-async def told(ask: Callable[..., Response], *arguments: Any) -> Response:
+async def answer_or_problem(ask: Callable[..., Response], *arguments: Any) -> Response:
     """The answer to a question, or the error as one."""
     try:
         return await run_in_threadpool(ask, *arguments)

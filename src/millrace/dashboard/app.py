@@ -20,7 +20,7 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket
 
-from millrace.dashboard.api import Api, asked, known, problem, told, unanswered
+from millrace.dashboard.api import Api, answer_or_problem, asked, known, problem, unanswered
 from millrace.dashboard.auth import AccessControl, App, Receive, Rules, Scope, Send
 from millrace.dashboard.live import BEAT, Broadcaster, converse, encoded_message, now_milliseconds
 from millrace.dashboard.on_demand import OnDemandChannels
@@ -48,16 +48,16 @@ def page_route(folder: Path) -> Response:
 
 class _Files(StaticFiles):
     async def check_config(self) -> None:
-        """Take a folder that does not exist for an empty one: the page may be built later."""
+        """Take a folder that does not exist for an empty one: the dashboard may be built later."""
 
 
 def static_files(folder: Path) -> StaticFiles:
-    """What the page is made of."""
+    """The files of the dashboard."""
     return _Files(directory=folder, check_dir=False)
 
 
 async def other(request: Request) -> Response:
-    """A file beside the page (an icon), if there is one."""
+    """A file beside the dashboard (an icon), if there is one."""
     folder: Path = request.app.state.static
     beside = {one.name: one for one in folder.glob("[!.]*") if one.is_file() and not one.is_symlink()}
     found = beside.get(request.path_params["name"])
@@ -70,31 +70,31 @@ USUAL = ["state", "events"]
 
 
 def event_stream(hub: Broadcaster, names: list[str]) -> StreamingResponse:
-    """Frames of these channels until whoever listens leaves."""
+    """Frames of these channels until the client leaves."""
     return StreamingResponse(
         _events(hub, names or USUAL), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
     )
 
 
 async def _events(hub: Broadcaster, names: list[str]) -> AsyncIterator[str]:
-    with hub.reading(acknowledges=False) as reader:
-        hub.subscribe(reader, names, {}, None)
+    with hub.reading(acknowledges=False) as client:
+        hub.subscribe(client, names, {}, None)
         yield _event(hub.hello())
         while True:
             try:
-                told = await asyncio.wait_for(reader.next(), BEAT)
+                message = await asyncio.wait_for(client.next(), BEAT)
             except TimeoutError:
-                told = encoded_message("beat", time=now_milliseconds())
-            yield _event(told)
+                message = encoded_message("beat", time=now_milliseconds())
+            yield _event(message)
 
 
-def _event(told: str) -> str:
-    return f"data: {told}\n\n"  # JSON as orjson writes it has no line ends
+def _event(message: str) -> str:
+    return f"data: {message}\n\n"  # JSON as orjson writes it has no line ends
 
 
 _MOST_BODY = 200_000
 _MAX_QUESTIONS = 16
-"""Questions that are answered at once, which is fewer than there are threads: files of the page need some too."""
+"""Questions that are answered at once, which is fewer than there are threads: files of the dashboard need some too."""
 _IN_MEMORY = ("/api/state", "/api/events")
 
 
@@ -182,7 +182,7 @@ def _posted(ask: Callable[[bytes], Response]) -> Callable[[Request], Awaitable[R
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return problem(415, "the body is not JSON", "send it with content-type application/json")
         body = await _body(request)
-        return problem(413, "the body is too large") if body is None else await told(ask, body)
+        return problem(413, "the body is too large") if body is None else await answer_or_problem(ask, body)
 
     return asking
 

@@ -2,7 +2,7 @@
 
 - The `Host` header is a name of this server, and a browser asks on behalf of this server's own page.
 - The request shows the token; or it comes over loopback from a process of the account that runs the server, or root's.
-- `/healthz` and `/readyz` answer yes or no to everybody, also when there is no room for more.
+- `/healthz` and `/readyz` answer yes or no to every client, also when there is no room for more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 COOKIE = "millrace_token"
 _OPEN = ("/healthz", "/readyz")
-"""Asked by probes that know no token; what they tell without one is yes or no."""
+"""Asked by probes that know no token; without one the answer is yes or no."""
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -50,7 +50,7 @@ class Rules:
     """Names by which the server may be called; empty is any, which needs a token."""
     token: str | None = field(default=None, repr=False)
     accounts: frozenset[int] | None = frozenset()
-    """The user ids whose processes need no token; None: nobody knows whose a connection is."""
+    """The user ids whose processes need no token; None: the owner of a connection is not known."""
 
 
 def rules_for(host: str, *, loopback: bool, token: str | None = None) -> Rules:
@@ -141,7 +141,7 @@ def _same(shown: str, token: str) -> bool:
 
 
 def _in_address(scope: Scope) -> list[str]:
-    """The tokens in the address, which is read only where the page is opened."""
+    """The tokens in the address, which is read only where the dashboard is opened."""
     if scope["type"] != "http" or scope["method"] != "GET" or scope["path"] != "/":
         return []
     return parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
@@ -177,7 +177,7 @@ def _same_origin(scope: Scope, headers: Headers, host: str) -> bool:
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return reads and headers.get("sec-fetch-mode") == "navigate"  # a link to our page
     origin = headers.get("origin")
-    # Behind a proxy with TLS the page is at https, and we do not see it.
+    # Behind a proxy with TLS the dashboard is at https, and the server does not see it.
     return reads or origin is None or origin.lower() in (f"http://{host}".lower(), f"https://{host}".lower())
 
 
@@ -200,7 +200,7 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, refusal: Response)
 
 
 def _with_headers(scope: Scope, send: Send) -> Send:
-    # The parts of the page have names that change with their content; all else is true only now.
+    # The files of the dashboard have names that change with their content; all else is true only now.
     kept = {} if scope["path"].startswith("/assets/") else {"Cache-Control": "no-store"}
 
     async def guarded(message: MutableMapping[str, Any]) -> None:

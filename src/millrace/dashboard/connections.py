@@ -1,6 +1,6 @@
 """Connections that cannot hold the server: each has a time for what it must send, and their number is limited.
 
-- A request head, a request body and an idle connection have a deadline each; so has an answer that nobody reads.
+- A request head, a request body and an idle connection have a deadline each; so has an answer that is not read.
 - When there are too many connections, the one that has waited longest without a request to answer is closed.
 - When most of them are being answered, a new request finds its connection crowded, and gets only the health answers.
 - A WebSocket client cannot make the server keep messages, fragments or pongs without end.
@@ -29,7 +29,7 @@ from uvicorn.server import ServerState
 from websockets.frames import Frame
 
 KNOWN = sys.platform == "linux"
-"""Whether the kernel can be asked; elsewhere nobody knows whose a connection is."""
+"""Whether the kernel can be asked; elsewhere the owner of a connection is not known."""
 _LISTS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _SOCK_DIAG = 4
 """NETLINK_SOCK_DIAG of linux/netlink.h."""
@@ -48,7 +48,7 @@ def account_of(client: Address, server: Address) -> int | None:
     sockets is read, which costs milliseconds.
     """
     uid, inode = next(chain(_asked(client, server), _listed(client, server)), (0, 0))
-    # A socket that its process has closed belongs to nobody, and is listed as root's.
+    # A socket that its process has closed belongs to no process, and is listed as root's.
     return uid if inode else None
 
 
@@ -97,7 +97,7 @@ HEAD_S = 10.0
 BODY_S = 10.0
 IDLE_S = 5
 STALL_S = 30.0
-"""How long an answer may lie in the send buffer with nobody reading it."""
+"""How long an answer may wait in the send buffer unread."""
 MAX_HEAD_BYTES = 32_768
 _MAX_CONNECTIONS = 256
 _MAX_RECEIVE_BYTES = 16_384

@@ -42,7 +42,7 @@ class EncodedUpdates:
         self._made: dict[tuple[str, int | None], EncodedUpdate | None] = {}
 
     def get(self, name: str, version: int | None) -> EncodedUpdate | None:
-        """What a reader of that version misses; None when it misses nothing."""
+        """What a client of that version misses; None when it misses nothing."""
         key = (name, version)
         if key not in self._made:
             self._made[key] = self._encoded(name, version)
@@ -94,17 +94,17 @@ class Client:
         self._coalesced = 0
         self._dropped = 0
         self._notes: deque[str] = deque(maxlen=MAX_NOTES)
-        self._troubles: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
         self._something = asyncio.Event()
 
     def subscribe(self, names: Iterable[str], have: Mapping[str, int]) -> None:
         """Want these channels and no others; `have` says which versions are there already.
 
-        A channel that stays wanted goes on from what was sent last: that may be newer than what has arrived.
+        A channel that stays wanted continues from what was sent last: that may be newer than what has arrived.
         """
         before = self.wanted
         self.wanted = {name: before[name] if name in before else have.get(name) for name in names}
-        self._troubles = {name: told for name, told in self._troubles.items() if name in self.wanted}
+        self._problems = {name: text for name, text in self._problems.items() if name in self.wanted}
 
     def acknowledge(self, seq: int) -> None:
         """A frame has been worked on."""
@@ -116,9 +116,9 @@ class Client:
         self._notes.append(encoded_message("error", channel=channel, message=text))
         self._something.set()
 
-    def look(self, pieces: EncodedUpdates, troubles: Mapping[str, str]) -> None:
+    def look(self, pieces: EncodedUpdates, problems: Mapping[str, str]) -> None:
         """Take what is new, unless the last frame is still on its way."""
-        self._tell(troubles)
+        self._note_problems(problems)
         if self._frame is not None or self._awaited is not None:
             self._coalesced += any(pieces.get(*one) is not None for one in self.wanted.items())
             return
@@ -139,23 +139,23 @@ class Client:
         """The next message for it."""
         await self._something.wait()
         if self._notes:
-            told = self._notes.popleft()
+            text = self._notes.popleft()
         else:
-            told, self._frame = self._frame or "", None
+            text, self._frame = self._frame or "", None
         if not self._notes and self._frame is None:
             self._something.clear()
-        return told
+        return text
 
-    def _tell(self, troubles: Mapping[str, str]) -> None:
+    def _note_problems(self, problems: Mapping[str, str]) -> None:
         for name in self.wanted:
-            told = troubles.get(name)
-            if self._troubles.get(name) == told:
+            text = problems.get(name)
+            if self._problems.get(name) == text:
                 continue
-            if told is None:
-                del self._troubles[name]
+            if text is None:
+                del self._problems[name]
             else:
-                self._troubles[name] = told
-            self.note(name, told)
+                self._problems[name] = text
+            self.note(name, text)
 
 
 _log = logging.getLogger(__name__)
@@ -168,7 +168,7 @@ _PREFIXES = ("history:", "lag:", "panel:", "tail:")
 
 
 class Broadcaster:
-    """Lives in the server's event loop. Each tick makes each reader's frame, out of pieces that are shared."""
+    """Lives in the server's event loop. Each tick makes each client's frame, out of pieces that are shared."""
 
     def __init__(self, channels: Channels, demand: OnDemandChannels) -> None:
         self.channels = channels
@@ -179,7 +179,7 @@ class Broadcaster:
         """Whether other channels are wanted than at the last tick."""
 
     def hello(self) -> str:
-        """What every reader is told first."""
+        """Return the first message to every client."""
         tick, beat = round(TICK * 1000), round(BEAT * 1000)
         return encoded_message("hello", epoch=self.channels.epoch, time=now_milliseconds(), tick=tick, heartbeat=beat)
 
@@ -197,36 +197,36 @@ class Broadcaster:
 
     @contextmanager
     def reading(self, *, acknowledges: bool = True) -> Iterator[Client]:
-        """One more reader, for as long as it is there."""
-        reader = Client(acknowledges=acknowledges)
-        self._readers.add(reader)
+        """One more client, for as long as it is there."""
+        client = Client(acknowledges=acknowledges)
+        self._readers.add(client)
         try:
-            yield reader
+            yield client
         finally:
-            self._readers.discard(reader)
+            self._readers.discard(client)
             self._changed = True
 
-    def subscribe(self, reader: Client, names: list[str], have: Mapping[str, int], epoch: str | None) -> None:
-        """What a reader wants; names that cannot be are told to it."""
+    def subscribe(self, client: Client, names: list[str], have: Mapping[str, int], epoch: str | None) -> None:
+        """What a client wants; it gets a note about names that cannot be."""
         known = [name for name in dict.fromkeys(names) if name in _KNOWN or name.startswith(_PREFIXES)]
         for name in [name for name in names if name not in _KNOWN and not name.startswith(_PREFIXES)][:MAX_NOTES]:
-            reader.note(name[:200], "there is no such channel")
+            client.note(name[:200], "there is no such channel")
         if len(known) > MOST_CHANNELS:
-            reader.note(None, f"only {MOST_CHANNELS} channels can be subscribed at once")
-        reader.subscribe(known[:MOST_CHANNELS], have if epoch == self.channels.epoch else {})
+            client.note(None, f"only {MOST_CHANNELS} channels can be subscribed at once")
+        client.subscribe(known[:MOST_CHANNELS], have if epoch == self.channels.epoch else {})
         self._changed = True
 
     def look(self) -> None:
         """One tick."""
-        pieces, troubles = EncodedUpdates(self.channels), self.channels.problems()
-        for reader in self._readers:
-            reader.look(pieces, troubles)
+        pieces, problems = EncodedUpdates(self.channels), self.channels.problems()
+        for client in self._readers:
+            client.look(pieces, problems)
 
     def _want(self) -> None:
         """Say which channels are wanted: once a tick, however often readers change their minds."""
         if self._changed:
             self._changed = False
-            self._demand.want({name for reader in self._readers for name in reader.wanted})
+            self._demand.want({name for client in self._readers for name in client.wanted})
 
     async def _tick(self) -> None:
         while True:
@@ -236,7 +236,7 @@ class Broadcaster:
                 self.look()
                 self._demand.tidy()
             except Exception:  # one frame that cannot be made must not end all others
-                _log.exception("a tick of the page failed")
+                _log.exception("a tick of the dashboard failed")
 
 
 _MESSAGE_INTERVAL_S = 0.02
@@ -246,54 +246,54 @@ _MESSAGE_INTERVAL_S = 0.02
 async def converse(socket: WebSocket, hub: Broadcaster) -> None:
     """Serve one page until it leaves."""
     await socket.accept()
-    with hub.reading() as reader:
-        writing = asyncio.create_task(_write(socket, hub, reader))
+    with hub.reading() as client:
+        writing = asyncio.create_task(_write(socket, hub, client))
         try:
-            await _listen(socket, hub, reader)
+            await _listen(socket, hub, client)
         finally:
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
 
 
-async def _write(socket: WebSocket, hub: Broadcaster, reader: Client) -> None:
+async def _write(socket: WebSocket, hub: Broadcaster, client: Client) -> None:
     await socket.send_text(hub.hello())
     while True:
         try:
-            told = await asyncio.wait_for(reader.next(), BEAT)
+            text = await asyncio.wait_for(client.next(), BEAT)
         except TimeoutError:
-            told = encoded_message("beat", time=now_milliseconds())
-        await socket.send_text(told)
+            text = encoded_message("beat", time=now_milliseconds())
+        await socket.send_text(text)
 
 
-async def _listen(socket: WebSocket, hub: Broadcaster, reader: Client) -> None:
+async def _listen(socket: WebSocket, hub: Broadcaster, client: Client) -> None:
     while True:
         try:
             text = await socket.receive_text()
         except (WebSocketDisconnect, KeyError):  # it has left, or sent bytes
             return
         try:
-            _take(orjson.loads(text), hub, reader)
+            _take(orjson.loads(text), hub, client)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            reader.note(None, f"not understood: {type(error).__name__}: {error}"[:500])
+            client.note(None, f"not understood: {type(error).__name__}: {error}"[:500])
         await asyncio.sleep(_MESSAGE_INTERVAL_S)
 
 
-def _take(said: Any, hub: Broadcaster, reader: Client) -> None:
+def _take(said: Any, hub: Broadcaster, client: Client) -> None:
     if not isinstance(said, dict):
         raise TypeError("a message is an object")
     if said.get("type") == "ack":
-        reader.acknowledge(int(said["seq"]))
+        client.acknowledge(int(said["seq"]))
     elif said.get("type") == "subscribe":
         names = said["channels"]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise TypeError("channels is a list of names")
         have = said.get("have") or {}
-        hub.subscribe(reader, names, _versions(have.get("versions")), have.get("epoch"))
+        hub.subscribe(client, names, _versions(have.get("versions")), have.get("epoch"))
     else:
         raise ValueError(f"no message is of type {said.get('type')!r}")
 
 
-def _versions(told: Any) -> Mapping[str, int]:
-    if not isinstance(told, dict):
+def _versions(versions: Any) -> Mapping[str, int]:
+    if not isinstance(versions, dict):
         return {}
-    return {name: version for name, version in told.items() if type(version) is int}
+    return {name: version for name, version in versions.items() if type(version) is int}

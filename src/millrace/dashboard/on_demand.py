@@ -1,4 +1,4 @@
-"""Channels that are filled only while somebody looks at them, each by a thread of its own."""
+"""Channels that are filled only while a client has subscribed to them, each by a thread of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millrace.errors import MillraceError
 from millrace.telemetry.channels import Channels
 
 LINGER = 5.0
-"""Seconds for which a channel is still filled when nobody looks any more: a page that is reloaded comes back."""
+"""Seconds for which a channel is still filled without subscribers: a page that is reloaded comes back."""
 MOST_CHANNELS = 16
 """Channels that are filled at once."""
 _AGAIN = 2.0
@@ -55,7 +55,7 @@ class OnDemandChannels:
         self.tidy()
 
     def tidy(self) -> None:
-        """End what nobody has looked at for a while, and begin what finds room now."""
+        """End channels without subscribers, and start those that have room now."""
         now = time.monotonic()
         for name, filling in list(self._fillings.items()):
             if filling.unwanted is not None and now - filling.unwanted >= self._linger:

@@ -1,4 +1,4 @@
-"""A pipeline as the page tells it: what it is made of, how it runs, what each sink promises; secrets masked."""
+"""A pipeline as the dashboard shows it: what it is made of, how it runs, what each sink promises; secrets masked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pipeline_info(
         "file": pipeline.place.file,
         "version": __version__,
         "generation": generation,
-        "generations": [],  # whoever serves this tells them: they change while it runs
+        "generations": [],  # set by the run page: they change while it runs
         "sources": [_source(one) for one in pipeline.sources],
         "tables": [_table(one) for one in pipeline.tables],
         "sinks": [_sink(one, plan) for one in pipeline.sinks],

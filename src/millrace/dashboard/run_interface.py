@@ -1,4 +1,4 @@
-"""What the page is about: channels that change, and questions that can be asked."""
+"""What the server needs of a run: channels that change, and functions that answer requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millrace.telemetry.channels import Channels
 from millrace.telemetry.metrics import Health
 
 Work = Callable[[threading.Event], None]
-"""Fills a channel until the event is set; what it raises is told to those who subscribe."""
+"""Fills a channel until the event is set; subscribers get a note of what it raises."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class DeadLetterQuery:
     reason: str | None = None
     most: int | None = None
     topic: str | None = None
-    """The topic in which they lie, as `posts.dead`."""
+    """Their topic, as `posts.dead`."""
     redriven: bool = False
     """Also those that were sent again."""
 
@@ -55,14 +55,14 @@ class RunInterface:
     health: Callable[[], Health]
     pipeline: Callable[[], Mapping[str, Any]]
     sql: Callable[[str, int], Mapping[str, Any]] = _no_sql
-    """Rows of a SELECT, at most so many."""
+    """Rows of a SELECT, and their maximum number."""
     topics: Callable[[], list[Mapping[str, Any]]] = _no_kafka
     records: Callable[[str, str, int], list[Mapping[str, Any]]] = _no_kafka
-    """Records of a topic: from `newest`, `earliest` or a time, at most so many."""
+    """Records of a topic: from `newest`, `earliest` or a time, and their maximum number."""
     letters: Callable[[DeadLetterQuery], Iterator[Mapping[str, Any]]] = _no_kafka
     work: Callable[[str], Work | None] = field(default=lambda _: None)
-    """How a channel is filled that exists only while somebody looks (`topics`, `tail:posts`, `dead`)."""
+    """How a channel is filled that exists only while it has subscribers (`topics`, `tail:posts`, `dead`)."""
     opened: Callable[[], None] = field(default=lambda: None)
-    """Told about each page that is opened."""
+    """Called for each dashboard that is opened."""
     redrive: Callable[[LetterGroup], Mapping[str, Any]] = _no_kafka
-    """Send dead letters again; what became of them. The channel `redrive` tells how far it is."""
+    """Send dead letters again; returns the result. The channel `redrive` shows its progress."""

@@ -1,6 +1,7 @@
-"""Everything beside a run that makes its page: samplers that fill channels, answers to questions, the server.
+"""The dashboard of a run: samplers that fill channels, answers to requests, the server.
 
-The pages of the two things that run: a pipeline, and a program that is not ours.
+- `RunPage` lives from before Spark starts until the run has ended.
+- `page_of_pipeline` and `page_of_program` make one for the two things that run: a pipeline, and a PySpark program.
 """
 
 from __future__ import annotations
@@ -52,40 +53,40 @@ class RunInfo:
     """What is known of a run before it begins."""
 
     describe: Callable[[], Mapping[str, Any]]
-    """The pipeline, as `/api/pipeline` tells it."""
+    """The pipeline, as `/api/pipeline` returns it."""
     topology: Topology = UNPLANNED
     pipeline: str | None = None
     """Its name, if it is a pipeline."""
     state: Path | None = None
     """The folder of the run."""
-    buries: Mapping[str, str] = field(default_factory=dict)
-    """The query that buries the dead letters of each source."""
+    dead_letter_queries: Mapping[str, str] = field(default_factory=dict)
+    """The query that writes the dead letters of each source."""
     uses_kafka: bool = True
     patterns: tuple[str, ...] = ()
     """What the names of topics match that its sources do not name."""
 
 
 class RunPage:
-    """A run's page, from before Spark starts until the run has ended."""
+    """The dashboard of a run, from before Spark starts until the run has ended."""
 
-    def __init__(self, run_status: RunStatus, about: RunInfo, options: ServerOptions) -> None:
+    def __init__(self, run_status: RunStatus, info: RunInfo, options: ServerOptions) -> None:
         self.channels = Channels()
         self._run_status = run_status
-        self._about = about
+        self._info = info
         self._measurements = Measurements()
-        self._telling = publisher.StatusPublisher(run_status, self._measurements, about.topology, self.channels)
+        self._publisher = publisher.StatusPublisher(run_status, self._measurements, info.topology, self.channels)
         self._spark: SparkSession | None = None
         self.memory_sql = MemorySql()
         self._cluster: FindCluster | None = None
-        self._visible = VisibleTopics(about.topology, run_status, about.patterns, options.all_topics)
+        self._visible = VisibleTopics(info.topology, run_status, info.patterns, options.all_topics)
         self._redriving = DashboardRedrive(self.channels.slot("redrive"))
         self._open = ExitStack()
-        self._server = Dashboard(self._subject(), options)
+        self._server = Dashboard(self._interface(), options)
         self._page_seen = False
 
     def __enter__(self) -> RunPage:
         self._open.enter_context(self._server)
-        self._sample("run_status", self._telling.look, PUBLISH_INTERVAL_S)
+        self._sample("run_status", self._publisher.look, PUBLISH_INTERVAL_S)
         self._sample("process", ProcessMeter(self._measurements).look, PROCESS_INTERVAL_S)
         return self
 
@@ -94,21 +95,21 @@ class RunPage:
     ) -> None:
         if isinstance(error, MillraceError):
             self._measurements.failure = error.message
-            self._telling.events.add(error.message, "error")
+            self._publisher.events.add(error.message, "error")
         self._measurements.over = True
-        self._telling.look()
+        self._publisher.look()
         if self._page_seen:
-            time.sleep(3 * TICK)  # so that pages see the end before the server goes
+            time.sleep(3 * TICK)  # so that clients see the end before the server stops
         self._open.close()
 
     @property
     def measurements(self) -> Measurements:
-        """What is measured beside Spark's own words."""
+        """What is measured beside Spark's own progress."""
         return self._measurements
 
     @property
     def address(self) -> str:
-        """Where the page is."""
+        """Return the address of the dashboard."""
         return self._server.address
 
     @property
@@ -119,13 +120,13 @@ class RunPage:
     def doing(self, text: str) -> None:
         """What the run does now, in words, while it has no queries yet."""
         self._measurements.doing = text
-        self._telling.events.add(text)
+        self._publisher.events.add(text)
 
     @contextmanager
     def kafka(self, cluster: FindCluster) -> Iterator[None]:
         """A time in which there is a Kafka: lag is measured, and topics can be looked at."""
         meter = LagMeter(
-            cluster, self._run_status, self._measurements, self._about.topology, self.channels, self._behind
+            cluster, self._run_status, self._measurements, self._info.topology, self.channels, self._behind
         )
         sampler = Sampler("lag", meter.look, LAG_EVERY, last=False).start()
         self._cluster = cluster
@@ -142,7 +143,7 @@ class RunPage:
         self._measurements.doing = "starting the queries"
 
     def spark_ends(self) -> None:
-        """Spark is about to be stopped."""
+        """Spark is info to be stopped."""
         self._spark = None
 
     def _behind(self) -> Mapping[tuple[str, int], int]:
@@ -151,10 +152,10 @@ class RunPage:
     def _sample(self, name: str, look: Callable[[], None], every: float) -> None:
         self._open.callback(Sampler(name, look, every).start().close)
 
-    def _subject(self) -> RunInterface:
+    def _interface(self) -> RunInterface:
         return RunInterface(
             self.channels,
-            lambda: health(self._run_status, self._measurements, self._about.topology),
+            lambda: health(self._run_status, self._measurements, self._info.topology),
             self._described,
             self._ask,
             lambda: Topics(self._kafka(), self._visible.among).look(),
@@ -166,24 +167,24 @@ class RunPage:
         )
 
     def _described(self) -> Mapping[str, Any]:
-        told = self._about.describe()
+        info = self._info.describe()
         kafka = {"kafka": self._cluster().bootstrap} if self._cluster else {}
-        return {**told, "versions": {**told["versions"], **kafka}}
+        return {**info, "versions": {**info["versions"], **kafka}}
 
     def _opened(self) -> None:
         self._page_seen = True
-        self._telling.events.add("a page was opened")
+        self._publisher.events.add("a dashboard was opened")
 
     def _ask(self, sql: str, most: int) -> Mapping[str, Any]:
-        if self._about.pipeline is None:
+        if self._info.pipeline is None:
             raise NotReady("a program has no tables in memory that could be asked here")
         return self.memory_sql.ask(sql, most)
 
     def _kafka(self) -> Cluster:
-        if not self._about.uses_kafka:
+        if not self._info.uses_kafka:
             raise NoCluster("this run uses no Kafka")
         if self._cluster is None:
-            raise NotReady("Kafka is not there yet", hint="ask again")
+            raise NotReady("Kafka has not started yet", hint="ask again")
         return self._cluster()
 
     def _records(self, topic: str, start: str, most: int) -> list[Mapping[str, Any]]:
@@ -192,21 +193,21 @@ class RunPage:
         return list(some_records(cluster, topic, start, most))
 
     def _where(self) -> dead_letters.DeadLetterStores:
-        kafka = self._kafka if self._about.uses_kafka else None
+        kafka = self._kafka if self._info.uses_kafka else None
         return dead_letters.DeadLetterStores(
-            kafka, self._folders, self._about.pipeline, self._about.buries, self._visible.among
+            kafka, self._folders, self._info.pipeline, self._info.dead_letter_queries, self._visible.among
         )
 
     def _folders(self) -> list[Path]:
-        return dead_folders(self._about.state) if self._about.state else []
+        return dead_folders(self._info.state) if self._info.state else []
 
     def _letters(self, wanted: DeadLetterQuery) -> Iterator[Mapping[str, Any]]:
         return dead_letters.letters(self._where(), wanted, self.channels.slot("dead").value or ())
 
     def _redrive(self, group: LetterGroup) -> Mapping[str, Any]:
-        told = self._redriving.run(self._where(), group)
-        self._telling.events.add(f"{told['sent']:,} dead letters of {group.source} were sent again")
-        return told
+        result = self._redriving.run(self._where(), group)
+        self._publisher.events.add(f"{result['sent']:,} dead letters of {group.source} were sent again")
+        return result
 
     def _work(self, name: str) -> Work | None:
         if name == "topics":
@@ -220,7 +221,7 @@ class RunPage:
 
     def _fill_tail(self, name: str, topic: str, stop: threading.Event) -> None:
         cluster = self._kafka()
-        self._visible.require(cluster, topic)  # a name that is made up leaves no ring behind
+        self._visible.require(cluster, topic)  # an unknown name leaves no channel behind
         tail.follow(cluster, topic, self.channels.row_buffer(name, tail.KEPT, RECORD_COLUMNS), stop)
 
     def _fill_topics(self, stop: threading.Event) -> None:
@@ -242,7 +243,7 @@ def page_of_pipeline(
     spark: Mapping[str, str] | None = None,
     kafka: str | None = None,
 ) -> RunPage:
-    """The page of a pipeline that is about to run; `base` is the state folder of its first generation."""
+    """The page of a pipeline that is info to run; `base` is the state folder of its first generation."""
 
     @cache
     def lasting() -> Mapping[str, Any]:
@@ -251,12 +252,12 @@ def page_of_pipeline(
     def describe() -> Mapping[str, Any]:
         # A replay or a switch beside the run changes which there are.
         try:
-            found = listed(base or state)
-        except StateMismatch:  # the note of them is another version's; the rest of the page is not its matter
-            found = []
-        return {**lasting(), "generations": masked("generations", found)}
+            generations = listed(base or state)
+        except StateMismatch:  # another version wrote them; the rest of the dashboard does not need them
+            generations = []
+        return {**lasting(), "generations": masked("generations", generations)}
 
-    about = RunInfo(
+    info = RunInfo(
         describe,
         topology_of(plan, topics_read(plan.pipeline)),
         plan.pipeline.name,
@@ -265,7 +266,7 @@ def page_of_pipeline(
         uses_system(plan.pipeline, "kafka"),
         patterns_read(plan.pipeline),
     )
-    return RunPage(run_status, about, options)
+    return RunPage(run_status, info, options)
 
 
 def page_of_program(

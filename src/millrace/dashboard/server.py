@@ -55,7 +55,7 @@ def listen(host: str, port: int | None) -> ServerAddress:
             continue
         return ServerAddress(opened, host, opened.getsockname()[1], is_loopback(address))
     raise PortInUse(
-        f"port {port} is in use, so the page cannot be there",
+        f"port {port} is in use, so the dashboard cannot listen there",
         hint="choose another with --port, or leave it out to get a free one",
     )
 
@@ -68,7 +68,7 @@ _TICKS_BETWEEN_LOOKS = 5
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """What the user chose for the page."""
+    """What the user chose for the dashboard."""
 
     host: str = "127.0.0.1"
     port: int | None = None
@@ -90,7 +90,7 @@ class _Server(uvicorn.Server):
 
 
 class Dashboard:
-    """Serves the page of a subject."""
+    """Serves the dashboard of a run."""
 
     def __init__(self, subject: RunInterface, options: ServerOptions = ServerOptions(), static: Path = STATIC) -> None:  # noqa: B008
         self._subject = subject
@@ -99,7 +99,7 @@ class Dashboard:
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self.address = ""
-        """Where the page is, with the token if one is needed."""
+        """Return the address, with the token if one is needed."""
         self.port = 0
         self.loopback = True
         """Whether only this machine reaches it."""
@@ -146,7 +146,7 @@ class Dashboard:
         deadline = time.monotonic() + _START
         while self._server and self._thread and not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
-                raise ServiceFailed("the page's server did not start", hint="run without it: --no-dashboard")
+                raise ServiceFailed("the dashboard's server did not start", hint="run without it: --no-dashboard")
             time.sleep(_LOOK)
 
 

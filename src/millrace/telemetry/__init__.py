@@ -1,1 +1,1 @@
-"""What happened while queries ran: progress, totals, states; the terminal and the page read it from here."""
+"""What queries do: progress, totals, phases, events; the terminal, the dashboard and Prometheus read it from here."""

@@ -1,4 +1,4 @@
-"""What a panel shows: rows of batches merged into one bounded picture, whatever comes. No Spark is needed here.
+"""What a panel shows: rows of batches merged into one bounded view. Needs no Spark.
 
 Each batch brings a panel at most some hundreds of rows, already chosen by Spark. In `complete` mode they are all that
 there is; in `append` mode they are new; in `update` mode they are the rows that changed. The largest of the changed
@@ -20,19 +20,19 @@ from typing import Any
 Row = Sequence[Any]
 Window = tuple[int, int]
 
-LABELS = 2000
-"""Labels of one window that are remembered; the smallest go first, and come back when they grow."""
-RECENT = 10
-"""Batches whose newest window counts: one record from the future does not hold the picture for ever."""
-CELLS = 5000
-COLUMNS = 120
-NAMES = 40
-"""Cells of a heat map that are remembered, its columns when they are times, and what it shows of anything else."""
+MAX_LABELS = 2000
+"""Labels of one window that are kept; the smallest go first, and come back when they grow."""
+RECENT_BATCHES = 10
+"""Batches whose newest window counts: one record from the future does not hold the view for ever."""
+MAX_CELLS = 5000
+MAX_TIME_COLUMNS = 120
+MAX_NAMES = 40
+"""Cells of a heat map that are kept, its columns when they are times, and its columns or rows otherwise."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What a picture is made of: the columns and their types as the page gets them, and how many rows it may have."""
+    """The columns of a view, their types as the dashboard gets them, and the maximum number of rows."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -46,7 +46,7 @@ class Frame:
 
 @dataclass
 class View:
-    """What the page draws."""
+    """What the dashboard draws."""
 
     rows: list[Row]
     cut: int = 0
@@ -55,23 +55,23 @@ class View:
 
 
 class PanelView(ABC):
-    """Rows that are taken in, and what is seen of them."""
+    """Takes rows in, and returns what is shown of them."""
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
 
     @abstractmethod
     def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
-        """Take a batch in: the rows that Spark chose of so many."""
+        """Take a batch: the rows that Spark chose of `total`."""
 
     @abstractmethod
     def view(self, now: int) -> View:
-        """What is seen at a moment (milliseconds)."""
+        """Return what is shown at a moment (milliseconds)."""
 
 
 @dataclass
 class WindowsView:
-    """Values by window and label, and which window is going on.
+    """Values by window and label, and which window is open.
 
     In update mode every window that is not over changes. Of sliding ones the newest has only begun; what people mean
     by "the last minute" is the one that ends first of those that the newest event is in. A tumbling window is both.
@@ -79,7 +79,7 @@ class WindowsView:
     """
 
     values: dict[Window | None, dict[Any, Any]] = field(default_factory=dict)
-    newest: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT))
+    newest: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_BATCHES))
     shown: Window | None = None
 
     def take(self, rows: Sequence[Row], mode: str) -> None:
@@ -104,8 +104,8 @@ class WindowsView:
             return
         newest = max(self.newest)
         begun = [window for window in known if window[0] <= newest] or known
-        going_on = [window for window in begun if window[1] > newest] or begun
-        self.shown = max(begun) if mode == "append" else min(going_on, key=lambda window: (window[1], window[0]))
+        open_windows = [window for window in begun if window[1] > newest] or begun
+        self.shown = max(begun) if mode == "append" else min(open_windows, key=lambda window: (window[1], window[0]))
         for window in known:
             if window[1] <= self.shown[0] or window[0] > newest:
                 del self.values[window]
@@ -116,9 +116,9 @@ class WindowsView:
 
 
 def _shorten(labels: dict[Any, Any]) -> None:
-    if len(labels) <= LABELS:
+    if len(labels) <= MAX_LABELS:
         return
-    kept = sorted(labels, key=lambda label: number(labels[label]), reverse=True)[: LABELS // 2]
+    kept = sorted(labels, key=lambda label: number(labels[label]), reverse=True)[: MAX_LABELS // 2]
     values = {label: labels[label] for label in kept}
     labels.clear()
     labels.update(values)
@@ -142,7 +142,7 @@ class TopView(PanelView):
         self._windows.take(rows, mode)
 
     def view(self, now: int) -> View:
-        """The largest of the window that is going on."""
+        """The largest of the open window."""
         del now
         values = self._windows.current()
         ranked = sorted(values.items(), key=lambda pair: (-number(pair[1]), str(pair[0])))
@@ -163,7 +163,7 @@ class NumberView(PanelView):
         self._windows.take([("", *row) for row in rows], mode)
 
     def view(self, now: int) -> View:
-        """The value of the window that is going on, or the newest."""
+        """The value of the open window, or the newest."""
         del now
         return View([[value] for value in self._windows.current().values()], 0, self._windows.shown)
 
@@ -191,7 +191,7 @@ class TableView(PanelView):
             name = repr([row[place] for place in self.frame.key])
             self._keyed.pop(name, None)
             self._keyed[name] = row
-        while len(self._keyed) > max(LABELS, self.frame.limit):
+        while len(self._keyed) > max(MAX_LABELS, self.frame.limit):
             del self._keyed[next(iter(self._keyed))]
 
     def view(self, now: int) -> View:
@@ -221,7 +221,7 @@ class HeatView(PanelView):
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame)
         self._cells: dict[tuple[Any, Any], Any] = {}
-        self._gone = 0
+        self._dropped = 0
 
     def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
         """Keep the newest value of each cell, and the newest cells."""
@@ -232,10 +232,10 @@ class HeatView(PanelView):
             self._cells.pop((x, y), None)
             self._cells[(x, y)] = value
         if self.frame.types[0] == "time":
-            kept = set(sorted({x for x, _ in self._cells if x is not None})[-COLUMNS:])
+            kept = set(sorted({x for x, _ in self._cells if x is not None})[-MAX_TIME_COLUMNS:])
             self._cells = {cell: value for cell, value in self._cells.items() if cell[0] in kept}
-        self._gone = max(0, len(self._cells) - CELLS)
-        for cell in list(self._cells)[: self._gone]:
+        self._dropped = max(0, len(self._cells) - MAX_CELLS)
+        for cell in list(self._cells)[: self._dropped]:
             del self._cells[cell]
 
     def view(self, now: int) -> View:
@@ -245,30 +245,30 @@ class HeatView(PanelView):
         columns = {x for x, _ in self._cells} if wide else _largest(self._cells, 0)
         names = _largest(self._cells, 1)
         chosen = [(cell, value) for cell, value in self._cells.items() if cell[0] in columns and cell[1] in names]
-        chosen.sort(key=lambda one: (_sortable(one[0][0]), _sortable(one[0][1])))
-        return View([[x, y, value] for (x, y), value in chosen], self._gone + len(self._cells) - len(chosen))
+        chosen.sort(key=lambda item: (_sortable(item[0][0]), _sortable(item[0][1])))
+        return View([[x, y, value] for (x, y), value in chosen], self._dropped + len(self._cells) - len(chosen))
 
 
 def _largest(cells: Mapping[tuple[Any, Any], Any], place: int) -> set[Any]:
     sums: dict[Any, float] = {}
     for cell, value in cells.items():
         sums[cell[place]] = sums.get(cell[place], 0.0) + max(number(value), 0.0)
-    return set(sorted(sums, key=lambda name: sums[name], reverse=True)[:NAMES])
+    return set(sorted(sums, key=lambda name: sums[name], reverse=True)[:MAX_NAMES])
 
 
-MOST_POINTS = 600
+MAX_POINTS = 600
 """Points of one line."""
-MOST_LINES = 20
-MOST_LINE_ROWS = 6000
+MAX_LINES = 20
+MAX_LINE_ROWS = 6000
 """Lines, and points of all of them, that a page gets."""
-_REMEMBERED = 3 * MOST_LINES
-_SHORT = 10_000
-_PATIENCE = 5_000
-"""Windows up to so many milliseconds are drawn when they are over, or when nothing newer has come for so long."""
-_FUTURE = 3_600_000
-"""A point so many milliseconds ahead of the clock is left out when others are not: it would squeeze them together."""
-_COUNTED = 10_000
-"""Lines that are counted, of those that are not remembered."""
+_MAX_KEPT_LINES = 3 * MAX_LINES
+_SHORT_WINDOW_MS = 10_000
+_IDLE_MS = 5_000
+"""Short windows are drawn when they are over, or when nothing newer has come for this long."""
+_MAX_FUTURE_MS = 3_600_000
+"""A point further ahead of the clock is left out when others are not: it would squeeze them together."""
+_MAX_COUNTED_LINES = 10_000
+"""Lines that are counted, of those that are not kept."""
 
 Point = tuple[float, int]
 """A value, and when the window that it belongs to is over; 0 when it belongs to none."""
@@ -279,14 +279,14 @@ class SeriesView(PanelView):
 
     A short window that has only begun holds less than it will, so a line would always fall at its end. Its point is
     drawn when a window after it has begun, since events come roughly in order, or when nothing newer comes. A long
-    window is drawn from its beginning: nobody wants to wait for it.
+    window is drawn from its beginning.
     """
 
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame)
         self._lines: dict[Any, dict[int, Point]] = {}
         self._newest = 0
-        self._gone: set[int] = set()
+        self._dropped: set[int] = set()
         self._due: int | None = None
 
     def take(self, rows: Sequence[Row], total: int, mode: str) -> None:
@@ -294,7 +294,7 @@ class SeriesView(PanelView):
         del total
         if mode == "complete":
             self._lines.clear()
-            self._gone.clear()
+            self._dropped.clear()
             self._newest = 0
         for time, end, key, value in reversed(rows):
             if time is not None:
@@ -302,19 +302,21 @@ class SeriesView(PanelView):
                 self._newest = max(self._newest, time)
         for line in self._lines.values():
             _keep_newest(line)
-        self._forget_small_lines()
+        self._drop_small_lines()
 
     def view(self, now: int) -> View:
         """The largest lines, in order of time."""
         drawn = {key: _drawn(line, self._newest, now) for key, line in self._lines.items()}
         self._due = self._next(now)
-        if any(points and points[0][0] <= now + _FUTURE for points in drawn.values()):
-            drawn = {key: [one for one in points if one[0] <= now + _FUTURE] for key, points in drawn.items()}
-        ranked = sorted(drawn, key=lambda key: _weight(drawn[key]), reverse=True)[:MOST_LINES]
-        each = max(1, min(MOST_POINTS, MOST_LINE_ROWS // max(1, len(ranked))))
+        if any(points and points[0][0] <= now + _MAX_FUTURE_MS for points in drawn.values()):
+            drawn = {
+                key: [point for point in points if point[0] <= now + _MAX_FUTURE_MS] for key, points in drawn.items()
+            }
+        ranked = sorted(drawn, key=lambda key: _weight(drawn[key]), reverse=True)[:MAX_LINES]
+        each = max(1, min(MAX_POINTS, MAX_LINE_ROWS // max(1, len(ranked))))
         rows: list[Row] = [[time, key, value] for key in ranked for time, value in drawn[key][-each:]]
         rows.sort(key=lambda row: (row[0], str(row[1])))
-        return View(rows, len(self._gone) + len(drawn) - len(ranked))
+        return View(rows, len(self._dropped) + len(drawn) - len(ranked))
 
     def due(self, now: int) -> bool:
         """Whether a point that was kept back is drawn by now, though nothing came."""
@@ -322,33 +324,33 @@ class SeriesView(PanelView):
 
     def _next(self, now: int) -> int | None:
         kept_back = (
-            end + _PATIENCE
+            end + _IDLE_MS
             for line in self._lines.values()
             for time, (_, end) in line.items()
-            if _open(time, end, self._newest) and now <= end + _PATIENCE
+            if _open(time, end, self._newest) and now <= end + _IDLE_MS
         )
         return min(kept_back, default=None)
 
-    def _forget_small_lines(self) -> None:
-        if len(self._lines) <= _REMEMBERED:
+    def _drop_small_lines(self) -> None:
+        if len(self._lines) <= _MAX_KEPT_LINES:
             return
         ranked = sorted(self._lines, key=lambda key: _weight(list(_values(self._lines[key]))), reverse=True)
-        for key in ranked[_REMEMBERED:]:
+        for key in ranked[_MAX_KEPT_LINES:]:
             del self._lines[key]
-            if len(self._gone) < _COUNTED:
-                self._gone.add(hash(key))
-        self._gone.difference_update(map(hash, self._lines))
+            if len(self._dropped) < _MAX_COUNTED_LINES:
+                self._dropped.add(hash(key))
+        self._dropped.difference_update(map(hash, self._lines))
 
 
 def _open(time: int, end: int, newest: int) -> bool:
-    return bool(end) and end - time <= _SHORT and newest < end
+    return bool(end) and end - time <= _SHORT_WINDOW_MS and newest < end
 
 
 def _drawn(line: dict[int, Point], newest: int, now: int) -> list[tuple[int, Any]]:
     return [
         (time, value)
         for time, (value, end) in sorted(line.items())
-        if not _open(time, end, newest) or now > end + _PATIENCE
+        if not _open(time, end, newest) or now > end + _IDLE_MS
     ]
 
 
@@ -362,6 +364,6 @@ def _weight(points: list[tuple[int, Any]]) -> float:
 
 
 def _keep_newest(line: dict[int, Point]) -> None:
-    if len(line) > MOST_POINTS:
-        for time in sorted(line)[:-MOST_POINTS]:
+    if len(line) > MAX_POINTS:
+        for time in sorted(line)[:-MAX_POINTS]:
             del line[time]

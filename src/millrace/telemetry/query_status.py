@@ -95,7 +95,7 @@ class RunStatus:
         self.kafka = OutstandingAnswers()
         """Whether Kafka answers, where a meter asks it."""
         self.looked: float | None = None
-        """When somebody last looked at the queries and was answered, by the monotonic clock."""
+        """When Spark last answered about its queries, by the monotonic clock."""
 
     def started(self, query: str) -> None:
         """A query begins, or begins again: its totals stay."""
@@ -190,10 +190,10 @@ class RunStatus:
         """The whole run in one line."""
         queries, dead = self.queries(), sum(self.dead().values())
         rows, batches = sum(one.rows for one in queries), sum(one.batches for one in queries)
-        told = [
+        totals = [
             f"{so_many(rows, 'row')} in {so_many(batches, 'batch')}",
             f"{late:,} late" if (late := sum(one.late_rows for one in queries)) else "",
             so_many(dead, "dead letter") if dead else "",
         ]
         left = dict.fromkeys(one.doing for one in queries if one.phase is Phase.STOPPED and one.doing)
-        return "; ".join([", ".join(filter(None, told)), *left])
+        return "; ".join([", ".join(filter(None, totals)), *left])

@@ -93,7 +93,7 @@ def test_too_many_kinds_are_counted_together() -> None:
     groups = Groups(DeadLetterStores(None))
     made = [letter("t", number, "a" * (number + 1), "p") for number in range(300)]
     groups.add(dead_letters.StoredDeadLetter(one, "t.dead", 0, one.offset or 0, 5) for one in made)
-    told = groups.told()
+    told = groups.summary()
     assert len(told) == dead_letters.MOST_GROUPS + 1
     assert (told[0]["reason"], told[0]["count"]) == ("other reasons", 100)
     assert sum(one["count"] for one in told) == 300

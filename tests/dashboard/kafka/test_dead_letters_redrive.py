@@ -83,7 +83,7 @@ def test_of_files(tmp_path: Path) -> None:
     assert DashboardRedrive(Slot()).run(where, LetterGroup("logs", None, "not JSON"))["sent"] == 1
     groups = Groups(where)
     groups.add(letters_in_folder(folder))
-    assert [(one["count"], one["redriven"]) for one in groups.told()] == [(0, 1)]
+    assert [(one["count"], one["redriven"]) for one in groups.summary()] == [(0, 1)]
     assert len(list(source.iterdir())) == 1
 
 

@@ -1,1 +1,1 @@
-"""What the page shows of Kafka: lag, topics, records as they come, dead letters."""
+"""What the dashboard shows of Kafka: lag, topics, records as they come, dead letters."""

@@ -1,8 +1,8 @@
-"""The dead letters of a pipeline, counted by source and reason as they come, and read one by one.
+"""The dead letters of a run on the dashboard.
 
-Dead letters sent again from the page: one redrive at a time, told while it goes on and when it is over.
-
-Which group each letter of a dead topic was counted in, in few bytes: a mark tells later which letters it means.
+- `Groups` counts open dead letters by source, topic and reason; `follow` keeps a channel up to date with them.
+- `OpenLetters` remembers which group each letter was counted in, so that a redrive marker can be applied later.
+- `DashboardRedrive` sends dead letters again, one redrive at a time, and reports its progress.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ REST = "other reasons"
 """The group of those for which there are no more groups."""
 _LONGEST = 500
 _SHOWN = 4000
-"""Characters of base64: whole groups of four, and fewer than a text of the page may have."""
+"""Characters of base64: whole groups of four, and fewer than a text of a channel may have."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class DeadLetterStores:
     pipeline: str | None = None
     """Only those of this pipeline: others may share its topics."""
     queries: Mapping[str, str] = field(default_factory=dict)
-    """The query that buries the letters of each source."""
+    """The query that writes the dead letters of each source."""
     visible: Callable[[Iterable[str]], set[str]] = set
     """The topics whose letters are shown."""
 
@@ -136,7 +136,7 @@ class Groups:
             group["count"] -= 1
             group["redriven"] += 1
 
-    def told(self) -> list[dict[str, Any]]:
+    def summary(self) -> list[dict[str, Any]]:
         """The groups, the largest first."""
         return sorted((dict(one) for one in self._made.values()), key=lambda one: -one["count"])
 
@@ -147,7 +147,7 @@ class Groups:
 
 
 def follow(where: DeadLetterStores, slot: Slot, stop: threading.Event) -> None:
-    """Keep a slot up to date, until told to end."""
+    """Keep a slot up to date, until `stop` is set."""
     groups = Groups(where)
     files = _Files(where)
     if where.cluster is None:
@@ -166,9 +166,9 @@ def follow(where: DeadLetterStores, slot: Slot, stop: threading.Event) -> None:
                 following.add(fresh)
                 known |= set(fresh)
             groups.add(_take(following, DEAD_LETTERS_EVERY, stop, groups.mark))
-            told = _with_files(groups, files)
-            if told != slot.value:
-                slot.set(told)
+            result = _with_files(groups, files)
+            if result != slot.value:
+                slot.set(result)
 
 
 def letters(
@@ -186,7 +186,7 @@ def letters(
         fitting = (one for one in found if _fits(one, wanted))
     fitting = (one for one in fitting if wanted.redriven or not one.redriven)
     if wanted.most is None:
-        yield from map(_told, fitting)
+        yield from map(_as_json, fitting)
         return
     kept: list[StoredDeadLetter] = []
     for one in fitting:
@@ -223,7 +223,7 @@ def _fits(one: StoredDeadLetter, wanted: DeadLetterQuery) -> bool:
     return wanted.reason in (None, one.letter.reason, reason_kind(one.letter.reason)[:_LONGEST])
 
 
-def _told(one: StoredDeadLetter) -> dict[str, Any]:
+def _as_json(one: StoredDeadLetter) -> dict[str, Any]:
     home = {"topic": one.location, "partition": one.partition, "offset": one.offset}
     lies = {"file": one.location, "line": one.offset} if one.partition is None else home
     more = {"attempts": one.letter.attempts, "redriven": one.redriven, "place": one.position}
@@ -231,10 +231,10 @@ def _told(one: StoredDeadLetter) -> dict[str, Any]:
 
 
 def _shown(one: StoredDeadLetter) -> dict[str, Any]:
-    """A letter for the page, which shows the beginning of a long one; the export has all of it."""
-    told = _told(one)
-    long = [name for name in ("value", "key") if len(told.get(name) or "") > _SHOWN]
-    return {**told, **{name: told[name][:_SHOWN] for name in long}, "cut": bool(long)}
+    """Return a letter for the dashboard, which shows the beginning of a long one; the export has all of it."""
+    result = _as_json(one)
+    long = [name for name in ("value", "key") if len(result.get(name) or "") > _SHOWN]
+    return {**result, **{name: result[name][:_SHOWN] for name in long}, "cut": bool(long)}
 
 
 def _new_places(cluster: Cluster, where: DeadLetterStores, known: set[tuple[str, int]]) -> dict[tuple[str, int], int]:
@@ -271,7 +271,7 @@ class _Files:
         self._seen: object = None
         self._groups = Groups(where)
 
-    def told(self) -> list[dict[str, Any]]:
+    def summary(self) -> list[dict[str, Any]]:
         """The groups of letters in files."""
         folders = self._where.folders()
         files = [file for folder in folders for file in (*sorted(folder.glob("*.jsonl")), *folder.glob(JOURNAL_FILE))]
@@ -281,16 +281,16 @@ class _Files:
             for folder in folders:
                 self._groups.add(letters_in_folder(folder))
             self._seen = seen
-        return self._groups.told()
+        return self._groups.summary()
 
 
 def _with_files(groups: Groups, files: _Files) -> list[dict[str, Any]]:
-    told = [*groups.told(), *files.told()]
-    rest = [one for one in told if one["reason"] == REST and not one["source"]]
+    result = [*groups.summary(), *files.summary()]
+    rest = [one for one in result if one["reason"] == REST and not one["source"]]
     for one in rest[1:]:  # the rest is one group, wherever its letters lie
         rest[0]["count"] += one["count"]
-        told.remove(one)
-    return told
+        result.remove(one)
+    return result
 
 
 _TOLD = 20
@@ -310,11 +310,11 @@ class DashboardRedrive:
         try:
             outcome = self._send(where, group)
         except MillraceError as error:
-            self._tell(group, "failed", RedriveResult(), error.message)
+            self._publish(group, "failed", RedriveResult(), error.message)
             raise
         finally:
             self._busy.release()
-        return self._tell(group, "done", outcome)
+        return self._publish(group, "done", outcome)
 
     def _send(self, where: DeadLetterStores, group: LetterGroup) -> RedriveResult:
         wanted = Redrive(
@@ -327,10 +327,10 @@ class DashboardRedrive:
             )
         )
         whole = RedriveResult()
-        self._tell(group, "running", whole)
+        self._publish(group, "running", whole)
 
-        def tell(so_far: RedriveResult) -> None:
-            self._tell(group, "running", so_far)
+        def report(so_far: RedriveResult) -> None:
+            self._publish(group, "running", so_far)
 
         if group.topic is not None:
             if where.cluster is None:
@@ -338,16 +338,16 @@ class DashboardRedrive:
             cluster = where.cluster()
             if group.topic not in where.topics(cluster):
                 raise UnknownTopic(f"this run has no dead letters in {group.topic!r}", hint="see --all-topics")
-            return redrive_topic(cluster, group.topic, wanted, tell)
+            return redrive_topic(cluster, group.topic, wanted, report)
         for folder in where.folders():
             if any(not one.redriven and wanted.selection.matches(one) for one in letters_in_folder(folder)):
-                whole.add(redrive_files(folder, wanted, tell))
+                whole.add(redrive_files(folder, wanted, report))
         return whole
 
-    def _tell(
+    def _publish(
         self, group: LetterGroup, state: str, outcome: RedriveResult, error: str | None = None
     ) -> Mapping[str, Any]:
         counted = asdict(outcome) | {"failures": [asdict(one) for one in outcome.failures[:_TOLD]]}
-        told = {**asdict(group), "state": state, **counted, "error": error, "time": round(time.time() * 1000)}
-        self._slot.set(told)
-        return told
+        result = {**asdict(group), "state": state, **counted, "error": error, "time": round(time.time() * 1000)}
+        self._slot.set(result)
+        return result

@@ -87,14 +87,14 @@ _MOST_ASKED = 16
 """Partitions whose first unread record is looked at in one look."""
 _ASK = 3.0
 _PATIENCE = 0.5
-_NOT_ALL = "Kafka does not tell the end of every partition now"
-_SELDOM = "Spark tells how far such a query has read only at its checkpoints"
+_NOT_ALL = "Kafka does not report the end of every partition now"
+_SELDOM = "Spark reports how far such a query has read only at its checkpoints"
 
 Behind = Callable[[], Mapping[Place, int]]
 
 
 class LagMeter:
-    """Measures each second. `behind` tells how far the consumers inside Spark are behind, where that can be asked."""
+    """Measures each second. `behind` returns the lag of the consumers inside Spark, where it is known."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class LagMeter:
             self._ends.add(time.monotonic(), self._now(cluster, read.values()))
         except MillraceError as error:
             for query in read:
-                self._tell(query, Lag(why=error.message))
+                self._publish(query, Lag(why=error.message))
             return
         self._measurements.put_rates(self._ends.rates())
         for query, offsets_read in read.items():
@@ -137,7 +137,7 @@ class LagMeter:
             except MillraceError as error:
                 lag = Lag(why=error.message)
             if lag is not None:
-                self._tell(query, lag)
+                self._publish(query, lag)
 
     def _now(self, cluster: Cluster, read: Iterable[Mapping[Place, int]]) -> Mapping[Place, int]:
         """The ends of every partition that matters: of what is read, and of what is written."""
@@ -176,7 +176,7 @@ class LagMeter:
         wanted = mine.keys() | {place for place in self._places if place[0] in topics}
         if not wanted <= ends.keys():
             return Lag(why=_NOT_ALL)  # the sum of some of them would look like less than there is
-        # A partition that came after the last batch has been read by nobody.
+        # A partition that came after the last batch has not been read.
         waits = {place: max(0, ends[place] - mine.get(place, 0)) for place in wanted}
         seconds = self._seconds(
             cluster, query, {place: mine.get(place, 0) for place, waiting in waits.items() if waiting}
@@ -184,10 +184,10 @@ class LagMeter:
         return Lag(sum(waits.values()), seconds, _named(waits))
 
     def _lag_inside_spark(self, query: str) -> Lag:
-        told = self._behind() if self._behind else {}
+        consumers = self._behind() if self._behind else {}
         # The consumers write the dots of a topic's name as underscores.
         topics = {name: topic for topic in self._topology.read_by(query) for name in (topic.replace(".", "_"), topic)}
-        waits = {(topics[name], number): lag for (name, number), lag in told.items() if name in topics}
+        waits = {(topics[name], number): lag for (name, number), lag in consumers.items() if name in topics}
         if not waits:
             return Lag(why=_SELDOM)
         ends, now = self._ends.newest, time.monotonic()
@@ -234,7 +234,7 @@ class LagMeter:
         if self._following is not None:
             self._following.close()
 
-    def _tell(self, query: str, lag: Lag) -> None:
+    def _publish(self, query: str, lag: Lag) -> None:
         self._measurements.put_lag(query, lag)
         ring = self._channels.row_buffer(f"lag:{query}", LAG_KEPT, LAG_COLUMNS)
         partitions = {f"p:{name}": records for name, records in (lag.partitions or {}).items()}

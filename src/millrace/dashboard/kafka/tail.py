@@ -1,8 +1,6 @@
-"""The records of a topic as they come; more than the eye can follow are counted and left out.
+"""The records of a topic on the dashboard: as they come, or some of them on request.
 
-A record as the page shows it: text where it is text, bounded, and marked where it is not all.
-
-Records of a topic, for one question: the newest, the oldest, or those since a time.
+- A record is shown as text where it is text, bounded, and marked where it is cut.
 """
 
 from __future__ import annotations
@@ -123,7 +121,7 @@ def catch_up(
 
 
 def newest(cluster: Cluster, topic: str, most: int) -> list[dict[str, object]]:
-    """The newest records of a topic, at most so many, oldest first."""
+    """Return the newest records of a topic, oldest first."""
     start = _newest(cluster, topic, most)
     ends = offsets.ask(cluster, [TopicPartition(*place) for place in start], OffsetSpec.latest())
     ranges = {place: (start[place], end) for place, end in ends.items() if end > start[place]}
@@ -134,7 +132,7 @@ def newest(cluster: Cluster, topic: str, most: int) -> list[dict[str, object]]:
 
 
 class TailFilter:
-    """Lets through so many records a second; the next one that passes says how many did not."""
+    """Limits the records a second; the next one that passes says how many did not."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
@@ -143,7 +141,7 @@ class TailFilter:
         self._skipped = 0
 
     def skip(self, many: int) -> None:
-        """So many were left out by somebody else."""
+        """Count records that were left out elsewhere."""
         self._skipped += many
 
     def take(self, got: list[Message], now: float) -> list[tuple[Message, int]]:
@@ -182,7 +180,7 @@ _QUIET = 1.0
 
 
 def some_records(cluster: Cluster, topic: str, start: str, most: int) -> list[dict[str, Any]]:
-    """At most so many records; `start` is `newest`, `earliest` or a time."""
+    """Yield some records; `start` is `newest`, `earliest` or a time."""
     if start in ("newest", "latest"):
         return newest(cluster, topic, most)
     begin = "earliest" if start == "earliest" else parse_time(start)

@@ -39,12 +39,12 @@ class Topics:
         readers = _readers(consumer_groups.list_groups(self._cluster))
         now = time.monotonic()
         passed = None if self._then is None else now - self._then
-        made: list[Mapping[str, Any]] = [self._told(topic, readers.get(topic.name, []), passed) for topic in found]
+        made: list[Mapping[str, Any]] = [self._as_json(topic, readers.get(topic.name, []), passed) for topic in found]
         self._then = now
         self._ends = {(topic.name, one.id): one.end or 0 for topic in found for one in topic.partitions}
         return made
 
-    def _told(self, topic: topics.Topic, readers: list[dict[str, Any]], passed: float | None) -> dict[str, Any]:
+    def _as_json(self, topic: topics.Topic, readers: list[dict[str, Any]], passed: float | None) -> dict[str, Any]:
         partitions = [
             {
                 "id": one.id,
