@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -90,7 +90,7 @@ class BatchProgress:
         """Return the next offset of each Kafka partition."""
         read: dict[Place, int] = {}
         for source in self.sources:
-            for place, offset in offsets_in(source.end):
+            for place, offset in offsets_in(source.end).items():
                 read[place] = min(offset, read.get(place, offset))  # a topic may be read twice
         return read
 
@@ -129,7 +129,7 @@ def _input_rows(progress: Mapping[str, Any], metrics: Mapping[str, Any]) -> int:
     within = [int(counts["rows"] or 0) for name, counts in metrics.items() if name.startswith(WITHIN)]
     if not within:
         return progress.get("numInputRows") or 0
-    others = [source for source in progress.get("sources") or [] if not any(offsets_in(source.get("endOffset")))]
+    others = [source for source in progress.get("sources") or [] if not offsets_in(source.get("endOffset"))]
     return sum(within) + sum(source.get("numInputRows") or 0 for source in others)
 
 
@@ -158,12 +158,14 @@ def _lag(end: Any, latest: Any) -> int | None:
     return behind
 
 
-def offsets_in(offsets: Any) -> Iterator[tuple[Place, int]]:
-    """Yield Kafka's offsets out of Spark's JSON, by topic and partition; other sources have other forms."""
-    for topic, partitions in offsets.items() if isinstance(offsets, dict) else ():
-        for number, offset in partitions.items() if isinstance(partitions, dict) else ():
-            if str(number).isdigit() and isinstance(offset, int):
-                yield (topic, int(number)), offset
+def offsets_in(offsets: Any) -> dict[Place, int]:
+    """Return Kafka's offsets out of Spark's JSON, by topic and partition; none for other sources."""
+    return {
+        (topic, int(number)): offset
+        for topic, partitions in (offsets.items() if isinstance(offsets, dict) else ())
+        for number, offset in (partitions.items() if isinstance(partitions, dict) else ())
+        if str(number).isdigit() and isinstance(offset, int)
+    }
 
 
 def _observed(metrics: Mapping[str, Any]) -> int:

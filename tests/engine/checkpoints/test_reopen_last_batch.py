@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from millrace.engine.checkpoints.checkpoint import is_closed, last_committed_batch, reopen_last_batch
+from millrace.connectors.base.query_checkpoint import last_committed_batch
+from millrace.engine.checkpoints.checkpoint import is_closed, reopen_last_batch
 
 
 def checkpoint(folder: Path, *marks: tuple[int, int], begun: bool = False) -> Path:

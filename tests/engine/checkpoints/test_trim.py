@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from millrace.engine.checkpoints.trim import reached, trim
+from millrace.engine.checkpoints.checkpoint import replayed_until, trim
 
 END = {"posts": {"0": 10, "1": 20}, "other": {"0": 5}}
 
@@ -47,7 +47,7 @@ def test_what_goes_beyond_the_end_is_cut_back_also_in_a_batch_that_was_only_begu
 
 def test_how_far_a_query_is_counts_finished_batches_and_the_slower_of_two_sources(tmp_path: Path) -> None:
     sources = [{"posts": {"0": 14, "1": 3}}, {"posts": {"0": 8, "1": 9}}]
-    checkpoint(tmp_path, sources, [{"posts": {"0": 99, "1": 99}}], done=0)
+    folder = checkpoint(tmp_path, sources, [{"posts": {"0": 99, "1": 99}}], done=0)
     begin = {"posts": {"0": 2, "1": 3}, "other": {"0": 5}}
-    assert reached(tmp_path, "query", begin, END) == {("posts", "0"): 8, ("posts", "1"): 3}
-    assert reached(tmp_path / "none", "query", begin, END) == {("posts", "0"): 2, ("posts", "1"): 3}
+    assert replayed_until(folder, begin, END) == {("posts", "0"): 8, ("posts", "1"): 3}
+    assert replayed_until(tmp_path / "none", begin, END) == {("posts", "0"): 2, ("posts", "1"): 3}

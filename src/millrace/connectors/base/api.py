@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from millrace.clients.cassandra import Cassandra
 from millrace.clients.kafka.cluster import Cluster
+from millrace.connectors.base.query_checkpoint import last_planned_batch
 from millrace.errors import InvalidDefinition, MillraceError, NoCassandra
 from millrace.errors.transport import to_transport
 from millrace.pipeline.connector_facts import OptionMistake
@@ -92,8 +93,7 @@ class RunContext:
     @property
     def newest(self) -> int:
         """The newest batch that the query has planned, as its checkpoint says; -1 before the first."""
-        planned = (self.checkpoint / "offsets").glob("*") if self.checkpoint else ()
-        return max((int(path.name) for path in planned if path.name.isdecimal()), default=-1)
+        return last_planned_batch(self.checkpoint) if self.checkpoint else -1
 
 
 class RecordDecoder(Protocol):

@@ -27,6 +27,7 @@ from millrace.connectors.base.batch_tasks import (
     task_arguments,
     task_number,
 )
+from millrace.connectors.base.query_checkpoint import planned_batch, query_id
 from millrace.connectors.kafka.commit_ledger import LEDGER, BatchCommit, CommitLedger
 from millrace.errors import InvalidDefinition, StateMismatch
 from millrace.errors.transport import to_transport
@@ -300,14 +301,13 @@ def batches_path(site: RunContext, sink: str) -> Path:
 
 def _query(site: RunContext) -> str:
     """Spark's id of the query that a site's checkpoint is of; empty before there is one."""
-    described = site.checkpoint / "metadata" if site.checkpoint else None
-    return str(json.loads(described.read_text("utf-8"))["id"]) if described and described.exists() else ""
+    return query_id(site.checkpoint) if site.checkpoint else ""
 
 
 def _planned(site: RunContext, batch: int) -> str:
     """What tells a batch from any other of its number: Spark notes its offsets and the moment of its planning, once."""
-    path = site.checkpoint / "offsets" / str(batch) if site.checkpoint else None
-    return sha256(path.read_bytes()).hexdigest()[:12] if path and path.exists() else ""
+    plan = planned_batch(site.checkpoint, batch) if site.checkpoint else b""
+    return sha256(plan).hexdigest()[:12] if plan else ""
 
 
 def _require_alike(last: StartedBatch, begun: StartedBatch, outlet: CommitLedger) -> None:

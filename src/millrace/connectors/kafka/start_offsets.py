@@ -12,6 +12,7 @@ from millrace.atomic_files import write_whole
 from millrace.clients.kafka import offsets
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import RunContext
+from millrace.connectors.base.query_checkpoint import source_starts
 
 Offsets = dict[str, dict[str, int]]
 """By topic and partition, as in JSON."""
@@ -35,10 +36,8 @@ def noted_start(site: RunContext, topics: Collection[str]) -> Offsets | None:
         known: Offsets = json.loads(_note(site).read_text("utf-8"))
         return known
     found: Offsets = {}
-    for path in (site.checkpoint / "sources").glob("*/0"):
-        told = path.read_text("utf-8").partition("{")[2]  # after the version
-        known = json.loads("{" + told) if told else {}
-        found |= {name: offsets for name, offsets in known.items() if name in topics}
+    for start in source_starts(site.checkpoint):
+        found |= {name: offsets for name, offsets in start.items() if name in topics}
     return found or None
 
 

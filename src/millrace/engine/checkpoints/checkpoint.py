@@ -1,114 +1,39 @@
-"""The batch that a query was at when it failed, as its checkpoint tells.
+"""What a query's checkpoint says about its batches, and how a replay changes it.
 
-The batch that closes windows: a watermark counts from the batch after the one that it was seen in.
-
-What Spark's checkpoint of a query says of its batches.
+- Report the batch that was running when a query failed, with its Kafka offsets.
+- Return the offsets that a query reads next, and how far a replay has got.
+- Run the last batch again where its watermark has not closed windows yet.
+- Cut a checkpoint back to the end of a replay.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from millrace.atomic_files import write_whole
+from millrace.connectors.base.offset_range import Offsets
+from millrace.connectors.base.query_checkpoint import (
+    LOG_VERSION,
+    batch_files,
+    json_or_text,
+    last_committed_batch,
+    read_entry,
+    source_starts,
+    unfinished_batch,
+)
+from millrace.errors import StateMismatch
+from millrace.telemetry.progress import offsets_in
 
 CHECKPOINTS = "checkpoints"
-"""The folder of the state that holds the checkpoints of queries that write."""
+"""The folder of the state with the checkpoints of queries that write."""
 PANEL_CHECKPOINTS = "panels"
-"""The folder of the state that holds the checkpoints of queries that only draw panels."""
-
-
-def last_committed_batch(checkpoint: Path) -> int:
-    """The newest batch that was finished; -1 before the first."""
-    return max(batch_numbers(checkpoint / "commits"), default=-1)
-
-
-def unfinished_batch(checkpoint: Path) -> int | None:
-    """The batch that was begun and not finished, which the next run begins with."""
-    begun = max(batch_numbers(checkpoint / "offsets"), default=-1)
-    return begun if begun > last_committed_batch(checkpoint) else None
-
-
-def batch_numbers(log: Path) -> list[int]:
-    """The numbers of the batches that one of its logs tells of."""
-    return [int(path.name) for path in log.glob("*") if path.name.isdecimal()]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchState:
-    """How far a query is: what is done, and what was begun and is not done."""
-
-    done: int = -1
-    batch: int | None = None
-    ranges: tuple[BatchOffsetRange, ...] = ()
-    """The records of the batch, where they come from Kafka."""
-
-    def __str__(self) -> str:
-        """The batch with its records."""
-        shown = "; ".join(map(str, self.ranges[:4])) + ("; …" if len(self.ranges) > 4 else "")
-        return f"batch {self.batch}" + (f": {shown}" if shown else "")
-
-
-def batch_state(checkpoint: Path) -> BatchState:
-    """The state of a query's checkpoint; without one, nothing is done and nothing was begun."""
-    done, begun = last_committed_batch(checkpoint), unfinished_batch(checkpoint)
-    if begun is None:
-        return BatchState(done)
-    offsets = checkpoint / "offsets"
-    before = "" if begun == 0 else _read(offsets / str(begun - 1))
-    return BatchState(done, begun, tuple(ranges_between(before, _read(offsets / str(begun)))))
-
-
-def next_offsets(checkpoint: Path) -> dict[tuple[str, int], int]:
-    """Where a query reads next, by topic and partition: at the start of the batch that was begun, or after the last."""
-    done = last_committed_batch(checkpoint)
-    if done < 0:  # where the first batch begins is noted by Spark's sources, and beside the state by ours
-        texts = [_read(path) for path in (checkpoint / "sources").glob("*/0")]
-        if (checkpoint / "offsets" / "0").exists():
-            texts += [_read(path) for path in (checkpoint.parents[1] / "starts" / checkpoint.name).glob("*.json")]
-    else:
-        texts = [_read(checkpoint / "offsets" / str(done))]
-    return {place: offset for text in texts for place, offset in offsets_in(text).items()}
-
-
-def _read(path: Path) -> str:
-    with suppress(OSError):  # it is an extra: what failed is told without it
-        return path.read_text("utf-8")
-    return ""
-
-
-def is_closed(checkpoint: Path) -> bool:
-    """Whether the watermark of the last finished batch has had its effect, or there is nothing that it could close."""
-    last = last_committed_batch(checkpoint)
-    if last < 0 or not (checkpoint / "state").is_dir():
-        return True
-    return _said(checkpoint / "commits" / str(last), "nextBatchWatermarkMs") <= _said(
-        checkpoint / "offsets" / str(last), "batchWatermarkMs"
-    )
-
-
-def reopen_last_batch(checkpoint: Path) -> None:
-    """Let the last batch be run again, and so the one that closes its windows.
-
-    Spark runs a batch without input only after one that it has run itself since it was started. The sinks know the
-    batch by its number, and do not write it twice.
-    """
-    if unfinished_batch(checkpoint) is None and not is_closed(checkpoint):
-        commits, last = checkpoint / "commits", last_committed_batch(checkpoint)
-        (commits / str(last)).unlink()
-        (commits / f".{last}.crc").unlink(missing_ok=True)
-
-
-def _said(path: Path, name: str) -> int:
-    """A number in the head of a file of Spark's logs: after the line with its form comes JSON."""
-    try:
-        return int(json.loads(path.read_text("utf-8").split("\n")[1]).get(name, 0))
-    except (OSError, ValueError, IndexError, TypeError):
-        return 0
-
-
-_OFFSETS = re.compile(r"^Current (Committed|Available) Offsets: (.*)$", re.MULTILINE)
+"""The folder of the state with the checkpoints of queries that only draw panels."""
+_MAX_RANGES_SHOWN = 4
+_BATCH_OFFSETS = re.compile(r"^Current (Committed|Available) Offsets: (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,40 +50,148 @@ class BatchOffsetRange:
         return f"topic {self.topic} partition {self.partition} offsets {offsets}"
 
 
+@dataclass(frozen=True, slots=True)
+class BatchState:
+    """The progress of a query: the last finished batch, and the batch that is planned and not finished."""
+
+    done: int = -1
+    batch: int | None = None
+    ranges: tuple[BatchOffsetRange, ...] = ()
+    """The Kafka records of the batch."""
+
+    def __str__(self) -> str:
+        return f"batch {self.batch}" + (f": {ranges_text(self.ranges)}" if self.ranges else "")
+
+
+def batch_state(checkpoint: Path) -> BatchState:
+    """Return the progress of a query; of a query without a checkpoint, that of one that has done nothing."""
+    done, planned = last_committed_batch(checkpoint), unfinished_batch(checkpoint)
+    if planned is None:
+        return BatchState(done)
+    before = _source_offsets(checkpoint, planned - 1) if planned else {}
+    return BatchState(done, planned, tuple(_ranges_between(before, _source_offsets(checkpoint, planned))))
+
+
+def ranges_text(ranges: list[BatchOffsetRange] | tuple[BatchOffsetRange, ...]) -> str:
+    """Return the first ranges as text."""
+    shown = [*map(str, ranges[:_MAX_RANGES_SHOWN]), *(["…"] if len(ranges) > _MAX_RANGES_SHOWN else [])]
+    return "; ".join(shown)
+
+
 def batch_ranges(text: str) -> list[BatchOffsetRange]:
-    """The records of the batch that failed, from what a failed query says about its Kafka sources."""
-    told = dict(_OFFSETS.findall(text))
-    return ranges_between(told.get("Committed", ""), told.get("Available", ""))
+    """Return the Kafka records of the batch that failed, from the error message of its query."""
+    offsets = {kind: _offsets_in_text(offsets) for kind, offsets in _BATCH_OFFSETS.findall(text)}
+    return _ranges_between(offsets.get("Committed", {}), offsets.get("Available", {}))
 
 
-def ranges_between(before: str, after: str) -> list[BatchOffsetRange]:
-    """What a batch reads, from the offsets at which it begins and ends as Spark writes them."""
-    committed, available = offsets_in(before), offsets_in(after)
-    found = [BatchOffsetRange(*place, committed.get(place), end - 1) for place, end in sorted(available.items())]
-    return [one for one in found if one.last >= (one.first or 0)]
+def _ranges_between(
+    committed: dict[tuple[str, int], int], available: dict[tuple[str, int], int]
+) -> list[BatchOffsetRange]:
+    ranges = [BatchOffsetRange(*key, committed.get(key), end - 1) for key, end in sorted(available.items())]
+    return [range_ for range_ in ranges if range_.last >= (range_.first or 0)]
 
 
-def offsets_in(text: str) -> dict[tuple[str, int], int]:
-    """`{KafkaV2[Subscribe[t]]: {"t":{"0":50}}}` by topic and partition."""
-    found: dict[tuple[str, int], int] = {}
-    decoder, at = json.JSONDecoder(), 0
-    while (at := text.find('{"', at)) >= 0:
+def _offsets_in_text(text: str) -> dict[tuple[str, int], int]:
+    """Return the offsets in `{KafkaV2[Subscribe[t]]: {"t":{"0":50}}}`, which is no JSON as a whole."""
+    offsets: dict[tuple[str, int], int] = {}
+    decoder, position = json.JSONDecoder(), 0
+    while (position := text.find('{"', position)) >= 0:
         try:
-            told, at = decoder.raw_decode(text, at)
+            value, position = decoder.raw_decode(text, position)
         except ValueError:
-            at += 1
+            position += 1
             continue
-        found |= _by_partition(told)
-    return found
+        offsets |= offsets_in(value)
+    return offsets
 
 
-def _by_partition(told: object) -> dict[tuple[str, int], int]:
-    if not isinstance(told, dict):
-        return {}
+def _source_offsets(checkpoint: Path, batch: int) -> dict[tuple[str, int], int]:
+    entry = read_entry(checkpoint / "offsets" / str(batch))
+    return {key: offset for source in (entry.sources if entry else ()) for key, offset in offsets_in(source).items()}
+
+
+def next_offsets(checkpoint: Path) -> dict[tuple[str, int], int]:
+    """Return the offsets that a query reads next, by topic and partition: after the last batch that is finished."""
+    done = last_committed_batch(checkpoint)
+    if done >= 0:
+        return _source_offsets(checkpoint, done)
+    starts: list[Any] = list(source_starts(checkpoint))
+    if (checkpoint / "offsets" / "0").exists():  # our own sources write their start beside the checkpoint
+        own_starts = checkpoint.parents[1] / "starts" / checkpoint.name
+        starts += [json_or_text(path.read_text("utf-8")) for path in own_starts.glob("*.json")]
+    return {key: offset for start in starts for key, offset in offsets_in(start).items()}
+
+
+def is_closed(checkpoint: Path) -> bool:
+    """Return whether the watermark of the last finished batch has closed its windows, or there is no state to close.
+
+    A watermark takes effect in the batch after the one that computed it.
+    """
+    last = last_committed_batch(checkpoint)
+    if last < 0 or not (checkpoint / "state").is_dir():
+        return True
+    next_watermark = _metadata_number(checkpoint / "commits" / str(last), "nextBatchWatermarkMs")
+    return next_watermark <= _metadata_number(checkpoint / "offsets" / str(last), "batchWatermarkMs")
+
+
+def reopen_last_batch(checkpoint: Path) -> None:
+    """Make the next run repeat the last batch, and so run the one that closes its windows.
+
+    Spark runs a batch without input only after one that it has run since it was started. The sinks recognize the batch
+    by its number, and do not write it twice.
+    """
+    if unfinished_batch(checkpoint) is None and not is_closed(checkpoint):
+        commits, last = checkpoint / "commits", last_committed_batch(checkpoint)
+        (commits / str(last)).unlink()
+        (commits / f".{last}.crc").unlink(missing_ok=True)
+
+
+def _metadata_number(path: Path, name: str) -> int:
+    entry = read_entry(path)
+    return int(entry.metadata.get(name, 0)) if entry else 0
+
+
+def replayed_until(checkpoint: Path, begin: Offsets, end: Offsets) -> dict[tuple[str, str], int]:
+    """Return how far a query has read each partition that has something to read, at most to the end."""
+    entry = read_entry(checkpoint / "offsets" / str(last_committed_batch(checkpoint)))
+    read: dict[tuple[str, str], int] = {}
+    for source in entry.sources if entry else ():
+        for (topic, partition), offset in offsets_in(source).items():
+            key = (topic, str(partition))
+            read[key] = min(offset, read.get(key, offset))  # a topic may be read twice
     return {
-        (topic, int(partition)): offset
-        for topic, partitions in told.items()
-        if isinstance(partitions, dict)
-        for partition, offset in partitions.items()
-        if partition.isdigit() and isinstance(offset, int)
+        (topic, number): max(first, min(last, read.get((topic, number), first)))
+        for topic, numbers in end.items()
+        for number, last in numbers.items()
+        if last > (first := begin[topic][number])
     }
+
+
+def trim(checkpoint: Path, end: Offsets) -> None:
+    """Write the end of a replay into every batch that was planned beyond it; a second call changes nothing.
+
+    Spark's Kafka source has no end for streams: a query that ends when it has caught up fixes an end of its own when it
+    starts. So a replay reads some records more and drops them before anything sees them. With its end in the offset
+    log, state, sinks and offsets agree, and the next run reads the dropped records.
+    """
+    for path in batch_files(checkpoint / "offsets").values():
+        text = path.read_text("utf-8")
+        version, metadata, *sources = text.split("\n")
+        if version != LOG_VERSION:
+            raise StateMismatch(f"{path} has a format that Millrace does not know", why=version)
+        trimmed = "\n".join([version, metadata, *(_trimmed(source, end) for source in sources)])
+        if trimmed != text:
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of the old content
+            write_whole(path, trimmed)
+
+
+def _trimmed(text: str, end: Offsets) -> str:
+    """Return the offsets of a source, none after the end; of a partition that was added later, 0."""
+    offsets = json_or_text(text)
+    if not isinstance(offsets, dict) or not offsets or not all(isinstance(part, dict) for part in offsets.values()):
+        return text
+    cut = {
+        topic: {number: min(offset, end.get(topic, {}).get(number, 0)) for number, offset in numbers.items()}
+        for topic, numbers in offsets.items()
+    }
+    return text if cut == offsets else json.dumps(cut, separators=(",", ":"))

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from millrace.atomic_files import write_whole
-from millrace.engine.checkpoints.checkpoint import CHECKPOINTS, batch_numbers, last_committed_batch
+from millrace.connectors.base.query_checkpoint import batch_files, last_committed_batch, read_entry
+from millrace.engine.checkpoints.checkpoint import CHECKPOINTS
 from millrace.errors import StateMismatch
 from millrace.pipeline.compatibility.query_snapshot import QuerySnapshot
 
@@ -67,24 +68,15 @@ def record_start(state: Path, query: str, said: QuerySnapshot, found: dict[str, 
 
 def position(state: Path, query: str) -> CheckpointPosition | None:
     """How far a query is; None when it has no checkpoint that could be read."""
-    folder = checkpoint_of(state, query) / "offsets"
     done = last_batch(state, query)
-    newest = max((number for number in batch_numbers(folder) if number <= max(done, 0)), default=None)
+    planned = batch_files(checkpoint_of(state, query) / "offsets")
+    newest = max((number for number in planned if number <= max(done, 0)), default=None)
     if newest is None:
         return None
-    try:
-        _, metadata, *offsets = (folder / str(newest)).read_text("utf-8").splitlines()
-        settings = json.loads(metadata).get("conf", {})
-        return CheckpointPosition(done, settings, tuple(_offset(one) for one in offsets) if done >= 0 else ())
-    except (OSError, ValueError):
+    entry = read_entry(planned[newest])
+    if entry is None:
         return CheckpointPosition(done, {}, ())
-
-
-def _offset(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    return CheckpointPosition(done, entry.metadata.get("conf", {}), entry.sources if done >= 0 else ())
 
 
 def _read(state: Path, query: str) -> list[RecordedStart]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.base.api import READERS, WRITERS, RunContext, Sink
+from millrace.connectors.base.query_checkpoint import unfinished_batch
 from millrace.connectors.base.registry import CONNECTORS, current_options, make_writer
-from millrace.engine.checkpoints.checkpoint import unfinished_batch
 from millrace.engine.checkpoints.fingerprint import fingerprint, keeps_state, wholly
 from millrace.engine.checkpoints.query_history import (
     CheckpointPosition,

@@ -14,7 +14,7 @@ from millrace.clients.kafka.bulk_fetch import records_lost
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.security_diagnosis import access_denied
 from millrace.connectors import foreach
-from millrace.engine.checkpoints.checkpoint import batch_ranges
+from millrace.engine.checkpoints.checkpoint import batch_ranges, ranges_text
 from millrace.engine.checkpoints.data_loss import lost_offsets
 from millrace.engine.failures.classify import KAFKA_AWAY
 from millrace.errors import (
@@ -88,8 +88,7 @@ class Failure:
     @cached_property
     def where(self) -> str | None:
         """The records of the batch that failed, in words."""
-        found = batch_ranges(self.text)
-        return "; ".join(map(str, found[:4])) + ("; …" if len(found) > 4 else "") if found else None
+        return ranges_text(batch_ranges(self.text)) or None
 
 
 def explain(

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from millrace.clients.kafka.record import from_base64, to_base64
 from millrace.connectors.base.api import MessageSource, RunContext, Sink, Source
 from millrace.connectors.base.batch_tasks import QUERY_ID
+from millrace.connectors.base.query_checkpoint import last_committed_batch, query_id
 from millrace.dead_letters.letter import DeadLetter, Headers
 from millrace.dead_letters.writer import DeadLetterTarget, DeadLetterWriter, FolderDeadLetterTarget, WriterTask
-from millrace.engine.checkpoints.checkpoint import last_committed_batch
 from millrace.errors import BadRecord
 from millrace.errors.transport import to_transport
 from millrace.settings import TRUST
@@ -185,11 +185,9 @@ def bad_of(
 
 def forget_repeated(burial: DeadLetterTarget | None, checkpoint: Path, *, anew: bool) -> None:
     """Remove from folders the letters of batches that a query will run again: it may cut them into other tasks."""
-    described = checkpoint / "metadata"
-    if isinstance(burial, FolderDeadLetterTarget) and described.exists():
-        burial.forget(
-            json.loads(described.read_text("utf-8"))["id"], 0 if anew else last_committed_batch(checkpoint) + 1
-        )
+    query = query_id(checkpoint)
+    if isinstance(burial, FolderDeadLetterTarget) and query:
+        burial.forget(query, 0 if anew else last_committed_batch(checkpoint) + 1)
 
 
 def to_error_column(letter: DeadLetter) -> str:

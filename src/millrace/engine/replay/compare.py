@@ -227,7 +227,7 @@ def _read(state: Path, query: str) -> dict[str, int]:
     return {
         f"{topic}[{number}]": offset
         for source in (at.offsets if at else ())
-        for (topic, number), offset in offsets_in(source)
+        for (topic, number), offset in offsets_in(source).items()
     }
 
 

@@ -80,7 +80,7 @@ def _begins(base: Path, number: int, query: Query, known: Iterable[tuple[str, in
 def _read(state: Path, query: Query) -> dict[tuple[str, int], int]:
     """How far a query has read, by topic and partition."""
     at = position(state, query.name)
-    return {place: offset for source in (at.offsets if at else ()) for place, offset in offsets_in(source)}
+    return {place: offset for source in (at.offsets if at else ()) for place, offset in offsets_in(source).items()}
 
 
 def _anew(pipeline: PipelineDef, query: Query, base: Path, number: int) -> Iterator[str]:

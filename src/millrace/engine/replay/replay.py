@@ -14,10 +14,9 @@ from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.offset_range import Offsets, ReplayRange
 from millrace.connectors.base.registry import in_generation, reader_of, system_of, writer_of
 from millrace.connectors.kafka.source import KafkaSource
-from millrace.engine.checkpoints.checkpoint import is_closed, reopen_last_batch
+from millrace.engine.checkpoints.checkpoint import is_closed, reopen_last_batch, replayed_until, trim
 from millrace.engine.checkpoints.query_history import checkpoint_of
 from millrace.engine.checkpoints.state_dir import StateDir
-from millrace.engine.checkpoints.trim import reached, trim
 from millrace.engine.queries.builder import follow_generations
 from millrace.engine.replay import generations
 from millrace.engine.replay.generations import Generation, Generations, Output, mark_of, pipeline_of, state_of
@@ -167,7 +166,7 @@ def _go_on(model: PipelineDef, plan: Plan, base: Path, made: Generation, setting
         _require_open(base, made)
         for query in plan.queries:
             begin, end = _within(model, query, made, settings)
-            at = reached(folder, query.name, begin, end)
+            at = replayed_until(checkpoint_of(folder, query.name), begin, end)
             if at and all(offset >= _at(end, place) for place, offset in at.items()):
                 reopen_last_batch(checkpoint_of(folder, query.name))
 
@@ -180,7 +179,11 @@ def _finish(model: PipelineDef, plan: Plan, base: Path, made: Generation, settin
             return True
         for query in plan.queries:
             begin, end = _within(model, query, made, settings)
-            behind = [place for place, at in reached(folder, query.name, begin, end).items() if at < _at(end, place)]
+            behind = [
+                place
+                for place, at in replayed_until(checkpoint_of(folder, query.name), begin, end).items()
+                if at < _at(end, place)
+            ]
             if behind and not ended:
                 return False
             if behind:
@@ -261,7 +264,10 @@ def _within(model: PipelineDef, query: Query, made: Generation, settings: Settin
 
 def _way(model: PipelineDef, query: Query, made: Generation, folder: Path, settings: Settings) -> PartitionProgress:
     begin, end = _within(model, query, made, settings)
-    read = {(topic, int(number)): at for (topic, number), at in reached(folder, query.name, begin, end).items()}
+    read = {
+        (topic, int(number)): at
+        for (topic, number), at in replayed_until(checkpoint_of(folder, query.name), begin, end).items()
+    }
     return PartitionProgress(_flat(begin), _flat(end), read, _is_certain(model, query))
 
 
