@@ -60,7 +60,7 @@ from millrace.dashboard.pipeline_info import pipeline_info, program_info
 from millrace.dashboard.run_interface import LetterGroup, RunInterface
 from millrace.dead_letters.file_journal import FileSource, Journal, JournalEntry
 from millrace.dead_letters.fixes import FIX_COLUMNS
-from millrace.dead_letters.kafka_writer import dead_letter_transactional_id
+from millrace.dead_letters.kafka_writer import KafkaDeadLetterTarget, dead_letter_transactional_id
 from millrace.dead_letters.letter import (
     REDRIVEN_HEADER,
     DeadLetter,
@@ -75,7 +75,7 @@ from millrace.dead_letters.offset_ledger import marker_record as mark_record
 from millrace.dead_letters.redrive import _provenance as provenance
 from millrace.dead_letters.redrive import redrive_transactional_id
 from millrace.dead_letters.store import StoredDeadLetter, dead_folders
-from millrace.dead_letters.writer import FolderDeadLetterTarget, KafkaDeadLetterTarget, WriterTask
+from millrace.dead_letters.writer import FolderDeadLetterTarget, WriterTask
 from millrace.dstreams.batch_log import CheckpointFolder, DStreamBatchLog, claim_checkpoint
 from millrace.dstreams.kinesis import LEASES, LOST
 from millrace.engine.checkpoints.checkpoint import CHECKPOINTS, PANEL_CHECKPOINTS
@@ -375,11 +375,11 @@ def test_generations() -> None:
 
 
 def test_dead_topics_of_a_replay(tmp_path: Path) -> None:
-    burial = KafkaSource(topic=("posts",), schema="id string").dead_letter_target(
+    target = KafkaSource(topic=("posts",), schema="id string").dead_letter_target(
         site(tmp_path, topic_suffix=mark_of(2))
     )
-    assert isinstance(burial, KafkaDeadLetterTarget)
-    assert burial.dead_topic("posts") == "posts.g2.dead"
+    assert isinstance(target, KafkaDeadLetterTarget)
+    assert target.dead_topic("posts") == "posts.g2.dead"
 
 
 def test_consumer_groups(tmp_path: Path) -> None:
@@ -437,9 +437,9 @@ def test_what_is_committed_beside_an_offset() -> None:
 
 def test_lineage_of_dead_letters(tmp_path: Path) -> None:
     reader = KafkaSource(topic=("posts",), schema="id string")
-    burial = reader.dead_letter_target(site(tmp_path, state_id="state"))
-    assert isinstance(burial, KafkaDeadLetterTarget)
-    assert burial.decoder_version == "1db555900e43"
+    target = reader.dead_letter_target(site(tmp_path, state_id="state"))
+    assert isinstance(target, KafkaDeadLetterTarget)
+    assert target.decoder_version == "1db555900e43"
 
 
 def test_record_of_the_current_generation() -> None:
@@ -532,20 +532,20 @@ def test_files_of_generations(tmp_path: Path) -> None:
 def test_files_of_dead_letters(tmp_path: Path) -> None:
     state = tmp_path / "pipelines/trending"
     folder = state / "dead/posts"
-    burial = FilesSource(path="/data", schema="id string").dead_letter_target(site(state))
+    target = FilesSource(path="/data", schema="id string").dead_letter_target(site(state))
     others = [SocketSource(address="127.0.0.1:1", schema="id string").dead_letter_target(site(state))]
     others.append(KinesisSource(stream="posts", region="eu-west-1", schema="id string").dead_letter_target(site(state)))
-    assert isinstance(burial, FolderDeadLetterTarget)
-    assert {one.folder for one in (burial, *others) if isinstance(one, FolderDeadLetterTarget)} == {folder}
-    grave = burial.open(WriterTask("id", 4, 3))
-    grave.write([LETTER])
-    grave.close()
+    assert isinstance(target, FolderDeadLetterTarget)
+    assert {one.folder for one in (target, *others) if isinstance(one, FolderDeadLetterTarget)} == {folder}
+    writer = target.open(WriterTask("id", 4, 3))
+    writer.write([LETTER])
+    writer.close()
     Journal(folder).add([JournalEntry(folder / "draft", folder / "final", ("a",))])
     with Journal(folder).locked():
         assert files_in(folder) == ["id-4-3.jsonl", "redrive.lock", "redriven.log", "source.json"]
     assert keys_of(folder / "redriven.log") == ["at", "draft", "file", "fix", "letters"]
     assert keys_of(folder / "source.json") == ["header", "only", "path"]
-    assert FileSource.load(folder) == burial.files
+    assert FileSource.load(folder) == target.files
     assert dead_folders(tmp_path) == dead_folders(tmp_path, "trending") == dead_folders(state) == [folder]
     assert redriven_file_name("posts.json", 2, "0" * 16) == f"posts-redriven-2-{'0' * 16}.json"
 

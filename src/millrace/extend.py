@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from millrace.connectors.base.api import MessageSource, RunContext, Sink, Source, whole_batch
     from millrace.connectors.base.message_source import DecodedSource
     from millrace.connectors.base.record_sink import DeliveryReport, RecordSink, SinkTarget
-    from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget, KafkaDeadLetterTarget
+    from millrace.dead_letters.kafka_writer import KafkaDeadLetterTarget
+    from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget
     from millrace.errors import (
         FeedFailed,
         FileUnusable,
@@ -112,10 +113,10 @@ _MODULES = {
         "RecordSink",
         "SinkTarget",
     ),
+    "millrace.dead_letters.kafka_writer": ("KafkaDeadLetterTarget",),
     "millrace.dead_letters.writer": (
         "DeadLetterTarget",
         "FolderDeadLetterTarget",
-        "KafkaDeadLetterTarget",
     ),
     "millrace.errors": (
         "FeedFailed",

@@ -1,20 +1,19 @@
-"""What of a source's partition has been dealt with, as text small enough to be committed beside an offset.
+"""Which offsets of a partition are done, in two forms that Kafka stores.
 
-An offset alone would not do. Two tasks may read two parts of one partition at once, and the later part may be done
-first; a pipeline may be started again from the beginning with another schema, and what was good may be bad now. So a
-ledger says who has dealt with which offsets, and only those are left out when a task is run again.
-
-Marks in dead topics: which letters of a partition have been dealt with, and how they look as records.
-
-A mark lies in the partition of its letters, after them, and is written in the transaction that sends them again. So it
-is there exactly if they were sent, it is kept as long as they are, and it goes with the topic.
+- `OffsetLedger`: the offsets of a source's partition whose dead letters are written, as text beside a committed offset.
+  An offset alone would not do: two tasks may read two parts of a partition, and the later part may finish first; and a
+  pipeline that starts from scratch with another schema may find other records bad. So the ledger has an entry for each
+  decoder, and a task that runs again leaves out only what a decoder of the same version has done.
+- Redrive markers: records in a dead topic that name the letters that were sent again. A marker is in the partition of
+  its letters, after them, and is written in the transaction that sends them. So it exists exactly if they were sent,
+  and as long as they do.
 """
 
 from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,41 +21,57 @@ import orjson
 
 from millrace.clients.kafka.record import Record
 
-_MOST_BYTES = 3500
-"""Brokers take 4096 bytes beside an offset."""
+_MAX_LEDGER_BYTES = 3500
+"""Brokers store at most 4096 bytes beside an offset."""
 
 OffsetRange = tuple[int, int]
-"""From the first offset to the one after the last."""
+"""From the first offset to the one after the last, in a partition."""
+
+
+def merge_ranges(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """Return the same offsets as ranges that neither overlap nor touch, in order."""
+    merged: list[OffsetRange] = []
+    for first, end in sorted(ranges):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((first, end))
+    return tuple(merged)
+
+
+def ranges_of_offsets(offsets: Iterable[int]) -> tuple[OffsetRange, ...]:
+    """Return offsets as ranges, in order."""
+    return merge_ranges((offset, offset + 1) for offset in offsets)
 
 
 @dataclass(frozen=True)
 class DecoderId:
-    """Who deals with records: a query in one of its batches, and how it judges them."""
+    """Who decodes records: a query in one of its batches, and a version of the decoder."""
 
     query: str
     decoder_version: str
-    """Readers of one lineage judge every record alike: what one has dealt with, the others need not."""
+    """Decoders of one version find the same records bad: what one has done, the others leave out."""
     batch: int | None = None
 
     @property
     def key(self) -> str:
-        """The query and the lineage, in few letters."""
-        return _short(self.query) + _short(self.decoder_version)
+        """Return the query and the version as a short text."""
+        return _digest(self.query) + _digest(self.decoder_version)
 
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """What one query has dealt with."""
+    """What one query has done."""
 
     decoder: str
     batch: int | None
     ranges: tuple[OffsetRange, ...]
 
-    def with_range(self, batch: int | None, span: OffsetRange) -> LedgerEntry:
-        """The entry after another span. A query goes on where it was, so its earlier batches leave no gap."""
+    def with_range(self, batch: int | None, done: OffsetRange) -> LedgerEntry:
+        """Return the entry with one more range. A query reads on where it was: its earlier batches leave no gap."""
         newer = batch is not None and self.batch is not None and batch > self.batch
         before = _hull(self.ranges) if newer else self.ranges
-        return replace(self, batch=batch if newer else self.batch, ranges=_merged((*before, span)))
+        return replace(self, batch=batch if newer else self.batch, ranges=merge_ranges((*before, done)))
 
 
 @dataclass(frozen=True)
@@ -67,66 +82,55 @@ class OffsetLedger:
 
     @classmethod
     def parse(cls, text: str | None) -> OffsetLedger:
-        """What was committed. Text that is none of ours (a group moved by hand) means that nothing is known."""
+        """Return the ledger of a committed text; an empty one for foreign text, as of a group that was reset."""
         try:
-            found = orjson.loads(text or "[]")
-            return cls(tuple(LedgerEntry(mark, batch, tuple((a, b) for a, b in spans)) for mark, batch, spans in found))
+            entries = orjson.loads(text or "[]")
+            return cls(tuple(LedgerEntry(key, batch, tuple((a, b) for a, b in done)) for key, batch, done in entries))
         except (ValueError, TypeError):
             return cls()
 
     def text(self) -> str:
-        """What to commit; the oldest is forgotten when there is too much. What is forgotten may be done again."""
+        """Return what to commit, without the oldest entries if it is too long: their letters may be written again."""
         kept = self.entries
-        while len(text := orjson.dumps([[one.decoder, one.batch, one.ranges] for one in kept])) > _MOST_BYTES:
+        while len(text := orjson.dumps([[one.decoder, one.batch, one.ranges] for one in kept])) > _MAX_LEDGER_BYTES:
             last = kept[-1]
             kept = kept[1:] if len(kept) > 1 else (replace(last, ranges=last.ranges[len(last.ranges) // 2 :]),)
         return text.decode("ascii")
 
-    def missing(self, reader: DecoderId, offsets: Iterable[int]) -> list[int]:
-        """The offsets that nobody has dealt with who judges as the reader does."""
-        alike = _short(reader.decoder_version)
-        spans = [span for one in self.entries if one.decoder.endswith(alike) for span in one.ranges]
-        return [offset for offset in offsets if not any(first <= offset < end for first, end in spans)]
+    def missing(self, decoder: DecoderId, offsets: Iterable[int]) -> list[int]:
+        """Return the offsets that no decoder of the same version has done."""
+        version = _digest(decoder.decoder_version)
+        done = [one for entry in self.entries if entry.decoder.endswith(version) for one in entry.ranges]
+        return [offset for offset in offsets if not any(first <= offset < end for first, end in done)]
 
-    def with_range(self, reader: DecoderId, span: OffsetRange) -> OffsetLedger:
-        """The ledger after the reader has dealt with a span."""
-        own = next(
-            (one for one in self.entries if one.decoder == reader.key), LedgerEntry(reader.key, reader.batch, ())
-        )
-        others = tuple(one for one in self.entries if one.decoder != reader.key)
-        return OffsetLedger((*others, own.with_range(reader.batch, span)))
-
-
-def _hull(spans: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-    return ((min(first for first, _ in spans), max(end for _, end in spans)),) if spans else ()
+    def with_range(self, decoder: DecoderId, done: OffsetRange) -> OffsetLedger:
+        """Return the ledger after a decoder has done a range."""
+        new = LedgerEntry(decoder.key, decoder.batch, ())
+        own = next((one for one in self.entries if one.decoder == decoder.key), new)
+        others = tuple(one for one in self.entries if one.decoder != decoder.key)
+        return OffsetLedger((*others, own.with_range(decoder.batch, done)))
 
 
-def _merged(spans: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-    merged: list[OffsetRange] = []
-    for first, end in sorted(spans):
-        if merged and first <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((first, end))
-    return tuple(merged)
+def _hull(ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
+    return ((min(first for first, _ in ranges), max(end for _, end in ranges)),) if ranges else ()
 
 
-def _short(text: str) -> str:
+def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8"), digest_size=6).hexdigest()
 
 
 MARKER_KEY = b"millrace.redriven"
-"""The key of every mark; a letter that happens to have it has the headers of a letter."""
+"""The key of every marker; a letter that happens to have it has the headers of a letter."""
 
 
-def marker_record(partition: int, offsets: Iterable[int], told: dict[str, Any]) -> Record:
-    """The record that marks letters of a partition, with what else is to be said about it."""
-    value = orjson.dumps({"letters": list(ranges_of_offsets(offsets)), **told})
+def marker_record(partition: int, offsets: Iterable[int], details: dict[str, Any]) -> Record:
+    """Return the record that marks letters of a partition as sent again."""
+    value = orjson.dumps({"letters": ranges_of_offsets(offsets), **details})
     return Record(value, MARKER_KEY, partition=partition)
 
 
 def marked_ranges(key: bytes | None, value: bytes | None) -> list[OffsetRange] | None:
-    """The letters that a record marks; None when it is no mark."""
+    """Return the letters that a record marks; None if it is no marker."""
     if key != MARKER_KEY:
         return None
     try:
@@ -135,47 +139,23 @@ def marked_ranges(key: bytes | None, value: bytes | None) -> list[OffsetRange] |
         return None
 
 
-def ranges_of_offsets(offsets: Iterable[int]) -> Iterator[OffsetRange]:
-    """Offsets as spans, in order."""
-    first = end = None
-    for offset in sorted(set(offsets)):
-        if first is not None and end is not None and offset != end:
-            yield first, end
-            first = None
-        first, end = offset if first is None else first, offset + 1
-    if first is not None and end is not None:
-        yield first, end
-
-
 @dataclass
 class RedriveMarkers:
     """The marked letters of dead topics."""
 
-    _by_place: dict[tuple[str, int], list[OffsetRange]] = field(default_factory=dict)
-    _tidy: dict[tuple[str, int], list[OffsetRange]] = field(default_factory=dict)
+    _ranges: dict[tuple[str, int], list[OffsetRange]] = field(default_factory=dict)
+    _merged: dict[tuple[str, int], tuple[OffsetRange, ...]] = field(default_factory=dict)
 
-    def add(self, topic: str, partition: int, more: Iterable[OffsetRange]) -> None:
-        """Take in what a mark says."""
-        self._by_place.setdefault((topic, partition), []).extend(more)
-        self._tidy.pop((topic, partition), None)
+    def add(self, topic: str, partition: int, marked: Iterable[OffsetRange]) -> None:
+        """Add the ranges of a marker."""
+        self._ranges.setdefault((topic, partition), []).extend(marked)
+        self._merged.pop((topic, partition), None)
 
     def contains(self, topic: str, partition: int, offset: int) -> bool:
-        """Whether a letter is marked."""
-        place = (topic, partition)
-        if place not in self._by_place:
-            return False
-        if place not in self._tidy:
-            self._tidy[place] = _merged_marks(self._by_place[place])
-        found = self._tidy[place]
-        at = bisect_right(found, offset, key=lambda span: span[0]) - 1
-        return at >= 0 and offset < found[at][1]
-
-
-def _merged_marks(found: Iterable[OffsetRange]) -> list[OffsetRange]:
-    merged: list[OffsetRange] = []
-    for first, end in sorted(found):
-        if merged and first <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((first, end))
-    return merged
+        """Return whether a letter is marked."""
+        source = (topic, partition)
+        if source not in self._merged:
+            self._merged[source] = merge_ranges(self._ranges.get(source, ()))
+        merged = self._merged[source]
+        index = bisect_right(merged, offset, key=lambda range_: range_[0]) - 1
+        return index >= 0 and offset < merged[index][1]

@@ -12,10 +12,9 @@ from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.registry import CONNECTORS
 from millrace.connectors.kafka.sink import KafkaSink
 from millrace.dead_letters import kafka_writer
-from millrace.dead_letters.kafka_writer import KafkaDeadLetterWriter
+from millrace.dead_letters.kafka_writer import KafkaDeadLetterTarget
 from millrace.dead_letters.letter import DeadLetter
-from millrace.dead_letters.offset_ledger import DecoderId
-from millrace.dead_letters.writer import KafkaDeadLetterTarget
+from millrace.dead_letters.writer import WriterTask
 from millrace.engine.supervision.offset_commits import group_of
 from millrace.pipeline.checks import check
 from millrace.pipeline.loading.python import Pipeline
@@ -54,17 +53,17 @@ def test_dead_letters_have_ids_and_groups_of_their_own(monkeypatch: pytest.Monke
         opened.append(key[1])
         raise Stop
 
-    monkeypatch.setattr(kafka_writer._PROGRESS, "borrow", lambda *_: _Nothing())
-    monkeypatch.setattr(kafka_writer._LANES, "borrow", lent)
+    monkeypatch.setattr(kafka_writer._COMMITTED, "borrow", lambda *_: _Nothing())
+    monkeypatch.setattr(kafka_writer._PRODUCERS, "borrow", lent)
     sources = [(p, s, t) for p in PIPELINES for s in ELEMENTS for t in TOPICS]
     for pipeline, source, topic in sources:
-        group = KafkaDeadLetterTarget(NOWHERE, pipeline, source).group
+        target = KafkaDeadLetterTarget(NOWHERE, pipeline, source)
         for partition in (0, 1):
             letter = DeadLetter(value=b"", topic=topic, partition=partition, offset=0, reason="")
+            writer = target.open(WriterTask("q", 0, 0))
+            writer.write([letter])
             with pytest.raises(Stop):
-                KafkaDeadLetterWriter(NOWHERE, group, DecoderId("q", "l", 0), create=False).write(
-                    "dead", topic, partition, [letter]
-                )
+                writer.close()
     assert len(set(opened)) == len(sources) * 2
 
 

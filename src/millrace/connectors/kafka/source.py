@@ -16,8 +16,8 @@ from millrace.connectors.base.message_source import DecodedSource
 from millrace.connectors.kafka.bulk_choice import bulk_rows, in_bulk
 from millrace.connectors.kafka.start_offsets import by_topic, forget_start, noted_start, pinned_ends
 from millrace.connectors.kafka.topic_options import access_in_config, bad_topic_names, ensure_topic
+from millrace.dead_letters.kafka_writer import KafkaDeadLetterTarget
 from millrace.dead_letters.letter import DEAD_TOPIC_SUFFIX, dead_topic
-from millrace.dead_letters.writer import DeadLetterTarget, KafkaDeadLetterTarget
 from millrace.errors import InvalidOption
 from millrace.pipeline.connector_facts import OptionMistake
 from millrace.plugins import option
@@ -146,8 +146,8 @@ class KafkaSource(DecodedSource):
         rows = site.spark.readStream.format("kafka").options(**self._options(site)).load().select(*_RAW)
         return site.offset_range.part(rows, site.name) if site.offset_range else rows
 
-    def dead_letter_target(self, site: RunContext) -> DeadLetterTarget:
-        """Each topic's dead letters go to the topic of its name with `.dead`."""
+    def dead_letter_target(self, site: RunContext) -> KafkaDeadLetterTarget:
+        """Return the dead letter topics: the letters of `t` go to `t.dead`."""
         other = () if self.decoder == "arrow" else (self.decoder,)
         judged = repr((site.state_id, self.format, self.schema, self.included, self.more, *other))
         lineage = sha256(judged.encode()).hexdigest()[:12]

@@ -14,8 +14,9 @@ from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Delivery, Producer
 from millrace.clients.kafka.record import Record
+from millrace.dead_letters.kafka_writer import KafkaDeadLetterTarget
 from millrace.dead_letters.letter import DeadLetter, from_json_line
-from millrace.dead_letters.writer import FolderDeadLetterTarget, KafkaDeadLetterTarget, WriterTask
+from millrace.dead_letters.writer import FolderDeadLetterTarget, WriterTask
 
 Run = Callable[..., Any]
 MOMENT = 1_700_000_000_000
@@ -30,8 +31,8 @@ def letter(topic: str, offset: int, **more: Any) -> DeadLetter:
 def pipeline(cluster: Cluster, topic: str) -> str:
     """A pipeline with four letters of a topic; the topic has another of another pipeline."""
     name = f"p-{topic}"
-    burial = KafkaDeadLetterTarget(cluster, name, "posts")
-    burial.prepare([topic])
+    target = KafkaDeadLetterTarget(cluster, name, "posts")
+    target.prepare([topic])
     letters = [
         letter(topic, 3),
         letter(topic, 4, value=b"\xff\x00", key=None, headers=(("trace", b"\x1b[31m"),)),
@@ -39,12 +40,12 @@ def pipeline(cluster: Cluster, topic: str) -> str:
         letter(topic, 6, reason="field 'at' is missing"),
     ]
     for owner, found in (
-        (burial, letters),
+        (target, letters),
         (KafkaDeadLetterTarget(cluster, f"other-{topic}", "s"), [letter(topic, 9)]),
     ):
-        grave = owner.open(WriterTask("q", 0, 0))
-        grave.write(found)
-        grave.close()
+        writer = owner.open(WriterTask("q", 0, 0))
+        writer.write(found)
+        writer.close()
     return name
 
 
@@ -52,9 +53,9 @@ def pipeline(cluster: Cluster, topic: str) -> str:
 def folder(offline_run: Run, tmp_path: Path) -> Path:
     """The dead letters of a source that reads files, in the folder where commands run."""
     folder = tmp_path / ".millrace" / "pipelines" / "trips" / "dead" / "csv"
-    grave = FolderDeadLetterTarget(folder, "trips", "csv").open(WriterTask("q", 0, 0))
-    grave.write([DeadLetter(value=b"1,2", file="in/a.csv", reason=f"line {number}: 3 columns") for number in range(3)])
-    grave.close()
+    writer = FolderDeadLetterTarget(folder, "trips", "csv").open(WriterTask("q", 0, 0))
+    writer.write([DeadLetter(value=b"1,2", file="in/a.csv", reason=f"line {number}: 3 columns") for number in range(3)])
+    writer.close()
     return folder
 
 
@@ -123,11 +124,11 @@ def test_show_for_people(run: Run, topic: str, pipeline: str) -> None:
 
 
 def test_what_is_long_is_cut(run: Run, cluster: Cluster, topic: str) -> None:
-    burial = KafkaDeadLetterTarget(cluster, f"p-{topic}", "s")
-    burial.prepare([topic])
-    grave = burial.open(WriterTask("q", 0, 0))
-    grave.write([letter(topic, 0, value=b"x" * 5000), letter(topic, 1, value=b"\xff" * 5000)])
-    grave.close()
+    target = KafkaDeadLetterTarget(cluster, f"p-{topic}", "s")
+    target.prepare([topic])
+    writer = target.open(WriterTask("q", 0, 0))
+    writer.write([letter(topic, 0, value=b"x" * 5000), letter(topic, 1, value=b"\xff" * 5000)])
+    writer.close()
     shown = run("dead", "show", topic).out
     assert "xxx… (5,000 bytes)" in shown
     assert "ff ff … (5,000 bytes, not UTF-8)" in shown

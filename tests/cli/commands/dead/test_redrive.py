@@ -13,8 +13,9 @@ import pytest
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer import ReadRequest, read_records
 from millrace.dead_letters.file_journal import FileSource
+from millrace.dead_letters.kafka_writer import KafkaDeadLetterTarget
 from millrace.dead_letters.letter import DeadLetter
-from millrace.dead_letters.writer import FolderDeadLetterTarget, KafkaDeadLetterTarget, WriterTask
+from millrace.dead_letters.writer import FolderDeadLetterTarget, WriterTask
 
 Run = Callable[..., Any]
 
@@ -28,11 +29,11 @@ def letter(topic: str, offset: int, **more: Any) -> DeadLetter:
 def pipeline(cluster: Cluster, topic: str) -> str:
     """A pipeline with four letters of a topic."""
     name = f"p-{topic}"
-    burial = KafkaDeadLetterTarget(cluster, name, "posts")
-    burial.prepare([topic])
-    grave = burial.open(WriterTask("q", 0, 0))
-    grave.write([*(letter(topic, number) for number in range(3)), letter(topic, 3, reason="field 'at' is missing")])
-    grave.close()
+    target = KafkaDeadLetterTarget(cluster, name, "posts")
+    target.prepare([topic])
+    writer = target.open(WriterTask("q", 0, 0))
+    writer.write([*(letter(topic, number) for number in range(3)), letter(topic, 3, reason="field 'at' is missing")])
+    writer.close()
     return name
 
 
@@ -42,12 +43,12 @@ def folder(offline_run: Run, tmp_path: Path) -> Path:
     source = tmp_path / "in"
     source.mkdir()
     buried = tmp_path / ".millrace" / "pipelines" / "trips" / "dead" / "csv"
-    grave = FolderDeadLetterTarget(buried, "trips", "csv", FileSource(str(source), header="a,b")).open(
+    writer = FolderDeadLetterTarget(buried, "trips", "csv", FileSource(str(source), header="a,b")).open(
         WriterTask("q", 0, 0)
     )
     letters = [DeadLetter(value=b"1;%d" % n, file=(source / "a.csv").as_uri(), reason="one column") for n in range(3)]
-    grave.write(letters)
-    grave.close()
+    writer.write(letters)
+    writer.close()
     return source
 
 
