@@ -225,7 +225,12 @@ def _work(workshop: QueryBuilder, plan: Plan, settings: Settings, run_status: Ru
             QueryServer(settings.memory_sql, nearby(settings.state, plan.pipeline.name), settings.tell),
             _positions(plan, settings) as told,
             QueryMonitor(
-                workshop.spark, run_status, dead=workshop.dead, gallery=workshop.gallery, told=told, supervised=True
+                workshop.spark,
+                run_status,
+                dead_letter_counts=workshop.dead,
+                panels=workshop.gallery,
+                on_batch=told,
+                supervised=True,
             ) as watch,
         ):
             settings.tell(f"starting {so_many(len(plan.queries), 'query')}")
@@ -255,7 +260,7 @@ def _positions(plan: Plan, settings: Settings) -> Iterator[Callable[[BatchProgre
         return
     writing = [query.name for query in plan.queries if query.sinks]
     with OffsetCommitter(settings.cluster, plan.pipeline.name, writing) as positions:
-        yield positions.take
+        yield positions.on_batch
 
 
 @contextmanager

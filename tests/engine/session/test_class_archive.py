@@ -33,7 +33,7 @@ def test_jars_that_were_installed_again_need_a_new_one(tmp_path: Path, monkeypat
 def test_a_java_that_makes_none_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLRACE_CACHE", str(tmp_path))
     asked: list[str] = []
-    monkeypatch.setattr(class_archive, "_TRAINING", "millrace.engine.no_such_module")
+    monkeypatch.setattr(class_archive, "_PROGRAM", "millrace.engine.no_such_module")
     ensure_class_archive(asked.append)
     ensure_class_archive(asked.append)
     assert len(asked) == 1
@@ -42,7 +42,7 @@ def test_a_java_that_makes_none_is_asked_once(tmp_path: Path, monkeypatch: pytes
 
 def test_only_a_few_archives_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLRACE_CACHE", str(tmp_path))
-    monkeypatch.setattr(class_archive, "_TRAINING", "millrace.engine.no_such_module")
+    monkeypatch.setattr(class_archive, "_PROGRAM", "millrace.engine.no_such_module")
     (tmp_path / "classes").mkdir()
     for age in range(5):
         old = tmp_path / "classes" / f"spark-{age}.jsa"

@@ -40,7 +40,7 @@ def test_a_query_from_its_start_to_its_stop(spark: SparkSession, cluster: Cluste
     rows = spark.readStream.format("kafka").options(**wanted).option("maxOffsetsPerTrigger", "10").load()
     writer = rows.groupBy("value").count().writeStream.format("noop").outputMode("update")
     run_status = RunStatus()
-    with QueryMonitor(spark, run_status, every=0.05) as watch:
+    with QueryMonitor(spark, run_status, poll_interval_s=0.05) as watch:
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).queryName("counted").start()
         until(run_status, lambda _: True, "counted")
         watch.track(query, "the rest is not counted")  # which comes too late to be the first to see it
@@ -58,7 +58,7 @@ def test_a_query_from_its_start_to_its_stop(spark: SparkSession, cluster: Cluste
 def test_a_query_that_fails_is_explained(spark: SparkSession, tmp_path: Path) -> None:
     run_status = RunStatus()
     rows = spark.readStream.format("rate").load().selectExpr("cast(concat('x', value) AS int)")
-    with QueryMonitor(spark, run_status, every=0.05):
+    with QueryMonitor(spark, run_status, poll_interval_s=0.05):
         rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).queryName("wrong").start()
         failed = until(run_status, lambda one: one.phase is Phase.FAILED, "wrong")
     assert failed.error
@@ -71,7 +71,7 @@ def test_queries_without_a_name_and_dead_letters(spark: SparkSession, tmp_path: 
 
     dead: dict[str, Any] = {}
     run_status = RunStatus()
-    with QueryMonitor(spark, run_status, dead=dead, every=0.05):
+    with QueryMonitor(spark, run_status, dead_letter_counts=dead, poll_interval_s=0.05):
         dead["posts"] = Count()
         rows = spark.readStream.format("rate").load()
         query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
@@ -90,9 +90,9 @@ def test_a_look_at_a_stopped_spark_ends_quietly(spark: SparkSession, monkeypatch
         class sparkContext:  # noqa: N801
             _jsc = None
 
-    watch = QueryMonitor(Stopped(), RunStatus(), every=0.01).start()  # type: ignore[arg-type]
+    watch = QueryMonitor(Stopped(), RunStatus(), poll_interval_s=0.01).start()  # type: ignore[arg-type]
     watch._thread.join(30)
-    assert watch.over
+    assert watch.has_ended
     watch.close()
 
 

@@ -39,12 +39,12 @@ def test_what_kafka_does_not_take_is_told_in_words(caplog: pytest.LogCaptureFixt
     wrong = Cluster(f"127.0.0.1:{free_port()}", {"no.such": "1"})
     source = SourceProgress("KafkaV2", 1, end={"numbers": {"0": 5}}, latest={"numbers": {"0": 5}})
     with OffsetCommitter(lambda: wrong, "p", ["q"]) as positions:
-        positions.take(BatchProgress("q", "run", 0, datetime.now(UTC), 1, sources=(source,)))
+        positions.on_batch(BatchProgress("q", "run", 0, datetime.now(UTC), 1, sources=(source,)))
         deadline = time.monotonic() + 20
         while not caplog.messages and time.monotonic() < deadline:
             threading.Event().wait(0.05)
     (said,) = caplog.messages
-    assert said.startswith("could not tell Kafka the position of query 'q': No such configuration property")
+    assert said.startswith("could not commit the offsets of query 'q': No such configuration property")
     assert "KafkaError" not in said
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+import zipfile
 from pathlib import Path
-from typing import Any
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -41,15 +41,12 @@ def test_spark_has_what_is_reached_for(spark: SparkSession, tmp_path: Path) -> N
     assert query.exception() is None
 
 
-def test_spark_has_the_texts_of_the_status(spark: SparkSession) -> None:
-    """They are constants in the class files of the executions, so a text that was changed is not found there."""
-    jvm: Any = spark._jvm
-    package = "org/apache/spark/sql/execution/streaming/runtime"
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    classes = b"".join(
-        bytes(loader.getResourceAsStream(f"{package}/{name}.class").readAllBytes())
-        for name in ("MicroBatchExecution", "StreamExecution", "ContinuousExecution")
-    )
+def test_spark_has_the_texts_of_the_status() -> None:
+    """They are constants in the class files of Spark, so a text that was changed is not found there."""
+    (jar,) = (Path(pyspark.__file__).parent / "jars").glob("spark-sql_*.jar")
+    with zipfile.ZipFile(jar) as archive:
+        names = ("runtime/MicroBatchExecution", "runtime/StreamExecution", "continuous/ContinuousExecution")
+        classes = b"".join(archive.read(f"org/apache/spark/sql/execution/streaming/{name}.class") for name in names)
     messages = (
         *stream_execution.BATCH_MESSAGES,
         stream_execution.OFFSETS_MESSAGE,

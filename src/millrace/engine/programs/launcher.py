@@ -157,7 +157,7 @@ class ProgramLauncher:
             if spark is None:
                 continue
             watch = QueryMonitor(spark, self._run_status).start()
-            while not watch.over and not self._stop.wait(_LOOK):
+            while not watch.has_ended and not self._stop.wait(_LOOK):
                 pass
             watch.close()
 

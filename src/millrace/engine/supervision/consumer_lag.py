@@ -1,7 +1,7 @@
-"""How far Kafka's consumers inside Spark's JVM are behind, as they themselves measure it.
+"""The lag of the Kafka consumers in Spark's JVM, as they measure it themselves.
 
-In real-time mode Spark tells what it has read only at checkpoints, minutes apart. Its consumers know at any time; on a
-local master they are in the driver's JVM, where its management beans can be asked.
+In real-time mode Spark reports what it has read only at checkpoints, minutes apart. Its consumers know their lag at any
+time. On a local master they run in the driver's JVM, whose management beans have the metric.
 """
 
 from __future__ import annotations
@@ -14,51 +14,48 @@ if TYPE_CHECKING:
 
 _CONSUMERS = "kafka.consumer:type=consumer-fetch-manager-metrics,client-id=*,topic=*,partition=*"
 _LAG = "records-lag"
+_OBJECT_NAME = "javax.management.ObjectName"
 
 
 def consumer_lag(spark: SparkSession) -> dict[tuple[str, int], int]:
-    """Records that wait, by topic and partition; of several consumers of one partition the one that is furthest behind.
+    """Return the lag by topic and partition: the largest, if several consumers read a partition.
 
-    Nothing on a cluster's master, whose consumers are elsewhere. A topic's name may have `_` for each dot.
+    Empty on a cluster's master, whose consumers run elsewhere. The name of a topic may have `_` for each dot.
     """
-    found: dict[tuple[str, int], int] = {}
-    with suppress(Exception):  # Spark is being stopped, which others tell; or a consumer has just ended
-        beans = _Beans(spark)
-        for name in beans.named(_CONSUMERS):
+    lags: dict[tuple[str, int], int] = {}
+    with suppress(Exception):  # Spark is being stopped, or a consumer has just ended
+        beans = _ManagementBeans(spark)
+        for name in beans.names(_CONSUMERS):
             lag = beans.attribute(name, _LAG)
             if lag is None or lag != lag:  # NaN before the first fetch
                 continue
-            place = (_unquoted(name.getKeyProperty("topic")), int(_unquoted(name.getKeyProperty("partition"))))
-            found[place] = max(found.get(place, 0), int(lag))
-    return found
+            topic, partition = (name.getKeyProperty(key).strip('"') for key in ("topic", "partition"))
+            key = (topic, int(partition))
+            lags[key] = max(lags.get(key, 0), int(lag))
+    return lags
 
 
-class _Beans:
-    """The JVM's management beans. Their server's class is hidden, so its public interface is asked for the methods."""
+class _ManagementBeans:
+    """The JVM's management beans. The class of their server is hidden, so its public interface is called."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._gateway: Any = spark.sparkContext._gateway
         self._jvm = self._gateway.jvm
         self._server = self._jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
 
-    def named(self, pattern: str) -> Any:
-        """The names that match."""
-        parameters = ("javax.management.ObjectName", "javax.management.QueryExp")
-        return self._call("queryNames", parameters, self._jvm.javax.management.ObjectName(pattern), None)
+    def names(self, pattern: str) -> Any:
+        """Return the names of the beans that match."""
+        types = (_OBJECT_NAME, "javax.management.QueryExp")
+        return self._call("queryNames", types, self._jvm.javax.management.ObjectName(pattern), None)
 
     def attribute(self, name: Any, attribute: str) -> Any:
-        """One value of one bean."""
-        return self._call("getAttribute", ("javax.management.ObjectName", "java.lang.String"), name, attribute)
+        """Return an attribute of a bean."""
+        return self._call("getAttribute", (_OBJECT_NAME, "java.lang.String"), name, attribute)
 
-    def _call(self, method: str, parameters: tuple[str, ...], *arguments: Any) -> Any:
+    def _call(self, method: str, types: tuple[str, ...], *arguments: Any) -> Any:
         find, java = self._jvm.java.lang.Class.forName, self._jvm.java.lang
-        kinds = self._gateway.new_array(java.Class, len(parameters))
-        given = self._gateway.new_array(java.Object, len(arguments))
-        for place, (kind, argument) in enumerate(zip(parameters, arguments, strict=True)):
-            kinds[place] = find(kind)
-            given[place] = argument
-        return find("javax.management.MBeanServer").getMethod(method, kinds).invoke(self._server, given)
-
-
-def _unquoted(text: str) -> str:
-    return text.strip('"')
+        classes = self._gateway.new_array(java.Class, len(types))
+        values = self._gateway.new_array(java.Object, len(arguments))
+        for index, (name, argument) in enumerate(zip(types, arguments, strict=True)):
+            classes[index], values[index] = find(name), argument
+        return find("javax.management.MBeanServer").getMethod(method, classes).invoke(self._server, values)

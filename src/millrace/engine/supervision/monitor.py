@@ -1,4 +1,9 @@
-"""Watches the queries of a session, by asking Spark every so often, and tells a run status."""
+"""Reports what the queries of a Spark session do, by polling Spark.
+
+- The run status gets each query's start, phase, batches and end.
+- Panels get the metrics that Spark observed in each batch.
+- `on_batch` is called for each batch, for example to commit its offsets.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from millrace.engine.failures.explain import explain
@@ -21,35 +25,32 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-EVERY = 0.5
-"""Seconds between two looks."""
-DRAWING = 0.05
-"""Seconds between two questions for a finished batch, where panels wait for what they show."""
-_FIRST = 0.1
-
+_POLL_INTERVAL_S = 0.5
+_PANEL_POLL_INTERVAL_S = 0.05
+"""How often finished batches are looked for where panels wait for them."""
+_FIRST_BATCH_POLL_INTERVAL_S = 0.1
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass
-class _Seen:
-    """A query and how much of it has been told."""
+class _TrackedQuery:
+    """A query and how much of it was reported."""
 
     query: StreamingQuery
     name: str
     batch: int = -1
-    key: tuple[int, str] | None = None
-    """The newest word that was told."""
-    left: str = ""
-    """What is to be added when it has ended."""
+    progress_key: tuple[int, str] | None = None
+    """The last progress that was reported."""
+    end_note: str = ""
+    """What its figures leave out, reported at its end."""
 
 
 class QueryMonitor:
-    """A thread that looks at the queries of a session, also of one that somebody else made.
+    """A thread that polls the queries of a session, whoever opened it.
 
-    `dead` counts the dead letters of each source, by accumulators of Spark. `gallery` has the panels that look at what
-    the queries do. `told` hears of every batch. Where the queries are supervised, what becomes of one that has failed
-    is told by who does that.
+    `dead_letter_counts` are the accumulators that count the dead letters of each source. If the queries are
+    `supervised`, the supervisor reports those that fail.
     """
 
     def __init__(
@@ -57,167 +58,158 @@ class QueryMonitor:
         spark: SparkSession,
         run_status: RunStatus,
         *,
-        dead: Mapping[str, Any] | None = None,
-        gallery: PanelRegistry | None = None,
-        told: Callable[[BatchProgress], None] = lambda _: None,
-        every: float = EVERY,
+        dead_letter_counts: Mapping[str, Any] | None = None,
+        panels: PanelRegistry | None = None,
+        on_batch: Callable[[BatchProgress], None] = lambda _: None,
+        poll_interval_s: float = _POLL_INTERVAL_S,
         supervised: bool = False,
     ) -> None:
         self._spark = spark
         self._run_status = run_status
-        self._gallery = gallery
-        self._told = told
+        self._panels = panels
+        self._on_batch = on_batch
         self._supervised = supervised
-        self._dead = {} if dead is None else dead
-        self._every = every
-        self._seen: dict[str, _Seen] = {}
-        self._known: set[str] = set()
-        """The runs of queries that were added, ever: Spark still lists one for a moment after its end."""
-        self._adding = threading.Lock()
-        self._unnamed = 0
+        self._dead_letter_counts = {} if dead_letter_counts is None else dead_letter_counts
+        self._poll_interval_s = poll_interval_s
+        self._tracked: dict[str, _TrackedQuery] = {}
+        self._run_ids: set[str] = set()
+        """The runs that were ever tracked: Spark lists one for a moment after its end."""
+        self._tracking = threading.Lock()
+        self._unnamed_queries = 0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="query-monitor", daemon=True)
 
     def __enter__(self) -> QueryMonitor:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start(self) -> QueryMonitor:
-        """Begin to look."""
+        """Start to poll."""
         return self.__enter__()
 
     def close(self) -> None:
-        """Look once more, so that nothing that has happened is missed, and end."""
+        """Poll once more, so that nothing is missed, and end."""
         self._stop.set()
         self._thread.join()
 
     @property
-    def over(self) -> bool:
-        """Whether Spark is gone, so that there is nothing to look at."""
+    def has_ended(self) -> bool:
+        """Whether the session was stopped, so that there is nothing to poll."""
         return not self._thread.is_alive()
 
-    def track(self, query: StreamingQuery, left: str = "") -> None:
-        """Look at a query even if it ends before the next look; `left` is then said of what its figures leave out."""
-        self._add(query, left)
+    def track(self, query: StreamingQuery, end_note: str = "") -> None:
+        """Report a query even if it ends before the next poll."""
+        run_id = str(query.runId)
+        with self._tracking:
+            if run_id in self._run_ids:  # the thread that polls may have been the first to see it
+                if end_note and run_id in self._tracked:
+                    self._tracked[run_id].end_note = end_note
+                return
+            self._run_ids.add(run_id)
+            if not query.name:
+                self._unnamed_queries += 1
+            tracked = _TrackedQuery(query, query.name or f"query {self._unnamed_queries}", end_note=end_note)
+            self._run_status.started(tracked.name)
+            self._tracked[run_id] = tracked
 
-    def await_batch(self, query: StreamingQuery, seconds: float, stop: threading.Event) -> None:
-        """Wait until a query has done its first batch, but not longer than so many seconds."""
-        deadline = time.monotonic() + seconds
+    def await_batch(self, query: StreamingQuery, timeout_s: float, stop: threading.Event) -> None:
+        """Wait until a query has finished its first batch."""
+        deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline and query.isActive and not query._jsq.lastProgress():
-            if stop.wait(_FIRST):
+            if stop.wait(_FIRST_BATCH_POLL_INTERVAL_S):
                 return
 
     def poll(self) -> None:
-        """Tell the run status what is new."""
+        """Report what is new."""
         for query in self._spark.streams.active:
-            self._add(query)
-        for run, seen in list(self._seen.items()):
-            self._tell(seen)
-            if not seen.query.isActive:
-                self._tell_progress(seen)  # the last batch may have ended since
-                del self._seen[run]
-                self._tell_end(seen)
-        for source, count in list(self._dead.items()):
+            self.track(query)
+        for run_id, tracked in list(self._tracked.items()):
+            self._report_progress(tracked)
+            status = tracked.query.status
+            phase = _phase(status["message"], tracked.batch, active=status["isTriggerActive"])
+            self._run_status.update(tracked.name, phase, status["message"])
+            if not tracked.query.isActive:
+                self._report_progress(tracked)  # the last batch may have ended since
+                del self._tracked[run_id]
+                self._report_end(tracked)
+        for source, count in list(self._dead_letter_counts.items()):
             self._run_status.set_dead_letters(source, int(count.value))
-        if self._gallery:
-            self._gallery.look()
+        if self._panels:
+            self._panels.look()
         self._run_status.seen()
 
-    def _tell_end(self, seen: _Seen) -> None:
-        failure = seen.query.exception()
-        again = any(one.name == seen.name for one in list(self._seen.values()))  # it was started anew meanwhile
-        if not again and (failure is None or not self._supervised):
+    def _report_end(self, tracked: _TrackedQuery) -> None:
+        failure = tracked.query.exception()
+        restarted = any(other.name == tracked.name for other in list(self._tracked.values()))
+        if not restarted and (failure is None or not self._supervised):
             error = explain(failure) if failure and not is_interruption(failure) else None
-            self._run_status.ended(seen.name, error, seen.left)
-
-    def _carefully(self, look: Callable[[], None]) -> None:
-        """What cannot be understood this time is looked at again, unless Spark is gone."""
-        try:
-            look()
-        except (KeyError, TypeError, ValueError):
-            _log.debug("a query's progress could not be read", exc_info=True)
-
-    def _rest(self) -> None:
-        """Until the next look; what panels show is asked for meanwhile."""
-        until = time.monotonic() + self._every
-        step = DRAWING if self._gallery else self._every
-        while (left := until - time.monotonic()) > 0 and not self._stop.wait(min(left, step)):
-            for seen in list(self._seen.values()):
-                self._tell_progress(seen)
+            self._run_status.ended(tracked.name, error, tracked.end_note)
 
     def _run(self) -> None:
         try:
-            over = False
-            while not over:
-                self._carefully(self._rest)
-                over = self._stop.is_set()
-                self._carefully(self.poll)
+            last = False
+            while not last:
+                self._ignoring_unreadable(self._pause)
+                last = self._stop.is_set()
+                self._ignoring_unreadable(self.poll)
         except Exception as error:
-            # Spark was stopped, or has died: in both cases no query of it goes on.
+            # Spark was stopped or has died; no query of it runs any more.
             stopped = self._spark.sparkContext._jsc is None
-            for seen in self._seen.values():
-                self._run_status.ended(seen.name, None if stopped else explain(error), seen.left)
+            for tracked in self._tracked.values():
+                self._run_status.ended(tracked.name, None if stopped else explain(error), tracked.end_note)
 
-    def _add(self, query: StreamingQuery, left: str = "") -> None:
-        run = str(query.runId)
-        with self._adding:
-            if run in self._known:  # the thread that looks may have been the first to see it
-                if left and run in self._seen:
-                    self._seen[run].left = left
-                return
-            self._known.add(run)
-            if not query.name:
-                self._unnamed += 1
-            seen = _Seen(query, query.name or f"query {self._unnamed}", left=left)
-            self._run_status.started(seen.name)
-            self._seen[run] = seen
+    def _ignoring_unreadable(self, step: Callable[[], None]) -> None:
+        """Run a step; a progress that cannot be read is read again at the next poll."""
+        try:
+            step()
+        except (KeyError, TypeError, ValueError):
+            _log.debug("a query's progress could not be read", exc_info=True)
 
-    def _tell(self, seen: _Seen) -> None:
-        self._tell_progress(seen)
-        status = seen.query.status
-        doing = status["message"]
-        self._run_status.update(seen.name, _phase(doing, seen.batch, active=status["isTriggerActive"]), doing)
+    def _pause(self) -> None:
+        """Wait until the next poll; where there are panels, look for finished batches meanwhile."""
+        deadline = time.monotonic() + self._poll_interval_s
+        interval_s = _PANEL_POLL_INTERVAL_S if self._panels else self._poll_interval_s
+        while (left_s := deadline - time.monotonic()) > 0 and not self._stop.wait(min(left_s, interval_s)):
+            for tracked in list(self._tracked.values()):
+                self._report_progress(tracked)
 
-    def _tell_progress(self, seen: _Seen) -> None:
-        # Spark's own object, not PySpark's of it: what panels see may be long, and is asked for only when it is new.
-        asked: Any = seen.query._jsq
-        newest = asked.lastProgress()
-        if newest is None or _key(newest) == seen.key:
+    def _report_progress(self, tracked: _TrackedQuery) -> None:
+        # Spark's own object, not PySpark's copy: it may be large with panels, and is read only when it is new.
+        spark_query: Any = tracked.query._jsq
+        last = spark_query.lastProgress()
+        if last is None or _progress_key(last) == tracked.progress_key:
             return
-        # Asking for all that Spark remembers costs a call for each: only when a batch was missed.
-        recent = [newest] if newest.batchId() <= seen.batch + 1 else list(asked.recentProgress())
-        keys = [_key(told) for told in recent]
-        # By place, not by time: a clock may be set back.
-        for told in recent[keys.index(seen.key) + 1 if seen.key in keys else 0 :]:
-            seen.key = _key(told)
-            self._take(seen, told.json())
+        # The whole history costs a call for each progress, so it is read only when a batch was missed.
+        history = [last] if last.batchId() <= tracked.batch + 1 else list(spark_query.recentProgress())
+        keys = [_progress_key(progress) for progress in history]
+        # By position, not by time: a clock may be set back.
+        first_new = keys.index(tracked.progress_key) + 1 if tracked.progress_key in keys else 0
+        for progress in history[first_new:]:
+            tracked.progress_key = _progress_key(progress)
+            self._report_batch(tracked, json.loads(progress.json()))
 
-    def _take(self, seen: _Seen, text: str) -> None:
-        told: dict[str, Any] = json.loads(text)
-        progress = BatchProgress.of(told, seen.name)
-        fresh = progress.executed and progress.batch > seen.batch  # Spark may tell of a batch again while it waits
-        seen.batch = progress.batch if progress.executed else seen.batch
+    def _report_batch(self, tracked: _TrackedQuery, payload: dict[str, Any]) -> None:
+        progress = BatchProgress.of(payload, tracked.name)
+        is_new = progress.executed and progress.batch > tracked.batch  # Spark repeats a batch while it waits
+        tracked.batch = progress.batch if progress.executed else tracked.batch
         self._run_status.batch_done(progress)
-        self._told(progress)
-        if self._gallery and fresh:
+        self._on_batch(progress)
+        if self._panels and is_new:
             try:
-                self._gallery.observe(told.get("observedMetrics") or {})
-            except Exception:  # a panel must not be taken for a query that has failed
-                _log.warning("what panels see could not be understood", exc_info=True)
+                self._panels.observe(payload.get("observedMetrics") or {})
+            except Exception:  # the failure of a panel is none of the query
+                _log.warning("the metrics of panels could not be read", exc_info=True)
 
 
-def _key(told: Any) -> tuple[int, str]:
-    """Which word of Spark's this is."""
-    return told.batchId(), told.timestamp()
+def _progress_key(progress: Any) -> tuple[int, str]:
+    return progress.batchId(), progress.timestamp()
 
 
-def _phase(doing: str, batch: int, *, active: bool) -> Phase:
-    if doing.startswith("Waiting"):
+def _phase(message: str, batch: int, *, active: bool) -> Phase:
+    if message.startswith("Waiting"):
         return Phase.WAITING
     if batch < 0 and not active:
         return Phase.STARTING

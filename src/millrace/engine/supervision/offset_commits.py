@@ -1,4 +1,4 @@
-"""How far queries have read, told to Kafka: so its own tools, and everybody else's, show their lag."""
+"""Commits the offsets that queries have read to consumer groups, so that Kafka's own tools show their lag."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from types import TracebackType
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -14,92 +13,89 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import MillraceError
 from millrace.telemetry.progress import BatchProgress, Place
 
-_AGAIN = 600.0
-"""Seconds after which a position that has not changed is told again: Kafka forgets groups that are silent for days."""
-_RETRY = 2.0
-_PATIENCE = 5.0
+_REFRESH_INTERVAL_S = 600.0
+"""How often offsets that have not changed are committed again: Kafka removes groups that are idle for days."""
+_RETRY_DELAY_S = 2.0
+_CLOSE_TIMEOUT_S = 5.0
 _log = logging.getLogger(__name__)
 
 
 def group_of(pipeline: str, query: str) -> str:
-    """The consumer group in which a query's position is."""
+    """Return the consumer group to which a query's offsets are committed."""
     return f"millrace.{pipeline}.{query}"
 
 
 class OffsetCommitter:
-    """A thread that commits, for each query, the end of its newest finished batch; never what is not done yet.
+    """A thread that commits, for each query, the end offsets of its last finished batch.
 
-    Spark keeps its own offsets and never asks for these: a group that is moved moves no query, and one that cannot be
-    committed harms none.
+    Spark keeps its own offsets and never reads these: resetting a group moves no query, and a commit that fails harms
+    none.
     """
 
     def __init__(self, cluster: Callable[[], Cluster], pipeline: str, queries: Collection[str]) -> None:
         self._cluster = cluster
         self._pipeline = pipeline
         self._queries = frozenset(queries)
-        self._clients: dict[str, Consumer] = {}
-        self._newest: dict[str, Mapping[Place, int]] = {}
-        self._told: dict[str, tuple[float, Mapping[Place, int]]] = {}
+        self._consumers: dict[str, Consumer] = {}
+        self._offsets: dict[str, Mapping[Place, int]] = {}
+        self._committed: dict[str, tuple[float, Mapping[Place, int]]] = {}
         self._changed = threading.Condition()
-        self._over = False
-        self._complained = False
-        self._thread = threading.Thread(target=self._run, name="positions", daemon=True)
+        self._closed = False
+        self._warned = False
+        self._thread = threading.Thread(target=self._run, name="offset-commits", daemon=True)
 
     def __enter__(self) -> OffsetCommitter:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._changed:
-            self._over = True
+            self._closed = True
             self._changed.notify()
-        self._thread.join(_PATIENCE)
+        self._thread.join(_CLOSE_TIMEOUT_S)
 
-    def take(self, progress: BatchProgress) -> None:
-        """A batch is finished."""
-        read = progress.read
-        if read and progress.query in self._queries:
+    def on_batch(self, progress: BatchProgress) -> None:
+        """Commit the offsets of a finished batch soon."""
+        if progress.read and progress.query in self._queries:
             with self._changed:
-                self._newest[progress.query] = read
+                self._offsets[progress.query] = progress.read
                 self._changed.notify()
 
     def _run(self) -> None:
-        over = False
-        while not over:
+        closed = False
+        while not closed:
             with self._changed:
-                self._changed.wait_for(lambda: self._over or self._due(), timeout=_RETRY)
-                over, newest = self._over, dict(self._newest)
-            for query, read in newest.items():
-                if self._stale(query, read):
-                    self._tell(query, read)
-        for client in self._clients.values():
-            client.close()
+                self._changed.wait_for(lambda: self._closed or self._has_due(), timeout=_RETRY_DELAY_S)
+                closed, newest = self._closed, dict(self._offsets)
+            for query, offsets in newest.items():
+                if self._is_due(query, offsets):
+                    self._commit(query, offsets)
+        for consumer in self._consumers.values():
+            consumer.close()
 
-    def _due(self) -> bool:
-        return any(self._stale(query, read) for query, read in self._newest.items())
+    def _has_due(self) -> bool:
+        return any(self._is_due(query, offsets) for query, offsets in self._offsets.items())
 
-    def _stale(self, query: str, read: Mapping[Place, int]) -> bool:
-        when, before = self._told.get(query, (0.0, {}))
-        return before != read or time.monotonic() - when > _AGAIN
+    def _is_due(self, query: str, offsets: Mapping[Place, int]) -> bool:
+        committed_at, committed = self._committed.get(query, (0.0, {}))
+        return committed != offsets or time.monotonic() - committed_at > _REFRESH_INTERVAL_S
 
-    def _tell(self, query: str, read: Mapping[Place, int]) -> None:
+    def _commit(self, query: str, offsets: Mapping[Place, int]) -> None:
         try:
-            offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in read.items()]
-            with self._cluster().speaking(f"tell Kafka the position of query {query!r}"):
-                self._client(query).commit(offsets=offsets, asynchronous=False)
+            partitions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+            with self._cluster().speaking(f"commit the offsets of query {query!r}"):
+                self._consumer(query).commit(offsets=partitions, asynchronous=False)
         except MillraceError as error:
-            level = logging.DEBUG if self._complained else logging.WARNING
-            _log.log(level, "%s; it is tried again, and the query goes on", error.message)
-            self._complained = True
+            level = logging.DEBUG if self._warned else logging.WARNING
+            _log.log(level, "%s; the commit is repeated, and the query continues", error.message)
+            self._warned = True
             with self._changed:  # no sooner than this, unless it is the end
-                self._changed.wait_for(lambda: self._over, timeout=_RETRY)
+                self._changed.wait_for(lambda: self._closed, timeout=_RETRY_DELAY_S)
             return
-        self._told[query] = (time.monotonic(), read)
+        self._committed[query] = (time.monotonic(), offsets)
 
-    def _client(self, query: str) -> Consumer:
-        if query not in self._clients:
-            own = {"group.id": group_of(self._pipeline, query), "enable.auto.commit": False}
-            self._clients[query] = Consumer({**self._cluster().config(), **own})
-        return self._clients[query]
+    def _consumer(self, query: str) -> Consumer:
+        if query not in self._consumers:
+            config = {"group.id": group_of(self._pipeline, query), "enable.auto.commit": False}
+            self._consumers[query] = Consumer({**self._cluster().config(), **config})
+        return self._consumers[query]
