@@ -13,7 +13,7 @@ from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.dead_letters.store import letters_in_topic
 from millrace.engine.checkpoints.query_history import position
-from millrace.engine.session.spark_conf import IN_ROCKSDB, ROCKSDB, state_store_choices
+from millrace.engine.session.spark_conf import ROCKSDB, ROCKSDB_OPTIONS, state_store_choices
 from millrace.pipeline.plan import make_plan
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def test_without_decoding_in_columns_without_trust_and_without_reading_in_bulk(
 def test_with_state_in_memory_and_in_rocksdb(
     cluster: Cluster, topic: str, run_pipeline: RunPipeline, spark: SparkSession, tmp_path: Path, keys: int
 ) -> None:
-    chosen = (state_store_choices(keys), *IN_ROCKSDB)
+    chosen = (state_store_choices(keys), *ROCKSDB_OPTIONS)
     assert chosen[0].value.endswith("RocksDBStateStoreProvider") == (keys > 1)
     fill(cluster, topic)
     pipeline = mr.Pipeline("kept")

@@ -17,7 +17,7 @@ from millrace.dead_letters.letter import dead_topic
 from millrace.engine.checkpoints.query_history import CheckpointPosition, checkpoint_of
 from millrace.engine.checkpoints.resume import ANEW, ResumeDecision, choices
 from millrace.engine.queries.bad_records import strict_reason
-from millrace.engine.session.spark_conf import IN_ROCKSDB, ROCKSDB, STATEFUL, ConfChoice, state_store
+from millrace.engine.session.spark_conf import ROCKSDB, ROCKSDB_OPTIONS, STATEFUL, ConfChoice, state_store
 from millrace.engine.session.spark_conf import spark_choices as chosen
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator
 from millrace.pipeline.analysis.pipeline import analyse
@@ -206,7 +206,7 @@ def settings_report(
     made = list(chosen(master=given.get("spark.master", master), realtime=realtime, given=given))
     made += state_store(plan, master, given)
     if not _in_rocksdb(made, given, found):
-        made = [one for one in made if one not in IN_ROCKSDB]
+        made = [one for one in made if one not in ROCKSDB_OPTIONS]
     told: dict[str, Told] = {one.key: {"key": one.key, "value": one.value, "why": one.why} for one in made}
     told |= {key: {"key": key, "value": shown(key, value), "why": "--set"} for key, value in given.items()}
     for one in found:

@@ -313,7 +313,7 @@ def _session(
     plan: Plan, settings: Settings, stop: threading.Event, holds: Sequence[int] = ()
 ) -> Iterator[Future[SparkSession]]:
     """A session that is opened in the background; stopped at the end, however it comes."""
-    from millrace.engine.session.session import open_session, opened_aside, submitted
+    from millrace.engine.session.session import open_in_background, open_session, submitted_conf
 
     if settings.session is not None:
         given: Future[SparkSession] = Future()
@@ -321,7 +321,7 @@ def _session(
         yield given
         return
     on_a_store = isinstance(settings.state, StorePath)
-    told = {**submitted(), **settings.spark}
+    told = {**submitted_conf(), **settings.spark}
     preferred = (*state_store(plan, settings.master, told), ON_A_STORE if on_a_store else ON_DISK)
     opened = partial(
         open_session,
@@ -331,14 +331,14 @@ def _session(
         preferred={choice.key: choice.value for choice in preferred},
         log=nearby(settings.state, plan.pipeline.name) / "spark.log",
         realtime=any(not query.batches for query in plan.queries),  # each partition holds a slot for ever
-        beside=Path(plan.pipeline.place.file).absolute().parent,
-        holds=holds,  # if we are killed, nobody else writes there before the JVM has ended
+        module_folder=Path(plan.pipeline.place.file).absolute().parent,
+        inherited_fds=holds,  # if we are killed, nobody else writes there before the JVM has ended
         jar_sets=jar_sets(plan.pipeline, settings.state),
-        travel=RemoteExecutorSettings(
+        remote_executors=RemoteExecutorSettings(
             None if on_a_store else settings.state, settings.packages, settings.tell, stop.is_set
         ),
     )
-    with opened_aside(opened) as opening:
+    with open_in_background(opened) as opening:
         yield opening
 
 

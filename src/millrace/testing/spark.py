@@ -11,9 +11,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from millrace.engine.session.hadoop_permissions import set_in_the_jvm, write_no_checksums
 from millrace.engine.session.jvm import environment_variables
 
 if TYPE_CHECKING:
@@ -67,15 +66,21 @@ def _opened() -> SparkSession:
     java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_JAVA}".strip()
     with environment_variables({"JDK_JAVA_OPTIONS": java}):
         spark = open_session("millrace test", master="local[2]", settings=_SETTINGS)
-    set_in_the_jvm(spark)
-    write_no_checksums(spark)
+    _write_no_checksums(spark)
 
     def close() -> None:
         _Warm.spark = None
-        close_session(spark, hurried=True)
+        close_session(spark, at_once=True)
 
     atexit.register(close)
     return spark
+
+
+def _write_no_checksums(spark: SparkSession) -> None:
+    """Keep Hadoop from writing a checksum file beside each local file: a test soon removes its files."""
+    jvm: Any = spark._jvm
+    settings: Any = spark._jsc.hadoopConfiguration()
+    jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("file:///"), settings).setWriteChecksum(False)
 
 
 @contextmanager

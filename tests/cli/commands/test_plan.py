@@ -221,7 +221,7 @@ def test_where_state_is_kept_and_why(offline_run: Run, tmp_path: Path, monkeypat
     told = json.loads(offline_run("plan", "p.yaml", "--explain", "--json").out)["settings"]
     store = next(one for one in told if one["key"].endswith("stateStore.providerClass"))
     assert store["value"].endswith("RocksDBStateStoreProvider")
-    assert "100,000,000 keys are said to come" in store["why"]
+    assert "100,000,000 keys are expected" in store["why"]
 
 
 def test_how_rocksdb_works_is_told_where_it_keeps_a_state(offline_run: Run, tmp_path: Path) -> None:

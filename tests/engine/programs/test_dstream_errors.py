@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millrace.engine.programs.dstream_errors import refused
+from millrace.engine.programs.dstream_errors import explain_dstream_error
 
 _CALLED = "An error occurred while calling o32.start.\n: "
 _REQUIRED = f"{_CALLED}java.lang.IllegalArgumentException: requirement failed: "
@@ -22,12 +22,12 @@ _AT = "\n\tat org.apache.spark.Some.some(Some.scala:1)\nCaused by: java.io.EOFEx
         (
             "windowDuration must be multiple of the parent dstream's slide (batch) duration (2000 ms)",
             "dstreams.invalid",
-            "the length of a window is no multiple of 2 s",
+            "the length of a window is not a multiple of 2 s",
         ),
         (
             "slideDuration must be multiple of the parent dstream's slide (batch) duration (500 ms)",
             "dstreams.invalid",
-            "the slide of a window is no multiple of 0.5 s",
+            "the slide of a window is not a multiple of 0.5 s",
         ),
         (
             f"{_CALLED}org.apache.spark.SparkException: Failed to read checkpoint from directory here/ck{_AT}",
@@ -44,7 +44,7 @@ _AT = "\n\tat org.apache.spark.Some.some(Some.scala:1)\nCaused by: java.io.EOFEx
 def test_what_is_refused_is_told_with_advice(said: str, condition: str, words: str) -> None:
     with pytest.raises(RuntimeError) as raising:
         raise RuntimeError(said)
-    error = refused(raising.value)
+    error = explain_dstream_error(raising.value)
     assert error
     assert (error.condition, error.exit_code) == (condition, 2)
     shown = "\n".join(error.lines())
@@ -57,7 +57,7 @@ def test_what_is_refused_is_told_with_advice(said: str, condition: str, words: s
 
 
 def test_other_exceptions_stay_what_they_are() -> None:
-    assert refused(ValueError("windowDuration is odd")) is None
+    assert explain_dstream_error(ValueError("windowDuration is odd")) is None
 
 
 def test_an_error_that_cannot_say_what_it_is_is_none_of_these() -> None:
@@ -67,4 +67,4 @@ def test_an_error_that_cannot_say_what_it_is_is_none_of_these() -> None:
         def __str__(self) -> str:
             raise ConnectionRefusedError
 
-    assert refused(Silent()) is None
+    assert explain_dstream_error(Silent()) is None

@@ -121,15 +121,15 @@ def told_of(*, recovered: bool = False) -> tuple[DStreamMonitor, RunStatus]:
     context, run_status = cast("Any", Failing(_SHUT, "/there", recovered=recovered)), RunStatus()
     context.over = True
     batches = DStreamMonitor(context, "dstreams", run_status)
-    batches.asked(context)
+    batches.stop_requested(context)
     return batches, run_status
 
 
 def test_a_batch_is_late_by_its_own_time_also_when_it_was_made_after_a_recovery() -> None:
     batches, run_status = told_of()
     run_status.started("dstreams")
-    batches._seconds = 1.0
-    batches.completed(event(due=1_000, began=300_000, ended=349_000))
+    batches._batch_interval_s = 1.0
+    batches.batch_completed(event(due=1_000, began=300_000, ended=349_000))
     last = run_status.query("dstreams").last
     assert last
     assert (last.waited, last.milliseconds, last.delay) == (299_000, 49_000, 348_000)
@@ -138,8 +138,8 @@ def test_a_batch_is_late_by_its_own_time_also_when_it_was_made_after_a_recovery(
 def test_a_batch_that_failed_is_not_done() -> None:
     batches, run_status = told_of()
     run_status.started("dstreams")
-    batches._seconds = 1.0
-    batches.completed(event(due=1_000, began=1_000, ended=2_000, failed="ValueError", rows=2))
+    batches._batch_interval_s = 1.0
+    batches.batch_completed(event(due=1_000, began=1_000, ended=2_000, failed="ValueError", rows=2))
     assert (run_status.query("dstreams").batches, run_status.query("dstreams").rows) == (0, 0)
 
 
@@ -149,7 +149,7 @@ def test_rows_that_spark_does_not_count_after_a_recovery_are_told() -> None:
     batches.close()
     assert "does not count" not in run_status.query("dstreams").doing
     batches, run_status = told_of(recovered=True)
-    batches._events.put(lambda: batches.completed(event(due=1_000, began=2_000, ended=3_000)))
+    batches._events.put(lambda: batches.batch_completed(event(due=1_000, began=2_000, ended=3_000)))
     batches.start()
     batches.close()
     assert "does not count the rows of 1 batch" in run_status.query("dstreams").doing
@@ -186,11 +186,11 @@ class Failing:
 _SHUT = "org.apache.spark.SparkException: SparkContext was shut down"
 
 
-@pytest.mark.parametrize(("checkpoint", "left"), [("/there", "made again from the checkpoint"), (None, "are lost")])
+@pytest.mark.parametrize(("checkpoint", "left"), [("/there", "are repeated from the checkpoint"), (None, "are lost")])
 def test_what_the_end_cuts_off_is_no_failure_once_it_was_asked_for(checkpoint: str | None, left: str) -> None:
     context, run_status = cast("Any", Failing(_SHUT, checkpoint)), RunStatus()
     batches = DStreamMonitor(context, "dstreams", run_status)
-    batches.asked(context)
+    batches.stop_requested(context)
     batches.start()
     context.over = True
     batches.close()
@@ -204,7 +204,7 @@ def test_any_other_failure_is_one(asked: bool, said: str) -> None:
     context, run_status = cast("Any", Failing(said, None)), RunStatus()
     batches = DStreamMonitor(context, "dstreams", run_status)
     if asked:
-        batches.asked(context)
+        batches.stop_requested(context)
     batches.start()
     context.over = True
     batches.close()

@@ -23,7 +23,7 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.engine.session import executors
-from millrace.engine.session.executors import ExecutorsStopped, RemoteExecutorSettings, equip
+from millrace.engine.session.executors import ExecutorsStopped, RemoteExecutorSettings, equip_executors
 from millrace.errors import InvalidOption
 from standalone import Standalone, quickly
 
@@ -185,12 +185,12 @@ def test_kafka_that_executors_reach(master: str | None, kafka: str) -> None:
 
 
 def test_a_folder_that_an_executor_does_not_see(tmp_path: Path) -> None:
-    (found,) = executors._asking(str(tmp_path / "there" / ".seen"))(iter(()))
-    assert found["blind"]
-    (found,) = executors._asking(str(tmp_path))(iter(()))
+    (found,) = executors._probe(str(tmp_path / "there" / ".seen"))(iter(()))
+    assert found["not_shared"]
+    (found,) = executors._probe(str(tmp_path))(iter(()))
     assert not found["problem"]
 
 
 def test_nobody_waits_for_executors_of_a_run_that_is_stopped(tmp_path: Path) -> None:
     with pytest.raises(ExecutorsStopped):
-        equip(SimpleNamespace(sparkContext=None), RemoteExecutorSettings(stopped=lambda: True), tmp_path)  # type: ignore[arg-type]
+        equip_executors(SimpleNamespace(sparkContext=None), RemoteExecutorSettings(is_stopped=lambda: True), tmp_path)  # type: ignore[arg-type]

@@ -18,20 +18,20 @@ SESSION = cast("SparkSession", object())
 
 @pytest.fixture
 def closed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each session that was closed whether that was hurried."""
+    """For each session that was closed whether its JVM was killed at once."""
     told: list[bool] = []
-    monkeypatch.setattr(session, "close_session", lambda _, *, hurried: told.append(hurried))
+    monkeypatch.setattr(session, "close_session", lambda _, *, at_once: told.append(at_once))
     return told
 
 
 def test_it_is_closed_when_the_block_ends(closed: list[bool]) -> None:
-    with session.opened_aside(lambda: SESSION) as found:
+    with session.open_in_background(lambda: SESSION) as found:
         assert found.result(60) is SESSION
     assert closed == [False]
 
 
 def test_it_is_closed_at_once_when_that_is_interrupted(closed: list[bool]) -> None:
-    with pytest.raises(KeyboardInterrupt), session.opened_aside(lambda: SESSION) as found:
+    with pytest.raises(KeyboardInterrupt), session.open_in_background(lambda: SESSION) as found:
         raise KeyboardInterrupt(found.result(60))
     assert closed == [True]
 
@@ -43,7 +43,7 @@ def test_one_that_is_still_starting_is_not_waited_for(closed: list[bool]) -> Non
         up.wait()
         return SESSION
 
-    with pytest.raises(KeyboardInterrupt), session.opened_aside(slow):
+    with pytest.raises(KeyboardInterrupt), session.open_in_background(slow):
         raise KeyboardInterrupt
     up.set()
     assert closed == []
@@ -53,6 +53,6 @@ def test_one_that_could_not_be_opened_tells_who_asks(closed: list[bool]) -> None
     def fail() -> SparkSession:
         raise SparkFailed("no Java")
 
-    with pytest.raises(SparkFailed), session.opened_aside(fail) as found:
+    with pytest.raises(SparkFailed), session.open_in_background(fail) as found:
         found.result(60)
     assert closed == []

@@ -23,7 +23,7 @@ from pathlib import Path
 from millrace.engine.session.session import close_session, open_session
 handler = signal.getsignal(signal.SIGINT)
 spark = open_session("mine", master="local[2]", settings={"spark.sql.shuffle.partitions": "3"},
-                     log=Path("run/spark.log"), beside=Path("beside").absolute())
+                     log=Path("run/spark.log"), module_folder=Path("beside").absolute())
 def imported(number):
     import neighbour
     return neighbour.WORD
@@ -198,7 +198,7 @@ def test_what_was_submitted_wins_over_what_is_chosen(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(session, "is_submitted", lambda: True)
     monkeypatch.setattr(session, "submitted", lambda: told)
     monkeypatch.setattr(session, "_session", lambda settings, *_: opened.append(dict(settings)))
-    monkeypatch.setattr(session, "equip", lambda *_, **__: None)
+    monkeypatch.setattr(session, "equip_executors", lambda *_, **__: None)
     given = {"spark.executor.cores": "3", "spark.own": "2"}
     preferred = {"spark.executor.memory": "1g", "spark.preferred": "yes"}
     open_session("mine", master="yarn", settings=given, preferred=preferred, log=tmp_path / "spark.log")

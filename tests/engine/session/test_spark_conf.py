@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millrace.engine.session.spark_conf import LOCAL, REALTIME, is_local, settled_conf, spark_choices, speed_choices
+from millrace.engine.session.spark_conf import LOCAL, REALTIME, is_local, merge_conf, spark_choices, speed_choices
 from millrace.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ CORES = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") els
 
 
 def chosen(**how: object) -> dict[str, str]:
-    return settled_conf(spark_choices(**how), {})  # type: ignore[arg-type]
+    return merge_conf(spark_choices(**how), {})  # type: ignore[arg-type]
 
 
 def test_every_core_and_as_many_shuffle_partitions() -> None:
@@ -34,7 +34,7 @@ def test_a_master_that_is_none(master: str) -> None:
 
 
 def test_what_is_given_wins() -> None:
-    held = settled_conf(spark_choices(), {"spark.ui.enabled": "true", "spark.mine": "1"})
+    held = merge_conf(spark_choices(), {"spark.ui.enabled": "true", "spark.mine": "1"})
     assert (held["spark.ui.enabled"], held["spark.mine"]) == ("true", "1")
 
 
@@ -47,10 +47,10 @@ def test_the_collector_is_chosen_for_batches_here_unless_java_is_told_of_another
     assert "ParallelGC" in chosen()[options]
     assert options not in chosen(realtime=True)
     assert options not in chosen(master="yarn")
-    assert settled_conf(spark_choices(), {options: "-XX:+UseZGC"})[options] == "-XX:+UseZGC"
-    assert settled_conf(spark_choices(), {options: "-Da=b"})[options] == "-XX:+UseParallelGC -Da=b"
+    assert merge_conf(spark_choices(), {options: "-XX:+UseZGC"})[options] == "-XX:+UseZGC"
+    assert merge_conf(spark_choices(), {options: "-Da=b"})[options] == "-XX:+UseParallelGC -Da=b"
     elsewhere = {"spark.driver.defaultJavaOptions": "-XX:+UseZGC"}
-    assert options not in settled_conf(spark_choices(given=elsewhere), elsewhere)
+    assert options not in merge_conf(spark_choices(given=elsewhere), elsewhere)
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xss1m -XX:+UseZGC")
     assert options not in chosen()
 
@@ -77,11 +77,11 @@ def test_on_a_cluster_partitions_follow_from_what_is_asked_for(
     master: str, given: dict[str, str], partitions: str
 ) -> None:
     """A checkpoint keeps them: they must not depend on which executors have come."""
-    assert settled_conf(spark_choices(master=master, given=given), given)["spark.sql.shuffle.partitions"] == partitions
+    assert merge_conf(spark_choices(master=master, given=given), given)["spark.sql.shuffle.partitions"] == partitions
 
 
 def test_a_program_that_is_not_ours_keeps_its_partitions_there() -> None:
-    assert "spark.sql.shuffle.partitions" not in settled_conf(speed_choices(master="yarn"), {})
+    assert "spark.sql.shuffle.partitions" not in merge_conf(speed_choices(master="yarn"), {})
 
 
 def test_cores_that_are_no_number() -> None:
@@ -98,7 +98,7 @@ def test_real_time_mode_has_slots_to_spare_and_parses_json_once() -> None:
 
 
 def test_programs_of_others_keep_their_time_zone() -> None:
-    assert "spark.sql.session.timeZone" not in settled_conf(speed_choices(), {})
+    assert "spark.sql.session.timeZone" not in merge_conf(speed_choices(), {})
     assert chosen()["spark.sql.session.timeZone"] == "UTC"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import millrace as mr
 from millrace.engine.checkpoints.query_history import position
-from millrace.engine.session.spark_conf import IN_ROCKSDB, ROCKSDB, has_arbitrary_state, state_store
+from millrace.engine.session.spark_conf import ROCKSDB, ROCKSDB_OPTIONS, has_arbitrary_state, state_store
 from millrace.errors import InvalidOption
 from millrace.pipeline.plan import Plan, make_plan
 
@@ -35,7 +35,7 @@ def store_of(master: str | None = None, **given: str) -> str:
     held = {key.replace("_", "."): value for key, value in given.items()}
     made = {one.key: one for one in state_store(plan_of(COUNT), master, held)}
     assert made[ROCKSDB.key].why
-    assert {one.key for one in IN_ROCKSDB} < set(made)  # for checkpoints that were begun there
+    assert {one.key for one in ROCKSDB_OPTIONS} < set(made)  # for checkpoints that were begun there
     return made[ROCKSDB.key].value.rpartition(".")[2]
 
 
@@ -74,7 +74,7 @@ def test_arbitrary_state_is_in_rocksdb() -> None:
     pipeline.sink(kept, mr.memory(), mode="update")
     plan = make_plan(pipeline.model())
     assert has_arbitrary_state(plan)
-    assert state_store(plan) == (ROCKSDB, *IN_ROCKSDB)
+    assert state_store(plan) == (ROCKSDB, *ROCKSDB_OPTIONS)
 
 
 def test_a_checkpoint_keeps_its_store(spark: SparkSession, run_pipeline: RunPipeline, tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def _deep(pipeline: PipelineDef, folder: Path, step: CheckStep) -> list[Problem]
 
     step.of_millrace()
     beside = Path(pipeline.place.file).absolute().parent
-    spark = open_session(pipeline.name, master="local[1]", settings={}, log=folder / "spark.log", beside=beside)
+    spark = open_session(pipeline.name, master="local[1]", settings={}, log=folder / "spark.log", module_folder=beside)
     try:
         return deep_problems(pipeline, spark, step.of_the_file)
     finally:

@@ -104,9 +104,9 @@ def exec_(
         def known() -> Sequence[Mapping[str, Any]]:
             return figures[-1]()
 
-        guest = ProgramLauncher(run_status, master=master, settings=settings, log=written, voice=_voice())
+        guest = ProgramLauncher(run_status, master=master, settings=settings, log=written, output=_voice())
         # A program that never starts Spark has no use for a page.
-        guest.launching = serve if dashboard else guest.launching
+        guest.before_launch = serve if dashboard else guest.before_launch
         with live(run_status, known), guest, _Asked(guest) as asked:
             _run(script, arguments or [], asked)
 
@@ -188,9 +188,9 @@ class _Asked:
         if first and self._guest.started:
             threading.Thread(target=self._stop, args=(number,), name="stopping", daemon=True).start()
             return
-        from millrace.engine.session.jvm import hush_py4j
+        from millrace.engine.session.jvm import silence_py4j
 
-        hush_py4j()
+        silence_py4j()
         raise KeyboardInterrupt
 
     def _stop(self, number: int) -> None:
@@ -220,9 +220,9 @@ def _run(script: Path, arguments: list[str], asked: _Asked) -> None:
         raise
     except Exception as error:
         if asked.number is None:
-            from millrace.engine.programs.dstream_errors import refused
+            from millrace.engine.programs.dstream_errors import explain_dstream_error
 
-            if told := refused(error):
+            if told := explain_dstream_error(error):
                 raise told from error
             err().out("".join(_trace(error, script)).rstrip("\n"), highlight=False)
             if hint := _import_instead(error):

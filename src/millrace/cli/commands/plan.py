@@ -188,7 +188,7 @@ def _asked(made: Plan, folder: Path, given: Mapping[str, str]) -> tuple[dict[str
     with status_line() as waiting:
         waiting("Spark analyses the plans")
         name, beside = made.pipeline.name, Path(made.pipeline.place.file).absolute().parent
-        spark = open_session(name, master="local[1]", settings=readable, beside=beside)
+        spark = open_session(name, master="local[1]", settings=readable, module_folder=beside)
         try:
             return query_fingerprints(made, spark, folder), conf_doubts(spark, given)
         finally:

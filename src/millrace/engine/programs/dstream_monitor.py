@@ -1,4 +1,9 @@
-"""Reports the batches of a StreamingContext, the RDD-era kind of stream, to the run status."""
+"""Reports the batches of a StreamingContext (DStreams) to the run status.
+
+- A listener of Spark gets each batch; a thread passes it on, because Spark's events wait for the listener.
+- The thread also asks whether the context has failed or stopped.
+- `stop_context` stops the context of this process gracefully.
+"""
 
 from __future__ import annotations
 
@@ -24,43 +29,40 @@ if TYPE_CHECKING:
     from pyspark.streaming import StreamingContext, StreamingListener
 
 NAME = "dstreams"
-"""How the streams of a program are called; those of a second context get a number."""
-EVERY = 0.2
-"""Seconds between two questions whether the context has failed or stopped."""
-_PATIENCE = 5.0
-_REFUSED = "RejectedExecutionException"
-"""What Spark says of a batch that was made while it stopped; nothing of it is done, nor lost."""
+"""The name of a program's DStreams; those of a second context get a number."""
+_POLL_INTERVAL_S = 0.2
+_CLOSE_TIMEOUT_S = 5.0
+_REJECTED = "RejectedExecutionException"
+"""Spark's failure of a batch that was created while it stopped; nothing of it is done, nor lost."""
 
 _Events = queue.SimpleQueue[Callable[[], None]]
 
 
 class DStreamMonitor:
-    """Tells a run status of the batches of one StreamingContext, from before its start until it has stopped."""
+    """Reports the batches of one StreamingContext, from before its start until it has stopped."""
 
     def __init__(self, context: StreamingContext, name: str, run_status: RunStatus) -> None:
         self._context = context
         self._name = name
         self._run_status = run_status
         self._events: _Events = queue.SimpleQueue()
-        self._done = 0
-        self._waiting = 0
-        self._recovered = 0
-        """When a context from a checkpoint was started, in milliseconds: earlier batches are those of before."""
+        self._completed = 0
+        self._queued = 0
+        self._recovered_ms = 0
+        """When a context from a checkpoint was started: earlier batches are those of the downtime."""
         self._uncounted = 0
         self._failure: MillraceError | None = None
-        self._known = ""
-        """The failure in Spark's words."""
-        self._asked = False
-        """Whether the context was asked to stop."""
-        self._cut = False
-        """Whether it has been before its batches were done."""
+        self._failure_text = ""
+        self._stop_requested = False
+        self._interrupted = False
+        """Whether it was stopped before its batches were done."""
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="dstream-monitor", daemon=True)
 
     def start(self) -> DStreamMonitor:
-        """Listen, and begin to tell."""
+        """Listen and report."""
         self.listen()
-        self.begin()
+        self.report()
         return self
 
     @property
@@ -69,176 +71,181 @@ class DStreamMonitor:
         return bool(self._context._jssc.ssc().isCheckpointPresent())
 
     def listen(self) -> None:
-        """Hear of every batch, from the first one on; the context is not started yet."""
-        self._seconds = self._context._jssc.ssc().graph().batchDuration().milliseconds() / 1000
-        self._kept = self._context._jssc.ssc().checkpointDir() is not None
+        """Listen to every batch; called before the context is started."""
+        self._batch_interval_s = self._context._jssc.ssc().graph().batchDuration().milliseconds() / 1000
+        self._has_checkpoint = self._context._jssc.ssc().checkpointDir() is not None
         self._context.addStreamingListener(_listener(self._events, self))
 
-    def begin(self) -> None:
-        """Tell of what is heard."""
+    def report(self) -> None:
+        """Report the batches."""
         self._run_status.started(self._name)
         if self.recovers:
-            self._recovered = round(time.time() * 1000)
-            missed = "Going on from its checkpoint: the batches of the time that it was away come first"
-            self._run_status.update(self._name, Phase.STARTING, missed)
+            self._recovered_ms = round(time.time() * 1000)
+            message = "Resuming from its checkpoint: the batches of its downtime come first"
+            self._run_status.update(self._name, Phase.STARTING, message)
         self._thread.start()
 
-    def asked(self, context: StreamingContext) -> None:
-        """A context was asked to stop: what Spark cannot do any more from now on is no failure."""
-        self._asked = self._asked or context is self._context
+    def stop_requested(self, context: StreamingContext) -> None:
+        """Record that a context is stopped: failures that only come from that are not reported."""
+        self._stop_requested = self._stop_requested or context is self._context
 
-    def cut_off(self) -> None:
-        """The batches in hand take too long, and are not waited for."""
-        self._cut = True
+    def interrupted(self) -> None:
+        """Record that the running batches take too long, and are not waited for."""
+        self._interrupted = True
 
     def close(self) -> None:
-        """Tell what has happened until now, and end; while a graceful stop lasts, Spark answers nobody."""
+        """Report what has happened until now, and end; the wait is limited, since Spark may be busy with a stop."""
         self._stop.set()
-        self._thread.join(_PATIENCE)
+        self._thread.join(_CLOSE_TIMEOUT_S)
 
-    def submitted(self, _: Any) -> None:
-        """A batch is due."""
-        self._waiting += 1
+    def batch_submitted(self, _: Any) -> None:
+        """Count a queued batch."""
+        self._queued += 1
 
-    def began(self, event: Any) -> None:
-        """A batch is at work."""
-        of = _moment(event.batchInfo().batchTime().milliseconds())
-        more = f"; {self._waiting - 1:,} more are due" if self._waiting > 1 else ""
-        self._run_status.update(self._name, Phase.RUNNING, f"Processing the batch of {of:%H:%M:%S}{more}")
+    def batch_started(self, event: Any) -> None:
+        """Report a running batch."""
+        batch_time = _datetime(event.batchInfo().batchTime().milliseconds())
+        queued = f"; {self._queued - 1:,} more are queued" if self._queued > 1 else ""
+        self._run_status.update(self._name, Phase.RUNNING, f"Processing the batch of {batch_time:%H:%M:%S}{queued}")
 
-    def completed(self, event: Any) -> None:
-        """A batch is done, or has failed: then it does not count, and why is found out by who looks."""
-        self._waiting = max(0, self._waiting - 1)
+    def batch_completed(self, event: Any) -> None:
+        """Report a batch that is done; one that failed does not count, and the thread reports its failure."""
+        self._queued = max(0, self._queued - 1)
         info = event.batchInfo()
-        if not any(one.failureReason() for one in info.outputOperationInfos().values()):
-            self._run_status.batch_done(_progress(info, self._name, self._done, self._seconds))
-            self._done += 1
-            self._uncounted += not info.numRecords() and info.batchTime().milliseconds() < self._recovered
-        uncounted = f"; {self._without_rows()}" if self._uncounted else ""
+        if not any(operation.failureReason() for operation in info.outputOperationInfos().values()):
+            self._run_status.batch_done(_progress(info, self._name, self._completed, self._batch_interval_s))
+            self._completed += 1
+            self._uncounted += not info.numRecords() and info.batchTime().milliseconds() < self._recovered_ms
+        uncounted = f"; {self._uncounted_note()}" if self._uncounted else ""
         self._run_status.update(self._name, Phase.WAITING, f"Waiting for the next batch{uncounted}")
 
     def receiver_failed(self, event: Any) -> None:
-        """A receiver could not go on; Spark starts it again."""
+        """Report a receiver that failed; Spark restarts it."""
         info = event.receiverInfo()
         self._run_status.update(self._name, Phase.RUNNING, f"{info.name()}: {info.lastErrorMessage()}")
 
     def _run(self) -> None:
-        over = False
+        ended = False
         try:
-            while not over:
-                over = self._stop.is_set()
-                self._tell()
-                over = self._look() or over
-            self._tell()
+            while not ended:
+                ended = self._stop.is_set()
+                self._handle_events()
+                ended = self._has_stopped() or ended
+            self._handle_events()
         except Exception as error:
             # Spark was stopped, or has died.
-            gone = self._context._sc._jsc is None or self._stop.is_set()
-            self._failure = self._failure or (None if gone else explain(error))
-        left = (self._left() if self._cut else "", self._without_rows() if self._uncounted else "")
-        self._run_status.ended(self._name, self._failure, "; ".join(filter(None, left)))
+            stopped = self._context._sc._jsc is None or self._stop.is_set()
+            self._failure = self._failure or (None if stopped else explain(error))
+        notes = (
+            self._interrupted_note() if self._interrupted else "",
+            self._uncounted_note() if self._uncounted else "",
+        )
+        self._run_status.ended(self._name, self._failure, "; ".join(filter(None, notes)))
 
-    def _left(self) -> str:
-        again = "are made again from the checkpoint" if self._kept else "are lost, since there is no checkpoint"
-        return f"the batches in hand were cut off and {again}"
+    def _interrupted_note(self) -> str:
+        result = "are repeated from the checkpoint" if self._has_checkpoint else "are lost: there is no checkpoint"
+        return f"the running batches were interrupted and {result}"
 
-    def _without_rows(self) -> str:
+    def _uncounted_note(self) -> str:
         return f"Spark does not count the rows of {so_many(self._uncounted, 'batch')} from before the start"
 
-    def _tell(self) -> None:
-        """What the listener has heard; waits a moment for it."""
+    def _handle_events(self) -> None:
+        """Wait a moment for events of the listener, and handle them."""
         with suppress(queue.Empty):
-            self._events.get(timeout=EVERY)()
+            self._events.get(timeout=_POLL_INTERVAL_S)()
             while True:
                 self._events.get_nowait()()
 
-    def _look(self) -> bool:
-        """Whether the context has stopped; what it has failed with, which Spark keeps for whoever waits for it."""
-        asked: Any = self._context._jssc
-        over = str(asked.getState().toString()) == "STOPPED"
+    def _has_stopped(self) -> bool:
+        """Report a failure of the context, and return whether it has stopped."""
+        context: Any = self._context._jssc
+        stopped = str(context.getState().toString()) == "STOPPED"
         try:
-            asked.awaitTerminationOrTimeout(0)
+            context.awaitTerminationOrTimeout(0)  # raises the failure
         except Exception as error:
-            behind = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-            if behind is None:
-                raise  # Spark is gone
-            self._stumble(str(behind.toString()), error)
+            java_error = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+            if java_error is None:
+                raise  # Spark has stopped or died
+            self._report_failure(str(java_error.toString()), error)
         self._run_status.seen()
-        return over
+        return stopped
 
-    def _stumble(self, words: str, error: Exception) -> None:
-        if words == self._known or _REFUSED in words or is_interruption(error):
+    def _report_failure(self, text: str, error: Exception) -> None:
+        if text == self._failure_text or _REJECTED in text or is_interruption(error):
             return
-        if self._asked and is_shut_down(full_text(error)):
-            self._cut = True
+        if self._stop_requested and is_shut_down(full_text(error)):
+            self._interrupted = True
             return
-        self._known, self._failure = words, explain(error)
+        self._failure_text, self._failure = text, explain(error)
         self._run_status.batch_failed(self._name, self._failure)
 
 
-def stop_context(patience: float) -> bool:
-    """Stop the StreamingContext of this process, if one is at work, when all that it has received is done.
+def stop_context(timeout_s: float) -> bool:
+    """Stop the StreamingContext of this process, if there is one, when everything it has received is processed.
 
-    False when that takes longer.
+    Return False if that takes longer than the timeout.
     """
     from pyspark.streaming import StreamingContext
 
     context = StreamingContext._activeContext
     if context is None:
         return True
-    stopping = threading.Thread(target=_stop, args=(context, True), name="stopping", daemon=True)
+    stopping = threading.Thread(target=_stop_gracefully, args=(context,), name="stopping", daemon=True)
     stopping.start()
-    stopping.join(patience)
+    stopping.join(timeout_s)
     return not stopping.is_alive()
 
 
-def _stop(context: StreamingContext, graceful: bool) -> None:
-    with suppress(Exception):  # the JVM may have died, which has been told
-        context.stop(stopSparkContext=False, stopGraceFully=graceful)
+def _stop_gracefully(context: StreamingContext) -> None:
+    with suppress(Exception):  # the JVM may have died, which the monitor reports
+        context.stop(stopSparkContext=False, stopGraceFully=True)
 
 
-def _listener(events: _Events, told: DStreamMonitor) -> StreamingListener:
-    """It only hands on what it is given: Spark's events wait while it is called."""
+def _listener(events: _Events, monitor: DStreamMonitor) -> StreamingListener:
+    """Return a listener that only queues its events: Spark waits while it is called."""
     from pyspark.streaming import StreamingListener
 
-    def hand_to(tell: Callable[[Any], None]) -> Callable[[Any, Any], None]:
-        return lambda _, event: events.put(partial(tell, event))
+    def queue_for(handle: Callable[[Any], None]) -> Callable[[Any, Any], None]:
+        return lambda _, event: events.put(partial(handle, event))
 
-    heard = {
-        "onBatchSubmitted": told.submitted,
-        "onBatchStarted": told.began,
-        "onBatchCompleted": told.completed,
-        "onReceiverError": told.receiver_failed,
+    handlers = {
+        "onBatchSubmitted": monitor.batch_submitted,
+        "onBatchStarted": monitor.batch_started,
+        "onBatchCompleted": monitor.batch_completed,
+        "onReceiverError": monitor.receiver_failed,
     }
-    return type("Listener", (StreamingListener,), {name: hand_to(tell) for name, tell in heard.items()})()
+    return type("Listener", (StreamingListener,), {name: queue_for(handle) for name, handle in handlers.items()})()
 
 
-def _progress(info: Any, name: str, number: int, seconds: float) -> BatchProgress:
-    """A batch in the words of structured queries; its steps are the waiting and the work, together the whole delay.
+def _progress(info: Any, name: str, number: int, batch_interval_s: float) -> BatchProgress:
+    """Return the progress of a batch as that of a structured query; its durations add up to the total delay.
 
-    It was due at its own time: Spark's scheduling delay begins later, when a batch of before a recovery is made anew.
+    The delay counts from the batch time: Spark's scheduling delay starts later for batches that a recovery repeats.
     """
-    rows, spent = int(info.numRecords()), max(0, info.processingDelay())
-    waited = max(0, info.processingStartTime() - info.batchTime().milliseconds())
+    rows, processing_ms = int(info.numRecords()), max(0, info.processingDelay())
+    waiting_ms = max(0, info.processingStartTime() - info.batchTime().milliseconds())
     sources = [
-        SourceProgress(one.metadataDescription() or f"input stream {one.inputStreamId()}", int(one.numRecords()))
-        for one in info.streamIdToInputInfo().values()
+        SourceProgress(
+            stream.metadataDescription() or f"input stream {stream.inputStreamId()}", int(stream.numRecords())
+        )
+        for stream in info.streamIdToInputInfo().values()
     ]
     return BatchProgress(
         query=name,
         run="",
         batch=number,
-        at=_moment(info.processingStartTime()),
+        at=_datetime(info.processingStartTime()),
         input_rows=rows,
-        input_rate=rows / seconds,
-        rate=rows / max(spent, 1) * 1000,
-        durations=MappingProxyType({"schedulingDelay": waited, "processing": spent}),
-        milliseconds=spent,
+        input_rate=rows / batch_interval_s,
+        rate=rows / max(processing_ms, 1) * 1000,
+        durations=MappingProxyType({"schedulingDelay": waiting_ms, "processing": processing_ms}),
+        milliseconds=processing_ms,
         state_rows=None,
         state_bytes=None,
         sources=tuple(sources),
-        waited=waited,
+        waited=waiting_ms,
     )
 
 
-def _moment(milliseconds: int) -> datetime:
+def _datetime(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)

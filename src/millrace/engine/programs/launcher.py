@@ -1,4 +1,9 @@
-"""A plain PySpark program as a guest in this process: its Spark starts with our connectors and settings."""
+"""Runs a plain PySpark program in this process (`millrace exec`).
+
+- Its Spark starts with our connectors and settings, whichever call of the program starts it.
+- Its queries and DStreams are reported to the run status.
+- At the end they are stopped, and so are Spark and its JVM.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +13,13 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import wraps
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from millrace.engine.programs.dstream_monitor import NAME, DStreamMonitor, stop_context
 from millrace.engine.session.jvm import Jvm, OutputRouting, environment
 from millrace.engine.session.scratch import Scratch
-from millrace.engine.session.session import hush_accumulators, signals_kept, with_connectors
-from millrace.engine.session.spark_conf import AUTHENTICATED, LOCAL, in_one_jvm, settled_conf, speed_choices
+from millrace.engine.session.session import keep_signal_handlers, silence_accumulators, with_connectors
+from millrace.engine.session.spark_conf import AUTHENTICATED, LOCAL, in_one_jvm, merge_conf, speed_choices
 from millrace.engine.supervision.monitor import QueryMonitor
 from millrace.engine.supervision.stopping import stop_all
 from millrace.settings import STATE
@@ -26,53 +30,56 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.streaming import StreamingContext
 
-_LOOK = 0.1
-_BATCH_PATIENCE = 10.0
-_PATIENCE = 20.0
+_POLL_INTERVAL_S = 0.1
+_BATCH_TIMEOUT_S = 10.0
+_STOP_TIMEOUT_S = 20.0
 
 
 class ProgramLauncher:
-    """While this is open, Spark is started our way whoever starts it; its queries and DStreams are on the run status.
+    """While this is open, PySpark starts Spark with our settings, and its queries and DStreams are reported.
 
-    What the program sets itself wins over `settings`, as it does with spark-submit, and those win over our choices.
+    The program's own settings win over `settings`, as they do with spark-submit, and those win over our choices.
     """
 
     def __init__(
-        self, run_status: RunStatus, *, master: str | None, settings: Mapping[str, str], log: Path, voice: OutputRouting
+        self,
+        run_status: RunStatus,
+        *,
+        master: str | None,
+        settings: Mapping[str, str],
+        log: Path,
+        output: OutputRouting,
     ):
         self._run_status = run_status
         self._master = master
         self._settings = dict(settings)
         self._log = log
-        self._voice = voice
+        self._output = output
         self._opened = ExitStack()
         self._jvms: list[Jvm] = []
-        self._batches: list[DStreamMonitor] = []
-        self._late = False
-        """Whether a stop was given its time, and batches were still in hand."""
-        self.launching: Callable[[], None] = lambda: None
-        """Called when the program is about to start Spark for the first time."""
+        self._dstream_monitors: list[DStreamMonitor] = []
+        self._stop_timed_out = False
+        self.before_launch: Callable[[], None] = lambda: None
+        """Called before the program starts Spark for the first time."""
         self._stop = threading.Event()
-        self._watching = threading.Thread(target=self._watch, name="guest", daemon=True)
+        self._monitoring = threading.Thread(target=self._monitor_sessions, name="program-monitor", daemon=True)
 
     def __enter__(self) -> ProgramLauncher:
         from pyspark.core import context
         from pyspark.streaming import StreamingContext
 
-        # The one place where PySpark starts a JVM. Variables for spark-submit could not send its output elsewhere.
-        self._instead(context, "launch_gateway", self._launch)
+        # The one function with which PySpark starts a JVM. Variables for spark-submit could not redirect its output.
+        self._replace(context, "launch_gateway", self._launch)
         # PySpark's handler of Ctrl-C calls the JVM in the middle of another call, which fails with pages of text.
         start: Callable[..., None] = context.SparkContext._do_init
-        self._instead(context.SparkContext, "_do_init", signals_kept()(_authenticated(start)))
-        self._instead(StreamingContext, "start", self._listened(StreamingContext.start))
-        self._instead(StreamingContext, "stop", self._told_of(StreamingContext.stop))
-        self._watching.start()
+        self._replace(context.SparkContext, "_do_init", keep_signal_handlers()(_with_authentication(start)))
+        self._replace(StreamingContext, "start", self._with_monitor(StreamingContext.start))
+        self._replace(StreamingContext, "stop", self._with_notice(StreamingContext.stop))
+        self._monitoring.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # In a thread of its own: this one may have been interrupted while it waited for an answer of the JVM's.
+    def __exit__(self, *_: object) -> None:
+        # In a thread of its own: this one may have been interrupted while it waited for an answer of the JVM.
         ending = threading.Thread(target=self._end, name="ending", daemon=True)
         ending.start()
         ending.join()
@@ -84,94 +91,94 @@ class ProgramLauncher:
         return bool(self._jvms)
 
     def stop_queries(self) -> None:
-        """Stop what runs, and wait for it, though not without end."""
+        """Stop the queries and DStreams, and wait for them for a limited time."""
         stopping = threading.Thread(target=self._stop_queries, name="stopping", daemon=True)
         stopping.start()
-        stopping.join(_PATIENCE)
+        stopping.join(_STOP_TIMEOUT_S)
 
-    def _instead(self, owner: Any, name: str, ours: Callable[..., Any]) -> None:
+    def _replace(self, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
         self._opened.callback(setattr, owner, name, getattr(owner, name))
-        setattr(owner, name, ours)
+        setattr(owner, name, replacement)
 
     def _launch(self, conf: Any = None, popen_kwargs: Any = None) -> Any:
         del popen_kwargs
         if not self._jvms:
-            self.launching()
-        own = {} if conf is None else dict(conf.getAll())
-        given = {**({"spark.master": self._master} if self._master else {}), **self._settings, **own}
+            self.before_launch()
+        given = {**({"spark.master": self._master} if self._master else {}), **self._settings}
+        given |= {} if conf is None else dict(conf.getAll())
         master = given.get("spark.master", LOCAL)
         if "spark-sql-kafka" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
             given = with_connectors(given)
         self._opened.enter_context(environment(master, {}))
-        jvm = Jvm(
-            settled_conf(speed_choices(master=master), given), self._log, Scratch(STATE.value() / "exec"), self._voice
-        )
+        merged = merge_conf(speed_choices(master=master), given)
+        jvm = Jvm(merged, self._log, Scratch(STATE.value() / "exec"), self._output)
         self._jvms.append(jvm)
         return jvm.gateway
 
-    def _listened(self, start: Callable[[StreamingContext], None]) -> Callable[[StreamingContext], None]:
-        """How a StreamingContext is started: with a listener of ours, also one that comes from a checkpoint."""
+    def _with_monitor(self, start: Callable[[StreamingContext], None]) -> Callable[[StreamingContext], None]:
+        """Return a start of a StreamingContext, also of one from a checkpoint, with a monitor of ours."""
 
-        def listened(context: StreamingContext) -> None:
+        def start_with_monitor(context: StreamingContext) -> None:
             if str(context._jssc.getState().toString()) != "INITIALIZED":
-                start(context)  # which says what is wrong
+                start(context)  # which raises
                 return
-            name = f"{NAME} {len(self._batches) + 1}" if self._batches else NAME
-            batches = DStreamMonitor(context, name, self._run_status)
-            batches.listen()
-            if batches.recovers:  # its start makes the batches of the time that it was away, which may take long
-                self._began(batches)
+            name = f"{NAME} {len(self._dstream_monitors) + 1}" if self._dstream_monitors else NAME
+            monitor = DStreamMonitor(context, name, self._run_status)
+            monitor.listen()
+            if monitor.recovers:  # its start creates the batches of the downtime, which may take long
+                self._report_with(monitor)
                 start(context)
             else:
                 start(context)
-                self._began(batches)
+                self._report_with(monitor)
 
-        return listened
+        return start_with_monitor
 
-    def _began(self, batches: DStreamMonitor) -> None:
-        self._batches.append(batches)
-        batches.begin()
+    def _report_with(self, monitor: DStreamMonitor) -> None:
+        self._dstream_monitors.append(monitor)
+        monitor.report()
 
-    def _told_of(self, stop: Callable[..., None]) -> Callable[..., None]:
-        """How a StreamingContext is stopped, whoever does it: those that watch it know before."""
+    def _with_notice(self, stop: Callable[..., None]) -> Callable[..., None]:
+        """Return a stop of a StreamingContext of which its monitor learns before."""
 
         @wraps(stop)
-        def told_of(context: StreamingContext, *arguments: Any, **named: Any) -> None:
-            for batches in self._batches:
-                batches.asked(context)
+        def stop_with_notice(context: StreamingContext, *arguments: Any, **named: Any) -> None:
+            for monitor in self._dstream_monitors:
+                monitor.stop_requested(context)
             stop(context, *arguments, **named)
 
-        return told_of
+        return stop_with_notice
 
     def _stop_queries(self) -> None:
-        self._late = not stop_context(0.0 if self._late else _BATCH_PATIENCE)
-        spark = _session()
+        self._stop_timed_out = not stop_context(0.0 if self._stop_timed_out else _BATCH_TIMEOUT_S)
+        spark = _open_session()
         if spark is not None:
-            with suppress(Exception):  # the JVM may have died, which has been told
-                stop_all(spark.streams.active, _BATCH_PATIENCE)
+            with suppress(Exception):  # the JVM may have died, which the monitors report
+                stop_all(spark.streams.active, _BATCH_TIMEOUT_S)
 
-    def _watch(self) -> None:
-        """Watch each session that appears, until the end."""
-        while not self._stop.wait(_LOOK):
-            spark = _session()
+    def _monitor_sessions(self) -> None:
+        """Monitor each session that the program opens, until the end."""
+        while not self._stop.wait(_POLL_INTERVAL_S):
+            spark = _open_session()
             if spark is None:
                 continue
-            watch = QueryMonitor(spark, self._run_status).start()
-            while not watch.has_ended and not self._stop.wait(_LOOK):
+            monitor = QueryMonitor(spark, self._run_status).start()
+            while not monitor.has_ended and not self._stop.wait(_POLL_INTERVAL_S):
                 pass
-            watch.close()
+            monitor.close()
 
     def _end(self) -> None:
         self.stop_queries()
         self._stop.set()
-        self._watching.join()
-        for batches in self._batches:
-            if self._late:
-                batches.cut_off()
-            batches.close()
-        spark, context = _session() or _context(), _context()
+        self._monitoring.join()
+        for monitor in self._dstream_monitors:
+            if self._stop_timed_out:
+                monitor.interrupted()
+            monitor.close()
+        context = _active_context()
+        spark = _open_session() or context
         if context is not None:
-            hush_accumulators(context)
+            silence_accumulators(context)
         if spark is not None:
             with suppress(Exception):
                 spark.stop()
@@ -179,33 +186,33 @@ class ProgramLauncher:
             jvm.close()
 
 
-def _session() -> SparkSession | None:
-    """The session that somebody in this process has made, if it is still open."""
+def _open_session() -> SparkSession | None:
+    """Return the session of this process, if one is open."""
     from pyspark.sql import SparkSession
 
     spark: SparkSession | None = SparkSession._instantiatedSession
     return spark if spark is not None and spark.sparkContext._jsc is not None else None
 
 
-def _context() -> SparkContext | None:
-    """The same without a session, as programs with DStreams have it."""
+def _active_context() -> SparkContext | None:
+    """Return the context of this process; programs with DStreams have one without a session."""
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context
 
 
-def _authenticated(start: Callable[..., None]) -> Callable[..., None]:
-    """How a SparkContext is started: its ports want a secret if it is on this machine, which is known only now.
+def _with_authentication(start: Callable[..., None]) -> Callable[..., None]:
+    """Return a start of a SparkContext whose ports need a secret if it is on this machine, which is known only now.
 
     On a cluster the program must choose a secret itself.
     """
     from pyspark import SparkConf
 
     @wraps(start)
-    def authenticated(context: SparkContext, master: str | None, *arguments: Any, **named: Any) -> None:
-        # Spark reads its defaults from properties of the JVM; what the program sets wins over them.
+    def start_with_authentication(context: SparkContext, master: str | None, *arguments: Any, **named: Any) -> None:
+        # Spark reads its defaults from properties of the JVM; the program's own settings win over them.
         properties: Any = context._jvm.java.lang.System
-        conf = next((one for one in (*arguments, *named.values()) if isinstance(one, SparkConf)), None)
+        conf = next((argument for argument in (*arguments, *named.values()) if isinstance(argument, SparkConf)), None)
         chosen = master or (conf and conf.get("spark.master")) or properties.getProperty("spark.master")
         if not in_one_jvm(chosen or LOCAL) or properties.getProperty(AUTHENTICATED.key) is not None:
             start(context, master, *arguments, **named)
@@ -218,4 +225,4 @@ def _authenticated(start: Callable[..., None]) -> Callable[..., None]:
         finally:
             properties.clearProperty(AUTHENTICATED.key)  # the next context may be on a cluster
 
-    return authenticated
+    return start_with_authentication

@@ -1,4 +1,8 @@
-"""Executors on other machines: waited for, equipped with what they need to run our code, and asked whether they can."""
+"""Executors on other machines.
+
+- `require_reachable` refuses addresses of Kafka that they cannot reach.
+- `equip_executors` waits for them, sends them our code and checks that they can run it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,40 +24,40 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-PATIENCE = 300.0
-"""Seconds in which the first executor must have come: a cluster may have to make room, or start a machine."""
-_SETTLED = 1.0
-"""Seconds without another one, after which those that are there are taken for all."""
-_LOOK = 0.1
-_SHOWN = 3
+FIRST_EXECUTOR_TIMEOUT_S = 300.0
+"""A cluster may have to free resources, or to start a machine."""
+_SETTLE_TIME_S = 1.0
+"""Time without a new executor after which those that have registered count as all."""
+_POLL_INTERVAL_S = 0.1
+_MAX_SHOWN_PROBLEMS = 3
 _STANDALONE = re.compile(r"spark://(.+):\d+$")
 
 
 @dataclass(frozen=True)
 class RemoteExecutorSettings:
-    """What matters only where executors are on other machines."""
+    """Settings that matter only if executors run on other machines."""
 
     shared: Path | None = None
-    """A folder that each of them must see as we do."""
+    """A folder that each executor must see at the same path."""
     packages: bool = False
-    """Whether they are sent the packages of our Python, and not only our code."""
-    tell: Callable[[str], None] = lambda _: None
-    stopped: Callable[[], bool] = lambda: False
-    """Whether nobody waits for them any more."""
+    """Whether executors get the packages of this Python, and not only our code."""
+    notify: Callable[[str], None] = lambda _: None
+    is_stopped: Callable[[], bool] = lambda: False
+    """Whether the run was stopped, so that nobody waits for executors."""
 
 
 class ExecutorsStopped(Exception):
-    """The run was stopped before its executors had come."""
+    """The run was stopped before its executors had registered."""
 
 
 def require_reachable(master: str | None, bootstrap: str) -> None:
-    """Raise when Kafka is at an address that means another machine on each of several."""
-    there = _STANDALONE.match(master or "")
-    elsewhere = master is not None and not is_local(master) and not (there and _is_this_machine(there[1]))
-    if elsewhere and all(_is_this_machine(one.rpartition(":")[0]) for one in bootstrap.split(",")):
+    """Raise InvalidOption if the address of Kafka means another machine on each executor."""
+    standalone = _STANDALONE.match(master or "")
+    remote = master is not None and not is_local(master) and not (standalone and _is_this_machine(standalone[1]))
+    if remote and all(_is_this_machine(address.rpartition(":")[0]) for address in bootstrap.split(",")):
         raise InvalidOption(
             f"the executors of {master} cannot reach Kafka at {bootstrap}",
-            why="that address is this machine for us, and their own machine for them",
+            why="that address is this machine here, and their own machine on the executors",
             hint="name brokers that they can reach with --kafka HOST:PORT",
         )
 
@@ -61,66 +66,72 @@ def _is_this_machine(host: str) -> bool:
     return host.strip("[]") in ("localhost", "::1") or host.startswith("127.")
 
 
-def equip(
-    spark: SparkSession, travel: RemoteExecutorSettings, folder: Path, beside: Path | None = None, *, send: bool = True
+def equip_executors(
+    spark: SparkSession,
+    settings: RemoteExecutorSettings,
+    folder: Path,
+    module_folder: Path | None = None,
+    *,
+    send: bool = True,
 ) -> None:
-    """Wait for executors and make them fit; raises when they are not, or when nobody waits any more.
+    """Wait for executors, send them our code, and raise ClusterUnfit if they cannot run it.
 
-    `folder` is one here, for as long as the session lives: executors that come later fetch from it too. `beside` is
-    that of the pipeline's file. `send`: whether nobody has sent them our code yet.
+    The files are in `folder` while the session lives, since executors that register later fetch them too.
+    `module_folder` is the folder of the pipeline's file. `send` is False if they have our code already.
     """
     context = spark.sparkContext
-    cores = _awaited(context, travel)
+    cores = _wait_for_cores(context, settings)
     if send:
         files = [shipping.millrace_zip(folder)]
-        if beside is not None:
-            files.append(shipping.project_zip(beside, folder))
+        if module_folder is not None:
+            files.append(shipping.project_zip(module_folder, folder))
         shipping.send(context, files)
-    _require_fit(context, cores, travel.shared)
-    travel.tell(f"{_executors(context)} executors with {cores} cores at {context.master}")
+    _require_fit(context, cores, settings.shared)
+    settings.notify(f"{_count_executors(context)} executors with {cores} cores at {context.master}")
 
 
-def _awaited(context: SparkContext, travel: RemoteExecutorSettings) -> int:
-    """The cores of the executors that have come."""
-    began, since, known = time.monotonic(), time.monotonic(), 0
-    told = False
+def _wait_for_cores(context: SparkContext, settings: RemoteExecutorSettings) -> int:
+    """Wait until no more executors register; return the number of their cores."""
+    started = last_change = time.monotonic()
+    executors, notified = 0, False
     while True:
-        if travel.stopped():
+        if settings.is_stopped():
             raise ExecutorsStopped
-        now, found = time.monotonic(), _executors(context)
-        if found != known:
-            since, known = now, found
-        elif known and now - since >= _SETTLED:
+        now, count = time.monotonic(), _count_executors(context)
+        if count != executors:
+            last_change, executors = now, count
+        elif executors and now - last_change >= _SETTLE_TIME_S:
             return int(context.defaultParallelism)
-        if now - began > PATIENCE:
+        if now - started > FIRST_EXECUTOR_TIMEOUT_S:
             raise ClusterUnfit(
-                f"no executor of {context.master} has come in {PATIENCE:.0f} s",
-                why="the cluster has no room for one, or none could reach this machine",
+                f"no executor of {context.master} has registered within {FIRST_EXECUTOR_TIMEOUT_S:.0f} s",
+                why="the cluster has no resources for one, or none could reach this machine",
                 hint="compare spark.executor.memory and spark.executor.cores with what is free there; set "
                 "spark.driver.host to an address of this machine that they can reach",
             )
-        if not known and not told and now - began > 2 * _SETTLED:
-            travel.tell(f"waiting for executors of {context.master}")
-            told = True
-        time.sleep(_LOOK)
+        if not executors and not notified and now - started > 2 * _SETTLE_TIME_S:
+            settings.notify(f"waiting for executors of {context.master}")
+            notified = True
+        time.sleep(_POLL_INTERVAL_S)
 
 
-def _executors(context: SparkContext) -> int:
-    tracker = context._jsc.sc().statusTracker()
-    return len(tracker.getExecutorInfos()) - 1  # one of them is the driver
+def _count_executors(context: SparkContext) -> int:
+    return len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1  # one of them is the driver
 
 
 def _require_fit(context: SparkContext, cores: int, shared: Path | None) -> None:
-    with _marked(shared) as mark:
+    with _marker_file(shared) as marker:
         try:
-            found = context.parallelize(range(2 * cores), 2 * cores).mapPartitions(_asking(mark)).collect()
+            tasks = context.parallelize(range(2 * cores), 2 * cores)
+            results = tasks.mapPartitions(_probe(marker)).collect()
         except Exception as error:
-            raise _unable(error) from error
-    problems = {f"{one['host']}: {one['problem']}": one for one in found if one["problem"]}
+            raise _python_unusable(error) from error
+    problems = {f"{result['host']}: {result['problem']}": result for result in results if result["problem"]}
     if not problems:
         return
-    shown = "; ".join([*sorted(problems)[:_SHOWN], *(["…"] if len(problems) > _SHOWN else [])])
-    if all(one["blind"] for one in problems.values()):
+    more = ["…"] if len(problems) > _MAX_SHOWN_PROBLEMS else []
+    shown = "; ".join([*sorted(problems)[:_MAX_SHOWN_PROBLEMS], *more])
+    if all(result["not_shared"] for result in problems.values()):
         raise ClusterUnfit(
             "the state folder is not shared with the executors",
             why=shown,
@@ -133,52 +144,49 @@ def _require_fit(context: SparkContext, cores: int, shared: Path | None) -> None
     )
 
 
-def _unable(error: Exception) -> ClusterUnfit:
-    said = root_cause(error)
-    if "PYTHON_VERSION_MISMATCH" in said:
+def _python_unusable(error: Exception) -> ClusterUnfit:
+    cause = root_cause(error)
+    if "PYTHON_VERSION_MISMATCH" in cause:
         hint = "set PYSPARK_PYTHON to a Python of the executors that has the version of this one"
     else:
-        hint = "PYSPARK_PYTHON names the executors' Python (python3 unless it is set); the log has all that was said"
-    return ClusterUnfit("the executors cannot run Python functions", why=said, hint=hint)
+        hint = "PYSPARK_PYTHON names the executors' Python (python3 unless it is set); the log has the whole output"
+    return ClusterUnfit("the executors cannot run Python functions", why=cause, hint=hint)
 
 
-class _marked:  # noqa: N801 - used as a function
-    """A file in the shared folder for the time of the question; None when nothing must be shared."""
-
-    def __init__(self, shared: Path | None) -> None:
-        self._path = None if shared is None else shared.absolute() / f".seen-{uuid.uuid4().hex}"
-
-    def __enter__(self) -> str | None:
-        if self._path is None:
-            return None
-        self._path.touch()
-        return str(self._path)
-
-    def __exit__(self, *_: object) -> None:
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+@contextmanager
+def _marker_file(shared: Path | None) -> Iterator[str | None]:
+    """Create a file in the shared folder while executors look for it; None if no folder has to be shared."""
+    if shared is None:
+        yield None
+        return
+    path = shared.absolute() / f".seen-{uuid.uuid4().hex}"
+    path.touch()
+    try:
+        yield str(path)
+    finally:
+        path.unlink(missing_ok=True)
 
 
-def _asking(mark: str | None) -> Callable[[Iterator[Any]], Iterator[dict[str, Any]]]:
-    """The question, as a function that needs nothing of Millrace where it runs: it travels whole."""
-    needed = (*shipping.NEEDED, "millrace.engine.queries.decoding")
+def _probe(marker: str | None) -> Callable[[Iterator[Any]], Iterator[dict[str, Any]]]:
+    """Return the function that checks an executor; it is pickled whole, and needs nothing of Millrace to start."""
+    modules = (*shipping.NEEDED, "millrace.engine.queries.decoding")
 
-    def ask(_: Iterator[Any]) -> Iterator[dict[str, Any]]:
+    def probe(_: Iterator[Any]) -> Iterator[dict[str, Any]]:
         import importlib
         import os
         import platform
         import sys
 
         missing = []
-        for name in needed:
+        for name in modules:
             try:
                 importlib.import_module(name)
             except ImportError as error:
                 missing.append(name if isinstance(error, ModuleNotFoundError) and error.name == name else str(error))
-        blind = not missing and mark is not None and not os.path.exists(mark)  # noqa: PTH110 - it is sent as it is
+        not_shared = not missing and marker is not None and not os.path.exists(marker)  # noqa: PTH110 - pickled
         problem = f"{sys.executable} lacks {', '.join(missing)}" if missing else ""
-        if blind:
-            problem = f"there is no {os.path.dirname(mark or '')} there, or it is another one"  # noqa: PTH120
-        yield {"host": platform.node(), "problem": problem, "blind": blind}
+        if not_shared:
+            problem = f"there is no {os.path.dirname(marker or '')} there, or it is another folder"  # noqa: PTH120
+        yield {"host": platform.node(), "problem": problem, "not_shared": not_shared}
 
-    return ask
+    return probe

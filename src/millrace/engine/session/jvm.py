@@ -1,6 +1,9 @@
-"""Spark's JVM as a child process: what it is started with, where its output goes, how it ends.
+"""Spark's JVM as a child process.
 
-Environment variables for a while.
+- `Jvm` starts it with a log, a scratch folder and a gateway for PySpark, and ends it.
+- `OutputRouting` says where the output of the JVM and its Python workers goes.
+- `environment` and `environment_variables` set variables for a limited time.
+- `silence_py4j` keeps tracebacks of interrupted calls off standard error.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from millrace.settings import VERBOSE
 
 @contextmanager
 def environment_variables(wanted: Mapping[str, str]) -> Iterator[None]:
-    """A time in which these are set; afterwards all is as it was."""
+    """Set these variables, and restore the previous values at the end."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -47,17 +50,16 @@ def environment_variables(wanted: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-Line = Callable[[str], None]
+LineHandler = Callable[[str], None]
 """Takes a line of text, without its end."""
 
 _NOISE = re.compile(
     r"WARNING: Using incubator modules|Using Spark's default log4j profile|Setting default log level to"
     r"|To adjust logging level use|(NOTE: )?Picked up \w*JAVA_\w*OPTIONS"
 )
-GRACE = 20.0
-"""Seconds in which it must have ended."""
-_GRACE_AT_EXIT = 2.0
-"""The same for a JVM that nobody has closed when this process ends."""
+END_TIMEOUT_S = 20.0
+_EXIT_TIMEOUT_S = 2.0
+"""For a JVM that is still open when this process exits."""
 _LOG4J = """\
 # Written by Millrace at every start; an edit is lost.
 rootLogger.level = warn
@@ -67,7 +69,7 @@ appender.file.name = file
 appender.file.fileName = {log}
 appender.file.filePattern = {log}.%i
 appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: {said}
+appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: {message}
 appender.file.policies.type = Policies
 appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 10MB
@@ -77,32 +79,32 @@ appender.file.strategy.max = 3
 
 
 _REDACTION = "spark.redaction.regex"
-_NAMED = r"(?i)((?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)=)(?:\"[^\"]*\"|[^\s,;&]+)"
-_ADDRESS = r"(://[^/\s:@]*:)[^/\s@]+@"
-"""What is not written to the log, whoever says it: what stands after `password=`, and the passwords of addresses."""
+_NAMED_VALUE = r"(?i)((?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)=)(?:\"[^\"]*\"|[^\s,;&]+)"
+_URL_LOGIN = r"(://[^/\s:@]*:)[^/\s@]+@"
+"""What is masked in the log: values after `password=` and the like, and passwords in URLs."""
 
 
 @dataclass(frozen=True)
 class OutputRouting:
-    """Where what the JVM and its Python workers print goes. None is the log; a number is a file descriptor."""
+    """Where the output of the JVM and its Python workers goes: None is the log, a number is a file descriptor."""
 
-    out: Line | int | None = None
-    err: Line | None = None
-    """What Python functions print in workers arrives here too: Spark sends both of their streams this way."""
+    out: LineHandler | int | None = None
+    err: LineHandler | None = None
+    """Also gets what Python functions print in workers: Spark sends both of their streams here."""
 
 
 class Jvm:
-    """A running JVM with a gateway for PySpark; Ctrl-C does not reach it, and it ends when this process does."""
+    """A running JVM with a gateway for PySpark; Ctrl-C does not reach it, and it ends with this process."""
 
     def __init__(
         self,
         settings: Mapping[str, str],
         log: Path | None,
         scratch: Scratch,
-        voice: OutputRouting = OutputRouting(),  # noqa: B008 - frozen
-        holds: Sequence[int] = (),
+        output: OutputRouting = OutputRouting(),  # noqa: B008 - frozen
+        inherited_fds: Sequence[int] = (),
     ) -> None:
-        """Start it. Its temporary files, and its log if `log` names none, are in `scratch`, which goes when it ends."""
+        """Start it. Its temporary files, and its log if `log` is None, are in `scratch`, which is removed later."""
         self.scratch = scratch
         self.log = (log or scratch.folder / "spark.log").absolute()
         self._log_stays = log is not None
@@ -114,31 +116,31 @@ class Jvm:
         self.gateway: Any = None
         atexit.register(self._close_at_exit)
         try:
-            self._start = _open_log(self.log)
-            _quieten()
+            self._log_start = _open_log(self.log)
+            _silence_refused_queries()
             try:
-                self.gateway = self._launched(settings, voice, holds)
+                self.gateway = self._launch(settings, output, inherited_fds)
             except Exception as error:
                 self._drain()
-                raise self.failed("its JVM ended") from error
+                raise self.start_failure("its JVM ended") from error
         except BaseException:
             self.close(0.0)
             raise
 
-    def failed(self, why: str) -> SparkFailed:
-        """The error of a start that did not succeed, with the end of the log."""
+    def start_failure(self, why: str) -> SparkFailed:
+        """Return the error of a failed start, with the end of the log."""
         with self.log.open("rb") as content:
-            content.seek(self._start)
-            said = content.read().decode("utf-8", "replace")
+            content.seek(self._log_start)
+            text = content.read().decode("utf-8", "replace")
         where = f"the whole log is in {self.log}; " if self._log_stays else ""
         return SparkFailed(
             "Spark could not be started",
-            why=f"{why}{quoted(said)}",
-            hint=f"{where}look at --master, --set and at the memory that is free",
+            why=f"{why}{quoted(text)}",
+            hint=f"{where}check --master, --set and the free memory",
         )
 
-    def close(self, patience: float = GRACE) -> None:
-        """End it, wait and remove its temporary files; everything that it printed has been handed on then."""
+    def close(self, timeout_s: float = END_TIMEOUT_S) -> None:
+        """End it, pass on the rest of its output and remove its temporary files."""
         with self._starting:
             self._closed = True
         if self._process:
@@ -146,58 +148,58 @@ class Jvm:
                 with contextlib.suppress(BrokenPipeError):
                     self._process.stdin.close()
             try:
-                self._process.wait(patience)
+                self._process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
         if self.gateway:
-            with contextlib.suppress(Exception):  # not before: it would wait for threads that wait for the JVM
+            with contextlib.suppress(Exception):  # not earlier: it would wait for threads that wait for the JVM
                 self.gateway.shutdown()
         self._drain()
         self.scratch.remove()
         atexit.unregister(self._close_at_exit)
 
     def _close_at_exit(self) -> None:
-        """Close it if nobody has; a process that was forked from this one must not."""
+        """Close it if it is open; a process that was forked from this one must not."""
         if self._pid == os.getpid():
-            self.close(_GRACE_AT_EXIT if self.gateway else 0.0)
+            self.close(_EXIT_TIMEOUT_S if self.gateway else 0.0)
 
-    def _launched(self, settings: Mapping[str, str], voice: OutputRouting, holds: Sequence[int]) -> Any:
+    def _launch(self, settings: Mapping[str, str], output: OutputRouting, inherited_fds: Sequence[int]) -> Any:
         from pyspark import SparkConf
         from pyspark.java_gateway import launch_gateway
 
         conf = SparkConf(loadDefaults=False)
-        chosen = _with_options(settings, self.log, self.scratch)
-        # Everybody on this machine can read a command line.
-        hidden = {key: value for key, value in chosen.items() if shown(key, value) != value}
-        for key, value in chosen.items():
-            if key not in hidden:
+        settings = _with_java_options(settings, self.log, self.scratch)
+        # Every account of this machine can read a command line.
+        secrets = {key: value for key, value in settings.items() if shown(key, value) != value}
+        for key, value in settings.items():
+            if key not in secrets:
                 conf.set(key, value)
-        if hidden and (pattern := chosen.get(_REDACTION)):  # nor does Spark itself show what has a harmless name
-            conf.set(_REDACTION, "|".join((pattern, *(rf"^\Q{key}\E$" for key in hidden))))
+        if secrets and (pattern := settings.get(_REDACTION)):  # Spark masks them too, whatever their names are
+            conf.set(_REDACTION, "|".join((pattern, *(rf"^\Q{key}\E$" for key in secrets))))
         with contextlib.ExitStack() as opened:
             log = opened.enter_context(self.log.open("ab")).fileno()
-            streams = {"stdout": self._end_of(voice.out, log, opened), "stderr": self._end_of(voice.err, log, opened)}
+            streams = {"stdout": self._stream(output.out, log, opened), "stderr": self._stream(output.err, log, opened)}
             # A terminal sends Ctrl-C to a whole session: the JVM gets one of its own.
-            child = {**streams, "start_new_session": True, "pass_fds": (*holds, self.scratch.held)}
+            child = {**streams, "start_new_session": True, "pass_fds": (*inherited_fds, self.scratch.lock_fd)}
             opened.enter_context(self._launcher_in_scratch(settings))
             gateway = launch_gateway(conf, child)
-        for key, value in hidden.items():  # where Spark looks for what its command line said
+        for key, value in secrets.items():  # Spark reads its settings from these properties
             gateway.jvm.java.lang.System.setProperty(key, value)
         return gateway
 
     @contextlib.contextmanager
     def _launcher_in_scratch(self, settings: Mapping[str, str]) -> Iterator[None]:
-        """A time in which PySpark's launcher makes its own files in the scratch folder, and has us start the JVM.
+        """Let PySpark's launcher create its files in the scratch folder and start the JVM through `_started`.
 
-        It takes neither a folder nor variables for the child, and those of this process are also those of its threads.
+        It takes neither a folder nor variables for the child; to set those of this process would affect its threads.
         """
         from pyspark import java_gateway
 
         launcher: Any = java_gateway
         before = launcher.tempfile, launcher.Popen
-        made = partial(tempfile.mkdtemp, dir=self.scratch.folder)
-        launcher.tempfile = SimpleNamespace(mkdtemp=made, mkstemp=tempfile.mkstemp)
+        mkdtemp = partial(tempfile.mkdtemp, dir=self.scratch.folder)
+        launcher.tempfile = SimpleNamespace(mkdtemp=mkdtemp, mkstemp=tempfile.mkstemp)
         launcher.Popen = partial(self._started, self.scratch.variables(settings))
         try:
             yield
@@ -206,81 +208,84 @@ class Jvm:
 
     def _started(self, variables: Mapping[str, str], command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
         with self._starting:
-            if self._closed:  # this process ends, and the scratch folder is gone
+            if self._closed:  # this process is exiting, and the scratch folder is removed
                 raise InterruptedError
             options["env"] |= variables
             self._process = subprocess.Popen(command, **options)
             return self._process
 
-    def _end_of(self, to: Line | int | None, log: int, opened: contextlib.ExitStack) -> int:
-        """The descriptor for a stream of the child: of a pipe whose lines are handed on, where somebody wants them."""
-        if not callable(to):
-            return log if to is None else to
+    def _stream(self, target: LineHandler | int | None, log: int, opened: contextlib.ExitStack) -> int:
+        """Return the descriptor for a stream of the child: of a pipe, if its lines go to a handler."""
+        if not callable(target):
+            return log if target is None else target
         source, sink = os.pipe()
         opened.callback(os.close, sink)
-        pump = threading.Thread(target=_pump, args=(source, to, self.log), name="spark-output", daemon=True)
+        pump = threading.Thread(target=_pump, args=(source, target, self.log), name="spark-output", daemon=True)
         pump.start()
         self._pumps.append(pump)
         return sink
 
     def _drain(self) -> None:
         for pump in self._pumps:
-            pump.join(GRACE)
+            pump.join(END_TIMEOUT_S)
 
 
 @contextlib.contextmanager
-def environment(master: str, more: Mapping[str, str]) -> Iterator[None]:
-    """The variables that Spark reads at its start, for that time only; the user's own values stay."""
-    wanted = {"JAVA_HOME": str(_java_home()), **more}
+def environment(master: str, extra: Mapping[str, str]) -> Iterator[None]:
+    """Set the variables that Spark reads at its start; the user's own values win."""
+    variables = {"JAVA_HOME": str(_java_home()), **extra}
     if is_local(master):
-        # Elsewhere the workers have their own Python, and an address that others can reach.
-        wanted |= {
+        # On a cluster the workers have their own Python, and an address that others can reach.
+        variables |= {
             "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
             "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
         }
-    with environment_variables(wanted):
+    with environment_variables(variables):
         yield
 
 
-def _quieten() -> None:
-    """PySpark writes every refused query to standard error with Java's stack trace; whoever catches it tells it."""
+def _silence_refused_queries() -> None:
+    """Keep PySpark from writing refused queries with Java's stack trace to standard error: they raise errors."""
     from pyspark.logger import PySparkLogger
 
     if not VERBOSE.value():
-        hush_py4j()  # before the end is asked for: that comes in the middle of a call
+        silence_py4j()  # now: a stop comes in the middle of a call
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = not VERBOSE.value()
 
 
-def hush_py4j() -> None:
-    """Py4J writes a traceback for each call that is cut off: for whoever asked for the end, none."""
+def silence_py4j() -> None:
+    """Keep Py4J from writing a traceback for each call that the end of the JVM interrupts."""
     for logger in (logging.getLogger("py4j.clientserver"), logging.getLogger("py4j.java_gateway"), logging.getLogger()):
-        logger.addFilter(_is_no_cut_call)
+        logger.addFilter(_is_not_interrupted_call)
 
 
-def _is_no_cut_call(record: logging.LogRecord) -> bool:
+def _is_not_interrupted_call(record: logging.LogRecord) -> bool:
     from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
-    said = record.getMessage()
-    if "while executing the Python Proxy" in said:  # a batch of ours that called the JVM when that was gone
+    message = record.getMessage()
+    if "while executing the Python Proxy" in message:  # a batch that called the JVM after its end
         return not (record.exc_info and isinstance(record.exc_info[1], Py4JNetworkError))
-    return not re.search("while sending command|while shutting down connection", said)
+    return not re.search("while sending command|while shutting down connection", message)
 
 
-def _with_options(settings: Mapping[str, str], log: Path, scratch: Scratch) -> dict[str, str]:
-    """The settings, with options of Java: a quick start, a log that never grows without bound, temporary files."""
-    described = log.with_name(log.name + ".log4j2.properties")
-    said = f"%replace{{%replace{{%m%n%ex}}{{{_NAMED}}}{{$1***}}}}{{{_ADDRESS}}}{{$1***@}}".replace("\\", "\\\\")
-    described.write_text(_LOG4J.format(log=log, said=said), "utf-8")
+def _with_java_options(settings: Mapping[str, str], log: Path, scratch: Scratch) -> dict[str, str]:
+    """Return the settings with options of Java for the class archive, a log of limited size and temporary files."""
+    log4j = log.with_name(log.name + ".log4j2.properties")
+    message = f"%replace{{%replace{{%m%n%ex}}{{{_NAMED_VALUE}}}{{$1***}}}}{{{_URL_LOGIN}}}{{$1***@}}".replace(
+        "\\", "\\\\"
+    )
+    log4j.write_text(_LOG4J.format(log=log, message=message), "utf-8")
     key = "spark.driver.extraJavaOptions"
-    own = settings.get(key, "")
-    quick = "" if "-XX:ArchiveClassesAtExit" in own or "-XX:SharedArchiveFile" in own else class_archive_options()
-    ours = [f"-Dlog4j2.configurationFile={described.as_uri()}", scratch.java_options(settings), quick]
-    return {**settings, key: " ".join(filter(None, [*ours, own]))}
+    given = settings.get(key, "")
+    own_archive = "-XX:ArchiveClassesAtExit" in given or "-XX:SharedArchiveFile" in given
+    archive = "" if own_archive else class_archive_options()
+    ours = [f"-Dlog4j2.configurationFile={log4j.as_uri()}", scratch.java_options(settings), archive]
+    return {**settings, key: " ".join(filter(None, [*ours, given]))}
 
 
 def _open_log(log: Path) -> int:
-    """Make the log's folder and give the length of the log so far."""
+    """Create the log's folder and return the size of the log."""
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as content:
@@ -297,11 +302,11 @@ def _java_home() -> Path:
     return home
 
 
-def _pump(source: int, to: Line, log: Path) -> None:
+def _pump(source: int, handler: LineHandler, log: Path) -> None:
     with os.fdopen(source, "rb") as stream:
         for line in stream:
             if _NOISE.match(text := line.decode("utf-8", "replace").rstrip("\r\n")):
                 with log.open("a", encoding="utf-8") as written:
                     written.write(f"{text}\n")
             else:
-                to(text)
+                handler(text)

@@ -24,14 +24,13 @@ from millrace.errors import FileUnusable
 from millrace.locks import FolderLock
 
 PREFIX = "millrace-scratch-"
-"""How the names of scratch folders begin."""
-_REMOVED = ".removed"
-"""How the names of those end that are being removed: no process makes a new file in them."""
-_NAMES_FOLDER = re.compile(r"-Djava\.io\.tmpdir=")
-_HADOOP = "spark.hadoop.hadoop.tmp.dir"
-_BUFFERS = "LOCAL_DIRS"
-"""Where Hadoop keeps what it sends to a store; without it, in /tmp. Its `hadoop.tmp.dir` must not have a space."""
-_SWEEP_WAIT_S = 2.0
+_REMOVED_SUFFIX = ".removed"
+"""Of folders that are being removed: no process creates a file in them."""
+_JAVA_TMPDIR = re.compile(r"-Djava\.io\.tmpdir=")
+_HADOOP_TMP_DIR = "spark.hadoop.hadoop.tmp.dir"
+_HADOOP_BUFFER_DIRS = "LOCAL_DIRS"
+"""Where Hadoop buffers uploads; without it, in /tmp. Its `hadoop.tmp.dir` cannot have a space in it."""
+_SWEEP_TIMEOUT_S = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -40,62 +39,62 @@ class Scratch:
     """A new scratch folder, locked by this process."""
 
     def __init__(self, near: Path | None = None) -> None:
-        """Make it in TMPDIR if that is set, else in the folder `near`, else where temporary files go.
+        """Create it in TMPDIR if that is set, else in the folder `near`, else in the system's temporary folder.
 
-        Abandoned scratch folders in these places are removed meanwhile.
+        Abandoned scratch folders in these folders are removed in the background.
         """
         parent = _parent(near)
         try:
-            self.folder, self._lock = _made(parent)
+            self.folder, self._lock = _create(parent)
         except OSError as error:
             raise _unusable(parent, error.strerror or str(error)) from None
         self._pid = os.getpid()
-        atexit.register(self.remove)  # for one who is interrupted before there is a JVM that removes it
-        places = {parent, _temporary(), *([] if near is None else [near.resolve()])}
-        # Beside the start of Spark: shuffle files of a large run take a moment.
-        self._sweep = threading.Thread(target=_remove_all_abandoned, args=(places,), name="scratch", daemon=True)
+        atexit.register(self.remove)  # in case of an interrupt before there is a JVM that removes it
+        parents = {parent, _system_temporary_folder(), *([] if near is None else [near.resolve()])}
+        # In a thread, while Spark starts: to remove the shuffle files of a large run takes a moment.
+        self._sweep = threading.Thread(target=_remove_all_abandoned, args=(parents,), name="scratch", daemon=True)
         self._sweep.start()
 
     @property
-    def held(self) -> int:
-        """The descriptor of the lock: a child that inherits it keeps the folder for as long as it lives."""
+    def lock_fd(self) -> int:
+        """The descriptor of the lock: a child that inherits it keeps the folder while it lives."""
         return self._lock.fd
 
     def java_options(self, settings: Mapping[str, str]) -> str:
-        """Return what the driver's JVM is started with to use the folder; a folder that the user gives it wins.
+        """Return the options with which the driver's JVM uses the folder; empty if the user gives it another one.
 
-        Without a `spark.local.dir` Spark uses Java's folder too. We set none, because it would be sent to executors.
+        Without `spark.local.dir` Spark uses Java's folder too. We do not set it, because it would apply to executors.
         """
-        own = names_java_option(_NAMES_FOLDER, settings)
-        return "" if own else _quoted(f"-Djava.io.tmpdir={self.folder}")
+        given = names_java_option(_JAVA_TMPDIR, settings)
+        return "" if given else _quoted(f"-Djava.io.tmpdir={self.folder}")
 
     def variables(self, settings: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of the JVM and its Python workers that name the folder."""
-        found = {"TMPDIR": str(self.folder)}
-        if _HADOOP not in settings and _BUFFERS not in os.environ:
-            found[_BUFFERS] = str(self.folder)
-        return found
+        variables = {"TMPDIR": str(self.folder)}
+        if _HADOOP_TMP_DIR not in settings and _HADOOP_BUFFER_DIRS not in os.environ:
+            variables[_HADOOP_BUFFER_DIRS] = str(self.folder)
+        return variables
 
     def remove(self) -> None:
-        """Remove it, after the JVM has ended; what cannot be removed is left to the next run.
+        """Remove it after the end of the JVM; the next run removes what cannot be removed now.
 
-        Nothing happens in a process that was forked from the one that has made it.
+        A process that was forked from the one that has created the folder leaves it alone.
         """
         if self._lock.fd >= 0 and self._pid == os.getpid():
-            self._sweep.join(_SWEEP_WAIT_S)  # which may just be looking whether this one is abandoned
+            self._sweep.join(_SWEEP_TIMEOUT_S)  # it may be checking whether this one is abandoned
             _remove(self.folder)
             self._lock.release()
             atexit.unregister(self.remove)
 
 
 def is_scratch(path: Path) -> bool:
-    """Whether a path has the name of a scratch folder."""
+    """Return whether a path has the name of a scratch folder."""
     return path.name.startswith(PREFIX)
 
 
 def remove_abandoned(parent: Path) -> None:
     """Remove the scratch folders of this account in a folder, except those that a process still holds."""
-    if _objection(parent):  # others could put another folder in the place of one that was looked at
+    if _why_unusable(parent):  # others could replace a folder after it was checked
         return
     for path in filter(is_scratch, list(parent.iterdir())):
         try:
@@ -112,8 +111,8 @@ def _remove_all_abandoned(parents: set[Path]) -> None:
 
 
 def _is_own_folder(path: Path) -> bool:
-    found = path.lstat()
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    status = path.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _remove_if_abandoned(folder: Path) -> None:
@@ -127,19 +126,19 @@ def _remove_if_abandoned(folder: Path) -> None:
 
 def _remove(folder: Path) -> None:
     """Remove a folder whose lock is held; symbolic links in it are removed, not followed."""
-    removed = folder if folder.name.endswith(_REMOVED) else folder.with_name(folder.name + _REMOVED)
+    removed = folder if folder.name.endswith(_REMOVED_SUFFIX) else folder.with_name(folder.name + _REMOVED_SUFFIX)
     try:
-        # First the name: a process that has just made the folder and waits for its lock does not find it any more,
-        # and neither does a Python worker that outlives its JVM by a moment.
+        # Renamed first, so that it is not found by a process that has just created it and waits for its lock, nor by
+        # a Python worker that outlives its JVM by a moment.
         folder.rename(removed)
     except OSError as error:
         _log.debug("the scratch folder %s is not removed: %s", folder, error)
     else:
-        shutil.rmtree(removed, ignore_errors=True)  # what is left of it is for the next run
+        shutil.rmtree(removed, ignore_errors=True)  # the next run removes the rest
 
 
-def _made(parent: Path) -> tuple[Path, FolderLock]:
-    """A new folder that is locked; another run may take it for abandoned until it is."""
+def _create(parent: Path) -> tuple[Path, FolderLock]:
+    """Create and lock a folder; until it is locked, another run may take it for abandoned and remove it."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         try:
@@ -152,7 +151,7 @@ def _made(parent: Path) -> tuple[Path, FolderLock]:
 
 
 def _is_lock_of(lock: FolderLock, folder: Path) -> bool:
-    """Whether the folder is still where its lock was opened."""
+    """Return whether the folder is still the one whose lock was opened."""
     try:
         return os.path.samestat(os.fstat(lock.fd), os.lstat(folder / lock.NAME))
     except FileNotFoundError:
@@ -160,42 +159,42 @@ def _is_lock_of(lock: FolderLock, folder: Path) -> bool:
 
 
 def _parent(near: Path | None) -> Path:
-    named = os.environ.get("TMPDIR")
-    if near is not None and not named:
-        with suppress(OSError):  # the log cannot be made there either, which says why
+    tmpdir = os.environ.get("TMPDIR")
+    if near is not None and not tmpdir:
+        with suppress(OSError):  # the log cannot be created there either, and its error says why
             near.mkdir(parents=True, exist_ok=True)
         folder = near.resolve()
-        if not _objection(folder) and not _forbids_libraries(folder):
+        if not _why_unusable(folder) and not _is_noexec(folder):
             return folder
-    folder = Path(named).resolve() if named else _temporary()
-    if why := _objection(folder):
+    folder = Path(tmpdir).resolve() if tmpdir else _system_temporary_folder()
+    if why := _why_unusable(folder):
         raise _unusable(folder, why)
     return folder
 
 
-def _temporary() -> Path:
+def _system_temporary_folder() -> Path:
     try:
         return Path(tempfile.gettempdir()).resolve()
     except FileNotFoundError:  # no folder for temporary files can be written to
-        return Path("/tmp")  # noqa: S108 - looked at before it is used
+        return Path("/tmp")  # noqa: S108 - checked before it is used
 
 
-def _forbids_libraries(folder: Path) -> bool:
-    """Whether the file system is mounted such that Java cannot load the libraries that it unpacks there."""
+def _is_noexec(folder: Path) -> bool:
+    """Return whether Java cannot load the libraries that it unpacks there, because the file system is noexec."""
     return bool(os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0))  # only Linux has it
 
 
-def _objection(folder: Path) -> str | None:
-    """Why a folder must not hold scratch folders; None if it may."""
+def _why_unusable(folder: Path) -> str | None:
+    """Return why a folder cannot hold scratch folders; None if it can."""
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError as error:
         return error.strerror
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return "it is not a folder"
-    if found.st_uid not in (0, os.geteuid()):
+    if status.st_uid not in (0, os.geteuid()):
         return "it belongs to another account"
-    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+    if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
         return "every account may write to it, and it has no sticky bit"
     if not os.access(folder, os.W_OK | os.X_OK):
         return "this account may not write to it"

@@ -1,6 +1,8 @@
-"""The one place that makes a SparkSession.
+"""Opens and closes the Spark session of a run; no other module creates one.
 
-A Spark session that is opened while other things start, and closed at the end, however that comes.
+- `open_session` starts Spark's JVM with our settings, and equips executors on other machines.
+- `open_in_background` opens a session while other things start, and closes it at the end in any case.
+- `close_session` stops Spark and its JVM, and removes its temporary files.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from millrace.engine.session import shipping
-from millrace.engine.session.executors import RemoteExecutorSettings, equip
-from millrace.engine.session.jvm import GRACE, Jvm, OutputRouting, environment, hush_py4j
+from millrace.engine.session.executors import RemoteExecutorSettings, equip_executors
+from millrace.engine.session.jvm import END_TIMEOUT_S, Jvm, OutputRouting, environment, silence_py4j
 from millrace.engine.session.scratch import Scratch
-from millrace.engine.session.spark_conf import is_local, settled_conf, spark_choices
+from millrace.engine.session.spark_conf import is_local, merge_conf, spark_choices
 from millrace.errors import InvalidOption, SparkFailed
 from millrace.errors.spark_text import java_causes, root_cause
 from millrace.services import jars
@@ -34,16 +36,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _KAFKA = "spark-sql-kafka"
-_STRANGER = "provided token to the AccumulatorServer is not correct"
-_NOT_READ = "[INVALID_CONF_VALUE"
-"""In what Spark says of a setting's value."""
+_FOREIGN_CONNECTION = "provided token to the AccumulatorServer is not correct"
+_INVALID_VALUE = "[INVALID_CONF_VALUE"
+"""In Spark's text about a setting whose value it cannot read."""
 _S3 = "hadoop-aws"
 _PYTHONPATHS = ("spark.executorEnv.PYTHONPATH", "spark.yarn.appMasterEnv.PYTHONPATH")
-"""Of executors, and of a driver on YARN, which is sent the same archives."""
-
+"""Of executors, and of a driver on YARN, which gets the same archives."""
 
 _opened: list[Jvm] = []
-"""The JVM that was started here, if one is: PySpark has at most one in a process."""
+"""The JVM that this process has started, if any: PySpark has at most one in a process."""
 
 
 def open_session(
@@ -53,39 +54,41 @@ def open_session(
     settings: Mapping[str, str],
     log: Path | None = None,
     realtime: bool = False,
-    beside: Path | None = None,
-    voice: OutputRouting = OutputRouting(),  # noqa: B008 - frozen
-    holds: Sequence[int] = (),
+    module_folder: Path | None = None,
+    output: OutputRouting = OutputRouting(),  # noqa: B008 - frozen
+    inherited_fds: Sequence[int] = (),
     preferred: Mapping[str, str] = MappingProxyType({}),
     jar_sets: Sequence[str] = (),
-    travel: RemoteExecutorSettings = RemoteExecutorSettings(),  # noqa: B008 - frozen
+    remote_executors: RemoteExecutorSettings = RemoteExecutorSettings(),  # noqa: B008 - frozen
 ) -> SparkSession:
-    """Start Spark, here unless a master is named, with what we choose unless `settings` says otherwise.
+    """Start Spark on this machine, or on `master`.
 
-    `preferred` is what the caller chooses. Where spark-submit has started us, what that was told wins over both.
+    The user's `settings` win over those of spark-submit, these over `preferred`, and these over our choices.
 
-    Spark's temporary files are beside the log unless TMPDIR is set, and are removed at the end. A session without a
-    `log` has that among them.
-
-    `beside` is a folder whose modules functions may import in Spark's Python workers; `holds` are descriptors that stay
-    open in the JVM, as those of locks on what it writes to; `jar_sets` are needed besides the connectors.
+    - `log`: the log file. Spark's temporary files are beside it unless TMPDIR is set, and removed at the end. Without a
+      `log` it is one of them.
+    - `module_folder`: a folder whose modules can be imported in Spark's Python workers.
+    - `inherited_fds`: descriptors that stay open in the JVM, such as those of locks on what it writes to.
+    - `jar_sets`: jars that are needed besides those of the connectors.
     """
-    told = submitted()
+    submit_conf = submitted_conf()
     chosen = spark_choices(
-        master=settings.get("spark.master", master), realtime=realtime, given={**preferred, **told, **settings}
+        master=settings.get("spark.master", master), realtime=realtime, given={**preferred, **submit_conf, **settings}
     )
     given = settings if is_submitted() else with_connectors(settings, jar_sets)
-    picked = settled_conf(chosen, {"spark.app.name": name, **preferred, **told, **given})
-    if travel.packages and not is_submitted():
-        picked = with_packages(picked)
-    variables = {} if beside is None else {"PYTHONPATH": _prepended(beside)}
-    warnings.filterwarnings("ignore", module="pyspark")  # about versions of what is installed: not the user's matter
-    with environment(picked["spark.master"], variables), signals_kept():
-        spark = _session(picked, log, voice, holds)
-    if is_local(picked["spark.master"]):
+    conf = merge_conf(chosen, {"spark.app.name": name, **preferred, **submit_conf, **given})
+    if remote_executors.packages and not is_submitted():
+        conf = with_packages(conf)
+    variables = {}
+    if module_folder is not None:
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(module_folder), os.environ.get("PYTHONPATH")]))
+    warnings.filterwarnings("ignore", module="pyspark")  # about versions of packages, which the user cannot change
+    with environment(conf["spark.master"], variables), keep_signal_handlers():
+        spark = _session(conf, log, output, inherited_fds)
+    if is_local(conf["spark.master"]):
         return spark
     try:
-        equip(spark, travel, _shipped(log), beside, send=not is_submitted())
+        equip_executors(spark, remote_executors, _shipping_folder(log), module_folder, send=not is_submitted())
     except BaseException:
         close_session(spark)
         raise
@@ -97,84 +100,85 @@ def scratch_folder() -> Path | None:
     return _opened[-1].scratch.folder if _opened else None
 
 
-def close_session(spark: SparkSession, patience: float = GRACE, *, hurried: bool = False) -> None:
-    """Stop Spark and end its JVM, killed when it takes too long or nobody waits; then its log is complete."""
-    if hurried:
-        hush_py4j()
-        hush_accumulators(spark.sparkContext)
+def close_session(spark: SparkSession, timeout_s: float = END_TIMEOUT_S, *, at_once: bool = False) -> None:
+    """Stop Spark and its JVM, which is killed after the timeout, or `at_once`; its log is complete then."""
+    silence_accumulators(spark.sparkContext)
+    if at_once:
+        silence_py4j()
         _end_jvm(0.0)
         return
-    hush_accumulators(spark.sparkContext)
     try:
         spark.stop()
-    except Exception:  # noqa: S110 - its JVM is gone; whoever works with the session has been told
+    except Exception:  # noqa: S110 - its JVM is gone, which the queries have reported
         pass
     finally:
-        _end_jvm(patience)
+        _end_jvm(timeout_s)
 
 
-def hush_accumulators(context: SparkContext) -> None:
-    """Their server writes a traceback when the JVM is gone in the middle of an update."""
+def silence_accumulators(context: SparkContext) -> None:
+    """Keep the server of accumulators from writing a traceback if the JVM ends during an update."""
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: None
 
 
-def _leave_strangers_out(context: SparkContext) -> None:
-    """Their server also writes a traceback for each who comes to its port and is not the JVM."""
+def _silence_foreign_connections(context: SparkContext) -> None:
+    """Keep the server of accumulators from writing a traceback for connections that are not the JVM's."""
     server = context._accumulatorServer
-    tell: Callable[..., None] = server.handle_error
+    write_traceback: Callable[..., None] = server.handle_error
 
     def handle_error(*request: object) -> None:
         error = sys.exception()
-        if isinstance(error, OSError | EOFError | UnicodeDecodeError) or _STRANGER in str(error):
-            _log.debug("somebody who is not Spark's JVM came to the port of accumulators", exc_info=True)
+        if isinstance(error, OSError | EOFError | UnicodeDecodeError) or _FOREIGN_CONNECTION in str(error):
+            _log.debug("a connection to the port of accumulators was not the JVM's", exc_info=True)
         else:
-            tell(*request)  # an accumulator of the user's that fails
+            write_traceback(*request)  # an accumulator of the user that fails
 
     server.handle_error = handle_error
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit has started this process: there is a JVM, and executors are sent what it was given."""
+    """Return whether spark-submit has started this process: then there is a JVM, and spark-submit ships the files."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def submitted() -> dict[str, str]:
-    """What spark-submit was told, by `millrace submit` or by its own files; nothing where it has not started us."""
+def submitted_conf() -> dict[str, str]:
+    """Return the settings that spark-submit got; empty if it has not started this process."""
     if not is_submitted():
         return {}
     from pyspark import SparkConf, SparkContext
 
-    SparkContext._ensure_initialized()  # with the JVM that has started us, and ends when we do
+    SparkContext._ensure_initialized()  # with the JVM that has started us
     return dict(SparkConf(loadDefaults=True).getAll())
 
 
-def with_connectors(settings: Mapping[str, str], more: Sequence[str] = ()) -> dict[str, str]:
-    """The settings, and our jars for Kafka and Avro beside the user's own; those of the user's for the same win."""
+def with_connectors(settings: Mapping[str, str], jar_sets: Sequence[str] = ()) -> dict[str, str]:
+    """Return the settings with the jars of our connectors, except those for which the user names jars."""
     named = f"{settings.get('spark.jars', '')} {settings.get('spark.jars.packages', '')}"
-    own = {"spark": _KAFKA, "s3": _S3}
-    sets = [name for name in ("spark", *more) if own.get(name, name) not in named]
-    ours = [jars.ensure(name).classpath().replace(":", ",") for name in sets]
-    every = ",".join(filter(None, [*ours, settings.get("spark.jars")]))
-    return {**settings, "spark.jars": every} if every else dict(settings)
+    packages = {"spark": _KAFKA, "s3": _S3}
+    needed = [name for name in ("spark", *jar_sets) if packages.get(name, name) not in named]
+    paths = [jars.ensure(name).classpath().replace(":", ",") for name in needed]
+    all_jars = ",".join(filter(None, [*paths, settings.get("spark.jars")]))
+    return {**settings, "spark.jars": all_jars} if all_jars else dict(settings)
 
 
 def with_packages(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings, with the packages of this Python sent along; what the user sends goes too."""
-    sent = f"{shipping.packages_zip()}#{shipping.UNPACKED}"
-    every = ",".join(filter(None, [settings.get("spark.archives"), sent]))
+    """Return the settings with an archive of this Python's packages for the executors."""
+    archive = f"{shipping.packages_zip()}#{shipping.UNPACKED}"
+    archives = ",".join(filter(None, [settings.get("spark.archives"), archive]))
     paths = {key: os.pathsep.join(filter(None, [settings.get(key), shipping.UNPACKED])) for key in _PYTHONPATHS}
-    return {**settings, "spark.archives": every, **paths}
+    return {**settings, "spark.archives": archives, **paths}
 
 
-def _session(settings: Mapping[str, str], log: Path | None, voice: OutputRouting, holds: Sequence[int]) -> SparkSession:
+def _session(
+    settings: Mapping[str, str], log: Path | None, output: OutputRouting, inherited_fds: Sequence[int]
+) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    if SparkContext._gateway is None:  # else this process has a JVM, of ours or of the program that we are in
+    if SparkContext._gateway is None:  # else this process has one, which we or the program around us have started
         scratch = Scratch(None if log is None else log.absolute().parent)
-        jvm = Jvm(settings, log, scratch, voice, holds)
+        jvm = Jvm(settings, log, scratch, output, inherited_fds)
         SparkContext._ensure_initialized(gateway=jvm.gateway)
         _opened.append(jvm)
     conf = SparkConf(loadDefaults=is_submitted())
@@ -182,49 +186,44 @@ def _session(settings: Mapping[str, str], log: Path | None, voice: OutputRouting
         conf.set(key, value)
     try:
         context = SparkContext(conf=conf)
-        _leave_strangers_out(context)
+        _silence_foreign_connections(context)
         spark = SparkSession(context)
         try:
-            spark.conf.get("spark.sql.session.timeZone")  # it reads all now: else a wrong one fails the first query
+            spark.conf.get("spark.sql.session.timeZone")  # reads all settings: else a wrong one fails the first query
         except Exception:
             spark.stop()
             raise
         return spark
     except Exception as error:
-        if any(_NOT_READ in cause.message for cause in java_causes(error)):
-            unreadable = InvalidOption(root_cause(error), hint="look at what --set gives")
+        if any(_INVALID_VALUE in cause.message for cause in java_causes(error)):
+            invalid = InvalidOption(root_cause(error), hint="check the values of --set")
             _end_jvm()
-            raise unreadable from error
+            raise invalid from error
         if not _opened:
             raise SparkFailed("Spark could not be started", why=root_cause(error)) from error
-        failure = _opened[-1].failed(root_cause(error))
+        failure = _opened[-1].start_failure(root_cause(error))
         _end_jvm()
         raise failure from error
 
 
-def _end_jvm(patience: float = GRACE) -> None:
+def _end_jvm(timeout_s: float = END_TIMEOUT_S) -> None:
     from pyspark import SparkContext
 
     while _opened:
         SparkContext._gateway = SparkContext._jvm = None  # so that the next session starts a JVM of its own
-        _opened.pop().close(patience)
+        _opened.pop().close(timeout_s)
 
 
-def _shipped(log: Path | None) -> Path:
-    """Where what executors are sent lies, for as long as the session lives."""
+def _shipping_folder(log: Path | None) -> Path:
+    """Return the folder for the files that executors fetch while the session lives."""
     if log is not None:
         return log.absolute().parent / "shipped"
     return scratch_folder() or Path(tempfile.mkdtemp(prefix="millrace-shipped-"))
 
 
-def _prepended(folder: Path) -> str:
-    before = os.environ.get("PYTHONPATH")
-    return f"{folder}{os.pathsep}{before}" if before else str(folder)
-
-
 @contextmanager
-def signals_kept() -> Iterator[None]:
-    """PySpark takes Ctrl-C for itself, to cancel jobs; here somebody else may have plans for it."""
+def keep_signal_handlers() -> Iterator[None]:
+    """Restore the handler of Ctrl-C, which PySpark replaces by one that cancels jobs."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -236,23 +235,23 @@ def signals_kept() -> Iterator[None]:
 
 
 @contextmanager
-def opened_aside(open_session: Callable[[], SparkSession]) -> Iterator[Future[SparkSession]]:
-    """The session to be. Whoever interrupts is not held up: what is cut off now is run again at the next start."""
+def open_in_background(open_session: Callable[[], SparkSession]) -> Iterator[Future[SparkSession]]:
+    """Open a session in a thread and close it at the end; after Ctrl-C, kill its JVM instead of waiting."""
     opening: Future[SparkSession] = Future()
-    # A daemon: a JVM that is still starting when we are interrupted ends with this process, which need not wait for it.
-    threading.Thread(target=_settle, args=(opening, open_session), name="session", daemon=True).start()
-    hurried = False
+    # A daemon: a JVM that is still starting ends with this process, which does not wait for it after Ctrl-C.
+    threading.Thread(target=_open_into, args=(opening, open_session), name="session", daemon=True).start()
+    interrupted = False
     try:
         yield opening
     except KeyboardInterrupt:
-        hurried = True
+        interrupted = True
         raise
     finally:
-        if (opening.done() or not hurried) and opening.exception() is None:
-            close_session(opening.result(), hurried=hurried)
+        if (opening.done() or not interrupted) and opening.exception() is None:
+            close_session(opening.result(), at_once=interrupted)
 
 
-def _settle(opening: Future[SparkSession], open_session: Callable[[], SparkSession]) -> None:
+def _open_into(opening: Future[SparkSession], open_session: Callable[[], SparkSession]) -> None:
     try:
         opening.set_result(open_session())
     except BaseException as error:

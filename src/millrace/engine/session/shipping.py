@@ -1,8 +1,15 @@
-"""What executors on other machines are sent: Millrace itself, the project of the pipeline, and packages of Python."""
+"""Archives for executors on other machines.
+
+- `millrace_zip`: Millrace itself.
+- `project_zip` and `whole_zip`: the modules, or all files, beside the pipeline's file.
+- `packages_zip`: the Python packages that Millrace needs.
+- `send`: lets every executor import from such archives.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import sys
 import sysconfig
@@ -21,93 +28,95 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 UNPACKED = "millrace_packages"
-"""The folder, beside where an executor works, in which the packages that were sent are found."""
+"""The folder into which an executor unpacks the packages, in its working directory."""
 NEEDED = ("confluent_kafka", "orjson", "pandas", "platformdirs", "psutil", "pyarrow", "rich", "yaml")
-"""What the code that runs in executors imports; connectors to other systems say themselves what else they need."""
-_NOT_SENT = ("pyspark", "py4j")
-_LEFT_OUT = frozenset({"__pycache__", "node_modules"})
-_NOT_FOR_EXECUTORS = frozenset({"static"})
-"""Of Millrace itself: the live page, which a driver has."""
-_LONGEST_AGO = (1980, 1, 1, 0, 0, 0)
+"""What the code in executors imports; connectors to other systems check themselves what else they need."""
+_NOT_SHIPPED = ("pyspark", "py4j")
+_SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
+_DRIVER_ONLY_FOLDERS = frozenset({"static"})
+"""The dashboard, which only the driver serves."""
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def millrace_zip(folder: Path) -> Path:
-    """Millrace as a file that Python imports from; the same file for the same code."""
+    """Return Millrace as an archive that Python imports from; the same code has the same file."""
     package = Path(millrace.__file__).parent
-    if not package.is_dir():  # this is such a file already: Spark has sent it to where we are
+    if not package.is_dir():  # Spark runs this process from such an archive
         return next(parent for parent in package.parents if parent.is_file())
-    found = ((path, f"millrace/{path.relative_to(package)}") for path in _files(package, _NOT_FOR_EXECUTORS))
-    return _by_content(folder, f"millrace-{millrace.__version__}.zip", found)
+    files = ((path, f"millrace/{path.relative_to(package)}") for path in _files(package, _DRIVER_ONLY_FOLDERS))
+    return _zip_by_content(folder, f"millrace-{millrace.__version__}.zip", files)
 
 
-def project_zip(beside: Path, folder: Path) -> Path:
-    """The modules that stand beside a pipeline's file, which its functions may import."""
-    found = ((path, str(path.relative_to(beside))) for path in _files(beside) if path.suffix == ".py")
-    return _by_content(folder, "project.zip", found)
+def project_zip(module_folder: Path, folder: Path) -> Path:
+    """Return the modules beside a pipeline's file, which its functions may import."""
+    files = ((path, str(path.relative_to(module_folder))) for path in _files(module_folder) if path.suffix == ".py")
+    return _zip_by_content(folder, "project.zip", files)
 
 
-def whole_zip(beside: Path, folder: Path) -> Path:
-    """All that stands beside a pipeline's file; clusters want another name for it than that of its modules."""
-    return _by_content(folder, "whole.zip", ((path, str(path.relative_to(beside))) for path in _files(beside)))
+def whole_zip(module_folder: Path, folder: Path) -> Path:
+    """Return all files beside a pipeline's file; clusters need another name than that of the archive of modules."""
+    files = ((path, str(path.relative_to(module_folder))) for path in _files(module_folder))
+    return _zip_by_content(folder, "whole.zip", files)
 
 
 def packages_zip() -> Path:
-    """What Millrace needs of other people's packages, as it is installed here; made once for each state of those.
+    """Return the packages that Millrace needs, as they are installed here; created once for each set of versions.
 
-    It fits executors of the same system and the same Python: it has compiled code in it.
+    It fits executors with the same system and Python, since it has compiled code in it.
     """
-    chosen = sorted(_required("millrace"), key=lambda one: one.name.lower())
-    told = "\n".join([sysconfig.get_platform(), sys.version, *(f"{one.name} {one.version}" for one in chosen)])
-    made = CACHE.value().absolute() / "packages" / f"{UNPACKED}-{sha256(told.encode()).hexdigest()[:12]}.zip"
-    if not made.exists():
-        made.parent.mkdir(parents=True, exist_ok=True)
-        with AtomicFile(made) as draft:
-            _zip(draft.file, _installed(chosen))
-    return made
+    packages = sorted(_required("millrace"), key=lambda package: package.name.lower())
+    versions = (f"{package.name} {package.version}" for package in packages)
+    identity = "\n".join([sysconfig.get_platform(), sys.version, *versions])
+    path = CACHE.value().absolute() / "packages" / f"{UNPACKED}-{sha256(identity.encode()).hexdigest()[:12]}.zip"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with AtomicFile(path) as draft:
+            _zip(draft.file, _installed(packages))
+    return path
 
 
 def send(context: SparkContext, files: Iterable[Path]) -> None:
-    """Let every executor, also one that comes later, import from these files."""
-    before = [*sys.path]
+    """Let every executor, also one that registers later, import from these files."""
+    path = [*sys.path]
     for file in files:
         context.addPyFile(str(file))
-    sys.path[:] = before  # here the modules are where they always were
+    sys.path[:] = path  # here the modules are installed
 
 
 def _required(name: str, seen: set[str] | None = None) -> Iterator[metadata.Distribution]:
-    """What is installed of what a package needs, and of what that needs in turn."""
-    from packaging.requirements import Requirement  # runs that send no packages start without it
+    """Yield the installed requirements of a package, and theirs in turn."""
+    from packaging.requirements import Requirement  # slow to import, and needed by few runs
 
-    seen = {name, *_NOT_SENT} if seen is None else seen
+    seen = {name, *_NOT_SHIPPED} if seen is None else seen
     for text in metadata.requires(name) or ():
-        wanted = Requirement(text)
-        key = wanted.name.lower().replace("_", "-")
-        if key in seen or (wanted.marker and not wanted.marker.evaluate({"extra": ""})):
+        requirement = Requirement(text)
+        key = requirement.name.lower().replace("_", "-")
+        if key in seen or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
             continue
         seen.add(key)
-        yield metadata.distribution(wanted.name)
-        yield from _required(wanted.name, seen)
+        yield metadata.distribution(requirement.name)
+        yield from _required(requirement.name, seen)
 
 
-def _installed(chosen: Iterable[metadata.Distribution]) -> Iterator[tuple[Path, str]]:
-    for one in chosen:
-        for file in one.files or ():
-            place = Path(str(one.locate_file(file)))
-            if ".." not in file.parts and "__pycache__" not in file.parts and place.is_file():
-                yield place, str(file)
+def _installed(packages: Iterable[metadata.Distribution]) -> Iterator[tuple[Path, str]]:
+    for package in packages:
+        for file in package.files or ():
+            path = Path(str(package.locate_file(file)))
+            if ".." not in file.parts and "__pycache__" not in file.parts and path.is_file():
+                yield path, str(file)
 
 
-def _files(folder: Path, left_out: frozenset[str] = frozenset()) -> Iterator[Path]:
-    """The files of a folder that are somebody's work, in an order that does not change."""
-    for at, folders, names in os.walk(folder):
-        kept = {one for one in folders if one not in _LEFT_OUT | left_out and not one.startswith(".")}
-        folders[:] = sorted(one for one in kept if not (Path(at) / one / "pyvenv.cfg").exists())
-        found = (Path(at) / name for name in sorted(names) if not name.startswith("."))
-        yield from (path for path in found if path.is_file())
+def _files(folder: Path, skipped: frozenset[str] = frozenset()) -> Iterator[Path]:
+    """Yield the files of a folder in a fixed order, without hidden ones, caches and virtual environments."""
+    for parent, subfolders, names in os.walk(folder):
+        kept = {name for name in subfolders if name not in _SKIPPED_FOLDERS | skipped and not name.startswith(".")}
+        subfolders[:] = sorted(name for name in kept if not (Path(parent) / name / "pyvenv.cfg").exists())
+        paths = (Path(parent) / name for name in sorted(names) if not name.startswith("."))
+        yield from (path for path in paths if path.is_file())
 
 
-def _by_content(folder: Path, name: str, files: Iterable[tuple[Path, str]]) -> Path:
-    """An archive in a folder that is called by what is in it: one that a running pipeline serves is never replaced."""
+def _zip_by_content(folder: Path, name: str, files: Iterable[tuple[Path, str]]) -> Path:
+    """Write an archive to a folder named by its digest, so that one which a running pipeline serves is not replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     with AtomicFile(folder / name, private=True) as draft:
         _zip(draft.file, files)
@@ -117,16 +126,12 @@ def _by_content(folder: Path, name: str, files: Iterable[tuple[Path, str]]) -> P
     return draft.path
 
 
-def _zip(made: IO[bytes], files: Iterable[tuple[Path, str]]) -> None:
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as zipped:
-        for place, name in files:
-            entry = zipfile.ZipInfo(name, _LONGEST_AGO)
-            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, _mode(place) << 16
-            with place.open("rb") as content, zipped.open(entry, "w") as written:
-                while part := content.read(1 << 20):
-                    written.write(part)
-
-
-def _mode(place: Path) -> int:
-    """What others could not read here they cannot read there."""
-    return 0o644 if place.stat().st_mode & stat.S_IROTH else 0o600
+def _zip(target: IO[bytes], files: Iterable[tuple[Path, str]]) -> None:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for path, name in files:
+            entry = zipfile.ZipInfo(name, _ZIP_EPOCH)
+            # A file that other accounts cannot read here cannot be read by others there.
+            mode = 0o644 if path.stat().st_mode & stat.S_IROTH else 0o600
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, mode << 16
+            with path.open("rb") as content, archive.open(entry, "w") as compressed:
+                shutil.copyfileobj(content, compressed, 1 << 20)

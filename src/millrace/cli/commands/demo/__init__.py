@@ -155,13 +155,13 @@ def _settings(page: RunPage, state: Path, cluster: Cluster, spark: SparkSession,
 @contextmanager
 def _spark(plan: Plan, state: Path, way: StartupProgress) -> Iterator[Future[SparkSession]]:
     """A session that is opened while Kafka starts."""
-    from millrace.engine.session.session import open_session, opened_aside
+    from millrace.engine.session.session import open_in_background, open_session
 
     def opened() -> SparkSession:
         with way.step("Spark is starting", "Spark is up"):
             return open_session(plan.pipeline.name, master=None, settings=LIGHT, log=state / "spark.log")
 
-    with opened_aside(opened) as opening:
+    with open_in_background(opened) as opening:
         yield opening
 
 
