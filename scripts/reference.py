@@ -1,4 +1,5 @@
-"""The reference from the code: docs/reference, and the tables of docs/connectors.md and docs/settings.md.
+"""The reference from the code: docs/reference, and the tables of docs/connectors.md and docs/settings.md; and the
+stub of the package.
 
 python scripts/reference.py [--check]
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 from reference_commands import commands_page, flags
 from reference_conditions import conditions_page
 from reference_connectors import with_tables
+from reference_stub import STUB, stub_text
 from reference_yaml import yaml_page
 
 from millrace.settings import SETTINGS
@@ -27,6 +29,7 @@ def pages(docs: Path = DOCS) -> dict[Path, str]:
         docs / "reference/commands.md": commands_page(),
         docs / "reference/yaml.md": yaml_page(),
         docs / "reference/conditions.md": conditions_page(docs),
+        STUB: stub_text(),
         connectors: with_tables(connectors.read_text("utf-8")),
         settings: with_settings(settings.read_text("utf-8")),
     }
