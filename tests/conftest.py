@@ -164,7 +164,7 @@ def committed(cluster: Cluster, topic: str) -> list[Message]:
     own = {"group.id": "none", "isolation.level": "read_committed", "enable.partition.eof": True}
     consumer = Consumer({**cluster.config(), **own})
     places = [TopicPartition(topic, number, 0) for number in cluster.connect().topics[topic].partitions]
-    ends = offsets.ask(cluster, places, OffsetSpec.latest())
+    ends = offsets.list_offsets(cluster, places, OffsetSpec.latest())
     consumer.assign(places)
     found: list[Message] = []
     try:

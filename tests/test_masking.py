@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from millrace.errors import MillraceError, Problem
-from millrace.masking import hidden, hidden_bytes, masked, without_passwords
+from millrace.masking import bytes_without_secrets, masked, without_passwords, without_secrets
 from millrace.pipeline.secret import Secret
 
 VALUE = 'q7"\\x §&kept-back'
@@ -25,30 +25,30 @@ def known() -> Secret:
     "form", [VALUE, json.dumps(VALUE), json.dumps(VALUE, ensure_ascii=False), repr(VALUE), quote(VALUE, safe="")]
 )
 def test_a_secret_in_any_form(form: str) -> None:
-    assert "kept-back" not in hidden(f"before {form} after")
-    assert b"kept-back" not in hidden_bytes(f"before {form} after".encode())
+    assert "kept-back" not in without_secrets(f"before {form} after")
+    assert b"kept-back" not in bytes_without_secrets(f"before {form} after".encode())
 
 
 def test_a_secret_in_a_header() -> None:
-    assert hidden(b64encode(VALUE.encode()).decode()) == "***"
+    assert without_secrets(b64encode(VALUE.encode()).decode()) == "***"
 
 
 def test_a_secret_within_a_secret() -> None:
     Secret("https://me:part-of-4n-address@host/")
     Secret('module required username="ann" password="part-of-4-line";')
-    assert hidden("part-of-4n-address, part-of-4-line") == "***, ***"
+    assert without_secrets("part-of-4n-address, part-of-4-line") == "***, ***"
 
 
 def test_a_key_line_by_line() -> None:
     line = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg"
     Secret(f"-----BEGIN PRIVATE KEY-----\n{line}\n-----END PRIVATE KEY-----\n")
-    assert hidden(f"said {line}") == "said ***"
+    assert without_secrets(f"said {line}") == "said ***"
 
 
 @pytest.mark.parametrize("word", ["1048576", "-12.345678", "secret", "password", "kafka", "a1b2"])
 def test_what_is_a_word_a_number_or_too_short_is_left_in_peace(word: str) -> None:
     Secret(word)
-    assert hidden(f"no {word} here") == f"no {word} here"
+    assert without_secrets(f"no {word} here") == f"no {word} here"
 
 
 def test_errors_and_problems() -> None:
@@ -61,7 +61,7 @@ def test_errors_and_problems() -> None:
 def test_a_secret_is_known_where_it_arrives() -> None:
     packed = pickle.dumps(Secret("arrives-1n-pieces")).replace(b"1n", b"2n")
     assert isinstance(pickle.loads(packed), Secret)  # noqa: S301 - our own
-    assert hidden("arrives-2n-pieces") == "***"
+    assert without_secrets("arrives-2n-pieces") == "***"
 
 
 def test_passwords_that_nobody_knows() -> None:

@@ -10,7 +10,7 @@ import pytest
 import millrace as mr
 from millrace.errors import FileUnusable, InvalidDefinition
 from millrace.pipeline.secret import Secret
-from millrace.secret_files import exposed, looked_up, read_secret
+from millrace.secret_files import exposure_warning, read_secret, read_variable_or_file
 
 
 @pytest.fixture
@@ -33,15 +33,15 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_variable_or_the_file_that_another_names(file: Path) -> None:
-    assert looked_up("PW", {"PW_FILE": str(file)}) == "from-4-file"
-    assert looked_up("PW", {"PW_FILE": str(file), "PW": "itself"}) == "itself"
-    assert looked_up("PW", {}) is None
+    assert read_variable_or_file("PW", {"PW_FILE": str(file)}) == "from-4-file"
+    assert read_variable_or_file("PW", {"PW_FILE": str(file), "PW": "itself"}) == "itself"
+    assert read_variable_or_file("PW", {}) is None
 
 
 def test_what_everybody_can_read(file: Path) -> None:
-    assert exposed(file) is None
+    assert exposure_warning(file) is None
     file.chmod(0o644)
-    assert f"chmod 600 {file}" in (exposed(file) or "")
+    assert f"chmod 600 {file}" in (exposure_warning(file) or "")
 
 
 def test_secrets_in_python(file: Path, set_environment: Callable[..., None]) -> None:

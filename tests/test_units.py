@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from millrace.errors import InvalidOption
 from millrace.units import (
     format_bytes,
+    format_count,
     format_duration,
-    parse_behind,
+    parse_backlog,
     parse_duration,
     parse_heap,
-    parse_place,
     parse_rate,
     parse_share,
+    parse_start,
     parse_time,
-    so_many,
 )
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -136,16 +136,16 @@ def test_no_times(text: str) -> None:
     ],
 )
 def test_places(text: str, place: object) -> None:
-    assert parse_place(text) == place
+    assert parse_start(text) == place
 
 
 @pytest.mark.parametrize("text", ["", "first", "-1", "1.5", "²", "Earliest"])
 def test_no_places(text: str) -> None:
     with pytest.raises(InvalidOption):
-        parse_place(text)
+        parse_start(text)
 
 
-@pytest.mark.parametrize("parse", [parse_duration, parse_rate, parse_share, parse_heap, parse_time, parse_place])
+@pytest.mark.parametrize("parse", [parse_duration, parse_rate, parse_share, parse_heap, parse_time, parse_start])
 @given(text=st.one_of(st.text(), st.from_regex(r"[0-9.٣²]{0,20}(ms|s|m|h|d|/s|/m|%|g| ago)?", fullmatch=True)))
 @example(text="1e400")
 @example(text=ENDLESS)
@@ -180,16 +180,16 @@ def test_sizes_for_people(count: float, text: str) -> None:
 
 
 def test_how_far_behind() -> None:
-    assert (parse_behind("10000").records, parse_behind("1m30s").seconds) == (10_000, 90.0)
-    assert [str(parse_behind(text)) for text in ("10000", "30s")] == ["10,000 records", "30.0 s"]
+    assert (parse_backlog("10000").records, parse_backlog("1m30s").seconds) == (10_000, 90.0)
+    assert [str(parse_backlog(text)) for text in ("10000", "30s")] == ["10,000 records", "30.0 s"]
     for wrong in ("", "many", "-1", "10 s", ENDLESS):
         with pytest.raises(InvalidOption):
-            parse_behind(wrong)
+            parse_backlog(wrong)
 
 
 def test_so_many_of_something() -> None:
-    assert [so_many(number, "row") for number in (0, 1, 2, 1234)] == ["0 rows", "1 row", "2 rows", "1,234 rows"]
-    assert [so_many(2, noun) for noun in ("batch", "query", "key", "dead letter")] == [
+    assert [format_count(number, "row") for number in (0, 1, 2, 1234)] == ["0 rows", "1 row", "2 rows", "1,234 rows"]
+    assert [format_count(2, noun) for noun in ("batch", "query", "key", "dead letter")] == [
         "2 batches",
         "2 queries",
         "2 keys",

@@ -32,7 +32,7 @@ class _SecretRegistry:
     writing = threading.Lock()
 
 
-def remember(value: str) -> None:
+def register_secret(value: str) -> None:
     """From now on a value is not shown, in any of the forms that texts may have it in."""
     if value in _SecretRegistry.texts or not _is_telling(value):
         return
@@ -44,7 +44,7 @@ def remember(value: str) -> None:
         )
 
 
-def hidden(text: str) -> str:
+def without_secrets(text: str) -> str:
     """A text without the secrets that are known."""
     for secret in _SecretRegistry.texts:
         if secret in text:
@@ -52,7 +52,7 @@ def hidden(text: str) -> str:
     return text
 
 
-def hidden_bytes(text: bytes) -> bytes:
+def bytes_without_secrets(text: bytes) -> bytes:
     """The same for text that is encoded already."""
     for secret in _SecretRegistry.encoded:
         if secret in text:
@@ -62,7 +62,7 @@ def hidden_bytes(text: bytes) -> bytes:
 
 def without_passwords(text: str) -> str:
     """The same, and without the passwords of addresses, known or not."""
-    return _USERINFO.sub(rf"\1{MASK}@", hidden(text))
+    return _USERINFO.sub(rf"\1{MASK}@", without_secrets(text))
 
 
 def masked(text: str) -> str:

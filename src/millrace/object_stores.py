@@ -69,7 +69,7 @@ def is_url(text: str) -> bool:
     return bool(_URL.match(text)) and not text.startswith("file:")
 
 
-def says_whose(url: str) -> bool:
+def names_authority(url: str) -> bool:
     """Whether a URL says whose store it is; where it does not (hdfs:///out), Hadoop's own settings do."""
     return not url.partition("://")[2].startswith("/")
 
@@ -78,7 +78,7 @@ def path_of(text: str) -> Path:
     """A path, on a store or on the disk."""
     if not is_url(text):
         return Path(text.removeprefix("file://")).expanduser()
-    if not says_whose(text):
+    if not names_authority(text):
         raise FileUnusable(f"{text} does not say whose store it is", hint="write it as hdfs://HOST:PORT/FOLDER")
     return StorePath(text)
 

@@ -28,7 +28,7 @@ def read_secret(path: str | Path) -> str:
         raise FileUnusable(f"the secret in {file} cannot be read", why=why, hint="check its path and rights") from None
 
 
-def looked_up(name: str, environment: Mapping[str, str]) -> str | None:
+def read_variable_or_file(name: str, environment: Mapping[str, str]) -> str | None:
     """The value of a variable, or what the file holds that the variable `NAME_FILE` names; None without either."""
     if name in environment:
         return environment[name]
@@ -36,7 +36,7 @@ def looked_up(name: str, environment: Mapping[str, str]) -> str | None:
     return read_secret(file) if file else None
 
 
-def exposed(path: str | Path) -> str | None:
+def exposure_warning(path: str | Path) -> str | None:
     """A sentence when everybody on this machine can read a file; None when not, or when it cannot be seen."""
     file = Path(path).expanduser()
     try:

@@ -17,8 +17,8 @@ from typing import Generic, TypeVar
 from platformdirs import user_cache_path
 
 from millrace.errors import InvalidOption, InvalidSetting
-from millrace.secret_files import looked_up
-from millrace.units import Backlog, parse_behind, parse_duration, parse_heap, parse_rate_with_unit
+from millrace.secret_files import read_variable_or_file
+from millrace.units import Backlog, parse_backlog, parse_duration, parse_heap, parse_rate_with_unit
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class Setting(Generic[T]):
         if given is not None:
             return self.parse(given)
         for variable in filter(None, (self.variable, self.old_variable)):
-            text = looked_up(variable, os.environ) if self.secret else os.environ.get(variable)
+            text = read_variable_or_file(variable, os.environ) if self.secret else os.environ.get(variable)
             if text:
                 try:
                     return self.parse(text)
@@ -185,7 +185,7 @@ ALERT = Setting[str | None](
     secret=True,
 )
 ALERT_LAG = Setting[Backlog | None](
-    "alert_lag", parse_behind, None, "Alert when a query is further behind than this: 10000 (records) or 30s.", "never"
+    "alert_lag", parse_backlog, None, "Alert when a query is further behind than this: 10000 (records) or 30s.", "never"
 )
 ALERT_DEAD = Setting[float | None](
     "alert_dead", parse_rate_with_unit, None, "Alert when more dead letters come than this: 10/m, 1/s.", "never"

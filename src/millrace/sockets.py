@@ -42,7 +42,7 @@ def is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
-def shown_address(listener: socket.socket) -> str:
+def format_address(listener: socket.socket) -> str:
     """HOST:PORT of a socket."""
     host, port = listener.getsockname()[:2]
     return f"{f'[{host}]' if ':' in host else host}:{port}"

@@ -71,10 +71,10 @@ class Backlog(NamedTuple):
     seconds: float | None = None
 
     def __str__(self) -> str:
-        return format_duration(self.seconds) if self.seconds is not None else so_many(self.records or 0, "record")
+        return format_duration(self.seconds) if self.seconds is not None else format_count(self.records or 0, "record")
 
 
-def parse_behind(text: str) -> Backlog:
+def parse_backlog(text: str) -> Backlog:
     """`10000` (records) or `30s`."""
     if text.isascii() and text.isdigit() and len(text) < 19:
         return Backlog(records=int(text))
@@ -122,7 +122,7 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
         ) from None
 
 
-def parse_place(text: str) -> str | int | datetime:
+def parse_start(text: str) -> str | int | datetime:
     """`earliest`, `latest`, an offset, or a time."""
     if text in ("earliest", "latest"):
         return text
@@ -136,7 +136,7 @@ def parse_place(text: str) -> str | int | datetime:
         ) from None
 
 
-def so_many(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """So many of something: `1 row`, `2,000 rows`, `3 batches`, `0 queries`."""
     if number == 1:
         return f"1 {noun}"

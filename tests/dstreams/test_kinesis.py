@@ -13,7 +13,7 @@ import pytest
 
 from emulator import KEYS, REGION, Emulator, Faults, failing
 from millrace.clients.kinesis.kcl_leases import FileLeases, TableLeases
-from millrace.clients.kinesis.kpl_aggregation import packed
+from millrace.clients.kinesis.kpl_aggregation import aggregate
 from millrace.clients.kinesis.shard_positions import ShardPosition, ShardReadLimit
 from millrace.dstreams import InitialPositionInStream, KinesisUtils
 from millrace.dstreams.kinesis import LEASES, KinesisStreamSource
@@ -94,7 +94,7 @@ def test_a_program_goes_on_where_it_was_through_a_split_and_packed_records(
     emulator.split(stream, "shardId-000000000000")
     emulator.put(stream, _words(*range(100, 150)))
     emulator.client.put_record(
-        StreamName=stream, PartitionKey="x", Data=packed([("u", one.encode()) for one in _words(150, 151)])
+        StreamName=stream, PartitionKey="x", Data=aggregate([("u", one.encode()) for one in _words(150, 151)])
     )
     program.run(emulator.endpoint, stream, app, lambda: len(program.values) >= 152)
     assert sorted(program.values) == _words(*range(152))
@@ -260,7 +260,7 @@ def test_a_lease_that_cannot_be_noted_now_is_noted_later(emulator: Emulator, str
         client.leases = TableLeases(emulator.door, source._application, "a", endpoint)
         assert client.leases.load(about) is None
         client.reader = ShardReader(emulator.door, ShardReadLimit(stream, about.created))
-        note = {"start": None, "end": client.reader.reach.told(), "count": 0}
+        note = {"start": None, "end": client.reader.reach.to_json(), "count": 0}
         assert not source.commit(note, client)
         well = True
         assert source.commit(note, client)

@@ -101,7 +101,7 @@ def undecided(cluster: Cluster, topic: str) -> bool:
     from confluent_kafka.admin import OffsetSpec
 
     places = [TopicPartition(topic, number) for number in cluster.connect().topics[topic].partitions]
-    ends = (offsets.ask(cluster, places, OffsetSpec.latest(), committed=decided) for decided in (True, False))
+    ends = (offsets.list_offsets(cluster, places, OffsetSpec.latest(), committed=decided) for decided in (True, False))
     return next(ends) != next(ends)
 
 

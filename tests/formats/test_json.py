@@ -11,7 +11,7 @@ import pytest
 from formats.records import decode, decoder, outcomes, reasons, rows
 from millrace.errors import InvalidSchema
 from millrace.formats.json import Json
-from millrace.formats.json_decoder import SMALLEST
+from millrace.formats.json_decoder import MIN_PIECE_ROWS
 from millrace.pipeline.schema import parse_schema
 
 NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
@@ -173,9 +173,14 @@ def test_slices_large_values_and_empty_batches() -> None:
 
 
 def test_batches_of_any_size_with_bad_ones_anywhere() -> None:
-    count = SMALLEST * 9 + 5
+    count = MIN_PIECE_ROWS * 9 + 5
     values = [b'{"a":%d,"at":"2024-01-01T00:00:00Z"}' % number for number in range(count)]
-    broken = {0: b'{"a":"x"}', SMALLEST: b"{", SMALLEST * 3: b'{"a":1,"at":"x"}', count - 1: b'{"a":1}{"a":2}'}
+    broken = {
+        0: b'{"a":"x"}',
+        MIN_PIECE_ROWS: b"{",
+        MIN_PIECE_ROWS * 3: b'{"a":1,"at":"x"}',
+        count - 1: b'{"a":1}{"a":2}',
+    }
     ours = decoder("json", "a int, at timestamp")
     for _ in range(3):  # it remembers how well the last batch went
         for spoilt in ({}, broken):

@@ -65,7 +65,7 @@ class Sleeper(Embedded[Bed, str]):
         self.starts = 0
 
     def client(self) -> str:
-        return self.known().address
+        return self.require_layout().address
 
     def _start(self, java: Java, classpath: str, before: Bed | None, tell: Tell) -> None:
         self.starts += 1

@@ -11,7 +11,7 @@ from millrace.telemetry.alerts import _CALM_S, Alert, AlertMonitor, Limits
 from millrace.telemetry.measurements import Lag, Measurements
 from millrace.telemetry.query_status import Phase, RestartRecord, RunStatus
 from millrace.telemetry.topology import ExpectedQuery, Topology
-from millrace.units import parse_behind, parse_rate
+from millrace.units import parse_backlog, parse_rate
 
 from .runs import OUTLINE, batch, running
 
@@ -82,7 +82,7 @@ def test_a_query_that_only_draws_alerts_nobody(told: list[Alert]) -> None:
 
 @pytest.mark.parametrize(("limit", "lag"), [("1000", Lag(1001, 2.0)), ("30s", Lag(5, 31.0))])
 def test_lag_over_a_limit(told: list[Alert], limit: str, lag: Lag) -> None:
-    looking = alarm(running(batch(0)), told, lag=parse_behind(limit))
+    looking = alarm(running(batch(0)), told, lag=parse_backlog(limit))
     looking.measurements.put_lag("popular", Lag(1, 1.0))
     looking.look(0)
     assert told == []

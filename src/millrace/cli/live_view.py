@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from millrace.cli.output import err, say
 from millrace.telemetry.measurements import OverdueAnswer, answer_change
 from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
-from millrace.units import format_duration, so_many
+from millrace.units import format_count, format_duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -214,7 +214,7 @@ def _ending(one: QueryStatus) -> str:
 
 
 def _done(one: QueryStatus) -> str:
-    return f"{so_many(one.rows, 'row')} in {so_many(one.batches, 'batch')}"
+    return f"{format_count(one.rows, 'row')} in {format_count(one.batches, 'batch')}"
 
 
 def _said(one: QueryStatus, known: Mapping[str, Any]) -> str:

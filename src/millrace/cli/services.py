@@ -58,8 +58,8 @@ def start_service(service: Embedded[Any, Client]) -> Client:
 
     with interruptible(), fetching() as progress, status_line() as status:
         client = service.start(status, progress)
-    out().print(f"{service.name} is up at {service.known().address}", markup=False, soft_wrap=True)
-    if service.known().secure:
+    out().print(f"{service.name} is up at {service.require_layout().address}", markup=False, soft_wrap=True)
+    if service.require_layout().secure:
         say(f"clients need --{service.name.lower()}-config {client_properties(service.folder)}")
     return client
 

@@ -221,13 +221,13 @@ class Cassandra:
         key = (os.getpid(), self.address, tuple(sorted(self.options.items())), self.timeout)
         with _OPENING:
             if key not in _OPEN:
-                with self.speaking("connect"):
+                with self.translated_errors("connect"):
                     _OPEN[key] = self._opened()
             return _OPEN[key]
 
     def execute(self, statement: str, parameters: Sequence[object] = (), doing: str = "ask") -> list[Any]:
         """The rows of one statement, as tuples."""
-        with self.speaking(doing):
+        with self.translated_errors(doing):
             prepared = self.session().prepare(statement) if parameters else statement
             return list(self.session().execute(prepared, parameters or None))
 
@@ -240,7 +240,7 @@ class Cassandra:
             session.cluster.shutdown()
 
     @contextlib.contextmanager
-    def speaking(self, doing: str) -> Iterator[None]:
+    def translated_errors(self, doing: str) -> Iterator[None]:
         """A block in which the driver's exceptions become ours; `doing` completes the words 'could not …'."""
         try:
             yield

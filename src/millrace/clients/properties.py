@@ -16,7 +16,7 @@ from millrace.errors import FileUnusable, InvalidOption, SourceLocation
 from millrace.limited_files import read_limited_text
 from millrace.pipeline.interpolation import fill
 from millrace.pipeline.secret import Secret, holds_password, is_secret
-from millrace.secret_files import SUFFIX, exposed, read_secret
+from millrace.secret_files import SUFFIX, exposure_warning, read_secret
 
 Notify = Callable[[str], None]
 """Called with a sentence when others can read a secret."""
@@ -107,7 +107,7 @@ def java_file(properties: Mapping[str, str]) -> str:
 
 def _warn_if_readable(files: Iterable[str], notify: Notify) -> None:
     for file in files:
-        if sentence := exposed(file):
+        if sentence := exposure_warning(file):
             notify(sentence)
 
 

@@ -16,7 +16,7 @@ from millrace.connectors.base.record_sink import DeliveryReport, RecordSink, Sin
 from millrace.dead_letters.file_journal import FileSource
 from millrace.dead_letters.writer import DeadLetterTarget, FolderDeadLetterTarget
 from millrace.errors import FileUnusable, InputError, InvalidDefinition, InvalidOption, StateMismatch, did_you_mean
-from millrace.object_stores import is_mounted, is_url, path_of, says_whose
+from millrace.object_stores import is_mounted, is_url, names_authority, path_of
 from millrace.pipeline.connector_facts import OptionMistake
 from millrace.pipeline.schema import Schema, parse_schema
 from millrace.plugins import option
@@ -287,7 +287,7 @@ class FilesSink(Sink):
 
     def _committed(self) -> int | None:
         """The newest batch in the folder's log; None where there is none, or where we cannot look."""
-        if is_url(self.path) and not (is_mounted() and says_whose(self.path)):
+        if is_url(self.path) and not (is_mounted() and names_authority(self.path)):
             return None  # before Spark is there, where a query asks once more; or on whatever Hadoop takes for its own
         log = path_of(self.path) / "_spark_metadata"
         names = [one.name.removesuffix(".compact") for one in log.iterdir()] if log.is_dir() else []

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from millrace.dashboard.run_interface import DeadLetterQuery, LetterGroup, RunInterface
 from millrace.errors import InputError, InvalidOption, MillraceError, NotReady, RedriveBusy, UnknownName
-from millrace.masking import hidden_bytes
+from millrace.masking import bytes_without_secrets
 from millrace.telemetry import prometheus
 from millrace.telemetry.channels import MAX_TEXT_CHARS, RowBuffer, Slot, plain_value
 
@@ -166,14 +166,14 @@ async def answer_or_problem(ask: Callable[..., Response], *arguments: Any) -> Re
 
 def answer(value: Any, longest: int = MAX_TEXT_CHARS) -> Response:
     """A value as JSON; longer texts in it are cut."""
-    made = hidden_bytes(orjson.dumps(plain_value(value, longest)))
+    made = bytes_without_secrets(orjson.dumps(plain_value(value, longest)))
     return Response(made, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 def problem(status: int, error: str, hint: str | None = None, why: str | None = None) -> Response:
     """An error as JSON."""
     body = {"error": error, "hint": hint, "why": why}
-    return Response(hidden_bytes(orjson.dumps(plain_value(body))), status, media_type="application/json")
+    return Response(bytes_without_secrets(orjson.dumps(plain_value(body))), status, media_type="application/json")
 
 
 def _status(error: MillraceError) -> int:

@@ -21,7 +21,7 @@ import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from millrace.dashboard.on_demand import OnDemandChannels
-from millrace.masking import hidden, hidden_bytes
+from millrace.masking import bytes_without_secrets, without_secrets
 from millrace.telemetry.channels import Channels
 
 
@@ -58,7 +58,7 @@ class EncodedUpdates:
             kept = max((len(values) for values in delta.data["columns"].values()), default=0)
             forgotten = max(0, delta.version - version - kept)
         text = orjson.dumps({"kind": delta.kind, "version": delta.version, "data": delta.data})
-        return EncodedUpdate(hidden_bytes(text), delta.version, forgotten)
+        return EncodedUpdate(bytes_without_secrets(text), delta.version, forgotten)
 
 
 def encoded_frame(seq: int, pieces: dict[str, bytes], coalesced: int, dropped: int) -> str:
@@ -70,7 +70,7 @@ def encoded_frame(seq: int, pieces: dict[str, bytes], coalesced: int, dropped: i
 
 def encoded_message(kind: str, **more: Any) -> str:
     """Any other message."""
-    return hidden(orjson.dumps({"type": kind, **more}).decode())
+    return without_secrets(orjson.dumps({"type": kind, **more}).decode())
 
 
 def now_milliseconds() -> int:

@@ -162,7 +162,7 @@ class KafkaDeadLetterWriter(DeadLetterWriter):
         with _PRODUCERS.borrow((cluster.key, transactional_id), open_producer) as producer:
             # Read while we own the id: a task that writes after this answer has to fence us, and then we fail.
             with _COMMITTED.borrow((cluster.key, group), open_committed) as committed:
-                offset, text = committed.told(topic, partition)
+                offset, text = committed.read(topic, partition)
                 group_metadata = committed.group
             ledger = OffsetLedger.parse(text)
             missing = set(ledger.missing(self._decoder, (letter.offset or 0 for letter in letters)))

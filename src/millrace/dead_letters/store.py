@@ -86,7 +86,7 @@ def topic_configs(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str,
         topics.require(metadata, name)
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     asked = cluster.admin().describe_configs(resources) if resources else {}
-    with cluster.speaking("read the settings of topics"):
+    with cluster.translated_errors("read the settings of topics"):
         return {one.name: {key: entry.value for key, entry in asked[one].result().items()} for one in resources}
 
 

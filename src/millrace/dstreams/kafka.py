@@ -177,7 +177,7 @@ def _start_offsets(
 ) -> dict[PartitionId, int]:
     wanted = [TopicPartition(*partition) for partition in partitions]
     spec = OffsetSpec.earliest() if parameters.reset == "earliest" else OffsetSpec.latest()
-    return offsets.ask(cluster, wanted, spec, committed=parameters.committed)
+    return offsets.list_offsets(cluster, wanted, spec, committed=parameters.committed)
 
 
 def _committed_offsets(cluster: Cluster, group: str, partitions: Sequence[PartitionId]) -> dict[PartitionId, int]:
@@ -214,8 +214,8 @@ def _check_ranges(cluster: Cluster, ranges: Sequence[OffsetRange]) -> None:
         if not 0 <= range_.fromOffset <= range_.untilOffset:
             raise InvalidOption(f"{range_} is no range", hint="fromOffset comes first, and neither is negative")
     wanted = [TopicPartition(*partition) for partition in {(range_.topic, range_.partition) for range_ in ranges}]
-    first = offsets.ask(cluster, wanted, OffsetSpec.earliest())
-    end = offsets.ask(cluster, wanted, OffsetSpec.latest())
+    first = offsets.list_offsets(cluster, wanted, OffsetSpec.earliest())
+    end = offsets.list_offsets(cluster, wanted, OffsetSpec.latest())
     for range_ in ranges:
         partition = range_.topic, range_.partition
         if range_.fromOffset < first[partition] or range_.untilOffset > end[partition]:

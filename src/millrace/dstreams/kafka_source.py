@@ -70,8 +70,8 @@ class KafkaDriverClient:
                 for partition in metadata.topics[topic].partitions
             ]
             wanted = [TopicPartition(*partition) for partition in partitions]
-            first = offsets.known(self.cluster, wanted, OffsetSpec.earliest())
-            end = offsets.known(self.cluster, wanted, OffsetSpec.latest(), committed=committed)
+            first = offsets.list_available_offsets(self.cluster, wanted, OffsetSpec.earliest())
+            end = offsets.list_available_offsets(self.cluster, wanted, OffsetSpec.latest(), committed=committed)
         except (KafkaUnreachable, KafkaFailed) as error:
             self._log_problem("the cluster", f"{error.message}; batches read nothing until it is back")
             return None

@@ -19,7 +19,7 @@ from pyspark.storagelevel import StorageLevel
 
 from millrace.clients.kinesis.client import Kinesis
 from millrace.clients.kinesis.kcl_leases import FileLeases, Leases, TableLeases
-from millrace.clients.kinesis.kpl_aggregation import unpacked
+from millrace.clients.kinesis.kpl_aggregation import deaggregate
 from millrace.clients.kinesis.shard_positions import SequenceRange, ShardReadLimit, records_between
 from millrace.clients.kinesis.shard_reader import Record, ShardReader, read_again
 from millrace.dstreams.batch_log import BatchInput
@@ -80,7 +80,7 @@ class _ShardSlice:
         """Return the decoded records, in a task; aggregates of the Kinesis Producer Library are split."""
         records = self.records or _shard_records(read_again(self.kinesis, self.stream, self.range, go_on=self.go_on))
         for sequence, data in records:
-            aggregated = unpacked(data)
+            aggregated = deaggregate(data)
             for content in (data,) if aggregated is None else (record for _, record in aggregated):
                 try:
                     decoded = decoder(content)
@@ -140,12 +140,12 @@ class KinesisStreamSource(StreamSource):
         begin = client.reader.reach
         end = client.reader.take(self._max_records(batch))
         count = sum(len(client.reader.taken(range_) or ()) for range_ in records_between(begin, end))
-        return {"start": begin.told(), "end": end.told(), "count": count}
+        return {"start": begin.to_json(), "end": end.to_json(), "count": count}
 
     def empty_input(self, previous: BatchInput | None) -> BatchInput:
         """Return an empty input at the end of the previous batch."""
         if previous is None:
-            return {"start": None, "end": ShardReadLimit(self._name, 0).told(), "count": 0}
+            return {"start": None, "end": ShardReadLimit(self._name, 0).to_json(), "count": 0}
         return {"start": previous["end"], "end": previous["end"], "count": 0}
 
     def read(self, batch_input: BatchInput, batch: DStreamBatch, client: _KinesisDriverClient) -> RDD[Any]:

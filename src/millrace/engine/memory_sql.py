@@ -33,7 +33,7 @@ from millrace.connectors.memory import MEMORY
 from millrace.engine.failures.explain import explain
 from millrace.engine.session.scratch import Scratch
 from millrace.errors import InputError, InvalidSql, MillraceError, NotReady, ServiceFailed, UnknownName
-from millrace.services.process import quoted
+from millrace.services.process import quote_output
 from millrace.units import format_bytes
 
 _TIMEOUT_S = 20.0
@@ -297,7 +297,7 @@ class _Process:
         self.kill()  # so that all it wrote is there
         self._errors.seek(0)
         written = self._errors.read(1024**2).decode("utf-8", "replace")
-        return _Ended(f"exit status {self._popen.returncode}{quoted(written)}")
+        return _Ended(f"exit status {self._popen.returncode}{quote_output(written)}")
 
 
 def _encoded_schema(name: str) -> str:

@@ -44,7 +44,7 @@ from millrace.telemetry.channels import Channels
 from millrace.telemetry.panel_registry import PanelRegistry
 from millrace.telemetry.progress import BatchProgress
 from millrace.telemetry.query_status import RunStatus
-from millrace.units import format_duration, so_many
+from millrace.units import format_count, format_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -233,7 +233,7 @@ def _work(workshop: QueryBuilder, plan: Plan, settings: Settings, run_status: Ru
                 supervised=True,
             ) as watch,
         ):
-            settings.tell(f"starting {so_many(len(plan.queries), 'query')}")
+            settings.tell(f"starting {format_count(len(plan.queries), 'query')}")
             queries = Supervisor(
                 workshop,
                 run_status,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar
 
-from millrace.masking import hidden, without_passwords
+from millrace.masking import without_passwords, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +39,7 @@ class Problem:
     def __post_init__(self) -> None:
         for name in ("message", "hint", "why"):
             if said := getattr(self, name):
-                object.__setattr__(self, name, hidden(said))
+                object.__setattr__(self, name, without_secrets(said))
 
     def lines(self) -> list[str]:
         """The problem as a compiler would tell it, without colour."""
@@ -62,7 +62,7 @@ class MillraceError(Exception):
         message = without_passwords(message)
         super().__init__(message)
         self.message = message
-        self.hint = hidden(hint) if hint else hint
+        self.hint = without_secrets(hint) if hint else hint
         self.why = without_passwords(why) if why else why
         self.place = place
 

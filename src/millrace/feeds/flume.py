@@ -12,7 +12,7 @@ from millrace.feeds.base.api import Batch, Feed, Run
 from millrace.feeds.listeners.backpressure import queued_batches
 from millrace.feeds.listeners.flume_server import FlumeListenerOptions, FlumeServer
 from millrace.plugins import option
-from millrace.sockets import address_of, is_loopback, listening_socket, shown_address
+from millrace.sockets import address_of, format_address, is_loopback, listening_socket
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Flume(Feed):
         options = FlumeListenerOptions(self.max_bytes, self.key, networks(self.allow or ""))
         server = FlumeServer(options, run.notify)
         listener = listening_socket(self._address(), self.port)
-        address = shown_address(listener)
+        address = format_address(listener)
         server.start(listener)
         try:
             run.notify(f"listening for agents of Flume at {address}")

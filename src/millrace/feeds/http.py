@@ -14,7 +14,7 @@ from millrace.feeds.base.api import Batch, Feed, Run
 from millrace.feeds.listeners.backpressure import queued_batches
 from millrace.feeds.listeners.http_server import HttpListener, HttpListenerOptions
 from millrace.plugins import option
-from millrace.sockets import address_of, is_loopback, listening_socket, shown_address
+from millrace.sockets import address_of, format_address, is_loopback, listening_socket
 
 MAX_CONNECTIONS = 1000
 _START_TIMEOUT_S = 10.0
@@ -59,7 +59,7 @@ class Http(Feed):
 
     def _serve(self, listener: HttpListener, run: Run) -> uvicorn.Server:
         with self._listening_socket() as connection:
-            address = shown_address(connection)
+            address = format_address(connection)
             config = uvicorn.Config(
                 listener.app,
                 log_config=None,

@@ -78,14 +78,14 @@ def texts_of(values: pa.Array) -> Texts:
             try:
                 piece.cast(pa.string())
             except pa.ArrowInvalid:
-                broken[start : start + _FEW] = [why_no_text(value) is not None for value in piece.to_pylist()]
+                broken[start : start + _FEW] = [not_text_reason(value) is not None for value in piece.to_pylist()]
         return Texts(values.view(pa.string()), broken)
 
 
 TOMBSTONE = "no value (a tombstone)"
 
 
-def why_no_text(value: bytes | None) -> str | None:
+def not_text_reason(value: bytes | None) -> str | None:
     """The reason why a message is no text, if it is none."""
     if value is None:
         return TOMBSTONE

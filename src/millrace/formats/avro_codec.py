@@ -18,8 +18,8 @@ from millrace.formats import conversion
 from millrace.formats.arrow_types import TOMBSTONE
 from millrace.formats.avro_schema import AvroSchema, avro_of, read_avro
 from millrace.formats.base import DecodedRecords, Decoder, Encoder
-from millrace.formats.conversion import JSON_LEAVES, ConversionError, Converter, as_float, mismatch, shown
-from millrace.formats.row_builder import BULK, BulkColumns, ColumnCollector, Indices, Rows, binary_portions
+from millrace.formats.conversion import JSON_LEAVES, ConversionError, Converter, as_float, mismatch, preview
+from millrace.formats.row_builder import BULK_CONVERTERS, BulkColumns, ColumnCollector, Indices, Rows, binary_portions
 from millrace.formats.schema_registry import Registry, UnknownSchema, registry_at
 from millrace.pipeline.schema import Schema
 
@@ -99,7 +99,7 @@ class _Reader:
             raise
         except Exception as error:  # whatever fastavro stumbles over is in the bytes: it touches nothing else
             why = f"{type(error).__name__} {error}".strip()
-            raise ConversionError(f"not Avro of this schema: {shown(why)[1:-1]}") from None
+            raise ConversionError(f"not Avro of this schema: {preview(why)[1:-1]}") from None
         if body.tell() != len(value):
             raise ConversionError(f"not Avro of this schema: {len(value) - body.tell()} bytes are left over")
         if not isinstance(record, dict):
@@ -149,7 +149,7 @@ _LEAVES: dict[str, Converter] = {
     "binary": _binary,
 }
 _BULK = {
-    **BULK,
+    **BULK_CONVERTERS,
     "timestamp": BulkColumns(datetime, pa.array),
     "date": BulkColumns(date, pa.array),
     "binary": BulkColumns(bytes, pa.array),

@@ -76,7 +76,7 @@ class Format(ABC):
         raise InvalidOption(f"the format {name} has no encoder for columns {', '.join(schema.names)}")
 
 
-def required(schema: Schema | None, name: str) -> Schema:
+def require_schema(schema: Schema | None, name: str) -> Schema:
     """The schema, or an error that says that this format needs one."""
     if schema is None:
         raise InvalidSchema(
@@ -101,7 +101,7 @@ def require_text_keys(kind: Type, column: str, name: str) -> None:
             require_text_keys(field.type, column, name)
 
 
-def only_column(schema: Schema | None, name: str, kind: Simple) -> Schema:
+def require_single_column(schema: Schema | None, name: str, kind: Simple) -> Schema:
     """The schema of a format that has one column, `value` unless a schema names it otherwise."""
     if schema is None:
         return Schema((Field("value", kind),))

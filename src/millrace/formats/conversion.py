@@ -131,7 +131,7 @@ def mismatch(expected: str, value: object) -> ConversionError:
     return ConversionError(f"wrong type: expected {expected}, got {_KINDS.get(type(value), type(value).__name__)}")
 
 
-def shown(value: object) -> str:
+def preview(value: object) -> str:
     """A value in a reason: short, and on one line."""
     text = value if isinstance(value, str) else str(value)
     return repr(text if len(text) <= 40 else text[:39] + "…")
@@ -182,7 +182,7 @@ def _first_wrong(inner: Converter, items: Any) -> ConversionError:
             if one is not None:
                 inner(one)
         except ConversionError as wrong:
-            return wrong.within(f"[{place if isinstance(place, int) else shown(place)}]")
+            return wrong.within(f"[{place if isinstance(place, int) else preview(place)}]")
     return ConversionError("a key that its type cannot take")
 
 
@@ -266,7 +266,7 @@ def _exactly(value: Any) -> Any:
 def decimal_of_text(text: str) -> decimal.Decimal:
     """A number written out."""
     if not _NUMBER.fullmatch(text):
-        raise ConversionError(f"not a number: {shown(text)}")
+        raise ConversionError(f"not a number: {preview(text)}")
     return decimal.Decimal(text)
 
 
@@ -290,7 +290,7 @@ def text_leaf(name: str, read: Callable[[str], int]) -> Converter:
         except OverflowError:
             raise ConversionError(f"{name} out of range") from None
         except ValueError:
-            raise ConversionError(f"not a {name}: {shown(value)}") from None
+            raise ConversionError(f"not a {name}: {preview(value)}") from None
 
     return convert
 
@@ -366,7 +366,7 @@ def _of_nanoseconds(texts: pa.Array, zone: str | None) -> pa.Array:
     return finer.cast(pa.timestamp("us", tz=zone), safe=False).cast(_MOMENT)
 
 
-def failing_places(screen: Callable[[Any], Any], values: Iterable[Any]) -> list[int]:
+def failing_indices(screen: Callable[[Any], Any], values: Iterable[Any]) -> list[int]:
     """Places of the values for which a screen raises ValueError."""
     places = []
     for place, value in enumerate(values):
@@ -405,7 +405,7 @@ def in_range(times: pa.Array) -> pa.Array:
     return times
 
 
-def finite(numbers: pa.Array) -> pa.Array:
+def are_finite(numbers: pa.Array) -> pa.Array:
     """The same numbers, if all are some."""
     if numbers.null_count < len(numbers) and not pc.all(pc.is_finite(numbers)).as_py():
         raise pa.ArrowInvalid("not finite")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millrace.errors import InvalidOption, InvalidSchema
-from millrace.formats.base import Decoder, Format, required
+from millrace.formats.base import Decoder, Format, require_schema
 from millrace.pipeline.schema import Decimal, Schema, Simple
 from millrace.plugins import option
 
@@ -33,7 +33,7 @@ class Csv(Format):
 
     def columns(self, schema: Schema | None) -> Schema:
         """The declared ones, which must be simple."""
-        schema = required(schema, "csv")
+        schema = require_schema(schema, "csv")
         if _one_sign(self.separator) == _sign_or_none(self.quote):
             raise InvalidOption(f"{self.separator!r} cannot be both the separator and the quote")
         for field in schema.fields:

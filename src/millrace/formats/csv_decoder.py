@@ -24,12 +24,12 @@ from millrace.formats.conversion import (
     converter,
     decimal_of_text,
     integer,
-    shown,
+    preview,
     text_leaf,
 )
 from millrace.formats.row_builder import ColumnCollector, Indices, binary_portions
 from millrace.pipeline.schema import Decimal, Field, Schema, Type
-from millrace.units import so_many
+from millrace.units import format_count
 
 _INTEGER = re.compile(r"[+-]?\d{1,40}", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
@@ -73,7 +73,7 @@ def _cast(kind: Type) -> Callable[[pa.Array], pa.Array] | None:
     casts: dict[str, Callable[[pa.Array], pa.Array]] = {
         "string": lambda texts: texts,
         "double": _doubles,
-        "float": lambda texts: conversion.finite(_doubles(texts).cast(pa.float32())),
+        "float": lambda texts: conversion.are_finite(_doubles(texts).cast(pa.float32())),
         "date": conversion.days_of,
         "timestamp": conversion.moments_of,
         "timestamp_ntz": conversion.local_times_of,
@@ -93,7 +93,7 @@ def _integers(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
 
 
 def _doubles(texts: pa.Array) -> pa.Array:
-    return conversion.finite(texts.cast(pa.float64()))
+    return conversion.are_finite(texts.cast(pa.float64()))
 
 
 def _decimals(kind: Decimal) -> Callable[[pa.Array], pa.Array]:
@@ -114,7 +114,7 @@ def _integer(name: str) -> Converter:
 
     def convert(text: Any) -> Any:
         if not _INTEGER.fullmatch(text):
-            raise ConversionError(f"not an integer: {shown(text)}")
+            raise ConversionError(f"not an integer: {preview(text)}")
         return within(int(text))
 
     return convert
@@ -131,7 +131,7 @@ def _boolean(text: Any) -> Any:
     try:
         return _BOOLEANS[text.lower()]
     except KeyError:
-        raise ConversionError(f"not true or false: {shown(text)}") from None
+        raise ConversionError(f"not true or false: {preview(text)}") from None
 
 
 _LEAVES: dict[str, Converter] = {
@@ -226,7 +226,7 @@ class CsvDecoder(Decoder):
 
 
 def _uneven(count: int, wanted: int) -> str:
-    return f"{so_many(count, 'field')} instead of {wanted:,}"
+    return f"{format_count(count, 'field')} instead of {wanted:,}"
 
 
 class _Splitter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millrace.formats.base import Decoder, Format, require_text_keys, required
+from millrace.formats.base import Decoder, Format, require_schema, require_text_keys
 from millrace.pipeline.schema import Schema
 
 
@@ -14,7 +14,7 @@ class Json(Format):
 
     def columns(self, schema: Schema | None) -> Schema:
         """The declared ones."""
-        schema = required(schema, "json")
+        schema = require_schema(schema, "json")
         for field in schema.fields:
             require_text_keys(field.type, field.name, "JSON")
         return schema

@@ -26,10 +26,10 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from millrace.formats import conversion
-from millrace.formats.arrow_types import Mask, TextLayout, arrow_schema, arrow_type, texts_of, why_no_text
+from millrace.formats.arrow_types import Mask, TextLayout, arrow_schema, arrow_type, not_text_reason, texts_of
 from millrace.formats.base import DecodedRecords, Decoder
-from millrace.formats.conversion import JSON_LEAVES, ConversionError, base64, failing_places
-from millrace.formats.row_builder import BULK, ColumnCollector, Indices, Rows, binary_portions
+from millrace.formats.conversion import JSON_LEAVES, ConversionError, base64, failing_indices
+from millrace.formats.row_builder import BULK_CONVERTERS, ColumnCollector, Indices, Rows, binary_portions
 from millrace.pipeline.schema import Array, Decimal, Map, Schema, Simple, Struct, Type
 
 _DIGITS = 38  # of a decimal as it is read; with any scale it stays within the 76 that cannot wrap around
@@ -98,7 +98,7 @@ def _without_odd(reading: _Reading, column: pa.Array, odd: set[int]) -> pa.Array
     try:
         return finish(column)
     except pa.ArrowInvalid:
-        places = failing_places(reading.screen, column.to_pylist()) if reading.screen else []
+        places = failing_indices(reading.screen, column.to_pylist()) if reading.screen else []
         if not places:
             raise
     mask = np.zeros(len(column), np.bool_)
@@ -172,8 +172,8 @@ _TIMESTAMPS = {
     "seconds": _Reading(pa.int64(), conversion.moments_of_seconds),
 }
 _SIMPLE = {
-    "double": _Reading(pa.float64(), conversion.finite),
-    "float": _Reading(pa.float64(), lambda column: conversion.finite(column.cast(pa.float32()))),
+    "double": _Reading(pa.float64(), conversion.are_finite),
+    "float": _Reading(pa.float64(), lambda column: conversion.are_finite(column.cast(pa.float32()))),
     "date": _Reading(pa.string(), conversion.days_of, date.fromisoformat),
     "timestamp_ntz": _Reading(pa.string(), conversion.local_times_of, datetime.fromisoformat),
     "binary": _Reading(pa.string(), _of_base64),
@@ -212,9 +212,9 @@ def _no_objects(layout: TextLayout) -> Mask:
 
 
 _CUT = 8
-SMALLEST = 1024
+MIN_PIECE_ROWS = 1024
 """So many records go the slow way together when one of them must: with fewer, pyarrow's overhead would show."""
-_LARGEST = SMALLEST * _CUT * _CUT
+_LARGEST = MIN_PIECE_ROWS * _CUT * _CUT
 
 
 class _Piece(NamedTuple):
@@ -243,7 +243,7 @@ class JsonDecoder(Decoder):
 
     def __init__(self, schema: Schema) -> None:
         leaves = {kind.ddl() for field in schema.fields for kind in _leaves(field.type)}
-        self._rows = Rows(schema, JSON_LEAVES, BULK)
+        self._rows = Rows(schema, JSON_LEAVES, BULK_CONVERTERS)
         self._load = _load_exactly if any(leaf.startswith("decimal") for leaf in leaves) else orjson.loads
         self._required = [field.name for field in schema.fields if not field.nullable]
         times = TIMES if "timestamp" in leaves else TIMES[:1]
@@ -257,8 +257,8 @@ class JsonDecoder(Decoder):
             if self._readers:
                 self._sorted_out(_Portion(*portion), harvest)
             else:
-                for start in range(0, len(portion[0]), SMALLEST):
-                    places = np.arange(start, min(start + SMALLEST, len(portion[0])))
+                for start in range(0, len(portion[0]), MIN_PIECE_ROWS):
+                    places = np.arange(start, min(start + MIN_PIECE_ROWS, len(portion[0])))
                     self._slowly(_Portion(*portion).take(places), harvest)
         return harvest.decoded()
 
@@ -272,7 +272,7 @@ class JsonDecoder(Decoder):
         if not refused:
             self._size = min(self._size * _CUT, _LARGEST)
         elif refused * self._size * 2 > len(texts):
-            self._size = max(self._size // _CUT, SMALLEST)
+            self._size = max(self._size // _CUT, MIN_PIECE_ROWS)
 
     def _pieces(self, whole: _Piece, size: int, harvest: ColumnCollector) -> int:
         """How many pieces of a size could not be read at once; they are cut into smaller ones."""
@@ -282,8 +282,8 @@ class JsonDecoder(Decoder):
             if self._quickly(piece, harvest):
                 continue
             refused += 1
-            if len(piece.texts) > SMALLEST:
-                self._pieces(piece, max(size // _CUT, SMALLEST), harvest)
+            if len(piece.texts) > MIN_PIECE_ROWS:
+                self._pieces(piece, max(size // _CUT, MIN_PIECE_ROWS), harvest)
             elif self._slowly(piece.portion.take(piece.places), harvest):
                 # Nothing is wrong with them, so perhaps times are written in another way from now on.
                 self._readers.append(self._readers.pop(0))
@@ -352,7 +352,7 @@ _NAMES = {list: "an array", str: "a string", bool: "a boolean", type(None): "nul
 
 
 def _why(value: bytes | None, error: Exception) -> str:
-    broken = why_no_text(value)
+    broken = not_text_reason(value)
     if broken or not value:
         return broken or "empty"
     if isinstance(error, orjson.JSONDecodeError):

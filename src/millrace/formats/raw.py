@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from millrace.formats.base import Decoder, Format, only_column
+from millrace.formats.base import Decoder, Format, require_single_column
 from millrace.pipeline.schema import Schema, Simple
 
 
@@ -17,7 +17,7 @@ class Raw(Format):
 
     def columns(self, schema: Schema | None) -> Schema:
         """One binary column; a schema may give it another name."""
-        return only_column(schema, "raw", Simple("binary"))
+        return require_single_column(schema, "raw", Simple("binary"))
 
     def decoder(self, schema: Schema | None) -> Decoder:
         """A decoder that does nothing."""

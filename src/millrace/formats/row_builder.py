@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from millrace.formats.arrow_types import arrow_schema, texts_of, why_no_text
+from millrace.formats.arrow_types import arrow_schema, not_text_reason, texts_of
 from millrace.formats.base import DecodedRecords, RejectedRecord
-from millrace.formats.conversion import ConversionError, Converter, converter, failing_places, moments_in_texts
+from millrace.formats.conversion import ConversionError, Converter, converter, failing_indices, moments_in_texts
 from millrace.pipeline.schema import Field, Schema
 
 _NONE = type(None)
@@ -107,7 +107,7 @@ class _Column:
         hidden = list(values)
         for place in odd:
             hidden[place] = None
-        return odd + failing_places(screen, hidden)
+        return odd + failing_indices(screen, hidden)
 
     def _at_once(
         self, bulk: BulkColumns, values: Sequence[Any], odd: list[int], bad: dict[int, str]
@@ -136,7 +136,7 @@ class _Column:
             return None
 
 
-BULK = {
+BULK_CONVERTERS = {
     "string": BulkColumns(str, pa.array),
     "boolean": BulkColumns(bool, pa.array),
     "double": BulkColumns(float, pa.array),
@@ -174,7 +174,7 @@ class ColumnCollector:
         if not broken.any():
             return texts, indices
         for place in np.flatnonzero(broken).tolist():
-            self.refuse(indices[place], why_no_text(values[place].as_py()) or "not text")
+            self.refuse(indices[place], not_text_reason(values[place].as_py()) or "not text")
         return texts.filter(pa.array(~broken)), indices[~broken]
 
     def decoded(self) -> DecodedRecords:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from millrace.formats.base import Decoder, Format, only_column
+from millrace.formats.base import Decoder, Format, require_single_column
 from millrace.pipeline.schema import Schema, Simple
 
 
@@ -17,7 +17,7 @@ class Text(Format):
 
     def columns(self, schema: Schema | None) -> Schema:
         """One string; a schema may give it another name."""
-        return only_column(schema, "text", Simple("string"))
+        return require_single_column(schema, "text", Simple("string"))
 
     def decoder(self, schema: Schema | None) -> Decoder:
         """A decoder that looks whether it is text."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from millrace.errors import FileUnusable
-from millrace.secret_files import looked_up, read_secret
+from millrace.secret_files import read_secret, read_variable_or_file
 
 _REFERENCE = re.compile(
     r"\$\$\{"
@@ -81,7 +81,7 @@ class _Found:
         if name is None:
             self.malformed = self.malformed or reference[0] == "${"
             return "${"
-        value = looked_up(name, self.environment)
+        value = read_variable_or_file(name, self.environment)
         if default is not None:
             self.defaults.append(default)
             value = value or None

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from millrace.errors import InvalidDefinition
-from millrace.masking import MASK, remember
-from millrace.secret_files import looked_up, read_secret
+from millrace.masking import MASK, register_secret
+from millrace.secret_files import read_secret, read_variable_or_file
 
 _WORDS = frozenset({"password", "passwd", "passphrase", "secret", "token", "credential", "credentials", "jaas"})
 _KEYS = frozenset({"api", "access", "private", "account", "secret", "shared", "keystore"})
@@ -28,7 +28,7 @@ class Secret(str):
 
     def __new__(cls, text: str = "") -> Secret:
         """One more value that is not to be seen; also when it arrives in another process."""
-        remember(text)
+        register_secret(text)
         return super().__new__(cls, text)
 
     def __repr__(self) -> str:
@@ -44,7 +44,7 @@ def secret(name: str | None = None, /, *, file: str | os.PathLike[str] | None = 
         raise InvalidDefinition("a secret has one origin", hint='mr.secret("NAME"), or mr.secret(file="/path")')
     if file is not None:
         return Secret(read_secret(os.fspath(file)))
-    value = looked_up(str(name), os.environ)
+    value = read_variable_or_file(str(name), os.environ)
     if value is None:
         hint = f"export {name}=…, or {name}_FILE with the path of a file that holds it"
         raise InvalidDefinition(f"the environment variable {name} is not set", hint=hint)

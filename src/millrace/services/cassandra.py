@@ -36,7 +36,7 @@ from millrace.services.lifecycle import (
     stop_service,
     write_client_properties,
 )
-from millrace.services.process import Child, Identity, kept_port, require_free
+from millrace.services.process import Child, Identity, preferred_or_free_port, require_free
 from millrace.settings import CASSANDRA_HEAP
 
 CASSANDRA_USER = "millrace"
@@ -122,8 +122,8 @@ class CassandraNode(Description):
                 hint="leave --secure and --plain out, or choose another --data folder",
             )
         taken = {port} if port else set()
-        chosen = port or kept_port(before.port if before else None, taken)
-        storage = kept_port(before.storage_port if before else None, taken)
+        chosen = port or preferred_or_free_port(before.port if before else None, taken)
+        storage = preferred_or_free_port(before.storage_port if before else None, taken)
         if before:
             return replace(before, port=chosen, storage_port=storage, process=None)
         return cls(chosen, storage, password=secrets.token_urlsafe(18), secure=bool(secure))
@@ -272,7 +272,7 @@ class CassandraService(Embedded[CassandraNode, Cassandra]):
 
     def client(self) -> Cassandra:
         """How clients reach it."""
-        return door_of(self.folder, self.known())
+        return client_of(self.folder, self.require_layout())
 
     def _start(self, java: Java, classpath: str, before: CassandraNode | None, tell: Tell) -> None:
         ring = self.layout = CassandraNode.planned(before, self.options.port, self.options.secure)
@@ -289,7 +289,7 @@ class CassandraService(Embedded[CassandraNode, Cassandra]):
         self._wait_until(self._answers)
 
     def _answers(self) -> bool:
-        ring = self.known()
+        ring = self.require_layout()
         try:
             if _listens(ring.port):
                 if ring.secure and not ring.settled:
@@ -319,7 +319,7 @@ class CassandraService(Embedded[CassandraNode, Cassandra]):
         return PortTakenError(failure) if any(one in child.output() for one in taken) else failure
 
 
-def door_of(folder: Path, ring: CassandraNode) -> Cassandra:
+def client_of(folder: Path, ring: CassandraNode) -> Cassandra:
     """How clients reach the Cassandra of a folder."""
     return Cassandra.at(ring.address, client_properties(folder) if ring.secure else None)
 

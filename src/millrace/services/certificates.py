@@ -9,7 +9,7 @@ from pathlib import Path
 
 from millrace.errors import ServiceFailed
 from millrace.services.java import Java
-from millrace.services.process import quoted
+from millrace.services.process import quote_output
 
 CERTIFICATE_FILES = ("server.p12", "server.password", "ca.pem")
 """The key store, its password, and the certificate that clients trust."""
@@ -60,6 +60,6 @@ def _keytool(java: Java, arguments: list[str | Path]) -> None:
     if ran.returncode:
         raise ServiceFailed(
             "could not make a certificate for the broker",
-            why=f"keytool says{quoted(ran.stdout + ran.stderr)}",
+            why=f"keytool says{quote_output(ran.stdout + ran.stderr)}",
             hint=f"{java.keytool} comes with a Java runtime; reinstall it",
         )

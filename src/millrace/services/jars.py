@@ -20,7 +20,7 @@ from xml.sax.saxutils import quoteattr
 from millrace.errors import FetchFailed, FileUnusable, UnknownName
 from millrace.locks import FolderLock
 from millrace.services.java import find_java
-from millrace.services.process import guarded
+from millrace.services.process import with_parent_watchdog
 from millrace.settings import CACHE, IVY_SETTINGS
 
 Progress = Callable[[int, int, str], None]
@@ -180,7 +180,11 @@ def _run_ivy(wanted: JarSet, staging: Path, progress: Progress) -> None:
     progress(arrived, len(wanted.artifacts), "")
     # Under a guard: when this process ends, however it ends, Ivy does too and writes nothing more.
     with subprocess.Popen(
-        guarded(command), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        with_parent_watchdog(command),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as ivy:
         silence = _Silence(ivy)
         try:

@@ -13,9 +13,12 @@ from pathlib import Path
 from millrace.errors import JavaUnusable
 from millrace.settings import JAVA
 
-OLDEST = 17
+MIN_JAVA_VERSION = 17
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)([^"]*)"')
-_INSTALL = f"install Java {OLDEST} or newer (Debian: apt install openjdk-{OLDEST}-jre-headless), or set MILLRACE_JAVA"
+_INSTALL = (
+    f"install Java {MIN_JAVA_VERSION} or newer (Debian: apt install openjdk-{MIN_JAVA_VERSION}-jre-headless), "
+    "or set MILLRACE_JAVA"
+)
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,10 @@ def _tried(path: Path) -> Java:
         why = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[0]
         raise JavaUnusable(f"{path} is not a working java", why=why, hint=_INSTALL)
     java = Java(path, found[1] + found[2], int(found[1]))
-    if java.major < OLDEST:
+    if java.major < MIN_JAVA_VERSION:
         raise JavaUnusable(
             f"{path} is Java {java.version}, too old",
-            why=f"Kafka and Spark need Java {OLDEST}",
+            why=f"Kafka and Spark need Java {MIN_JAVA_VERSION}",
             hint=_INSTALL,
         )
     return java

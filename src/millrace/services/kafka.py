@@ -34,9 +34,9 @@ from millrace.services.lifecycle import (
     stop_service,
     write_client_properties,
 )
-from millrace.services.process import Child, Identity, kept_port, quoted, require_free
+from millrace.services.process import Child, Identity, preferred_or_free_port, quote_output, require_free
 from millrace.settings import KAFKA_HEAP
-from millrace.units import so_many
+from millrace.units import format_count
 
 KAFKA_USER = "millrace"
 _LOG4J = """<Configuration status="ERROR">
@@ -135,9 +135,9 @@ def plan_layout(
     nodes = tuple(
         Node(
             id=number,
-            port=port + number - 1 if port else kept_port(node.port if node else None, taken),
-            controller_port=kept_port(node.controller_port if node else None, taken),
-            internal_port=kept_port(node.internal_port if node else None, taken),
+            port=port + number - 1 if port else preferred_or_free_port(node.port if node else None, taken),
+            controller_port=preferred_or_free_port(node.controller_port if node else None, taken),
+            internal_port=preferred_or_free_port(node.internal_port if node else None, taken),
         )
         for number, node in enumerate(old, 1)
     )
@@ -285,12 +285,12 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
 
     def restart(self, node_id: int) -> None:
         """Bring a node back with its data; does not wait until it has joined."""
-        node = next(node for node in self.known().nodes if node.id == node_id)
+        node = next(node for node in self.require_layout().nodes if node.id == node_id)
         self._launch_node(node, find_java(), jars.ensure("kafka").classpath())
 
     def client(self) -> Cluster:
         """How clients reach it."""
-        return cluster_of(self.folder, self.known())
+        return cluster_of(self.folder, self.require_layout())
 
     cluster = client
 
@@ -305,7 +305,7 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
         for node in layout.nodes:
             write_node(self.folder, layout, node, self._certificates, options.properties or {}, options.doors)
         self._format(java, classpath, tell)
-        tell(f"starting {so_many(len(layout.nodes), 'broker')}")
+        tell(f"starting {format_count(len(layout.nodes), 'broker')}")
         for node in layout.nodes:
             self._launch_node(node, java, classpath)
         inside = Cluster(layout.internal, timeout=1.0)
@@ -314,7 +314,7 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
             self._add_scram_user()
 
     def _format(self, java: Java, classpath: str, tell: Tell) -> None:
-        layout = self.known()
+        layout = self.require_layout()
         fresh = [node for node in layout.nodes if not (self._home(node) / "data" / "meta.properties").exists()]
         if not fresh:
             return
@@ -328,13 +328,13 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
             java.path, "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
             f"-Dlog4j2.configurationFile={home / 'log4j2.xml'}", "-cp", classpath,
             "kafka.tools.StorageTool", "format", "--ignore-formatted",
-            "-t", self.known().cluster_id, "-c", home / "server.properties",
+            "-t", self.require_layout().cluster_id, "-c", home / "server.properties",
         ]  # fmt: skip
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if ran.returncode:
             raise ServiceFailed(
                 f"Kafka could not format {home / 'data'}",
-                why=f"its StorageTool says{quoted(ran.stderr or ran.stdout)}",
+                why=f"its StorageTool says{quote_output(ran.stderr or ran.stdout)}",
                 hint="is the disk full or the folder not writable? millrace doctor tells",
             )
 
@@ -354,13 +354,13 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
 
     def _add_scram_user(self) -> None:
         """SCRAM's passwords live in the cluster itself; PLAIN's in each broker's properties."""
-        layout = self.known()
+        layout = self.require_layout()
         inside = Cluster(layout.internal)
         admin = inside.admin()
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             how = ScramCredentialInfo(mechanism, 4096)
             wanted = UserScramCredentialUpsertion(KAFKA_USER, how, layout.password.encode())
-            with inside.speaking("add a user"):
+            with inside.translated_errors("add a user"):
                 admin.alter_user_scram_credentials([wanted])[KAFKA_USER].result()
 
     def _home(self, node: Node) -> Path:

@@ -199,7 +199,7 @@ class Embedded(ABC, Generic[Layout, Client]):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def known(self) -> Layout:
+    def require_layout(self) -> Layout:
         """Its layout, once it was started."""
         if self.layout is None:
             raise self.none(f"this {self.name} has not been started")
@@ -248,7 +248,7 @@ class Embedded(ABC, Generic[Layout, Client]):
     def _note(self, number: int) -> None:
         """Keep in the folder which process it is, so that others can find and stop it."""
         child = self._children.get(number)
-        self.layout = self.known().with_process(number, child.identity if child else None)
+        self.layout = self.require_layout().with_process(number, child.identity if child else None)
         self.layout.save(self.folder)
 
     def _wait_until(self, ready: Callable[[], bool]) -> None:

@@ -90,7 +90,7 @@ class Child:
                 pid = self._popen.pid
             else:
                 self._popen = _spawn(
-                    guarded(arguments, grace), subprocess.PIPE, subprocess.PIPE, out.fileno(), keep_fds
+                    with_parent_watchdog(arguments, grace), subprocess.PIPE, subprocess.PIPE, out.fileno(), keep_fds
                 )
                 pid = self._pid_from_guard()
         self.identity = Identity(pid, arguments[-1])
@@ -140,7 +140,7 @@ class Child:
         """An error that quotes the end of the log."""
         code = self._popen.poll()
         ended = "still runs" if code is None else f"ended with exit code {code}"
-        why = f"{self.name} {ended}{quoted(self.output())}"
+        why = f"{self.name} {ended}{quote_output(self.output())}"
         return ServiceFailed(what, why=why, hint=hint or f"the whole log is in {self.log}")
 
     def _pid_from_guard(self) -> int:
@@ -159,7 +159,7 @@ class Child:
                     pipe.close()
 
 
-def guarded(command: Sequence[str | Path], grace: float = STOP_GRACE) -> list[str]:
+def with_parent_watchdog(command: Sequence[str | Path], grace: float = STOP_GRACE) -> list[str]:
     """A command that ends when the writing end of its standard input is closed; its output is standard error."""
     return [sys.executable, "-I", "-S", parent_watchdog.__file__, str(grace), *map(str, command)]
 
@@ -177,7 +177,7 @@ def _spawn(
     )
 
 
-def quoted(output: str) -> str:
+def quote_output(output: str) -> str:
     """The last lines of a program's output that say something, as a block below an error's reason."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip() and not _FRAME.match(line)]
     return "".join(f"\n       | {line[:200]}" for line in lines[-6:])
@@ -195,7 +195,7 @@ def _any_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def kept_port(preferred: int | None, taken: set[int]) -> int:
+def preferred_or_free_port(preferred: int | None, taken: set[int]) -> int:
     """The port of last time if it is still free, so that addresses stay the same; else a free one. It is taken then."""
     port = preferred if preferred and preferred not in taken and port_is_free(preferred) else free_port()
     while port in taken:

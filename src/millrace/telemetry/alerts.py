@@ -26,7 +26,7 @@ from millrace.masking import masked
 from millrace.telemetry.measurements import Lag, Measurements
 from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
 from millrace.telemetry.topology import Topology
-from millrace.units import Backlog, so_many
+from millrace.units import Backlog, format_count
 
 POLL_INTERVAL_S = 0.5
 _DEAD_LETTER_WINDOW_S = 60.0
@@ -128,7 +128,9 @@ class AlertMonitor:
             self._notify(query.query, "gave-up", query.error.message if query.error else "the reason is not known")
         elif query.query in self._open and query.restart is None and not query.phase.ended:
             self._open.discard(query.query)
-            self._notify(query.query, "recovered", f"it works again, after {so_many(query.restarts, 'restart')} in all")
+            self._notify(
+                query.query, "recovered", f"it works again, after {format_count(query.restarts, 'restart')} in all"
+            )
 
     def _look_at_lag(self, query: QueryStatus, now: float) -> None:
         limit = self.limits.lag
@@ -140,7 +142,7 @@ class AlertMonitor:
         above = None if value is None or most is None else value > most
         news = self._lags.setdefault(query.query, _Crossing()).look(above, now)
         if news is not None:
-            records = "" if lag.records is None else so_many(lag.records, "record")
+            records = "" if lag.records is None else format_count(lag.records, "record")
             seconds = "" if lag.seconds is None else f"{lag.seconds:.0f} s"
             behind = ", ".join(filter(None, (records, seconds)))
             self._notify(query.query, "lag" if news else "lag-recovered", f"{behind} behind; the limit is {limit}")

@@ -9,7 +9,7 @@ from datetime import datetime
 from millrace.telemetry.progress import BatchProgress, batch_end
 from millrace.telemetry.query_status import Phase, QueryStatus
 from millrace.telemetry.topology import ExpectedQuery
-from millrace.units import format_duration, so_many
+from millrace.units import format_count, format_duration
 
 QUIET_S = 10.0
 """Seconds without a batch after which a query that has had output counts as silent."""
@@ -82,7 +82,7 @@ def _waits_for_watermark(facts: IdleFacts) -> str | None:
     batch = facts.batch
     if not batch or batch.sink_rows != 0 or not (held := _held_back(facts)):
         return None
-    rows = f"{so_many(held, 'row')} of state"
+    rows = f"{format_count(held, 'row')} of state"
     if batch.watermark is None:
         return f"Append mode writes what the watermark has passed, and there is no watermark yet; it holds {rows}."
     gap = format_duration(max(0, round((facts.now - batch.watermark).total_seconds())))
@@ -98,14 +98,14 @@ def _quiet(facts: IdleFacts) -> str | None:
     if (facts.now - since).total_seconds() < QUIET_S or facts.lag:
         return None
     waiting = _held_back(facts)
-    held = f"; a later watermark lets go of {so_many(waiting, 'row')} of state" if waiting else ""
+    held = f"; a later watermark lets go of {format_count(waiting, 'row')} of state" if waiting else ""
     return f"Nothing new has arrived for {facts.ago(since)}: all records have been read{held}."
 
 
 def _nothing_passed(facts: IdleFacts) -> str | None:
     batch = facts.batch
     if batch and batch.sink_rows == 0 and batch.input_rows:
-        rows = so_many(batch.input_rows, "row")
+        rows = format_count(batch.input_rows, "row")
         return f"The newest batch read {rows}, and none of them came through the filters, joins and windows."
     return None
 

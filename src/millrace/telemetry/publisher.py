@@ -19,7 +19,7 @@ from millrace.telemetry.metrics import batches_of, run_state
 from millrace.telemetry.progress import BatchProgress
 from millrace.telemetry.query_status import Phase, QueryStatus, RunStatus
 from millrace.telemetry.topology import Topology
-from millrace.units import so_many
+from millrace.units import format_count
 
 MAX_EVENTS = 500
 EVENT_COLUMNS = ("time", "level", "query", "text")
@@ -75,7 +75,7 @@ def _news(query: QueryStatus, before: QueryStatus | None) -> Iterator[tuple[str,
 
 def _ending(query: QueryStatus) -> tuple[str, str]:
     if query.phase is Phase.STOPPED:
-        return "info", f"stopped after {so_many(query.rows, 'row')} in {so_many(query.batches, 'batch')}"
+        return "info", f"stopped after {format_count(query.rows, 'row')} in {format_count(query.batches, 'batch')}"
     texts = ["failed"] if query.error is None else [f"failed: {query.error.message}", query.error.why or ""]
     return "error", "; ".join(part for part in texts if part)
 

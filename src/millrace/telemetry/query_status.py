@@ -14,7 +14,7 @@ from enum import StrEnum
 from millrace.errors import MillraceError
 from millrace.telemetry.measurements import OutstandingAnswers
 from millrace.telemetry.progress import BatchProgress
-from millrace.units import so_many
+from millrace.units import format_count
 
 MAX_BATCHES = 600
 """Batches of a query that are kept."""
@@ -191,9 +191,9 @@ class RunStatus:
         queries, dead = self.queries(), sum(self.dead().values())
         rows, batches = sum(one.rows for one in queries), sum(one.batches for one in queries)
         totals = [
-            f"{so_many(rows, 'row')} in {so_many(batches, 'batch')}",
+            f"{format_count(rows, 'row')} in {format_count(batches, 'batch')}",
             f"{late:,} late" if (late := sum(one.late_rows for one in queries)) else "",
-            so_many(dead, "dead letter") if dead else "",
+            format_count(dead, "dead letter") if dead else "",
         ]
         left = dict.fromkeys(one.doing for one in queries if one.phase is Phase.STOPPED and one.doing)
         return "; ".join([", ".join(filter(None, totals)), *left])

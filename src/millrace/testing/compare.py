@@ -22,7 +22,7 @@ from millrace.dead_letters.letter import DeadLetter
 from millrace.errors import InvalidTest, SourceLocation, did_you_mean
 from millrace.testing import row_files
 from millrace.testing.input_rows import test_moment
-from millrace.units import so_many
+from millrace.units import format_count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -259,7 +259,7 @@ def dead_difference(source: str, found: Sequence[DeadLetter], expected: Any, fol
     if expected == ANY_LETTERS:
         return None
     if is_count(expected):
-        unlike = f"{source}: {so_many(len(found), 'dead letter')}, not {expected}{listed_letters(found)}"
+        unlike = f"{source}: {format_count(len(found), 'dead letter')}, not {expected}{listed_letters(found)}"
         return None if len(found) == expected else unlike
     rows = expected_rows(expected, folder)
     for name in (name for row in rows for name in row if name not in _PARTS):
@@ -269,7 +269,7 @@ def dead_difference(source: str, found: Sequence[DeadLetter], expected: Any, fol
 
 def unexpected_letters(source: str, letters: Sequence[DeadLetter]) -> str:
     """Dead letters that a test says nothing about, in words."""
-    said = f"{source}: {so_many(len(letters), 'dead letter')}, and the test expects none"
+    said = f"{source}: {format_count(len(letters), 'dead letter')}, and the test expects none"
     return f"{said}; it may say dead: {{{source}: {len(letters)}}}, or {ANY_LETTERS}{listed_letters(letters)}"
 
 

@@ -32,7 +32,7 @@ from millrace.testing.memory_source import FedTables, MemorySource, tick_of
 from millrace.testing.spark import own_modules, warm_session
 from millrace.testing.spec import place_of
 from millrace.testing.spec_file import sound_pipeline
-from millrace.units import so_many
+from millrace.units import format_count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -267,7 +267,7 @@ class Trial:
         """Require so many rows that came too late."""
         found = self.late(table, step=step)
         if found != count:
-            raise compare.Different(f"{table}: {so_many(found, 'row')} came too late, not {count}")
+            raise compare.Different(f"{table}: {format_count(found, 'row')} came too late, not {count}")
 
     def expect_dead(self, source: str, letters: Any, *, step: int | None = -1) -> None:
         """Require dead letters of a source: how many, or a row each with its `value`, its `reason` or other parts.

@@ -15,7 +15,7 @@ from millrace.errors import FileUnusable, InputError, InvalidTest, MillraceError
 from millrace.testing import compare
 from millrace.testing.spec import ExpectedRows, SpecCase, SpecFile, SpecStep
 from millrace.testing.spec_file import ENDINGS
-from millrace.units import so_many
+from millrace.units import format_count
 
 if TYPE_CHECKING:
     from millrace.pipeline.model import PipelineDef
@@ -167,7 +167,7 @@ def _of_step(
         with _placed(expected):
             late = trial.late(table, step=number)
             told = (
-                f"{table}: {so_many(late, 'row')} came too late, not {expected.value}"
+                f"{table}: {format_count(late, 'row')} came too late, not {expected.value}"
                 if late != expected.value
                 else None
             )

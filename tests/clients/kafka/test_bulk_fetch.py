@@ -141,7 +141,7 @@ def test_a_leader_that_is_not_known_or_not_there_is_looked_for(cluster: Cluster,
 
 
 def test_a_partition_that_stays_away_is_an_error(cluster: Cluster, lane: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_fetch, "FETCH_PATIENCE", 0.5)
+    monkeypatch.setattr(bulk_fetch, "FETCH_TIMEOUT_S", 0.5)
     with pytest.raises(KafkaUnreachable, match="partition 7 cannot be read"):
         rows(fetch_records(cluster, FetchRange(lane, 7, 0, 1)))
     with pytest.raises(KafkaUnreachable, match="no record at offset 0"):

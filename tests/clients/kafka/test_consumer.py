@@ -26,7 +26,7 @@ from millrace.clients.kafka.consumer import (
     read_records,
     topic_ranges,
 )
-from millrace.clients.kafka.producer import Delivery, Producer, new_transaction
+from millrace.clients.kafka.producer import Delivery, Producer, new_transactional_id
 from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption, KafkaFailed, TopicGone, UnknownTopic
 
@@ -265,7 +265,7 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_gone(
 def test_records_of_an_open_transaction_are_kept_back(
     taken: Callable[..., list[Message]], cluster: Cluster, lane: str, put: Put
 ) -> None:
-    producer = Producer(cluster, lane, Delivery(transaction=new_transaction()))
+    producer = Producer(cluster, lane, Delivery(transaction=new_transactional_id()))
     producer.begin()
     producer.send([Record(b"open")])
     producer.flush()
@@ -279,7 +279,7 @@ def test_records_of_an_open_transaction_are_kept_back(
 @pytest.fixture
 def transactions(cluster: Cluster, lane: str) -> Iterator[ConfluentProducer]:
     """A record, an aborted one, a committed one, and one in a transaction that stays open."""
-    writer = ConfluentProducer(cluster.config(transactional_id=new_transaction()))
+    writer = ConfluentProducer(cluster.config(transactional_id=new_transactional_id()))
     writer.init_transactions(30)
     for value, end in ((b"a", writer.commit_transaction), (b"b", writer.abort_transaction), (b"open", None)):
         writer.begin_transaction()

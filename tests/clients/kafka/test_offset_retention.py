@@ -33,7 +33,7 @@ def kept(settings: dict[str, Any] | KafkaError) -> float:
     else:
         answer.set_result(settings)
     object.__setattr__(cluster, "answer", answer)
-    return offsets.kept(cluster)
+    return offsets.offset_retention_s(cluster)
 
 
 def test_as_long_as_the_broker_says() -> None:

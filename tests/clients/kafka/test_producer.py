@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Message
 
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.producer import COMPRESSIONS, Delivery, Producer, new_transaction
+from millrace.clients.kafka.producer import COMPRESSIONS, Delivery, Producer, new_transactional_id
 from millrace.clients.kafka.record import Record
 from millrace.errors import InvalidOption, KafkaFailed, KafkaUnreachable, MillraceError, NotDelivered, RecordRefused
 from millrace.services.process import free_port
@@ -32,7 +32,7 @@ def transaction(cluster: Cluster, lane: str) -> Callable[..., Producer]:
     """A producer whose transaction has begun."""
 
     def begin(id_: str | None = None) -> Producer:
-        producer = Producer(cluster, lane, Delivery(transaction=id_ or new_transaction()))
+        producer = Producer(cluster, lane, Delivery(transaction=id_ or new_transactional_id()))
         producer.begin()
         return producer
 
@@ -204,7 +204,7 @@ def test_a_transaction_with_a_failed_record_is_not_committed(
 
 
 def test_who_is_fenced_cannot_commit(transaction: Callable[..., Producer], lane: str, drain: Drain) -> None:
-    id_ = new_transaction()
+    id_ = new_transactional_id()
     first = transaction(id_)
     first.send([Record(b"first")])
     first.flush()
@@ -221,7 +221,7 @@ def test_who_is_fenced_cannot_commit(transaction: Callable[..., Producer], lane:
 def test_who_is_fenced_cannot_send(
     transaction: Callable[..., Producer], lane: str, drain: Drain, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    id_ = new_transaction()
+    id_ = new_transactional_id()
     first = transaction(id_)
     transaction(id_).abort()
     told: list[MillraceError | None] = []

@@ -51,7 +51,7 @@ def test_a_reach_survives_json_and_tells_what_lies_between() -> None:
         5,
         {"a": ShardPosition("12", "11", seen=9), "b": ShardPosition("4", "2", seen=9), "c": ShardPosition("9", "1")},
     )
-    assert ShardReadLimit.of(end.told()) == end
+    assert ShardReadLimit.of(end.to_json()) == end
     assert records_between(start, end) == [SequenceRange("a", "11", "12"), SequenceRange("c", "1", "9")]
     assert records_between(end, end) == []
 

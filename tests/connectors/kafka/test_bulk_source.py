@@ -71,7 +71,7 @@ def test_what_comes_later_is_left_where_only_what_is_there_is_wanted(cluster: Cl
 def test_also_then_a_topic_that_is_shorter_or_gone_is_told(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_fetch, "FETCH_PATIENCE", 0.0)
+    monkeypatch.setattr(bulk_fetch, "FETCH_TIMEOUT_S", 0.0)
     for start in ({topic: {"0": 9}}, {topic: {"9": 1}}, {"another": {"0": 1}}):
         reader = KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,)))
         reader.prepareForTriggerAvailableNow()
@@ -106,7 +106,7 @@ def test_only_some_partitions(cluster: Cluster, topic: str) -> None:
 
 
 def test_a_topic_that_is_shorter_or_gone_is_told(cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_fetch, "FETCH_PATIENCE", 0.0)
+    monkeypatch.setattr(bulk_fetch, "FETCH_TIMEOUT_S", 0.0)
     start = {topic: {"0": 9}}
     with pytest.raises(TransportedError, match="the query is at offset 9, the topic ends at 0"):
         KafkaStreamReader(BulkSourceSpec(cluster, {}, (topic,))).latestOffset(start, ALL)

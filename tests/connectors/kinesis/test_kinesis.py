@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from emulator import KEYS, REGION, Emulator, Faults, failing
-from millrace.clients.kinesis.kpl_aggregation import packed
+from millrace.clients.kinesis.kpl_aggregation import aggregate
 from millrace.connectors.kinesis.source import KinesisStreamReader, ShardSourceSpec
 from millrace.dead_letters.letter import from_json_line
 from millrace.errors import KinesisDenied, RecordsGone, UnknownStream
@@ -63,7 +63,9 @@ def test_shards_are_followed_through_splits_merges_restarts_and_bad_records(
     emulator.merge(stream, "shardId-000000000003", "shardId-000000000001")
     emulator.put(stream, _lines(*range(160, 200)))
     emulator.client.put_record(
-        StreamName=stream, PartitionKey="x", Data=packed([(f"user{n}", _lines(200 + n)[0].encode()) for n in range(9)])
+        StreamName=stream,
+        PartitionKey="x",
+        Data=aggregate([(f"user{n}", _lines(200 + n)[0].encode()) for n in range(9)]),
     )
     run_pipeline(pipeline, state)
     assert _rows(spark, out) == list(range(209))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from millrace.clients.kinesis.kpl_aggregation import packed
+from millrace.clients.kinesis.kpl_aggregation import aggregate
 from millrace.connectors.kinesis.source import packed_records, row_blocks, unpacked_records
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -19,7 +19,7 @@ def test_records_with_a_key_without_one_and_packed_together() -> None:
     given = [
         record(1, b"one", PartitionKey="k"),
         record(2, b"two"),
-        record(3, packed([("a", b"three"), ("b", b"four")]), PartitionKey="x"),
+        record(3, aggregate([("a", b"three"), ("b", b"four")]), PartitionKey="x"),
     ]
     rows = [
         row

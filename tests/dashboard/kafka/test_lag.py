@@ -66,7 +66,7 @@ def test_it_equals_what_a_consumer_group_at_the_same_place_has(
     assert lag.records == said.lag == 9
     assert lag.partitions == {f"{one.topic}/{one.partition}": one.lag for one in said.positions}
     places = [TopicPartition(topic, number) for number in range(3)]
-    ends = offsets.ask(cluster, places, OffsetSpec.latest())
+    ends = offsets.list_offsets(cluster, places, OffsetSpec.latest())
     assert lag.records == sum(ends.values()) - 21
 
 
@@ -149,13 +149,13 @@ def test_no_number_is_shown_while_a_partition_is_unknown(
     put(topic, *(Record(b"x", partition=number) for number in range(3)))
     read(bench.run_status, topic, 0, 0, 0)
     assert bench.lag().records == 3
-    whole = offsets.known
+    whole = offsets.list_available_offsets
 
     def all_but_one(*asked: Any) -> dict[tuple[str, int], int]:
         return {place: end for place, end in whole(*asked).items() if place[1] != 1}
 
     with monkeypatch.context() as patched:
-        patched.setattr(offsets, "known", all_but_one)
+        patched.setattr(offsets, "list_available_offsets", all_but_one)
         lag = bench.lag()
         assert (lag.records, lag.partitions) == (None, None)
         assert "every partition" in lag.why

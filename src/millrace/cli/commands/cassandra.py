@@ -14,7 +14,7 @@ from millrace.cli.output import out, say, show_json, show_rows
 from millrace.cli.services import Secure, detach_option, start_until_stopped
 from millrace.errors import NoCassandra
 from millrace.settings import CASSANDRA, CASSANDRA_CONFIG, CASSANDRA_DATA, CASSANDRA_HEAP
-from millrace.units import so_many
+from millrace.units import format_count
 
 if TYPE_CHECKING:
     from millrace.clients.cassandra import Cassandra
@@ -83,13 +83,13 @@ def cql(
 ) -> None:
     """Run one statement of CQL and show its rows."""
     door = chosen(cassandra, cassandra_config, data)
-    with door.speaking("run it"):
+    with door.translated_errors("run it"):
         result = door.session().execute(statement.strip().removesuffix(";"))
         rows = [[_shown(one) for one in row] for row in result]
     if result.column_names:
         show_rows({name: name for name in result.column_names}, rows, as_json=as_json)
     if not as_json:
-        say(so_many(len(rows), "row") if result.column_names else "done")
+        say(format_count(len(rows), "row") if result.column_names else "done")
 
 
 def chosen(cassandra: str | None, config: str | None, data: str | None) -> Cassandra:
@@ -107,7 +107,7 @@ def chosen(cassandra: str | None, config: str | None, data: str | None) -> Cassa
             f"there is no Cassandra to use: none was named, and none of ours runs in {folder}",
             hint="start one with millrace cassandra up --detach, or name one with --cassandra HOST:PORT",
         )
-    return service.door_of(folder, ring)
+    return service.client_of(folder, ring)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from millrace.cli.options import setting_option
 from millrace.cli.output import out, say, show_json, status_line
 from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, Problem
 from millrace.settings import ARCHIVE, BULK_READER, CHECK_TIMEOUT, RESTARTS, STATE_KEYS, TRUST, Setting
-from millrace.units import so_many
+from millrace.units import format_count
 
 if TYPE_CHECKING:
     from millrace.cli.isolated_check import CheckedContents, CheckResult, CheckStep
@@ -58,7 +58,7 @@ def check(
         if deep and found.complete and not found.spark_asked:
             say("Spark was not asked: fix these first")
     if found.left_out:
-        say(f"and {so_many(found.left_out, 'more problem')}, which are not shown")
+        say(f"and {format_count(found.left_out, 'more problem')}, which are not shown")
     if found.errors or found.left_out:  # which may be errors as well
         raise typer.Exit(2)
 
@@ -185,7 +185,7 @@ def _contents(contents: CheckedContents | None) -> str:
 
 
 def _count(number: int, noun: str, *, always: bool = False) -> str:
-    return so_many(number, noun) if number or always else ""
+    return format_count(number, noun) if number or always else ""
 
 
 def _problem_fields(problem: Problem) -> dict[str, str | int | None]:

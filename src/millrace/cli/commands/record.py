@@ -13,7 +13,7 @@ from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_c
 from millrace.cli.output import say
 from millrace.cli.signals import interruptible
 from millrace.errors import FileUnusable, InvalidOption
-from millrace.units import parse_place, so_many
+from millrace.units import format_count, parse_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -87,7 +87,7 @@ def record(
     if both := [one for one in keep or () if one in (mask_names or () if one == KeepUnmasked.headers else wanted)]:
         hint = f"leave --keep {both[0]} out, or what masks {both[0]}"
         raise InvalidOption(f"{both[0]} cannot be both masked and kept", hint=hint)
-    places = parse_place(from_), parse_place(to)
+    places = parse_start(from_), parse_start(to)
     cluster = chosen_cluster(kafka, kafka_config, data)
     disguise = ColumnMasker(mask or (), phrase, keep or (), mask_names or ())
     lines: list[bytes] = []
@@ -103,7 +103,7 @@ def record(
     if missing := [column for column in wanted if column not in disguise.met and lines]:
         raise InvalidOption(f"no record has a column {missing[0]!r} to mask", hint="check its name; nothing was saved")
     write_whole(path, b"".join(lines))
-    say(f"{so_many(len(lines), 'record')} in {path}")
+    say(f"{format_count(len(lines), 'record')} in {path}")
     if more:
         say(f"there are more: --max {most} was reached")
     _tell_names(disguise.names)

@@ -10,7 +10,7 @@ from millrace.cli.commands.dead.selection import safe_text
 from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
 from millrace.cli.output import out, say
 from millrace.errors import InputError
-from millrace.units import so_many
+from millrace.units import format_count
 
 _REASONS = 5
 
@@ -35,7 +35,7 @@ def schema(
         raise InputError(f"topic {topic!r} is empty", hint="write some records first: millrace feed posts")
     found = propose_schema(values)
     out().print(found.schema.ddl(), markup=False, soft_wrap=True, highlight=False)
-    say(f"from {so_many(found.records, 'record')}; add NOT NULL to columns that every record must have")
+    say(f"from {format_count(found.records, 'record')}; add NOT NULL to columns that every record must have")
     if found.unfit:
         say(f"{found.unfit.total():,} of them do not fit and would be dead letters:")
     for reason, count in found.unfit.most_common(_REASONS):
@@ -43,5 +43,5 @@ def schema(
     if len(found.unfit) > _REASONS:
         say(f"  and {len(found.unfit) - _REASONS:,} other reasons")
     for (key, column), count in found.other_case.most_common(_REASONS):
-        said = f"{so_many(count, 'record')} of them: key {safe_text(key)!r} is not column {safe_text(column)!r}"
+        said = f"{format_count(count, 'record')} of them: key {safe_text(key)!r} is not column {safe_text(column)!r}"
         say(f"{said}: names are matched with their case, and the column is null there")

@@ -29,7 +29,7 @@ Place = tuple[str, int]
 Address = tuple[str, int]
 """A host and a port."""
 
-FETCH_PATIENCE = 60.0
+FETCH_TIMEOUT_S = 60.0
 """Seconds that a broker may be away, or a partition be without a leader."""
 _AGAIN = 0.1
 _MOST = 4 * 1024 * 1024
@@ -177,7 +177,7 @@ class _Reading:
             raise _damaged(self._span, error) from error
         if found or self.done or answer.throttled:
             self._troubled = None
-        elif self._waited() > FETCH_PATIENCE:
+        elif self._waited() > FETCH_TIMEOUT_S:
             raise KafkaUnreachable(
                 f"{self._span}: the broker has no record at offset {self._at}",
                 why=f"it says that the partition ends at {answer.stable}, and {self._span.stop} was told before",
@@ -203,7 +203,7 @@ class _Reading:
 
     def look_again(self, why: str) -> None:
         """Find out who leads the partition now; raises when nobody has for long."""
-        if self._waited() > FETCH_PATIENCE:
+        if self._waited() > FETCH_TIMEOUT_S:
             raise KafkaUnreachable(
                 f"{self._span} cannot be read", why=why, hint="look at the brokers: millrace kafka status"
             )

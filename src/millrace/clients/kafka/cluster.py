@@ -166,7 +166,7 @@ class Cluster:
 
     def ask_coordinators(self, doing: str, question: Question[T]) -> dict[str, Future[T]]:
         """The answers of groups' coordinators, by group; raises when they do not come."""
-        with self.speaking(doing), self._coordinators.borrow("", self._open_coordinators) as coordinators:
+        with self.translated_errors(doing), self._coordinators.borrow("", self._open_coordinators) as coordinators:
             return coordinators.ask(question, self.timeout)
 
     @cached_property
@@ -180,7 +180,7 @@ class Cluster:
     def _link(self) -> tuple[AdminClient, list[KafkaError]]:
         """A client and the errors that it has told: one for all, since each takes time to find the brokers."""
         seen: list[KafkaError] = []
-        with self.speaking("open a connection"):
+        with self.translated_errors("open a connection"):
             return AdminClient(self.config(error_cb=seen.append, reconnect_backoff_max_ms=500)), seen
 
     def __getstate__(self) -> dict[str, Any]:
@@ -229,7 +229,7 @@ class Cluster:
         # "All brokers are down" says less than what happened to each of them.
         return next((problem for problem in seen if problem.code() not in _VAGUE), seen[-1])
 
-    def speaking(self, doing: str) -> _Speaking:
+    def translated_errors(self, doing: str) -> _Speaking:
         """A block in which Kafka's exceptions become ours; `doing` completes the words 'could not …'."""
         return _Speaking(self, doing)
 

@@ -56,7 +56,7 @@ def _open_consumer(cluster: Cluster, **config: Any) -> Consumer:
         "allow.auto.create.topics": False,
     }
     chosen = {name.replace("_", "."): value for name, value in config.items()}
-    with cluster.speaking("open a consumer"):
+    with cluster.translated_errors("open a consumer"):
         return Consumer({**tuning, **cluster.config(), **defaults, **chosen})
 
 
@@ -187,7 +187,7 @@ class _IdleTime:
                 f"could not join the group {self._request.group!r} within {timeout:.0f} s",
                 hint="a member may hold it up (millrace kafka groups describe), or __consumer_offsets has no leader",
             )
-        with self._cluster.speaking(f"read topic {self._request.topic!r}"):
+        with self._cluster.translated_errors(f"read topic {self._request.topic!r}"):
             consumer.list_topics(self._request.topic, timeout=self._cluster.timeout)
 
     def _require_topic(self, consumer: Consumer) -> None:
@@ -231,8 +231,8 @@ def topic_ranges(cluster: Cluster, names: Sequence[str], *, committed: bool = Fa
     for name in names:
         topics.require(metadata, name)
     partitions = [TopicPartition(name, number) for name in names for number in metadata.topics[name].partitions]
-    first = offsets.ask(cluster, partitions, OffsetSpec.earliest())
-    ends = offsets.ask(cluster, partitions, OffsetSpec.latest(), committed=committed)
+    first = offsets.list_offsets(cluster, partitions, OffsetSpec.earliest())
+    ends = offsets.list_offsets(cluster, partitions, OffsetSpec.latest(), committed=committed)
     return {partition: (first[partition], end) for partition, end in ends.items() if end > first[partition]}
 
 

@@ -181,7 +181,7 @@ def require(cluster: Cluster, name: str) -> None:
 def names(cluster: Cluster) -> set[str]:
     """The names of all groups."""
     admin = cluster.admin()
-    with cluster.speaking("list groups"):
+    with cluster.translated_errors("list groups"):
         found = admin.list_consumer_groups(request_timeout=cluster.timeout).result()
     for problem in found.errors:  # a broker that did not answer may have groups that would be missing here
         raise cluster.error(problem.args[0] if isinstance(problem, KafkaException) else problem, "list groups")
@@ -219,7 +219,7 @@ def _asked(cluster: Cluster, names: Sequence[str]) -> dict[str, Future[ConsumerG
 def _unless_ended(
     cluster: Cluster, name: str, asked: Future[ConsumerGroupDescription]
 ) -> ConsumerGroupDescription | None:
-    with cluster.speaking(f"describe the group {name!r}"):
+    with cluster.translated_errors(f"describe the group {name!r}"):
         try:
             return asked.result()
         except KafkaException as error:
@@ -246,7 +246,7 @@ def committed(cluster: Cluster, name: str) -> Offsets:
     asked = cluster.ask_coordinators(
         doing, lambda admin, limit: admin.list_consumer_group_offsets(wanted, request_timeout=limit)
     )
-    with cluster.speaking(doing):
+    with cluster.translated_errors(doing):
         found = asked[name].result().topic_partitions
     return {(place.topic, place.partition): place.offset for place in found if place.offset >= 0}
 
@@ -259,7 +259,7 @@ def _ends(cluster: Cluster, places: set[tuple[str, int]]) -> Offsets:
         for topic, number in sorted(places)
         if topic in existing and number in existing[topic].partitions
     ]
-    return offsets.ask(cluster, wanted, OffsetSpec.latest())
+    return offsets.list_offsets(cluster, wanted, OffsetSpec.latest())
 
 
 def _positions(members: Sequence[Member], committed: Offsets, ends: Offsets) -> tuple[GroupOffset, ...]:

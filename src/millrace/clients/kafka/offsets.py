@@ -27,7 +27,7 @@ _A_DAY = 24 * 3600.0
 _MOVING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_LEADER_EPOCH}
 
 
-def ask(
+def list_offsets(
     cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec, *, committed: bool = False
 ) -> dict[tuple[str, int], int]:
     """The offset that a spec (earliest, latest, a time) means for each partition; -1 when there is none.
@@ -39,11 +39,11 @@ def ask(
     while any(map(_is_moving, asked.values())) and time.monotonic() < deadline:
         time.sleep(0.05)
         asked = _request(cluster, wanted, spec, committed=committed)
-    with cluster.speaking("ask for offsets"):
+    with cluster.translated_errors("ask for offsets"):
         return {place: result.result().offset for place, result in asked.items()}
 
 
-def known(
+def list_available_offsets(
     cluster: Cluster, wanted: Sequence[TopicPartition], spec: OffsetSpec, *, committed: bool = False
 ) -> dict[tuple[str, int], int]:
     """The same without the partitions whose leader does not answer: a view of a cluster in trouble."""
@@ -73,10 +73,10 @@ def _is_moving(asked: Future[ListOffsetsResultInfo]) -> bool:
 
 def resolve(cluster: Cluster, places: Sequence[TopicPartition], to: str | int | datetime) -> dict[tuple[str, int], int]:
     """The offset of each partition that `earliest`, `latest`, an offset or a time means."""
-    first = ask(cluster, places, OffsetSpec.earliest())
-    end = ask(cluster, places, OffsetSpec.latest())
+    first = list_offsets(cluster, places, OffsetSpec.earliest())
+    end = list_offsets(cluster, places, OffsetSpec.latest())
     if isinstance(to, datetime):
-        found = ask(cluster, places, OffsetSpec.for_timestamp(max(0, int(to.timestamp() * 1000))))
+        found = list_offsets(cluster, places, OffsetSpec.for_timestamp(max(0, int(to.timestamp() * 1000))))
         return {place: end[place] if offset < 0 else offset for place, offset in found.items()}
     if isinstance(to, int):
         for place in first:
@@ -94,21 +94,21 @@ def _require_within(place: tuple[str, int], offset: int, first: int, end: int) -
         )
 
 
-def kept(cluster: Cluster) -> float:
+def offset_retention_s(cluster: Cluster) -> float:
     """Seconds for which the cluster keeps the offsets of a group that nobody commits to any more."""
     some = next(iter(cluster.connect().brokers))
     asked = cluster.admin().describe_configs([ConfigResource(ResourceType.BROKER, str(some))])
     try:
-        with cluster.speaking("read a broker's settings"):
+        with cluster.translated_errors("read a broker's settings"):
             told = next(iter(asked.values())).result().get("offsets.retention.minutes")
     except AccessDenied:  # who may write to a topic need not be allowed to look at brokers
         return _A_DAY
     return 60.0 * float(told.value) if told else _A_DAY
 
 
-Places = dict[tuple[str, int], int]
+Offsets = dict[tuple[str, int], int]
 """An offset for each topic and partition."""
-Bound = str | datetime | Places
+Bound = str | datetime | Offsets
 """`earliest`, `latest`, a time, or offsets."""
 
 _OFFSET = re.compile(r"([A-Za-z0-9._-]{1,249})\[(\d{1,6})\]@(\d{1,18})")
@@ -130,11 +130,11 @@ def parse_bound(text: str) -> Bound:
         raise InvalidOption(f"{text!r} is no place to begin or to end", hint=_HINT) from None
 
 
-def begin_of(cluster: Cluster, places: Sequence[tuple[str, int]], bound: Bound) -> Places:
+def start_offsets(cluster: Cluster, places: Sequence[tuple[str, int]], bound: Bound) -> Offsets:
     """The first offset of each partition; raises when retention has removed what was asked for."""
     wanted = [TopicPartition(*place) for place in places]
-    first = ask(cluster, wanted, OffsetSpec.earliest())
-    end = ask(cluster, wanted, OffsetSpec.latest(), committed=True)
+    first = list_offsets(cluster, wanted, OffsetSpec.earliest())
+    end = list_offsets(cluster, wanted, OffsetSpec.latest(), committed=True)
     if isinstance(bound, datetime):
         return _since(cluster, wanted, bound, first, end)
     if isinstance(bound, str):
@@ -152,14 +152,14 @@ def begin_of(cluster: Cluster, places: Sequence[tuple[str, int]], bound: Bound) 
     return {place: bound.get(place, first[place]) for place in places}
 
 
-def end_of(
+def end_offsets(
     cluster: Cluster, places: Sequence[tuple[str, int]], bound: Bound, begin: Mapping[tuple[str, int], int]
-) -> Places:
+) -> Offsets:
     """The offset of each partition before which a replay ends; never one that is not there yet."""
     wanted = [TopicPartition(*place) for place in places]
-    end = ask(cluster, wanted, OffsetSpec.latest(), committed=True)
+    end = list_offsets(cluster, wanted, OffsetSpec.latest(), committed=True)
     if isinstance(bound, datetime):
-        found = ask(cluster, wanted, OffsetSpec.for_timestamp(_milliseconds(bound)))
+        found = list_offsets(cluster, wanted, OffsetSpec.for_timestamp(_milliseconds(bound)))
         chosen = {place: end[place] if offset < 0 else min(offset, end[place]) for place, offset in found.items()}
     elif isinstance(bound, str):
         if bound == "earliest":
@@ -172,12 +172,12 @@ def end_of(
     return {place: max(chosen[place], begin[place]) for place in places}
 
 
-def _since(cluster: Cluster, wanted: list[TopicPartition], moment: datetime, first: Places, end: Places) -> Places:
-    found = ask(cluster, wanted, OffsetSpec.for_timestamp(_milliseconds(moment)))
+def _since(cluster: Cluster, wanted: list[TopicPartition], moment: datetime, first: Offsets, end: Offsets) -> Offsets:
+    found = list_offsets(cluster, wanted, OffsetSpec.for_timestamp(_milliseconds(moment)))
     begin = {place: end[place] if offset < 0 else min(offset, end[place]) for place, offset in found.items()}
     # Everything that is left is of that time or later, and there was something before it. The first record may come
     # after the first offset: that may be the end of a transaction, or of what compaction has removed.
-    there = ask(cluster, wanted, OffsetSpec.for_timestamp(0))
+    there = list_offsets(cluster, wanted, OffsetSpec.for_timestamp(0))
     gone = [place for place in begin if first[place] > 0 and there[place] == begin[place] < end[place]]
     if gone:
         told = "; ".join(f"{_named(place)} begins at offset {first[place]}" for place in gone)
@@ -189,14 +189,14 @@ def _since(cluster: Cluster, wanted: list[TopicPartition], moment: datetime, fir
     return begin
 
 
-def _require_known(bound: Places, places: Sequence[tuple[str, int]]) -> None:
+def _require_known(bound: Offsets, places: Sequence[tuple[str, int]]) -> None:
     for place in bound:
         if place not in places:
             here = ", ".join(map(_named, places))
             raise InvalidOption(f"{_named(place)} is not read by the pipeline", hint=f"it reads {here}")
 
 
-def _require_not_past(bound: Places, end: Places) -> None:
+def _require_not_past(bound: Offsets, end: Offsets) -> None:
     for place, offset in bound.items():
         if offset > end[place]:
             raise InvalidOption(f"{_named(place)} has no offset {offset} yet", why=f"the next record gets {end[place]}")

@@ -19,7 +19,7 @@ from confluent_kafka import Producer as ConfluentProducer
 from millrace.clients.kafka.cluster import REFUSED, Cluster
 from millrace.clients.kafka.record import Done, Record
 from millrace.errors import CommitUnknown, InvalidOption, MillraceError, NotDelivered, RecordRefused
-from millrace.units import so_many
+from millrace.units import format_count
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = ("0", "1", "all")
@@ -107,7 +107,7 @@ class Delivery:
         return {"transactional.id": self.transaction, "transaction.timeout.ms": int(longest * 1000)}
 
 
-def new_transaction() -> str:
+def new_transactional_id() -> str:
     """An id for a transaction that nobody else has."""
     return f"millrace-{uuid.uuid4()}"
 
@@ -176,7 +176,7 @@ class Producer:
         self._in_transaction = False
         self._initialised = False
         self._failed_before = 0
-        with cluster.speaking("open a producer"):
+        with cluster.translated_errors("open a producer"):
             self._client = ConfluentProducer({**self._how.tuning(), **cluster.config(), **self._how.config()})
         self._closed = threading.Event()
         self._server = threading.Thread(target=self._serve, name="kafka-deliveries", daemon=True)
@@ -248,7 +248,7 @@ class Producer:
         try:
             self._flush(time.monotonic() + _QUIET)
             if self.waiting():
-                left = so_many(self.waiting(), "record")
+                left = format_count(self.waiting(), "record")
                 say(f"waiting for {left} that Kafka has not acknowledged; Ctrl-C gives up")
             self.flush()
         except KeyboardInterrupt:
@@ -258,7 +258,7 @@ class Producer:
 
     def begin(self) -> None:
         """Open the transaction that everything sent from now on belongs to."""
-        with self.cluster.speaking("begin a transaction"):
+        with self.cluster.translated_errors("begin a transaction"):
             if not self._initialised:
                 self._client.init_transactions(self.cluster.timeout)
                 self._initialised = True
@@ -281,7 +281,7 @@ class Producer:
         """Make everything that was sent invisible for readers of committed records."""
         if not self._in_transaction:
             return
-        with self.cluster.speaking("abort the transaction"):  # which forgets what is not sent yet
+        with self.cluster.translated_errors("abort the transaction"):  # which forgets what is not sent yet
             abort_transaction(self._client, self.cluster.timeout)
         self._in_transaction = False
         self.flush()  # the reports of what it forgot belong to this transaction, not to the next

@@ -173,7 +173,7 @@ def delete(cluster: Cluster, names: Sequence[str]) -> None:
     admin = cluster.admin()
     results = admin.delete_topics(names, operation_timeout=cluster.timeout)
     for name, result in results.items():
-        with cluster.speaking(f"delete the topic {name!r}"):
+        with cluster.translated_errors(f"delete the topic {name!r}"):
             result.result()
     _wait(cluster, lambda metadata: not metadata.topics.keys() & set(names), f"delete {', '.join(names)}")
 
@@ -181,7 +181,7 @@ def delete(cluster: Cluster, names: Sequence[str]) -> None:
 def identity(cluster: Cluster, name: str) -> str:
     """Kafka's own id of a topic, which one that is deleted and made anew does not share."""
     asked = cluster.admin().describe_topics(TopicCollection([name]), request_timeout=cluster.timeout)
-    with cluster.speaking(f"describe topic {name!r}"):
+    with cluster.translated_errors(f"describe topic {name!r}"):
         return str(asked[name].result().topic_id)
 
 
@@ -211,8 +211,8 @@ def _read(cluster: Cluster, metadata: ClusterMetadata, names: Sequence[str]) -> 
         for partition in metadata.topics[name].partitions.values()
         if partition.leader >= 0
     ]
-    first = offsets.known(cluster, places, OffsetSpec.earliest())
-    end = offsets.known(cluster, places, OffsetSpec.latest())
+    first = offsets.list_available_offsets(cluster, places, OffsetSpec.earliest())
+    end = offsets.list_available_offsets(cluster, places, OffsetSpec.latest())
     return [
         Topic(
             name,
@@ -238,7 +238,7 @@ def _configs(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, str]
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     asked = admin.describe_configs(resources)
     own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    with cluster.speaking("read the settings of topics"):
+    with cluster.translated_errors("read the settings of topics"):
         return {
             resource.name: {
                 key: str(entry.value) for key, entry in sorted(asked[resource].result().items()) if entry.source == own
@@ -271,7 +271,7 @@ def _wait_for_leaders(cluster: Cluster, name: str, partitions: int = 1) -> None:
         if any(one.leader < 0 for one in topic.partitions.values()):
             return False
         places = [TopicPartition(name, number) for number in topic.partitions]
-        return len(offsets.known(cluster, places, OffsetSpec.latest())) == len(places)
+        return len(offsets.list_available_offsets(cluster, places, OffsetSpec.latest())) == len(places)
 
     _wait(cluster, led, f"see leaders for {name!r}")
 

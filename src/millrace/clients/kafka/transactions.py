@@ -190,14 +190,14 @@ class CommittedOffsets:
         self._client = Consumer({**cluster.config(), **own})
         self.group = self._client.consumer_group_metadata()
 
-    def told(self, topic: str, partition: int) -> tuple[int, str]:
+    def read(self, topic: str, partition: int) -> tuple[int, str]:
         """The offset committed for a partition (negative when there is none) and what was written beside it.
 
         A coordinator that is being found or moved is waited for.
         """
-        return self.all_told(topic, [partition])[0]
+        return self.read_all(topic, [partition])[0]
 
-    def all_told(self, topic: str, partitions: Sequence[int]) -> list[tuple[int, str]]:
+    def read_all(self, topic: str, partitions: Sequence[int]) -> list[tuple[int, str]]:
         """The same for several partitions at once."""
         places = [TopicPartition(topic, number) for number in partitions]
         deadline = time.monotonic() + _LONGEST

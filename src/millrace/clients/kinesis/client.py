@@ -25,7 +25,7 @@ from millrace.errors import (
     MissingExtra,
     UnknownStream,
 )
-from millrace.masking import remember
+from millrace.masking import register_secret
 
 _RECORDS = "GetRecordsOutput"
 _ARRIVAL = "ApproximateArrivalTimestamp"
@@ -130,7 +130,7 @@ class Kinesis:
         found = [os.environ.get(name) for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")]
         for secret in (self.access_key, self.secret_key, self.session_token, self.role_external_id, *found):
             if secret:
-                remember(secret)
+                register_secret(secret)
 
     @property
     def where(self) -> str:
@@ -189,7 +189,7 @@ class Kinesis:
         core._credentials = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
         return boto3.Session(botocore_session=core, region_name=self.region or session.region_name)
 
-    def insist(self, ask: Callable[..., Any], doing: str, **asked: Any) -> Any:
+    def call_with_retries(self, ask: Callable[..., Any], doing: str, **asked: Any) -> Any:
         """What a call gives, asked again with growing pauses while the service is away or refuses for now."""
         began, pause = time.monotonic(), _FIRST_PAUSE
         while True:
@@ -198,13 +198,13 @@ class Kinesis:
             except Exception as error:
                 waited = time.monotonic() - began
                 if not is_transient(error) or waited + pause > self.patience:
-                    raise self.explained(error, doing, waited) from error
+                    raise self.explain(error, doing, waited) from error
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def stream(self, name: str) -> Stream:
         """What there is to know about a stream."""
-        told = self.insist(self.client().describe_stream_summary, f"find stream {name!r}", StreamName=name)
+        told = self.call_with_retries(self.client().describe_stream_summary, f"find stream {name!r}", StreamName=name)
         about = told["StreamDescriptionSummary"]
         made = about.get("StreamCreationTimestamp")
         created = round(made.timestamp() * 1000) if made else 0
@@ -221,7 +221,7 @@ class Kinesis:
     def _pages(self, name: str) -> Iterator[Any]:
         asked: dict[str, str] = {"StreamName": name}
         while True:
-            page = self.insist(self.client().list_shards, f"list the shards of {name!r}", **asked)
+            page = self.call_with_retries(self.client().list_shards, f"list the shards of {name!r}", **asked)
             yield page
             if not page.get("NextToken"):
                 return
@@ -229,7 +229,7 @@ class Kinesis:
 
     def now(self, name: str) -> int:
         """The time of the service, in milliseconds: it tells seconds, and our own clock the rest where it agrees."""
-        told = self.insist(self.client().describe_stream_summary, f"find stream {name!r}", StreamName=name)
+        told = self.call_with_retries(self.client().describe_stream_summary, f"find stream {name!r}", StreamName=name)
         ours = int(time.time() * 1000)
         said = told["ResponseMetadata"]["HTTPHeaders"].get("date")
         if not said:
@@ -237,7 +237,7 @@ class Kinesis:
         theirs = int(parsedate_to_datetime(said).timestamp() * 1000)
         return min(max(ours, theirs), theirs + 999)
 
-    def explained(self, error: BaseException, doing: str, waited: float = 0.0) -> MillraceError:
+    def explain(self, error: BaseException, doing: str, waited: float = 0.0) -> MillraceError:
         """An exception of boto3's as one of ours; `doing` completes the words 'could not …'."""
         if isinstance(error, MillraceError):
             return error

@@ -59,7 +59,7 @@ class FileLeases(Leases):
         del listed, briefly
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self.path, json.dumps(reach.told()))
+            write_whole(self.path, json.dumps(reach.to_json()))
         except OSError as error:
             raise FileUnusable(f"{self.path} cannot be written", why=str(error)) from None
 
@@ -154,7 +154,9 @@ class TableLeases(Leases):
 
     def _ask(self, call: str, patience: float | None = None, **asked: Any) -> Any:
         door = self._door if patience is None else replace(self._door, patience=patience)
-        return door.insist(getattr(self._client, call), f"use the table {self._table!r} of DynamoDB", **asked)
+        return door.call_with_retries(
+            getattr(self._client, call), f"use the table {self._table!r} of DynamoDB", **asked
+        )
 
     @property
     def _client(self) -> Any:

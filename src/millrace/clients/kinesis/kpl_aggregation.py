@@ -13,7 +13,7 @@ MAGIC = b"\xf3\x89\x9a\xc2"
 _DIGEST = 16
 
 
-def unpacked(data: bytes) -> list[tuple[str, bytes]] | None:
+def deaggregate(data: bytes) -> list[tuple[str, bytes]] | None:
     """The records inside, each with its partition key; None where it is a plain record (or only looks like one)."""
     if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _DIGEST:
         return None
@@ -29,7 +29,7 @@ def unpacked(data: bytes) -> list[tuple[str, bytes]] | None:
         return None
 
 
-def packed(records: list[tuple[str, bytes]]) -> bytes:
+def aggregate(records: list[tuple[str, bytes]]) -> bytes:
     """The other way, as the library does it: keys once each, then the records."""
     keys = list(dict.fromkeys(key for key, _ in records))
     message = b"".join(_field(1, key.encode()) for key in keys)

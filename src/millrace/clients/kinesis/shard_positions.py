@@ -24,7 +24,7 @@ class ShardPosition:
     ended: bool = False
     """Whether the shard was closed by a split or a merge, and is read to its end."""
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """For JSON, without what says nothing."""
         return {name: value for name, value in vars(self).items() if value not in (None, False)}
 
@@ -41,13 +41,13 @@ class ShardReadLimit:
     shards: Mapping[str, ShardPosition] = field(default_factory=dict)
     """None before the first look at them."""
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "stream": self.stream,
             "created": self.created,
             **({} if self.since is None else {"since": self.since}),
-            "shards": {name: one.told() for name, one in sorted(self.shards.items())},
+            "shards": {name: one.to_json() for name, one in sorted(self.shards.items())},
         }
 
     @classmethod

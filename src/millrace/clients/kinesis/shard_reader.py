@@ -19,7 +19,7 @@ from millrace.errors import MillraceError, RecordsGone
 Record = dict[str, Any]
 """As boto3 gives it: Data, PartitionKey, SequenceNumber, ApproximateArrivalTimestamp."""
 
-MOST_RECORDS = 10_000
+MAX_RECORDS = 10_000
 """Records that one request may ask for."""
 _AHEAD = 48 * 1024 * 1024
 """Bytes that are read ahead, of all shards: then nobody asks for more until some are taken."""
@@ -69,11 +69,11 @@ class ShardReader:
         start: ShardReadLimit,
         *,
         poll: float = 0.25,
-        most: int = MOST_RECORDS,
+        most: int = MAX_RECORDS,
         go_on: bool = False,
         until: int | None = None,
     ) -> None:
-        self._door, self._poll, self._most = door, poll, min(most, MOST_RECORDS)
+        self._door, self._poll, self._most = door, poll, min(most, MAX_RECORDS)
         self._go_on, self._until = go_on, until
         self._stream = door.stream(start.stream)
         self._reach = self._same(start)
@@ -340,12 +340,12 @@ class ShardReader:
         elif is_transient(error) or (code == "InvalidArgumentException" and "cannot be greater than" in str(error)):
             lane.failing = lane.failing or now
             if now - lane.failing > self._door.patience:
-                raise self._door.explained(error, doing, now - lane.failing) from error
+                raise self._door.explain(error, doing, now - lane.failing) from error
             lane.iterator = lane.iterator if is_busy(error) else None
             lane.pause = min(2 * lane.pause, _LONGEST_PAUSE) or _FIRST_PAUSE
             pause = lane.pause * random.uniform(0.5, 1.0)
         else:
-            raise self._door.explained(error, doing) from error
+            raise self._door.explain(error, doing) from error
         with self._changed:
             self._again(lane.shard, pause)
 
@@ -364,14 +364,14 @@ def read_again(door: Kinesis, stream: str, span: SequenceRange, *, go_on: bool =
         after = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": found[-1]["SequenceNumber"]}
         return client.get_shard_iterator(**where, **after)["ShardIterator"]
 
-    at = door.insist(iterator, doing)
+    at = door.call_with_retries(iterator, doing)
     while at is not None and (not found or int(found[-1]["SequenceNumber"]) < last):
         try:
-            answer = door.insist(client.get_records, doing, ShardIterator=at, Limit=MOST_RECORDS)
+            answer = door.call_with_retries(client.get_records, doing, ShardIterator=at, Limit=MAX_RECORDS)
         except MillraceError as error:
             if error.__cause__ is None or code_of(error.__cause__) != "ExpiredIteratorException":
                 raise
-            at = door.insist(iterator, doing)
+            at = door.call_with_retries(iterator, doing)
             continue
         found += [one for one in answer["Records"] if int(one["SequenceNumber"]) <= last]
         beyond = answer["Records"] and int(answer["Records"][-1]["SequenceNumber"]) > last

@@ -130,7 +130,7 @@ class CassandraBatchWriter:
         began, pause = time.monotonic(), _FIRST_PAUSE
         while True:
             try:
-                with self._door.speaking(self._doing):
+                with self._door.translated_errors(self._doing):
                     return ask()
             except CassandraUnreachable:
                 if time.monotonic() - began > self._patience:

@@ -189,7 +189,7 @@ class TokenRangeRead:
         """The rows of one statement, a batch of the schema for each page."""
         from cassandra import ConsistencyLevel
 
-        with self.door.speaking(f"read table {self.question.table.name}"):
+        with self.door.translated_errors(f"read table {self.question.table.name}"):
             session = self.door.session()
             prepared = session.prepare(select.statement)
             prepared.fetch_size = _PAGE

@@ -173,7 +173,7 @@ def require_table(door: Cassandra, name: str) -> CassandraTable:
 def make_like(door: Cassandra, name: str, new: str) -> None:
     """Make a table with the columns, the key and the settings of another."""
     require_table(door, name)
-    with door.speaking(f"make table {new} as {name} is"):
+    with door.translated_errors(f"make table {new} as {name} is"):
         keyspace, table = name.split(".")
         door.session().cluster.refresh_table_metadata(keyspace, table)
         said: str = door.session().cluster.metadata.keyspaces[keyspace].tables[table].as_cql_query()

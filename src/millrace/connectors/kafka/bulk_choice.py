@@ -79,9 +79,9 @@ def _waiting(reader: KafkaSource, site: RunContext) -> int:
     """How many records a query is about to read, or has come by in a minute, if that is more."""
     cluster = site.cluster()
     places = [TopicPartition(*place) for place in reader.places_now(cluster)]
-    ends = offsets.ask(cluster, places, OffsetSpec.latest())
-    first = ends if reader.start == "latest" else offsets.ask(cluster, places, OffsetSpec.earliest())
-    lately = offsets.ask(cluster, places, OffsetSpec.for_timestamp(round((time.time() - _LATELY) * 1000)))
+    ends = offsets.list_offsets(cluster, places, OffsetSpec.latest())
+    first = ends if reader.start == "latest" else offsets.list_offsets(cluster, places, OffsetSpec.earliest())
+    lately = offsets.list_offsets(cluster, places, OffsetSpec.for_timestamp(round((time.time() - _LATELY) * 1000)))
     coming = sum(ends[place] - since for place, since in lately.items() if since >= 0)
     read = site.read or first
     return max(coming, sum(end - read.get(place, 0) for place, end in ends.items()))

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from millrace.clients.kafka import bulk_fetch
 from millrace.clients.kafka.bulk_fetch import (
-    FETCH_PATIENCE,
+    FETCH_TIMEOUT_S,
     Address,
     FetchRange,
     Place,
@@ -270,7 +270,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def _ends(self, begun: Mapping[Place, int]) -> dict[Place, int]:
         """Where partitions end, none of them before where it was read to; asked again where a broker has gone."""
-        deadline = time.monotonic() + FETCH_PATIENCE
+        deadline = time.monotonic() + FETCH_TIMEOUT_S
         while True:
             try:
                 self._look()

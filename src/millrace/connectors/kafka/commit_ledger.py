@@ -116,14 +116,14 @@ class CommitLedger:
     def committed_batch(self, number: int) -> BatchCommit:
         """What the last transaction of a task said; one that is about to end is waited for."""
         with self._asking(number) as progress:
-            return BatchCommit.of(*progress.told(LEDGER, number % _PLACES))
+            return BatchCommit.of(*progress.read(LEDGER, number % _PLACES))
 
     def all_committed_batches(self, tasks: int) -> list[BatchCommit]:
         """What is noted of any task, and at least of so many; what is open, and may be noted yet, is not waited for."""
         notes: list[BatchCommit] = []
         for number in range(0, max(tasks, 1), _PLACES):
             with self._asking(number, stable=False) as progress:
-                notes += [BatchCommit.of(*told) for told in progress.all_told(LEDGER, range(_PLACES))]
+                notes += [BatchCommit.of(*told) for told in progress.read_all(LEDGER, range(_PLACES))]
         return notes
 
     @contextmanager
@@ -138,7 +138,7 @@ class CommitLedger:
 
     def forgets_after(self) -> float:
         """Seconds after which Kafka may forget a note: it removes the offsets of groups that are silent for days."""
-        return offsets.kept(self.cluster)
+        return offsets.offset_retention_s(self.cluster)
 
     def look(self) -> None:
         """See which ledger there is, before a query is started: `ledger` then tells."""

@@ -48,7 +48,7 @@ class KinesisBatchWriter:
         doing = f"write to stream {self.stream!r}"
         while True:
             put = self.door.client().put_records
-            answer = self.door.insist(put, doing, StreamName=self.stream, Records=left)
+            answer = self.door.call_with_retries(put, doing, StreamName=self.stream, Records=left)
             if not answer.get("FailedRecordCount"):
                 return len(records)
             results = answer["Records"]

@@ -20,9 +20,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from millrace.clients.kinesis.client import Kinesis
-from millrace.clients.kinesis.kpl_aggregation import MAGIC, unpacked
+from millrace.clients.kinesis.kpl_aggregation import MAGIC, deaggregate
 from millrace.clients.kinesis.shard_positions import SequenceRange, ShardReadLimit, records_between
-from millrace.clients.kinesis.shard_reader import MOST_RECORDS, Record, ShardReader, read_again
+from millrace.clients.kinesis.shard_reader import MAX_RECORDS, Record, ShardReader, read_again
 from millrace.errors.transport import to_transport
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _deaggregated(records: pa.Table) -> pa.Table:
         return records
     rows = []
     for row in records.to_pylist():
-        inside = unpacked(row["value"])
+        inside = deaggregate(row["value"])
         if inside is None:
             rows.append(row)
         else:
@@ -144,7 +144,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """Where a new query begins. Shards are looked up later: this is asked twice, and must be told the same."""
         try:
             about = self._following.door.stream(self._following.stream)
-            return ShardReadLimit(about.name, about.created, self._following.since).told()
+            return ShardReadLimit(about.name, about.created, self._following.since).to_json()
         except Exception as error:
             raise to_transport(error) from None
 
@@ -165,7 +165,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch: what was read ahead. With nothing there it is the start."""
         try:
-            return self._moved(ShardReadLimit.of(start), getattr(limit, "max_rows", None)).told()
+            return self._moved(ShardReadLimit.of(start), getattr(limit, "max_rows", None)).to_json()
         except Exception as error:
             raise to_transport(error) from None
 
@@ -182,7 +182,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         if self._tail is None or start != self._given:
             self.stop()
             own = self._following
-            most = min(own.most or MOST_RECORDS, MOST_RECORDS)
+            most = min(own.most or MAX_RECORDS, MAX_RECORDS)
             self._tail = ShardReader(own.door, start, poll=own.poll, most=most, go_on=own.go_on, until=self._last)
             self._given = start
             self._tail.wait_for_first(_FIRST_WAIT)

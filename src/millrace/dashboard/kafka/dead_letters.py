@@ -246,7 +246,7 @@ def _new_places(cluster: Cluster, where: DeadLetterStores, known: set[tuple[str,
         for number in metadata.topics[name].partitions
         if (name, number) not in known
     ]
-    return offsets.known(cluster, places, OffsetSpec.earliest())
+    return offsets.list_available_offsets(cluster, places, OffsetSpec.earliest())
 
 
 def _take(

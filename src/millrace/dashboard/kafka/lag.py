@@ -161,7 +161,9 @@ class LagMeter:
         existing = cluster.connect().topics
         self._places = {(topic, n) for topic in named if topic in existing for n in existing[topic].partitions}
         self._here |= {topic for topic, _ in self._places}
-        return offsets.known(cluster, [TopicPartition(*place) for place in sorted(self._places)], OffsetSpec.latest())
+        return offsets.list_available_offsets(
+            cluster, [TopicPartition(*place) for place in sorted(self._places)], OffsetSpec.latest()
+        )
 
     def _lag(self, cluster: Cluster, query: str, read: Mapping[Place, int]) -> Lag | None:
         """None leaves it to what Spark says: a query whose records are not in this Kafka."""

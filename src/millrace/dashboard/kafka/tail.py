@@ -123,7 +123,7 @@ def catch_up(
 def newest(cluster: Cluster, topic: str, most: int) -> list[dict[str, object]]:
     """Return the newest records of a topic, oldest first."""
     start = _newest(cluster, topic, most)
-    ends = offsets.ask(cluster, [TopicPartition(*place) for place in start], OffsetSpec.latest())
+    ends = offsets.list_offsets(cluster, [TopicPartition(*place) for place in start], OffsetSpec.latest())
     ranges = {place: (start[place], end) for place, end in ends.items() if end > start[place]}
     batches = read_ranges(cluster, ranges, require_all=False, time_limit_s=_READ_TIMEOUT_S)
     found = [message for batch in batches for message in batch]
@@ -169,8 +169,8 @@ def _places(cluster: Cluster, topic: str) -> list[tuple[str, int]]:
 def _newest(cluster: Cluster, topic: str, many: int) -> dict[tuple[str, int], int]:
     """Where to begin in each partition to get its last records."""
     places = [TopicPartition(*place) for place in _places(cluster, topic)]
-    first = offsets.known(cluster, places, OffsetSpec.earliest())
-    ends = offsets.known(cluster, places, OffsetSpec.latest())
+    first = offsets.list_available_offsets(cluster, places, OffsetSpec.earliest())
+    ends = offsets.list_available_offsets(cluster, places, OffsetSpec.latest())
     return {place: max(first[place], ends[place] - many) for place in first if place in ends}
 
 

@@ -70,5 +70,7 @@ def lost_offsets(checkpoint: Path, cluster: Cluster) -> list[LostOffsets]:
     from millrace.clients.kafka import offsets
 
     at = next_offsets(checkpoint)
-    held = offsets.known(cluster, [TopicPartition(*place) for place in sorted(at)], OffsetSpec.earliest())
+    held = offsets.list_available_offsets(
+        cluster, [TopicPartition(*place) for place in sorted(at)], OffsetSpec.earliest()
+    )
     return sorted(LostOffsets(*place, at[place], first) for place, first in held.items() if first > at[place])

@@ -194,7 +194,9 @@ def _earliest(cluster: Cluster | None, topic: str, partition: int) -> int | None
     from millrace.clients.kafka import offsets
 
     with suppress(Exception):  # it is an extra; what failed is told without it
-        return offsets.known(cluster, [TopicPartition(topic, partition)], OffsetSpec.earliest())[topic, partition]
+        return offsets.list_available_offsets(cluster, [TopicPartition(topic, partition)], OffsetSpec.earliest())[
+            topic, partition
+        ]
     return None
 
 

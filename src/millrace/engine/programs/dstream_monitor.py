@@ -23,7 +23,7 @@ from millrace.errors import MillraceError
 from millrace.errors.spark_text import full_text, is_shut_down
 from millrace.telemetry.progress import BatchProgress, SourceProgress
 from millrace.telemetry.query_status import Phase, RunStatus
-from millrace.units import so_many
+from millrace.units import format_count
 
 if TYPE_CHECKING:
     from pyspark.streaming import StreamingContext, StreamingListener
@@ -147,7 +147,7 @@ class DStreamMonitor:
         return f"the running batches were interrupted and {result}"
 
     def _uncounted_note(self) -> str:
-        return f"Spark does not count the rows of {so_many(self._uncounted, 'batch')} from before the start"
+        return f"Spark does not count the rows of {format_count(self._uncounted, 'batch')} from before the start"
 
     def _handle_events(self) -> None:
         """Wait a moment for events of the listener, and handle them."""

@@ -12,8 +12,8 @@ from hashlib import sha256
 
 from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
-from millrace.clients.kafka.offsets import Places, begin_of, end_of, parse_bound
-from millrace.connectors.base.offset_range import Offsets
+from millrace.clients.kafka.offsets import Offsets, end_offsets, parse_bound, start_offsets
+from millrace.connectors.base.offset_range import Offsets as offset_range_Offsets
 from millrace.connectors.base.registry import CONNECTORS, in_generation, reader_of, writer_of
 from millrace.connectors.kafka.source import KafkaSource
 from millrace.engine.replay.generations import pipeline_of
@@ -102,7 +102,7 @@ _EVERYTHING = ("earliest", "latest")
 
 def covered(
     pipeline: PipelineDef, model: PipelineDef, asked: tuple[str, str], cluster: Callable[[], Cluster]
-) -> tuple[Offsets, Offsets]:
+) -> tuple[offset_range_Offsets, offset_range_Offsets]:
     """Where a replay begins and ends; of topics that the pipeline reads and the replay does not, the end only."""
     first, last = _bounds(cluster, _places(streams_of(model), cluster), asked)
     return _by_topic(first), _by_topic(last | _ends(_left(pipeline, model), cluster, last))
@@ -115,10 +115,10 @@ def _left(pipeline: PipelineDef, model: PipelineDef) -> list[KafkaSource]:
     return [one for one in readers if isinstance(one, KafkaSource)]
 
 
-def _ends(readers: Collection[KafkaSource], cluster: Callable[[], Cluster], known: Places) -> Places:
+def _ends(readers: Collection[KafkaSource], cluster: Callable[[], Cluster], known: Offsets) -> Offsets:
     """Where a run of the generation begins with what the replay does without: not with the whole past."""
     found = {place for one in readers for place in one.places_now(cluster())} - known.keys()
-    return end_of(cluster(), sorted(found), "latest", dict.fromkeys(found, 0)) if found else {}
+    return end_offsets(cluster(), sorted(found), "latest", dict.fromkeys(found, 0)) if found else {}
 
 
 def _places(sources: Collection[SourceDef], cluster: Callable[[], Cluster]) -> list[tuple[str, int]]:
@@ -135,11 +135,11 @@ def _places(sources: Collection[SourceDef], cluster: Callable[[], Cluster]) -> l
 
 def _bounds(
     cluster: Callable[[], Cluster], places: list[tuple[str, int]], asked: tuple[str, str]
-) -> tuple[Places, Places]:
+) -> tuple[Offsets, Offsets]:
     start, end = map(parse_bound, asked)
     if places:
-        first = begin_of(cluster(), places, start)
-        last = end_of(cluster(), places, end, first)
+        first = start_offsets(cluster(), places, start)
+        last = end_offsets(cluster(), places, end, first)
         if asked != _EVERYTHING and all(last[place] <= first[place] for place in places):
             raise InvalidReplay(
                 f"no record lies between {asked[0]} and {asked[1]}",
@@ -154,7 +154,7 @@ def _bounds(
     return {}, {}
 
 
-def _by_topic(found: Places) -> dict[str, dict[str, int]]:
+def _by_topic(found: Offsets) -> dict[str, dict[str, int]]:
     made: dict[str, dict[str, int]] = {}
     for (topic, number), offset in sorted(found.items()):
         made.setdefault(topic, {})[str(number)] = offset

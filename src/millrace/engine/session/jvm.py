@@ -31,7 +31,7 @@ from millrace.engine.session.spark_conf import is_local
 from millrace.errors import FileUnusable, JavaUnusable, SparkFailed
 from millrace.pipeline.secret import shown
 from millrace.services.java import find_java
-from millrace.services.process import quoted
+from millrace.services.process import quote_output
 from millrace.settings import VERBOSE
 
 
@@ -135,7 +135,7 @@ class Jvm:
         where = f"the whole log is in {self.log}; " if self._log_stays else ""
         return SparkFailed(
             "Spark could not be started",
-            why=f"{why}{quoted(text)}",
+            why=f"{why}{quote_output(text)}",
             hint=f"{where}check --master, --set and the free memory",
         )
 

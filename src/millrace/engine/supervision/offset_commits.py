@@ -83,7 +83,7 @@ class OffsetCommitter:
     def _commit(self, query: str, offsets: Mapping[Place, int]) -> None:
         try:
             partitions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
-            with self._cluster().speaking(f"commit the offsets of query {query!r}"):
+            with self._cluster().translated_errors(f"commit the offsets of query {query!r}"):
                 self._consumer(query).commit(offsets=partitions, asynchronous=False)
         except MillraceError as error:
             level = logging.DEBUG if self._warned else logging.WARNING

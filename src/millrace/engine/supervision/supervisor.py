@@ -30,7 +30,7 @@ from millrace.errors.spark_text import full_text
 from millrace.pipeline.plan import Query
 from millrace.settings import STOP_TIMEOUT
 from millrace.telemetry.query_status import RestartRecord, RunStatus
-from millrace.units import so_many
+from millrace.units import format_count
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -298,4 +298,4 @@ def _attempts(decision: GiveUp, state: BatchState) -> str:
     """Return what was tried before a query was given up; empty if a restart could not have helped."""
     if decision.same_batch_failures:
         return f"{decision.same_batch_failures} times at the same batch, {state}"
-    return f"given up after {so_many(decision.restarts, 'restart')}" if decision.restarts else ""
+    return f"given up after {format_count(decision.restarts, 'restart')}" if decision.restarts else ""

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 from millrace.limited_files import read_limited
-from millrace.masking import hidden, without_passwords
+from millrace.masking import without_passwords, without_secrets
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator
 from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.connector_facts import Connectors
@@ -61,7 +61,7 @@ def _connection(connection: Connection) -> QuerySnapshot:
 
 
 def _table(table: TableDef) -> QuerySnapshot:
-    told: QuerySnapshot = {"watermark": _watermark(table.watermark), "sql": table.sql and hidden(table.sql)}
+    told: QuerySnapshot = {"watermark": _watermark(table.watermark), "sql": table.sql and without_secrets(table.sql)}
     if table.function is not None and table.sql is None:
         told |= {"function": _digest(function_text(table.function)), "file": _digest(_file_text(table.function))}
     return told

@@ -12,7 +12,7 @@ from millrace.pipeline.interpolation import InterpolatedText, fill
 from millrace.pipeline.loading.yaml_document import Fields, Items, Node, Scalar
 from millrace.pipeline.model import UNREADABLE
 from millrace.pipeline.secret import Secret, holds_password, is_secret
-from millrace.secret_files import exposed
+from millrace.secret_files import exposure_warning
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][-+]?[0-9]{1,3})?")
@@ -85,7 +85,7 @@ class Values:
         for error in filled.unusable:
             self.problems.append(Problem(error.condition, error.message, node.place, error.hint, error.why))
         for file in filled.files if not filled.unusable else ():
-            if open_to_all := exposed(file):
+            if open_to_all := exposure_warning(file):
                 self.problems.append(Problem("secret.readable", open_to_all, node.place, severity="warning"))
         return None if filled.missing or filled.malformed or filled.unusable else filled
 

@@ -29,7 +29,7 @@ from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig
 from millrace.cli.output import out, reader_may_leave, say, show_json, show_table
 from millrace.errors import FileUnusable, InvalidOption
 from millrace.settings import STATE
-from millrace.units import so_many
+from millrace.units import format_count
 
 if TYPE_CHECKING:
     from millrace.dead_letters.redrive_filter import DeadLetterSummary
@@ -138,7 +138,7 @@ def export(
                 sys.stdout.buffer.flush()
         else:
             _write(Path(to), lines)
-    say(so_many(aim.read, "dead letter"))
+    say(format_count(aim.read, "dead letter"))
 
 
 def _write(path: Path, lines: Iterable[bytes]) -> None:

@@ -28,7 +28,7 @@ from millrace.cli.output import out, progress_line, say, show_json, show_table
 from millrace.dead_letters.redrive_result import RedriveResult
 from millrace.errors import InvalidOption
 from millrace.settings import STATE
-from millrace.units import so_many
+from millrace.units import format_count
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
@@ -113,7 +113,7 @@ def show_preview(found: RedrivePreview, wanted: Redrive, cluster: Cluster | None
     for one, fixed in found.few:
         out().print("\n".join(_mended(one, fixed, wanted.fix)), markup=False, soft_wrap=True)
     tell_failures(found.outcome)
-    say(f"{so_many(found.letters, 'letter')}, {_stay(found.outcome, found.letters)}{_where(found, wanted)}")
+    say(f"{format_count(found.letters, 'letter')}, {_stay(found.outcome, found.letters)}{_where(found, wanted)}")
     if cluster and not wanted.to:
         _tell_readers(cluster, found.sources)
 
@@ -228,7 +228,7 @@ def redrive(
         _tell_none(aim, selection)
     elif not yes:
         show_preview(found, wanted, aim.cluster)
-    if not found.letters or confirm(f"send {so_many(found.letters, 'letter')} again?", yes):
+    if not found.letters or confirm(f"send {format_count(found.letters, 'letter')} again?", yes):
         _finish(_run(aim, wanted, found), as_json=as_json)
 
 

@@ -14,7 +14,7 @@ from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, 
 from millrace.cli.output import out, say, show_json, show_table
 from millrace.cli.services import Secure, detach_option, start_until_stopped
 from millrace.settings import KAFKA_DATA, KAFKA_HEAP
-from millrace.units import so_many
+from millrace.units import format_count
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
@@ -94,4 +94,4 @@ def status(
     rows = [(broker.id, broker.address, broker.leads, broker.holds) for broker in found.brokers]
     show_table(("broker", "address", "leads", "replicas"), rows)
     behind = f"{found.under_replicated} partitions have a replica behind" if found.under_replicated else "all in sync"
-    say(f"{so_many(found.topics, 'topic')}, {so_many(found.partitions, 'partition')}, {behind}")
+    say(f"{format_count(found.topics, 'topic')}, {format_count(found.partitions, 'partition')}, {behind}")

@@ -11,7 +11,7 @@ from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_c
 from millrace.cli.output import reader_may_leave, say, without_controls
 from millrace.cli.signals import until_stopped
 from millrace.errors import InvalidOption, MillraceError
-from millrace.units import parse_duration, parse_time, so_many
+from millrace.units import format_count, parse_duration, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,9 +94,9 @@ def consume(
                     printed += len(batch)
         except MillraceError:
             if printed:
-                say(so_many(printed, "record"))
+                say(format_count(printed, "record"))
             raise
-        say(so_many(printed, "record"))
+        say(format_count(printed, "record"))
 
 
 def _current(cluster: Cluster, name: str) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, Yes, chosen_cluster, confirm
 from millrace.cli.output import out, say, show_json, show_rows, show_table
-from millrace.units import parse_place
+from millrace.units import parse_start
 
 app = typer.Typer(help="Consumer groups: list, describe, reset, delete.", no_args_is_help=True)
 
@@ -73,7 +73,7 @@ def reset(
     from millrace.clients.kafka import consumer_groups
 
     cluster = chosen_cluster(kafka, kafka_config, data)
-    moves = consumer_groups.plan_reset(cluster, name, topic, parse_place(to), partition)
+    moves = consumer_groups.plan_reset(cluster, name, topic, parse_start(to), partition)
     if as_json:
         show_json(moves)
     else:

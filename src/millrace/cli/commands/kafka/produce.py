@@ -67,7 +67,7 @@ def produce(
 ) -> None:
     """Write lines from standard input or a file to a topic."""
     from millrace.clients.kafka import topics
-    from millrace.clients.kafka.producer import Delivery, Producer, new_transaction
+    from millrace.clients.kafka.producer import Delivery, Producer, new_transactional_id
     from millrace.clients.line_input import (
         STANDARD_INPUT,
         LineFormat,
@@ -79,7 +79,7 @@ def produce(
 
     cluster = chosen_cluster(kafka, kafka_config, data)
     format_ = LineFormat(key, key_separator, pairs(header, "--header"), null, partition, raw)
-    id_ = transactional_id or (new_transaction() if transaction or abort else None)
+    id_ = transactional_id or (new_transactional_id() if transaction or abort else None)
     delivery = Delivery(acks, idempotence, compression, id_, parse_duration(timeout), only_failures=True)
     topics.require(cluster.connect(), topic, partition)
     with until_stopped() as stop, open_input(str(file or STANDARD_INPUT)) as descriptor:

@@ -38,7 +38,7 @@ from millrace.cli.services import prepare_spark
 from millrace.cli.signals import until_stopped
 from millrace.errors import InvalidOption, InvalidReplay
 from millrace.settings import STOP_TIMEOUT
-from millrace.units import format_duration, so_many
+from millrace.units import format_count, format_duration
 
 if TYPE_CHECKING:
     from millrace.engine.replay.progress import ReplayProgress, ReplayStage
@@ -227,7 +227,7 @@ class ReplayDisplay:
 def stage_text(stage: ReplayStage) -> str:
     """A stage in words."""
     if not stage.total:
-        return so_many(stage.rows, "row")
+        return format_count(stage.rows, "row")
     share = 100 * stage.done / stage.total
     words = [f"{stage.done:,} of {stage.total:,} records ({share:.0f} %)"]
     words += [f"{stage.rate:,.0f}/s"] if stage.rate else []

@@ -13,7 +13,7 @@ import typer
 from millrace.cli.options import confirm
 from millrace.cli.output import out, progress_line, say, show_json, show_table
 from millrace.errors import InvalidReplay
-from millrace.units import so_many
+from millrace.units import format_count
 
 if TYPE_CHECKING:
     from millrace.engine.replay.compare import Comparison
@@ -102,7 +102,7 @@ def show_comparison(pipeline: PipelineDef, base: Path, number: int, settings: Se
         def told(count: int) -> None:
             nonlocal seen
             seen += count
-            renew(f"{so_many(seen, 'record')} compared")
+            renew(f"{format_count(seen, 'record')} compared")
 
         found = list(comparisons(pipeline, numbers, left_out, settings, spark, told))
     if as_json:
@@ -127,7 +127,9 @@ def _show(one: Comparison, numbers: tuple[int, int]) -> None:
     out().print(f"{one.name}: {'the same' if one.same else 'not the same'} ({one.how})", markup=False, soft_wrap=True)
     for number, (rows, keys) in zip(numbers, (one.old, one.new), strict=True):
         out().print(
-            f"  generation {number}: {so_many(rows, 'row')}, {so_many(keys, 'key')}", markup=False, soft_wrap=True
+            f"  generation {number}: {format_count(rows, 'row')}, {format_count(keys, 'key')}",
+            markup=False,
+            soft_wrap=True,
         )
     if not one.same:
         words = f"only in {numbers[0]}: {one.only_old:,}, only in {numbers[1]}: {one.only_new:,}"
