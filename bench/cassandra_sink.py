@@ -75,7 +75,7 @@ def main() -> None:
         CassandraService(Path(folder) / "ring", CassandraOptions(heap="512m")) as door,
     ):
         spark = open_session("cassandra", master=None, settings={}, log=Path(folder) / "log")
-        site = RunContext(spark, "bench", "lines", Path(folder), no_kafka, cassandra=lambda: door)
+        site = RunContext(Path(folder), no_kafka, pipeline="bench", name="lines", session=spark, cassandra=lambda: door)
         frame = lines(spark)
         writer = CassandraSink(table="bench.sink", create=True, key=("application",), clustering=("time", "message"))
         loop = CassandraSink(table="bench.loop", create=True, key=("application",), clustering=("time", "message"))

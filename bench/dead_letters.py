@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 
 import millrace as mr
 from millrace.clients.kafka.cluster import Cluster
-from millrace.engine.run import Settings, run
+from millrace.connectors.base.api import RunContext
+from millrace.engine.run import RunSettings, run
 from millrace.engine.session.session import close_session, open_session
 from millrace.feeds.simulation.malformed_records import WAYS, MalformedShape, WellFormed
 from millrace.pipeline.plan import make_plan
@@ -45,7 +46,7 @@ def seconds(spark: SparkSession, cluster: Cluster, topic: str, on_bad: str) -> f
 
     pipeline.sink("counts", mr.spark("noop"), mode="update")
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(Path(folder), lambda: cluster, session=spark)
+        settings = RunSettings(RunContext(Path(folder), lambda: cluster, session=spark))
         started = time.monotonic()
         run(make_plan(pipeline.model(), once=True), settings, RunStatus(), threading.Event())
         return time.monotonic() - started

@@ -20,7 +20,8 @@ from millrace.clients.kafka import topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.engine.run import Settings, run
+from millrace.connectors.base.api import RunContext
+from millrace.engine.run import RunSettings, run
 from millrace.engine.session.session import close_session, open_session
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.query_status import RunStatus
@@ -38,7 +39,7 @@ def copy(topic: str, out: str, guarantee: str, **source: object) -> mr.Pipeline:
     return pipeline
 
 
-def measured(pipeline: mr.Pipeline, settings: Callable[[Path], Settings]) -> list[tuple[int, int]]:
+def measured(pipeline: mr.Pipeline, settings: Callable[[Path], RunSettings]) -> list[tuple[int, int]]:
     """Rows and milliseconds of each batch."""
     run_status = RunStatus()
     with tempfile.TemporaryDirectory() as folder:
@@ -46,7 +47,7 @@ def measured(pipeline: mr.Pipeline, settings: Callable[[Path], Settings]) -> lis
     return [(one.input_rows, one.milliseconds) for one in run_status.history("lines") if one.input_rows]
 
 
-def throughput(cluster: Cluster, settings: Callable[[Path], Settings]) -> None:
+def throughput(cluster: Cluster, settings: Callable[[Path], RunSettings]) -> None:
     """Warm, in batches of 250,000."""
     fill(cluster, "full", line)
     rates: dict[str, list[float]] = {one: [] for one in GUARANTEES}
@@ -63,7 +64,7 @@ def throughput(cluster: Cluster, settings: Callable[[Path], Settings]) -> None:
     print(f"to Kafka, records/s: exactly once {ours:,.0f}, Spark's own {theirs:,.0f}, ratio {ratio:.2f} (goal: 0.6)")
 
 
-def batch(cluster: Cluster, settings: Callable[[Path], Settings]) -> None:
+def batch(cluster: Cluster, settings: Callable[[Path], RunSettings]) -> None:
     """Forty small batches from four partitions."""
     topics.create(cluster, "small", PARTITIONS)
     producer = Producer(cluster, "small")
@@ -89,8 +90,8 @@ def main() -> None:
         spark = open_session("bench", master=None, settings={}, log=Path(folder) / "spark.log")
         try:
 
-            def settings(state: Path) -> Settings:
-                return Settings(state, lambda: cluster, session=spark)
+            def settings(state: Path) -> RunSettings:
+                return RunSettings(RunContext(state, lambda: cluster, session=spark))
 
             for one in (throughput, batch):
                 if one.__name__ in chosen:

@@ -265,22 +265,25 @@ class RunPipeline:
         The pipeline is a file, or what one defines; `environment` is what the file may ask for. Without `state` each
         run begins anew. With `channels` its panels are shown there.
         """
+        from millrace.connectors.base.api import RunContext
         from millrace.connectors.base.registry import CONNECTORS
-        from millrace.engine.run import Settings, run
+        from millrace.engine.run import RunSettings, run
         from millrace.pipeline.plan import make_plan, with_letters
         from millrace.telemetry.query_status import RunStatus
 
         self._runs += 1
         self.printed = []
         self._set_environment(**environment)
-        settings = Settings(
-            state or self._state / str(self._runs),
-            lambda: self._cluster,
-            print=self.printed.append,
-            tell=say,
-            panels=channels,
-            session=self._spark,
-            cassandra=self._cassandra,
+        settings = RunSettings(
+            RunContext(
+                state or self._state / str(self._runs),
+                lambda: self._cluster,
+                print_line=self.printed.append,
+                notify=say,
+                session=self._spark,
+                cassandra=self._cassandra,
+            ),
+            channels=channels,
         )
         run_status, stop = RunStatus(), threading.Event()
         if until:

@@ -86,7 +86,6 @@ from millrace.engine.checkpoints.query_history import checkpoint_of, record_star
 from millrace.engine.checkpoints.run_lease import LeaseHolder, run_group
 from millrace.engine.checkpoints.state_dir import StateDir, nearby
 from millrace.engine.memory_sql import QUERY_FILE, QUERY_SOCKET
-from millrace.engine.queries.bad_records import switch_to_strict
 from millrace.engine.queries.decoding import _LETTER as LETTER_COLUMN
 from millrace.engine.replay.generations import Generation, Output, change, mark_of, name_of, state_of
 from millrace.engine.replay.switch import is_group_of
@@ -152,7 +151,7 @@ Names = Mapping[str, Iterable[str]] | Iterable[str]
 
 def site(state: Path, **more: Any) -> RunContext:
     """A place where connectors work; there is no Spark in it."""
-    return RunContext(None, "trending", "posts", state, lambda: CLUSTER, query="popular", **more)
+    return RunContext(state, lambda: CLUSTER, pipeline="trending", name="posts", query="popular", **more)
 
 
 @cache
@@ -486,14 +485,12 @@ def test_files_of_the_state(tmp_path: Path) -> None:
     with StateDir(state, plan.pipeline) as held:
         held.claim(plan, "cluster")
     record_start(state, query.name, snapshot_query(plan.pipeline, query, CONNECTORS), None)
-    switch_to_strict(state, query.name)
     TopicIds(state, query.name, CLUSTER).note([])
     BatchLog(batches_path(here, "sink")).begin(StartedBatch.of("id", 0, ("a",)))
     WriteTimestamps(times_path(here, "shop.popular"), "id").of(0)
     kinesis = KinesisSource(stream="posts", region="eu-west-1", start="2026-01-01T00:00:00Z", schema="id string")
     kinesis._since(here)
     assert files_in(state) == [
-        "careful/popular",
         "cassandra/popular@shop.popular.json",
         "lock",
         "pipeline.json",

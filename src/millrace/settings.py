@@ -201,13 +201,6 @@ TOKEN = Setting[str | None](
 ARCHIVE = Setting(
     "archive", _yes, True, "Whether an archive of Spark's classes is made and used, for quick starts.", "on"
 )
-TRUST = Setting(
-    "trust",
-    _yes,
-    True,
-    "Whether a query takes its records for good until it meets one that is not, which is quicker.",
-    "on",
-)
 BULK_READER = Setting(
     "bulk_reader",
     _when,
@@ -253,7 +246,6 @@ SETTINGS: tuple[Setting[object], ...] = (
     ALERT_DEAD,
     TOKEN,
     ARCHIVE,
-    TRUST,
     BULK_READER,
     STATE_KEYS,
     CHECK_TIMEOUT,

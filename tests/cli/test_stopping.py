@@ -56,7 +56,7 @@ def done(folder: Path) -> int:
 def test_the_batch_in_hand_is_finished(offline_millrace: CommandLine) -> None:
     with begin(offline_millrace) as process:
         process.send_signal(signal.SIGTERM)
-        read_until(process, b"batch in hand")
+        read_until(process, b"running batch")
         (offline_millrace.folder / "go").touch()
         _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
@@ -70,7 +70,7 @@ def test_the_batch_in_hand_is_finished(offline_millrace: CommandLine) -> None:
 def test_a_second_ctrl_c_does_not_wait(offline_millrace: CommandLine) -> None:
     with begin(offline_millrace, "--patience", "1h") as process:
         process.send_signal(signal.SIGINT)
-        read_until(process, b"batch in hand")
+        read_until(process, b"running batch")
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode != 0

@@ -48,7 +48,7 @@ def test_a_full_disk_is_a_failure() -> None:
 def test_a_folder_that_is_ahead_of_the_checkpoint_is_refused(tmp_path: Path) -> None:
     """Spark would skip the batches of a restored state folder by their numbers, whatever is in them."""
     nothing: Any = None
-    site = RunContext(nothing, "p", "t", tmp_path, nothing, checkpoint=tmp_path / "checkpoint")
+    site = RunContext(tmp_path, nothing, pipeline="p", name="t", checkpoint=tmp_path / "checkpoint")
     sink, log, offsets = FilesSink(path=str(tmp_path / "out")), tmp_path / "out/_spark_metadata", "checkpoint/offsets"
     sink.require_new()
     sink.require_newest(site)
@@ -69,7 +69,7 @@ def test_a_folder_that_is_ahead_of_the_checkpoint_is_refused(tmp_path: Path) -> 
 @pytest.mark.parametrize("url", ["hdfs:///out", "s3a://bucket", "s3a://bucket/out"])
 def test_any_url_that_hadoop_takes_can_be_written_to(url: str, tmp_path: Path) -> None:
     nothing: Any = None
-    site = RunContext(nothing, "p", "t", tmp_path, nothing, checkpoint=tmp_path / "checkpoint")
+    site = RunContext(tmp_path, nothing, pipeline="p", name="t", checkpoint=tmp_path / "checkpoint")
     store, sink = Kept(), FilesSink(path=url)
     sink.require_new()  # before Spark is there
     with mounted(store):

@@ -62,29 +62,11 @@ def buried(cluster: Cluster, topic: str) -> list[bytes | None]:
     return sorted((one.letter.value for one in letters_in_topic(cluster, f"{topic}.dead")), key=str)
 
 
-@pytest.mark.parametrize(
-    ("bulk", "trust", "decoder"),
-    [
-        ("on", "on", "arrow"),
-        ("off", "on", "arrow"),
-        ("on", "off", "arrow"),
-        ("on", "on", "spark"),
-        ("off", "off", "spark"),
-        pytest.param("off", "off", "arrow", marks=pytest.mark.chaos),
-        pytest.param("off", "on", "spark", marks=pytest.mark.chaos),
-        pytest.param("on", "off", "spark", marks=pytest.mark.chaos),
-    ],
-)
-def test_without_decoding_in_columns_without_trust_and_without_reading_in_bulk(
-    cluster: Cluster,
-    topic: str,
-    run_pipeline: RunPipeline,
-    monkeypatch: pytest.MonkeyPatch,
-    decoder: str,
-    trust: str,
-    bulk: str,
+@pytest.mark.parametrize("decoder", ["arrow", "spark"])
+@pytest.mark.parametrize("bulk", ["on", "off"])
+def test_without_decoding_in_columns_and_without_reading_in_bulk(
+    cluster: Cluster, topic: str, run_pipeline: RunPipeline, monkeypatch: pytest.MonkeyPatch, decoder: str, bulk: str
 ) -> None:
-    monkeypatch.setenv("MILLRACE_TRUST", trust)
     monkeypatch.setenv("MILLRACE_BULK_READER", bulk)
     fill(cluster, topic)
     pipeline = mr.Pipeline("same")

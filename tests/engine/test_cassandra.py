@@ -161,7 +161,9 @@ def test_rows_of_a_batch_by_the_writer_alone(
     spark: SparkSession, cassandra: Cassandra, cluster: Cluster, keyspace: str, tmp_path: Path
 ) -> None:
     writer = CassandraSink(table=f"{keyspace}.t", create=True, key=("k",), clustering=("n desc",))
-    site = RunContext(spark, "p", "result", tmp_path, lambda: cluster, cassandra=lambda: cassandra)
+    site = RunContext(
+        tmp_path, lambda: cluster, pipeline="p", name="result", session=spark, cassandra=lambda: cassandra
+    )
     frame = spark.range(1000).selectExpr("id % 7 AS k", "id AS n", "map('a', id) AS m").repartition(4)
     for batch in (0, 0, 1):
         writer.write(writer.shape(frame), batch, site)

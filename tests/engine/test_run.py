@@ -15,10 +15,11 @@ import millrace as mr
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
+from millrace.connectors.base.api import RunContext
 from millrace.connectors.memory import MEMORY
 from millrace.dead_letters.store import letters_in_topic
 from millrace.engine.checkpoints.state_dir import StateDir
-from millrace.engine.run import Settings, run
+from millrace.engine.run import RunSettings, run
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.query_status import RunStatus
@@ -120,7 +121,7 @@ def test_two_runs_do_not_share_a_state_folder(tmp_path: Path, topic: str) -> Non
 
 def test_a_missing_topic_with_creation_off(tmp_path: Path, cluster: Cluster, spark: SparkSession) -> None:
     plan = make_plan(lines_to(mr.memory(), "nobody-made-this").model(), once=True)
-    settings = Settings(tmp_path / "state", lambda: cluster, create_topics=False, session=spark)
+    settings = RunSettings(RunContext(tmp_path / "state", lambda: cluster, create_topics=False, session=spark))
     with pytest.raises(MillraceError) as raised:
         run(plan, settings, RunStatus(), threading.Event())
     assert raised.value.condition == "kafka.topic-unknown"

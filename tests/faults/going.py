@@ -15,7 +15,8 @@ from conftest import committed
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.engine.run import Settings, run
+from millrace.connectors.base.api import RunContext
+from millrace.engine.run import RunSettings, run
 from millrace.engine.supervision.restart_policy import Policy
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import make_plan
@@ -30,7 +31,7 @@ class Going:
     def __init__(self, pipeline: mr.Pipeline, state: Path, cluster: Cluster, spark: SparkSession, **more: Any) -> None:
         self.run_status = RunStatus()
         self.plan = make_plan(pipeline.model())
-        self._settings = Settings(state, lambda: cluster, session=spark, supervision=PATIENT, **more)
+        self._settings = RunSettings(RunContext(state, lambda: cluster, session=spark, **more), restart_policy=PATIENT)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._raised: list[MillraceError] = []

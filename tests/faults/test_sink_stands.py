@@ -49,7 +49,7 @@ def test_a_pipe_that_nobody_reads_holds_its_query_and_no_other(
         os.fdopen(sink, "w") as writer,
         os.fdopen(source) as reader,  # closed before the writer, which would wait to write what is left
         Going(
-            pipeline, tmp_path / "state", cluster, spark, print=lambda text: print(text, file=writer, flush=True)
+            pipeline, tmp_path / "state", cluster, spark, print_line=lambda text: print(text, file=writer, flush=True)
         ) as going,
     ):
         going.wait_until(lambda: waiting(source) > 0, "something is in the pipe")

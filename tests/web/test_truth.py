@@ -17,9 +17,10 @@ from cli.test_kafkas_own_tools import tool
 from engine.supervision.test_offset_commits import described
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
+from millrace.connectors.base.api import RunContext
 from millrace.dashboard.run_page import page_of_pipeline
 from millrace.dashboard.server import ServerOptions
-from millrace.engine.run import Settings, run
+from millrace.engine.run import RunSettings, run
 from millrace.engine.supervision.offset_commits import group_of
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.query_status import RunStatus
@@ -54,7 +55,11 @@ def running(spark: SparkSession, cluster: Cluster, topic: str, folder: Path) -> 
         page_of_pipeline(plan, run_status, ServerOptions(port=0), state=folder) as watching,
         watching.kafka(lambda: cluster),
     ):
-        settings = Settings(folder, lambda: cluster, panels=watching.channels, opened=watching.spark_is, session=spark)
+        settings = RunSettings(
+            RunContext(folder, lambda: cluster, session=spark),
+            channels=watching.channels,
+            on_session_open=watching.spark_is,
+        )
         thread = threading.Thread(target=run, args=(plan, settings, run_status, stop), daemon=True)
         thread.start()
         try:

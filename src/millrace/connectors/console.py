@@ -58,7 +58,7 @@ class ConsoleSink(Sink):
     def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
         """Print a batch."""
         shown = whole_batch(frame)._show_string(self.rows, self.truncate or False)
-        site.print(f"{site.name}, batch {batch}\n{shown.rstrip()}")
+        site.print_line(f"{site.name}, batch {batch}\n{shown.rstrip()}")
 
     def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
         """Batch by batch through us; in the modes that have no batches Spark prints by itself."""

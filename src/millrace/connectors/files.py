@@ -113,11 +113,6 @@ class FilesSource(DecodedSource):
         return {"json": self.decoder, "text": "sift", "csv": "sift"}.get(self.format, "whole")
 
     @property
-    def seen_whole(self) -> bool:
-        """Text; of CSV Spark reads only the columns that are used."""
-        return self.format == "text"
-
-    @property
     def not_replayed(self) -> str | None:
         """Files that are kept are there for everybody."""
         return None if self.after == "keep" else f"its files are gone once they were read (after: {self.after})"
@@ -236,7 +231,6 @@ class FilesSource(DecodedSource):
 class FilesSink(Sink):
     """Files in a folder, a few for each batch; what Spark reads of it is exactly what was committed."""
 
-    idempotent: ClassVar[bool] = True
     delivery_guarantee: ClassVar[str] = (
         "exactly once, for readers that follow the folder's log of commits as Spark does"
     )
@@ -277,9 +271,9 @@ class FilesSink(Sink):
     def require_newest(self, site: RunContext) -> None:
         """Raise when batches are committed that the query does not know: Spark would skip its own of those numbers."""
         written = self._committed()
-        if written is not None and written > site.newest:
+        if written is not None and written > site.newest_batch:
             raise StateMismatch(
-                f"the folder {self.path} holds batch {written}, and the query has begun no more than {site.newest}",
+                f"the folder {self.path} holds batch {written}, and the query has begun only {site.newest_batch}",
                 why="the state folder is older than what was written: another run has gone on with a copy of it, "
                 "or it was restored; Spark would skip what comes in batches of the same numbers",
                 hint="go on with the newest state folder; to begin anew, choose other folders for both",

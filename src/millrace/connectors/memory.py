@@ -114,7 +114,6 @@ MEMORY = Memory()
 class MemorySink(Sink):
     """A table in memory; `millrace query` reads it while the pipeline runs."""
 
-    idempotent: ClassVar[bool] = True
     delivery_guarantee: ClassVar[str] = "none beyond the run: each run starts with an empty table"
     resumes: ClassVar[bool] = False
     exclusive_target: ClassVar[bool] = True

@@ -47,11 +47,6 @@ class SparkSink(Sink):
     format: str = option(help="The format's name, as delta or noop.", argument=True)
     more: Mapping[str, Any] = option(help="The format's own options.", rest=True)
 
-    @property
-    def idempotent(self) -> bool:  # type: ignore[override]
-        """Where rows go nowhere; of the others nobody tells."""
-        return self.format == "noop"
-
     def resources(self, table: str) -> tuple[str, ...]:
         """Where the format's options say that it is."""
         del table

@@ -34,27 +34,29 @@ def deep_problems(
     `before_each` is called before the functions of a query's tables are.
     """
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
-        workshop = QueryBuilder(pipeline, RunContext(spark, pipeline.name, "", Path(folder), _no_cluster))
+        builder = QueryBuilder(pipeline, RunContext(Path(folder), _no_cluster, pipeline=pipeline.name, session=spark))
         found: list[Problem] = []
         for query in make_plan(pipeline).queries:
             before_each()
-            found += _of_query(workshop, query)
-        found += _panels(workshop, before_each)
+            found += _of_query(builder, query)
+        found += _panels(builder, before_each)
     return list(dict.fromkeys(found))
 
 
 def query_fingerprints(plan: Plan, spark: SparkSession, state: Path) -> dict[str, StateSchema]:
     """What Spark makes of each query that writes, to be compared with what made the checkpoints of a state folder."""
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
-        workshop = QueryBuilder(plan.pipeline, RunContext(spark, plan.pipeline.name, "", Path(folder), _no_cluster))
-        return {query.name: _fingerprint(workshop, query, state) for query in plan.queries if query.sinks}
+        builder = QueryBuilder(
+            plan.pipeline, RunContext(Path(folder), _no_cluster, pipeline=plan.pipeline.name, session=spark)
+        )
+        return {query.name: _fingerprint(builder, query, state) for query in plan.queries if query.sinks}
 
 
-def _fingerprint(workshop: QueryBuilder, query: Query, state: Path) -> StateSchema:
+def _fingerprint(builder: QueryBuilder, query: Query, state: Path) -> StateSchema:
     try:
-        tables = _EmptyTables(workshop, query)
+        tables = _EmptyTables(builder, query)
         table = tables.frame(query.table)
-        resuming = ResumePlanner(workshop.pipeline, query, state, ())
+        resuming = ResumePlanner(builder.pipeline, query, state, ())
         written = resuming.whole(table)
         if len(query.sinks) == 1:
             written = writer_of(query.sinks[0]).shape(written)
@@ -66,28 +68,28 @@ def _fingerprint(workshop: QueryBuilder, query: Query, state: Path) -> StateSche
         raise explain(error, place=query.place) from error
 
 
-def _of_query(workshop: QueryBuilder, query: Query) -> list[Problem]:
-    place, tables = query.place, _EmptyTables(workshop, query)
+def _of_query(builder: QueryBuilder, query: Query) -> list[Problem]:
+    place, tables = query.place, _EmptyTables(builder, query)
     try:
         frame = tables.frame(query.table)
         for sink in query.sinks:
             place = sink.place
             writer_of(sink).shape(frame)
-        _require_supported(workshop.spark, frame, query.mode)
+        _require_supported(builder.spark, frame, query.mode)
     except MillraceError as error:
         return [_problem(error, place)]
     except Exception as error:
         return [_problem(explain(error, place=place), place)]
-    return list(_python(workshop, tables, query)) if query.trigger.kind == "realtime" else []
+    return list(_python(builder, tables, query)) if query.trigger.kind == "realtime" else []
 
 
-def _python(workshop: QueryBuilder, tables: QueryTables, query: Query) -> Iterator[Problem]:
+def _python(builder: QueryBuilder, tables: QueryTables, query: Query) -> Iterator[Problem]:
     """Functions of Python's in a plan of real-time mode, which the file alone does not show; only the first table.
 
     In expressions, also where nobody uses their column. Table functions are found when the query starts.
     """
-    pipeline = workshop.pipeline
-    jvm: Any = workshop.spark._jvm
+    pipeline = builder.pipeline
+    jvm: Any = builder.spark._jvm
     python = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
     for name in pipeline.upstream(query.table):
         table = pipeline.table(name)
@@ -96,13 +98,13 @@ def _python(workshop: QueryBuilder, tables: QueryTables, query: Query) -> Iterat
             return
 
 
-def _panels(workshop: QueryBuilder, before_each: Callable[[], None]) -> Iterator[Problem]:
+def _panels(builder: QueryBuilder, before_each: Callable[[], None]) -> Iterator[Problem]:
     """What panels name: the columns must be there, and be numbers or times where the page needs them to be."""
-    for panel in workshop.pipeline.panels:
+    for panel in builder.pipeline.panels:
         before_each()
-        query = Query("panel", panel.table, (), "append", workshop.pipeline.trigger)
+        query = Query("panel", panel.table, (), "append", builder.pipeline.trigger)
         try:
-            frame = _EmptyTables(workshop, query).frame(panel.table)
+            frame = _EmptyTables(builder, query).frame(panel.table)
         except Exception:  # noqa: S112 - the table's own problem is told with its sink
             continue
         for mistake in panel_mistakes(panel, frame):
@@ -113,16 +115,16 @@ class _EmptyTables(QueryTables):
     """The tables of a query over streams that never have a row."""
 
     def _read(self, source: SourceDef) -> DataFrame:
-        site = self._workshop.site(source.name, static=source.static)
+        site = self._builder.site(source.name, static=source.static)
         reader = reader_of(source).resolved(site)
         columns = reader.columns()
         if columns is None:
             return with_watermark(_loaded(reader, site), source.watermark)
-        spark = self._workshop.spark
+        spark = self._builder.spark
         ddl = columns.nullable().ddl()
         if source.static:
             return spark.createDataFrame([], ddl)
-        folder = self._workshop.ground.state / "empty" / source.name
+        folder = self._builder.context.state / "empty" / source.name
         folder.mkdir(parents=True, exist_ok=True)
         return with_watermark(spark.readStream.schema(ddl).parquet(str(folder)), source.watermark)
 

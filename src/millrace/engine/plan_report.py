@@ -10,13 +10,12 @@ from typing import Any
 
 from millrace.connectors.base.api import MessageSource, Source
 from millrace.connectors.base.offset_range import ReplayRange
-from millrace.connectors.base.registry import CONNECTORS, make_reader, make_writer, system_of
+from millrace.connectors.base.registry import CONNECTORS, make_reader, system_of
 from millrace.connectors.kafka.bulk_choice import WORTHWHILE_RECORDS, left_to_spark
 from millrace.connectors.kafka.source import KafkaSource
 from millrace.dead_letters.letter import dead_topic
 from millrace.engine.checkpoints.query_history import CheckpointPosition, checkpoint_of
 from millrace.engine.checkpoints.resume import ANEW, ResumeDecision, choices
-from millrace.engine.queries.bad_records import strict_reason
 from millrace.engine.session.spark_conf import ROCKSDB, ROCKSDB_OPTIONS, STATEFUL, ConfChoice, state_store
 from millrace.engine.session.spark_conf import spark_choices as chosen
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator
@@ -24,7 +23,7 @@ from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.checks.triggers import realtime_obstacles
 from millrace.pipeline.compatibility.query_snapshot import option_to_json
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef
-from millrace.pipeline.plan import Plan, Query, unbatched
+from millrace.pipeline.plan import Plan, Query
 from millrace.pipeline.secret import shown
 from millrace.settings import BULK_READER
 
@@ -53,7 +52,6 @@ def query_report(pipeline: PipelineDef, outlook: ResumeDecision, state: Path, sp
             for source in sources
         ],
         "sinks": [_sink(sink) for sink in one.sinks],
-        "careful": _careful(pipeline, one, sources, state),
         "realtime": _realtime(pipeline, one),
         "state": [
             _kept(step, one.mode)
@@ -73,24 +71,6 @@ def _kept(step: Operator, mode: str) -> Told:
     forgotten = False if mode == "complete" else step.bounded
     keys = list(step.keys) if step.keys is not None else None
     return {"operation": step.what, "table": step.table, "keys": keys, "forgotten": forgotten}
-
-
-def _careful(pipeline: PipelineDef, query: Query, sources: Collection[SourceDef], state: Path) -> Told | None:
-    """Whether each record is looked at, and why; None where the query buries none."""
-    made = {one.name: make_reader(one.connection)[0] for one in sources if not one.static}
-    readers = {name: reader for name, reader in made.items() if reader}
-    messages = [
-        reader.by_spark() if name in unbatched(pipeline) else reader
-        for name, reader in readers.items()
-        if isinstance(reader, MessageSource) and (name in query.buries or not reader.dead_letters_in_state_dir)
-    ]
-    if not query.batches or not any(reader.keeps_dead_letters for reader in messages):
-        return None
-    writers = [writer for one in query.sinks if (writer := make_writer(one.connection)[0])]
-    why = strict_reason(state, query.name, readers.values(), writers)
-    if not any(reader.trustable for reader in messages):
-        why = "Spark's own functions decode it"
-    return {"each": why is not None, "why": why}
 
 
 def _bytes(folder: Path) -> int:

@@ -66,9 +66,9 @@ class FedTables(QueryTables):
     """The tables of one query, whose sources give what the test gives."""
 
     def __init__(
-        self, workshop: QueryBuilder, query: Query, stream: Any, static: Mapping[str, DataFrame], ticking: bool
+        self, builder: QueryBuilder, query: Query, stream: Any, static: Mapping[str, DataFrame], ticking: bool
     ):
-        super().__init__(workshop, query)
+        super().__init__(builder, query)
         self._stream, self._static, self._ticking = stream, static, ticking
 
     def _read(self, source: SourceDef) -> DataFrame:
@@ -90,7 +90,7 @@ class FedTables(QueryTables):
         raise InvalidTest(f"the static source {source.name!r} has no rows", hint="give them in the first step")
 
     def _good(self, source: SourceDef, reader: Source, raw: DataFrame) -> DataFrame:
-        site = self._workshop.site(source.name, static=source.static)
+        site = self._builder.site(source.name, static=source.static)
         reader = reader.resolved(site)
         shaped = _undecoded(reader, raw)
         if not isinstance(reader, MessageSource):
@@ -109,7 +109,7 @@ class FedTables(QueryTables):
         from pyspark.sql import DataFrame
         from pyspark.sql import functions as F
 
-        return DataFrame(self._stream.toDF(), self._workshop.spark).filter(F.col("source") == F.lit(name))
+        return DataFrame(self._stream.toDF(), self._builder.spark).filter(F.col("source") == F.lit(name))
 
     def _marked(self, frame: DataFrame, name: str, watermark: Watermark | None) -> DataFrame:
         """With its watermark, which rows of the test's own may move: they are seen by it, and by nobody after it."""

@@ -56,7 +56,7 @@ class QueryUnderTest:
 
     def __init__(
         self,
-        workshop: QueryBuilder,
+        builder: QueryBuilder,
         query: Query,
         stream: Any,
         static: Mapping[str, DataFrame],
@@ -67,8 +67,8 @@ class QueryUnderTest:
         self.unstable: list[str] = []
         self.failed = False
         self.query, self._stream, self._chaos = query, stream, chaos
-        self._folder = workshop.ground.state
-        self._frame = FedTables(workshop, query, stream, static, ticking).frame(query.table)
+        self._folder = builder.context.state
+        self._frame = FedTables(builder, query, stream, static, ticking).frame(query.table)
         for sink in query.sinks:
             _require_shape(self._frame, sink)
         self._written: dict[int, pa.Table] = {}
@@ -344,11 +344,11 @@ class Trial:
         play = self._plays.get(query.name)
         if play is None:
             state = self._state / f"{len(list(self._state.iterdir()))}"
-            ground = RunContext(self._spark, self.pipeline.name, "", state, _no_cluster)
+            context = RunContext(state, _no_cluster, pipeline=self.pipeline.name, session=self._spark)
             stream = self._mould.stream()
             with own_modules(self._spark, self.pipeline):
                 play = QueryUnderTest(
-                    QueryBuilder(self.pipeline, ground), query, stream, self._static, self._ticks, self._chaos
+                    QueryBuilder(self.pipeline, context), query, stream, self._static, self._ticks, self._chaos
                 )
             self._plays[query.name] = play
         for rows in self._steps[len(play.steps) :]:

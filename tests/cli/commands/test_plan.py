@@ -15,7 +15,6 @@ from conftest import CommandLine
 from millrace.connectors.base.registry import CONNECTORS, connector_names
 from millrace.engine.checkpoints.query_history import record_start
 from millrace.engine.checkpoints.state_dir import StateDir
-from millrace.engine.queries.bad_records import switch_to_strict
 from millrace.engine.session.spark_conf import ROCKSDB
 from millrace.locks import FolderLock
 from millrace.pipeline.compatibility.query_snapshot import snapshot_query
@@ -231,33 +230,13 @@ def test_how_rocksdb_works_is_told_where_it_keeps_a_state(offline_run: Run, tmp_
     assert "stateStore.rocksdb" in offline_run("plan", "p.yaml", "--explain", "--set", chosen).out
 
 
-def test_whether_records_are_looked_at_is_explained(
-    offline_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    state = ran(tmp_path, COUNTED)
+def test_a_quick_start_is_explained(offline_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran(tmp_path, COUNTED)
     shown = offline_run("plan", "p.yaml", "--explain").out
-    assert "takes its records for good until one is bad, and then looks at each (unless MILLRACE_TRUST=off" in shown
     assert "an archive of its classes, made once (unless MILLRACE_ARCHIVE=off)" in shown
-    switch_to_strict(state, "counts-update")
-    shown = offline_run("plan", "p.yaml", "--explain").out
-    assert "looks at each record, which may be bad: it has met a bad one" in shown
-    monkeypatch.setenv("MILLRACE_TRUST", "off")
     monkeypatch.setenv("MILLRACE_ARCHIVE", "off")
     shown = offline_run("plan", "p.yaml", "--explain").out
-    assert "looks at each record, which may be bad: MILLRACE_TRUST is off" in shown
     assert "archive" not in shown
-
-
-def test_who_decodes_by_sparks_functions_looks_at_each_record(offline_run: Run, tmp_path: Path) -> None:
-    csv = FILES.replace('schema: "word string"', 'schema: "word string", format: csv')
-    for text in (csv, FILES.replace('schema: "word string"', 'schema: "word string", decoder: spark')):
-        (tmp_path / "p.yaml").write_text(text)
-        shown = offline_run("plan", "p.yaml", "--explain").out
-        assert "looks at each record, which may be bad: Spark's own functions decode it" in shown
-    (tmp_path / "p.yaml").write_text(FILES.replace('schema: "word string"', 'schema: "word string", on_bad: drop'))
-    shown = offline_run("plan", "p.yaml", "--explain").out
-    assert "record, which" not in shown
-    assert "for good" not in shown
 
 
 def test_memory_and_full_folders(offline_run: Run, tmp_path: Path) -> None:

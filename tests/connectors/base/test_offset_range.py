@@ -18,7 +18,9 @@ def beginning(reader: KafkaSource) -> dict[str, str]:
     existing = {name: SimpleNamespace(partitions={0: None, 1: None}) for name in ("orders", "alarms")}
     cluster: Any = SimpleNamespace(connect=lambda: SimpleNamespace(topics=existing))
     spark: Any = None
-    return reader._beginning(RunContext(spark, "shop", "source", Path(), lambda: cluster, offset_range=SPAN), cluster)
+    return reader._beginning(
+        RunContext(Path(), lambda: cluster, pipeline="shop", name="source", session=spark, offset_range=SPAN), cluster
+    )
 
 
 def test_a_span_says_where_its_topics_begin() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -45,8 +45,8 @@ def test_topics_are_read_in_bulk_where_enough_waits_or_comes(
     put(cluster, topic, 30)
     if not lately:
         monkeypatch.setattr("millrace.connectors.kafka.bulk_choice._LATELY", 0.0)
-    site = RunContext(cast("Any", None), "p", "s", tmp_path, lambda: cluster)
-    site = replace(site, read={(topic, number): read for number in range(3)} if read else {})
+    site = RunContext(tmp_path, lambda: cluster, pipeline="p", name="s")
+    site = replace(site, next_offsets={(topic, number): read for number in range(3)} if read else {})
     for worth, chosen in ((waits, True), (waits + 1, False)):
         monkeypatch.setattr("millrace.connectors.kafka.bulk_choice.WORTHWHILE_RECORDS", worth)
         assert in_bulk(KafkaSource(topic=(topic,), start=start, more={}), site) is chosen
@@ -66,7 +66,7 @@ def test_clusters_with_tls_or_passwords_are_left_to_spark(
     secure = replace(cluster, options={"security.protocol": "SSL"})
     reader = KafkaSource(topic=("t",), more={})
     for one, chosen in ((cluster, True), (secure, False)):
-        site = RunContext(cast("Any", None), "p", "s", tmp_path, lambda own=one: own)  # type: ignore[misc]
+        site = RunContext(tmp_path, lambda own=one: own, pipeline="p", name="s")  # type: ignore[misc]
         assert in_bulk(reader, site) is chosen
     assert left_to_spark(reader, batches=False, part=False)
     assert left_to_spark(reader, batches=True, part=True)

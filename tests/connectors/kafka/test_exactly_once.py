@@ -272,8 +272,7 @@ def test_a_query_does_not_go_on_from_a_checkpoint_that_is_older_than_any_note(
     outlet: CommitLedger, tmp_path: Path
 ) -> None:
     """Also when the task that has noted the batch would have no rows: others would write what is there by it."""
-    nothing: Any = None
-    site = RunContext(nothing, "p", "t", tmp_path, lambda: outlet.cluster, query="q", checkpoint=tmp_path)
+    site = RunContext(tmp_path, lambda: outlet.cluster, pipeline="p", name="t", query="q", checkpoint=tmp_path)
     require_newest(site, outlet)  # nothing has begun
     (tmp_path / "metadata").write_text(json.dumps({"id": QUERY}))
     (tmp_path / "offsets").mkdir()

@@ -26,7 +26,7 @@ TOPICS = ("c", "b.c", "c.d", "d", "c.0")
 
 
 def outlet(pipeline: str, query: str, topic: str, twin: int = 0) -> Any:
-    site: Any = RunContext(None, pipeline, query, None, lambda: NOWHERE, query=query, duplicate_index=twin)  # type: ignore[arg-type]
+    site: Any = RunContext(None, lambda: NOWHERE, pipeline=pipeline, name=query, query=query, duplicate_index=twin)  # type: ignore[arg-type]
     return KafkaSink(topic=topic)._outlet(site)
 
 
@@ -39,7 +39,7 @@ def test_sinks_have_ids_and_groups_of_their_own() -> None:
 
 
 def test_a_topic_by_column_is_not_a_topic_of_that_name() -> None:
-    site: Any = RunContext(None, "p", "q", None, lambda: NOWHERE, query="q")  # type: ignore[arg-type]
+    site: Any = RunContext(None, lambda: NOWHERE, pipeline="p", name="q", query="q")  # type: ignore[arg-type]
     assert KafkaSink(topic_column="t")._outlet(site).name != outlet("p", "q", "t").name
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -63,7 +62,6 @@ def test_a_topic_is_needed() -> None:
 
 def test_sinks_whose_rows_name_their_topics_are_told_apart() -> None:
     """Of two with one name, the second would find its batch noted by the first, and write nothing."""
-    nothing: Any = None
-    site = RunContext(nothing, "p", "t", Path(), lambda: Cluster("127.0.0.1:9"), query="q")
+    site = RunContext(Path(), lambda: Cluster("127.0.0.1:9"), pipeline="p", name="t", query="q")
     sinks = [KafkaSink(topic=topic, topic_column=column) for topic in ("a", "b", "") for column in ("x", "y")]
     assert len({one._outlet(site).name for one in sinks}) == len(sinks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from millrace.clients.kafka.record import Record
 from millrace.connectors.base.api import RunContext
@@ -20,7 +20,7 @@ FIRST = {"posts": {"0": 5}}
 
 def site(folder: Path, cluster: Any = None) -> RunContext:
     checkpoint = folder / "checkpoints" / "q"
-    return RunContext(cast("Any", None), "p", "s", folder, lambda: cluster, query="q", checkpoint=checkpoint)
+    return RunContext(folder, lambda: cluster, pipeline="p", name="s", query="q", checkpoint=checkpoint)
 
 
 def plan_first_batch(folder: Path) -> None:

@@ -68,7 +68,7 @@ def test_who_lets_go_is_not_waited_for(store: Kept, clock: Clock, alone: None) -
     before = clock.now
     for number in range(1, 5):
         one = taken()
-        one.require()
+        one.check()
         one.release()
         assert {name(number), name(number, "over")} <= set(store.files)
     assert clock.now == before
@@ -80,7 +80,7 @@ def test_a_second_one_is_refused_while_the_first_lives(store: Kept, clock: Clock
     clock.passing = first._look
     with pytest.raises(StateMismatch):
         taken()
-    first.require()
+    first.check()
 
 
 @pytest.mark.parametrize("note", [b"", b'{"id": "', b'{"id": "other", "host": "elsewhere", "pid": 1}'])
@@ -129,7 +129,7 @@ def test_of_two_that_take_over_at_once_one_does(store: Kept, clock: Clock, alone
     for thread in threads:
         thread.join(20)
     assert (len(found), len(refused)) == (1, 1)
-    found[0].require()
+    found[0].check()
 
 
 def test_who_comes_too_late_with_an_old_number_holds_nothing(store: Kept, clock: Clock, alone: None) -> None:
@@ -144,17 +144,17 @@ def test_who_was_asleep_asks_before_it_writes(store: Kept, clock: Clock, alone: 
     sleeper = taken()
     other = taken()  # after all that waiting
     with pytest.raises(StateMismatch):
-        sleeper.require()
+        sleeper.check()
     sleeper.release()
     assert name(1, "over") not in store.files
-    other.require()
+    other.check()
 
 
 def test_who_was_asleep_and_was_not_missed_goes_on(store: Kept, clock: Clock, alone: None) -> None:
     sleeper = taken()
     sign = store.files[name(1, "alive")]
     clock.now += 3600
-    sleeper.require()
+    sleeper.check()
     assert store.files[name(1, "alive")] != sign
 
 
@@ -175,7 +175,7 @@ def test_an_answer_that_comes_late_is_none(
     monkeypatch.setattr(store, "names", late)
     clock.now += object_store_lock.STALE
     with pytest.raises(StateMismatch):
-        sleeper.require()
+        sleeper.check()
     assert asked == 2
 
 
@@ -184,11 +184,11 @@ def test_what_the_last_look_found_is_known_without_asking(
 ) -> None:
     sleeper = taken()
     taken()
-    sleeper.require_not_lost()
+    sleeper.check_cached()
     sleeper._look()
     monkeypatch.setattr(store, "names", None)
     with pytest.raises(StateMismatch):
-        sleeper.require_not_lost()
+        sleeper.check_cached()
 
 
 def test_who_takes_over_from_one_that_wakes_up_gives_way(store: Kept, clock: Clock, alone: None) -> None:
@@ -203,9 +203,9 @@ def test_who_takes_over_from_one_that_wakes_up_gives_way(store: Kept, clock: Clo
     taker._make = woken  # type: ignore[method-assign]
     with pytest.raises(StateMismatch):
         taker.acquire()
-    sleeper.require()
+    sleeper.check()
     clock.now += 3600
-    sleeper.require()
+    sleeper.check()
 
 
 def test_a_term_that_vanishes_is_not_taken_over(store: Kept, clock: Clock, alone: None) -> None:
@@ -225,11 +225,11 @@ def test_a_store_that_does_not_answer(store: Kept, clock: Clock, alone: None, mo
 
     with monkeypatch.context() as patched:
         patched.setattr(store, "names", away)
-        one.require()  # nobody can have taken it so soon
+        one.check()  # nobody can have taken it so soon
         clock.now += object_store_lock.STALE
         with pytest.raises(RunError):
-            one.require()
-    one.require()
+            one.check()
+    one.check()
 
 
 def test_a_store_without_conditional_writes_is_refused(store: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +254,7 @@ def test_an_answer_that_was_lost(store: Kept, clock: Clock, alone: None) -> None
 
     store.write = twice  # type: ignore[method-assign]
     one.acquire()
-    one.require()
+    one.check()
     assert json.loads(store.files[name(1)])["id"] == one._id
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,8 +213,9 @@ def test_a_folder_of_an_older_version_goes_on(words: Words) -> None:
 def test_who_knows_better_may_go_on(words: Words, run_pipeline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     words.run(words.pipeline())
     words.put("a")
-    plain = running.Settings
-    monkeypatch.setattr(running, "Settings", lambda *given, **more: plain(*given, **more, accept=("counts-update",)))
+    plain = running.RunSettings
+    accept = ("counts-update",)
+    monkeypatch.setattr(running, "RunSettings", lambda context, **more: plain(replace(context, accept=accept), **more))
     words.run(words.pipeline(COUNTS.replace("sum(weight)", "max(weight)")))
     assert words.given["a"] == (3, 20)
 
@@ -247,5 +249,5 @@ def test_a_state_folder_that_a_copy_of_it_has_left_behind(
 def outlooks_of(file: Path, state: Path, cluster: Cluster) -> list[ResumeDecision]:
     """What is said without Spark, when the sinks were asked."""
     plan = make_plan(load(str(file)))
-    ground = RunContext(None, plan.pipeline.name, "", state, lambda: cluster)
+    ground = RunContext(state, lambda: cluster, pipeline=plan.pipeline.name)
     return [check_sinks(one, ground) for one in resume_decisions(plan, state, None)]

@@ -73,7 +73,7 @@ def other(since: int = 1, state: str = "theirs", host: str = "elsewhere") -> Lea
 def test_one_that_was_killed_is_waited_for(asked: pytest.MonkeyPatch) -> None:
     others = say(asked, [other()], [other()], [])
     with Alone() as lease:
-        lease.require()
+        lease.join()
     assert others.asked >= 3
 
 
@@ -103,12 +103,12 @@ def test_whoever_was_let_in_before_stays_whatever_its_clock_says(asked: pytest.M
 def test_a_name_that_another_has_taken_meanwhile_is_not_held(asked: pytest.MonkeyPatch) -> None:
     others = say(asked, [], [], [], [other(since=10**15)])
     with Alone() as lease:
-        assert not lease.holds()  # nobody has let us in yet
-        lease.require()
-        assert lease.holds()
-        assert not lease.holds()
+        assert not lease.is_held()  # nobody has let us in yet
+        lease.join()
+        assert lease.is_held()
+        assert not lease.is_held()
     assert others.asked >= 4
-    assert not lease.holds()
+    assert not lease.is_held()
 
 
 def test_ones_own_folder_is_not_waited_for_but_a_copy_of_it_is(asked: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -131,25 +131,25 @@ def test_ones_own_folder_is_not_waited_for_but_a_copy_of_it_is(asked: pytest.Mon
 def test_whoever_has_not_slept_asks_nobody(asked: pytest.MonkeyPatch) -> None:
     others = say(asked, [])
     with Alone() as lease:
-        lease.require()
+        lease.join()
         before = others.asked
-        lease.require_held()
+        lease.check()
         assert others.asked == before
 
 
 def test_whoever_has_slept_gives_way_to_who_came_meanwhile(asked: pytest.MonkeyPatch) -> None:
     say(asked, [])
     with Alone() as lease:
-        lease.require()
+        lease.join()
         since = lease._me.since
         say(asked, [other(since=since + 1)])
-        lease.require()  # it was there first
+        lease.join()  # it was there first
         pause = threading.Event()
         while round(time.time() * 1000) <= since + 1:
             pause.wait(0.001)
         lease.slept = True
         with pytest.raises(StateMismatch, match="runs already"):
-            lease.require_held()
+            lease.check()
         assert lease.joins == 2
         assert lease._me.since > since + 1
 
@@ -157,19 +157,19 @@ def test_whoever_has_slept_gives_way_to_who_came_meanwhile(asked: pytest.MonkeyP
 def test_whoever_has_slept_gives_way_also_with_a_clock_that_is_slow(asked: pytest.MonkeyPatch) -> None:
     say(asked, [])
     with Alone() as lease:
-        lease.require()
+        lease.join()
         say(asked, [other(since=10**15)])
         lease.slept = True
         with pytest.raises(StateMismatch, match="runs already"):
-            lease.require_held()
+            lease.check()
 
 
 def test_whoever_has_slept_alone_goes_on(asked: pytest.MonkeyPatch) -> None:
     say(asked, [])
     with Alone() as lease:
-        lease.require()
+        lease.join()
         lease.slept = True
-        lease.require_held()
+        lease.check()
         assert lease.joins == 2
 
 
@@ -192,4 +192,4 @@ def test_a_group_that_lets_nobody_in(asked: pytest.MonkeyPatch) -> None:
     asked.setattr(leases, "_PATIENCE", 0.05)
     asked.setattr(Alone, "_be_member", lambda self: self._stop.wait(60))
     with Alone() as lease, pytest.raises(KafkaFailed, match="could not join"):
-        lease.require()
+        lease.join()

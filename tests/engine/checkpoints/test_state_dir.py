@@ -13,7 +13,7 @@ import pytest
 
 import millrace as mr
 from millrace.clients.kafka.cluster import Cluster
-from millrace.connectors.base.api import RunContext
+from millrace.connectors.base.api import NoLock, RunContext
 from millrace.connectors.base.registry import CONNECTORS, make_writer
 from millrace.dead_letters.writer import FolderDeadLetterTarget
 from millrace.engine.checkpoints import object_store_lock
@@ -54,8 +54,11 @@ class Rows:
         return self
 
 
-def lost() -> None:
-    raise StateMismatch("another run has taken over")
+class Lost(NoLock):
+    """The lock of a run that another one has taken over from."""
+
+    def check(self) -> None:
+        raise StateMismatch("another run has taken over")
 
 
 def nobody() -> Any:
@@ -72,7 +75,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def site() -> RunContext:
     """Of a run that has lost its state."""
-    return RunContext(None, "p", "rows", STORE, nobody, query="q", checks_ownership_per_batch=True, require_alone=lost)  # type: ignore[arg-type]
+    return RunContext(STORE, nobody, pipeline="p", name="rows", query="q", lock=Lost())
 
 
 def refuses(each: Callable[[Any, int], None] | None) -> None:
@@ -115,21 +118,21 @@ def test_nor_by_several_sinks_or_by_none(site: RunContext) -> None:
     assert writer
     refuses(_MultiSink([(writer, site, None)]))  # type: ignore[list-item]
     rows = Rows()
-    shop = QueryBuilder(None, replace(site, require_alone=nobody), still_alone=lost)  # type: ignore[arg-type]
+    shop = QueryBuilder(None, site)  # type: ignore[arg-type]
     shop._nowhere(rows)  # type: ignore[arg-type]
     refuses(rows.each)
 
 
 def test_nor_is_a_query_started(site: RunContext) -> None:
     """A start removes and writes files of the checkpoint."""
-    shop = QueryBuilder(None, replace(site, require_alone=nobody), require_held=lost)  # type: ignore[arg-type]
+    shop = QueryBuilder(None, site)  # type: ignore[arg-type]
     with pytest.raises(StateMismatch):
         shop.start(None)  # type: ignore[arg-type]
 
 
 def test_on_a_disk_spark_writes_by_itself(site: RunContext) -> None:
     rows = Rows()
-    QueryBuilder(None, replace(site, checks_ownership_per_batch=False))._nowhere(rows)  # type: ignore[arg-type]
+    QueryBuilder(None, replace(site, state=Path()))._nowhere(rows)  # type: ignore[arg-type]
     assert rows.each is None
 
 
@@ -190,7 +193,7 @@ def test_stores_that_nobody_has_seen_hold_a_state(url: str) -> None:
 def test_a_state_on_a_store_is_held_whatever_the_sinks_are(often: None) -> None:
     made = pipeline(mr.rate(10))
     with mounted(Kept()), StateDir(STORE, made) as state:
-        state.require_held()
+        state.check()
         with pytest.raises(StateMismatch), StateDir(STORE, made):
             raise AssertionError("two hold it")
 

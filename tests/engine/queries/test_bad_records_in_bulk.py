@@ -45,7 +45,7 @@ def copied(cluster: Cluster, topic: str) -> Counter[int]:
 def test_a_letter_has_all_that_came_with_its_record(
     cluster: Cluster, topic: str, run_pipeline: RunPipeline, guarantee: str
 ) -> None:
-    """With trust at first, which the second sink is not given; fields of structs are required."""
+    """Fields of structs are required."""
     fill(cluster, topic)
     pipeline = mr.Pipeline("told")
     pipeline.source("events", mr.kafka(topic, schema=SCHEMA, include=("key", "timestamp", "headers")))

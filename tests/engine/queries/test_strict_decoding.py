@@ -1,4 +1,4 @@
-"""A query that trusts its records until it meets a bad one, and then begins again with care."""
+"""Records are decoded strictly from the first batch on: a bad one becomes a dead letter, and no query restarts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import millrace as mr
 from conftest import committed
@@ -17,6 +18,7 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
 from millrace.dead_letters.store import letters_in_topic
+from millrace.errors import FunctionFailed
 from millrace.telemetry.query_status import Phase, RunStatus
 
 pytestmark = pytest.mark.usefixtures("either_source")
@@ -31,7 +33,7 @@ def send(cluster: Cluster, topic: str, *values: bytes, one_partition: bool = Fal
 
 
 def copy(topic: str, folder: Path, sinks: str) -> mr.Pipeline:
-    pipeline = mr.Pipeline("care")
+    pipeline = mr.Pipeline("strict")
     pipeline.source("lines", mr.kafka(topic, format="text", include=(), max_per_batch=4))
     if "files" in sinks:
         pipeline.sink("lines", mr.files(str(folder), format="text"))
@@ -43,18 +45,22 @@ def copy(topic: str, folder: Path, sinks: str) -> mr.Pipeline:
 @pytest.mark.parametrize(
     "sinks", ["files and kafka", *(pytest.param(one, marks=pytest.mark.chaos) for one in ("files", "kafka"))]
 )
-def test_bad_records_are_buried_though_nobody_looked_at_first(
-    cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, sinks: str
+def test_a_bad_record_restarts_no_query(
+    cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, sinks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, state = tmp_path / "out", tmp_path / "state"
+    """Whatever an earlier version left in the state folder, and whatever its setting says."""
+    monkeypatch.setenv("MILLRACE_TRUST", "on")
+    out, state, messages = tmp_path / "out", tmp_path / "state", list[str]()
     send(cluster, topic, *(b"%d" % number for number in range(12)))
-    run_pipeline(copy(topic, out, sinks), state)
+    run_pipeline(copy(topic, out, sinks), state, say=messages.append)
     assert not (state / "careful").exists()
     send(cluster, topic, b"12", b"\xff", b"13", b"\xfe", b"14")
-    run_status = run_pipeline(copy(topic, out, sinks), state)
-    assert (state / "careful" / "lines").exists()
+    run_status = run_pipeline(copy(topic, out, sinks), state, say=messages.append)
+    assert not (state / "careful").exists()
+    (state / "careful").mkdir()
+    (state / "careful" / "lines").touch()
     send(cluster, topic, b"15", b"\xfd")
-    run_pipeline(copy(topic, out, sinks), state)
+    run_pipeline(copy(topic, out, sinks), state, say=messages.append)
     if "files" in sinks:
         written = [line for file in out.glob("*.txt") for line in file.read_text().split()]
         assert sorted(map(int, written)) == list(range(16))
@@ -62,22 +68,23 @@ def test_bad_records_are_buried_though_nobody_looked_at_first(
         assert sorted(int(one.value() or b"-1") for one in committed(cluster, f"{topic}-out")) == list(range(16))
     letters = [found.letter.value for found in letters_in_topic(cluster, f"{topic}.dead")]
     assert sorted(letters, key=str) == [b"\xfd", b"\xfe", b"\xff"]
-    assert [(one.phase, one.error) for one in run_status.queries()] == [(Phase.STOPPED, None)]
+    assert [(one.phase, one.restarts, one.error) for one in run_status.queries()] == [(Phase.STOPPED, 0, None)]
     assert run_status.dead() == {"lines": 2}
+    assert messages == ["starting 1 query"] * 3
 
 
-def test_json_is_trusted_too(cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path) -> None:
-    """With the places of its bad records, which did not travel at first."""
+def test_dead_letters_of_json_have_their_offsets(
+    cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path
+) -> None:
     send(cluster, topic, *(b'{"n": %d}' % number for number in range(6)))
     pipeline = mr.Pipeline("json")
     pipeline.source("rows", mr.kafka(topic, schema="n int", include=("partition",), max_per_batch=4))
     pipeline.sink("rows", mr.kafka(f"{topic}-out"))
     state = tmp_path / "state"
     run_pipeline(pipeline, state)
-    assert not (state / "careful").exists()
     send(cluster, topic, b'{"n": 6}', b"{", b'{"n": 7}')
     run_status = run_pipeline(pipeline, state)
-    assert (state / "careful" / "rows").exists()
+    assert [one.restarts for one in run_status.queries()] == [0]
     written = [json.loads(one.value() or b"") for one in committed(cluster, f"{topic}-out")]
     assert sorted((one["n"], one["partition"]) for one in written) == [*((n, n % 3) for n in range(6)), (6, 0), (7, 2)]
     (found,) = letters_in_topic(cluster, f"{topic}.dead")
@@ -88,18 +95,33 @@ def test_json_is_trusted_too(cluster: Cluster, topic: str, run_pipeline: Run, tm
 def test_what_breaks_off_is_not_committed_as_whole(
     cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, spark: SparkSession
 ) -> None:
-    """The bad record ends the task when its sink has had some of the rows already, a few at a time."""
-    many, alone = 20_000, f"{topic}-alone"
+    """A function ends the task when its sink has had some of the rows already, a few at a time."""
+    many, alone, fixed = 20_000, f"{topic}-alone", tmp_path / "fixed"
     topics.create(cluster, alone, 1)
     good = (b'{"n": %d, "pad": "%s"}' % (number, b"x" * 60) for number in range(many))
     send(cluster, alone, *good, b"{", one_partition=True)
+
+    def number(n: int) -> int:
+        if n == many - 1 and not fixed.exists():
+            raise ValueError(n)
+        return n
+
     pipeline = mr.Pipeline("broken")
     pipeline.source("rows", mr.kafka(alone, schema="n int, pad string"))
-    pipeline.sink("rows", mr.kafka(f"{alone}-out"))
+
+    @pipeline.table
+    def numbers(rows: DataFrame) -> DataFrame:
+        return rows.select(F.udf(number, "int")("n").alias("n"), "pad")
+
+    pipeline.sink("numbers", mr.kafka(f"{alone}-out"))
     size = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = spark.conf.get(size)
     spark.conf.set(size, "1000")
     try:
+        with pytest.raises(FunctionFailed):
+            run_pipeline(pipeline, tmp_path / "state")
+        assert not list(committed(cluster, f"{alone}-out"))
+        fixed.touch()
         run_pipeline(pipeline, tmp_path / "state")
     finally:
         spark.conf.set(size, before or "")
@@ -109,10 +131,10 @@ def test_what_breaks_off_is_not_committed_as_whole(
 
 
 @pytest.mark.parametrize("sink", ["foreach", "at-least-once"])
-def test_a_sink_that_cannot_be_given_a_batch_twice_is_careful_from_the_start(
+def test_a_bad_record_repeats_no_batch(
     cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: Path, sink: str
 ) -> None:
-    """A batch that is cut off by its first bad record would leave the others there, and come again with them."""
+    """The sinks would show rows that they were given twice."""
     send(cluster, topic, *(b"%d" % number for number in range(9)), b"\xff")
     pipeline = mr.Pipeline("once")
     pipeline.source("lines", mr.kafka(topic, format="text", include=()))
@@ -123,7 +145,6 @@ def test_a_sink_that_cannot_be_given_a_batch_twice_is_careful_from_the_start(
     else:
         pipeline.sink("lines", mr.kafka(f"{topic}-out", format="text", guarantee="at-least-once"))
     run_pipeline(pipeline, tmp_path / "state")
-    assert not (tmp_path / "state" / "careful").exists(), "nothing was run again"
     found = [path.name.split()[0] for path in out.iterdir()] or [
         str(one.value(), "utf-8") for one in committed(cluster, f"{topic}-out")
     ]

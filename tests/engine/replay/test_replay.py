@@ -19,6 +19,7 @@ from millrace.clients.kafka import consumer_groups, topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
+from millrace.connectors.base.api import RunContext
 from millrace.connectors.kafka import generation_alias
 from millrace.connectors.memory import MEMORY
 from millrace.engine.replay import generations, switch
@@ -28,7 +29,7 @@ from millrace.engine.replay.progress import ReplayProgress
 from millrace.engine.replay.replay import ReplayRequest, _prepare, begin, carry_out, resumed
 from millrace.engine.replay.selection import replayed_pipeline
 from millrace.engine.replay.switch import SystemClients
-from millrace.engine.run import Settings, run
+from millrace.engine.run import RunSettings, run
 from millrace.errors import InvalidReplay, OffsetsGone, StateMismatch
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.query_status import RunStatus
@@ -66,8 +67,8 @@ class Replays:
     """Replays on the Spark of the tests, in a session of their own: beside a run, as another process would be."""
 
     def __init__(self, spark: SparkSession, cluster: Cluster, cassandra: Callable[[], Any]) -> None:
-        self.settings = Settings(
-            Path(), lambda: cluster, session=spark.newSession(), tell=lambda _: None, cassandra=cassandra
+        self.settings = RunSettings(
+            RunContext(Path(), lambda: cluster, session=spark.newSession(), notify=lambda _: None, cassandra=cassandra)
         )
         self.doors = SystemClients(lambda: cluster, cassandra)
         self.run_status = RunStatus()
@@ -110,7 +111,8 @@ class Replays:
     def run(self, pipeline: mr.Pipeline, base: Path, number: int | None = None) -> None:
         """What `millrace run --until-caught-up` does: the current generation, or one that is named."""
         chosen = choose(pipeline.model(), base, number)
-        settings = replace(self.settings, state=chosen.state, span=chosen.span)
+        context = replace(self.settings.context, state=chosen.state, offset_range=chosen.span)
+        settings = replace(self.settings, context=context)
         run(make_plan(chosen.pipeline, once=True), settings, RunStatus(), threading.Event())
 
 
@@ -258,9 +260,9 @@ def windowed(topic: str, pipeline: mr.Pipeline) -> mr.Pipeline:
 
 
 def compared(pipeline: mr.Pipeline, base: Path, replays: Replays) -> list[Any]:
-    session = replays.settings.session
+    session = replays.settings.context.session
     assert session is not None
-    return list(comparisons(pipeline.model(), (1, 2), (), replays.settings, lambda: session))
+    return list(comparisons(pipeline.model(), (1, 2), (), replays.settings.context, lambda: session))
 
 
 @pytest.mark.chaos
@@ -303,7 +305,7 @@ def test_files_have_generations_and_a_link_to_the_one_that_counts(
     assert rows("out.current") == list(range(20))
     (tmp_path / "out.g3").mkdir()
     for numbers, figures in (((1, 3), (20, 0)), ((4, 1), (0, 20)), ((3, 4), (0, 0))):  # an empty folder, and none
-        (found,) = comparisons(even.model(), numbers, (), replays.settings, lambda: spark)
+        (found,) = comparisons(even.model(), numbers, (), replays.settings.context, lambda: spark)
         assert (found.only_old, found.only_new) == figures
 
 

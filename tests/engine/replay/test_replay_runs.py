@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import millrace as mr
+from millrace.connectors.base.api import RunContext
 from millrace.engine.replay import generations
 from millrace.engine.replay.generations import Generation
 from millrace.engine.replay.replay import carry_out
-from millrace.engine.run import Settings, run
+from millrace.engine.run import RunSettings, run
 from millrace.errors import InvalidReplay
 from millrace.pipeline.plan import make_plan
 from millrace.telemetry.query_status import RunStatus
@@ -37,7 +38,7 @@ def made(done: float | None = None, **offsets: Any) -> Generation:
 def test_one_that_another_process_has_finished_or_deleted_is_left_alone(tmp_path: Path) -> None:
     model, base = folders(tmp_path).model(), tmp_path / "state"
     generations.change(base, lambda now: now.with_one(made(done=1.0)))
-    settings = Settings(base, nowhere)
+    settings = RunSettings(RunContext(base, nowhere))
     with pytest.raises(InvalidReplay, match="finished already"):
         carry_out(model, base, made(), settings, RunStatus(), threading.Event())
     generations.change(base, lambda now: now.without(2))
@@ -53,7 +54,12 @@ def test_one_that_was_begun_with_another_generation_of_its_source_is_not_finishe
     cluster: Any = None  # the topics are named: nobody has to be asked
     with pytest.raises(InvalidReplay, match=r"numbers\.g2") as raised:
         carry_out(
-            pipeline.model(), tmp_path, begun, Settings(tmp_path, lambda: cluster), RunStatus(), threading.Event()
+            pipeline.model(),
+            tmp_path,
+            begun,
+            RunSettings(RunContext(tmp_path, lambda: cluster)),
+            RunStatus(),
+            threading.Event(),
         )
     assert "--new" in (raised.value.hint or "")
 
@@ -65,7 +71,7 @@ def test_a_run_begins_nothing_before_it_may(tmp_path: Path) -> None:
     with pytest.raises(InvalidReplay, match="not now"):
         run(
             make_plan(folders(tmp_path).model()),
-            Settings(tmp_path / "state", nowhere, holding=no),
+            RunSettings(RunContext(tmp_path / "state", nowhere), on_locked=no),
             RunStatus(),
             threading.Event(),
         )

@@ -15,8 +15,9 @@ import millrace as mr
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
+from millrace.connectors.base.api import RunContext
 from millrace.connectors.memory import MEMORY
-from millrace.engine.run import Settings, run
+from millrace.engine.run import RunSettings, run
 from millrace.engine.supervision.restart_policy import Policy
 from millrace.errors import MillraceError
 from millrace.pipeline.plan import make_plan
@@ -69,15 +70,17 @@ def piped(topic: str, *sinks: Any) -> mr.Pipeline:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, cluster: Cluster, spark: SparkSession) -> Callable[..., Settings]:
-    def made(**more: Any) -> Settings:
-        return Settings(tmp_path / "state", lambda: cluster, session=spark, **{"supervision": SOON} | more)
+def settings(tmp_path: Path, cluster: Cluster, spark: SparkSession) -> Callable[..., RunSettings]:
+    def made(**more: Any) -> RunSettings:
+        return RunSettings(
+            RunContext(tmp_path / "state", lambda: cluster, session=spark), **{"restart_policy": SOON} | more
+        )
 
     return made
 
 
 def test_a_sink_that_raises_twice_and_then_works(
-    cluster: Cluster, topic: str, settings: Callable[..., Settings]
+    cluster: Cluster, topic: str, settings: Callable[..., RunSettings]
 ) -> None:
     send(cluster, topic, b"one", b"two")
     sink = Sink(RuntimeError("not now"), ConnectionRefusedError(111, "Connection refused"))
@@ -90,7 +93,7 @@ def test_a_sink_that_raises_twice_and_then_works(
     assert (standing.restarts, standing.rows, standing.phase) == (2, 2, Phase.STOPPED)
 
 
-def test_one_of_two_queries_is_poisoned(cluster: Cluster, topic: str, settings: Callable[..., Settings]) -> None:
+def test_one_of_two_queries_is_poisoned(cluster: Cluster, topic: str, settings: Callable[..., RunSettings]) -> None:
     send(cluster, topic, b"first")
     run_status, calls = RunStatus(), []
 
@@ -114,7 +117,7 @@ def test_one_of_two_queries_is_poisoned(cluster: Cluster, topic: str, settings: 
 
 
 def test_a_batch_that_takes_longer_than_the_patience(
-    cluster: Cluster, topic: str, settings: Callable[..., Settings]
+    cluster: Cluster, topic: str, settings: Callable[..., RunSettings]
 ) -> None:
     send(cluster, topic, b"one")
     stop, said = threading.Event(), []
@@ -125,7 +128,7 @@ def test_a_batch_that_takes_longer_than_the_patience(
         time.sleep(1)  # longer than it will be waited for
 
     plan = make_plan(piped(topic, mr.foreach(slow, batch=True)).model())
-    run(plan, settings(patience=0.1, tell=said.append), RunStatus(), stop)
+    run(plan, settings(stop_timeout_s=0.1, notify=said.append), RunStatus(), stop)
     assert any("stopped in the middle of a batch" in line for line in said)
     sink = Sink()
     again = make_plan(piped(topic, mr.foreach(sink, batch=True)).model(), once=True)

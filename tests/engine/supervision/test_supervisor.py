@@ -21,7 +21,6 @@ from millrace.telemetry.query_status import Phase, RunStatus
 from test_object_stores import Kept
 
 AWAY = KafkaUnreachable("no broker answers")
-CARE = Exception("Spark failed: millrace: a bad record asks for care")
 CUT = Exception("Job aborted: java.io.IOException: java.lang.InterruptedException at Shell.runCommand")
 
 
@@ -60,14 +59,12 @@ class Shop:
     """A workshop whose queries fail as they are told to, one failure a start."""
 
     def __init__(self, folder: Path, *fails: BaseException | None, rereads: bool = True) -> None:
-        self.gallery = Panels()
+        self.panels = Panels()
         self.started: list[Pretended] = []
         self._fails, self._folder, self._rereads = list(fails), folder, rereads
-        self.ground: Any = self
+        self.context: Any = self
+        self.lock = self
         self.lost: MillraceError | None = None
-        self.said: list[str] = []
-        self.tell = self.said.append
-        self.trusting = False
 
     def start(self, query: Query) -> Pretended:
         fails = self._fails.pop(0) if self._fails else None
@@ -85,12 +82,9 @@ class Shop:
     def cluster(self) -> None:
         return None
 
-    def require_not_lost(self) -> None:
+    def check_cached(self) -> None:
         if self.lost:
             raise self.lost
-
-    def take_care(self, query: Query) -> bool:
-        return self.trusting or (self.checkpoint(query) / "careful").exists()
 
 
 class Panels:
@@ -149,9 +143,8 @@ class Away(Kept):
         raise StoreFailed(0, "UnknownHostException: store.example", url)
 
 
-@pytest.mark.parametrize("failure", [AWAY, CARE], ids=["", "a record that was trusted"])
-def test_a_store_that_is_away_ends_no_run(failure: BaseException) -> None:
-    shop = Shop(StorePath("s3a://runs/state"), failure, failure)
+def test_a_store_that_is_away_ends_no_run() -> None:
+    shop = Shop(StorePath("s3a://runs/state"), AWAY, AWAY)
     queries = running(shop)
     queries.policy = Policy(5, first_delay_s=0.0, healthy_after_s=0.0)
     queries.start(written())
@@ -161,31 +154,8 @@ def test_a_store_that_is_away_ends_no_run(failure: BaseException) -> None:
         assert shop.started[-1].isActive
         assert queries.run_status.query("copied").restarts == 2, "nobody knows whether a batch is at work"
         queries.stop(0)
-        queries.release()
+        queries.release(lambda: True)
     queries.require_no_failure()
-
-
-def test_who_begins_again_with_care_is_told_why(tmp_path: Path) -> None:
-    shop = Shop(tmp_path, CARE)
-    shop.trusting = True
-    queries = running(shop)
-    queries.start(written())
-    queries.wait(None, Until(lambda: len(shop.started) == 2))
-    (said,) = shop.said
-    assert said.startswith("query 'copied' has met its first bad record: it runs the batch again")
-    assert queries.run_status.query("copied").restarts == 0, "it has not failed"
-
-
-def test_a_first_bad_record_that_is_met_while_stopping_is_told(tmp_path: Path) -> None:
-    shop = Shop(tmp_path)
-    shop.trusting = True
-    queries = running(shop)
-    queries.start(written())
-    shop.started[0].stop = lambda: shop.started[0].fail(CARE)  # type: ignore[method-assign]
-    queries.stop(0)
-    queries.require_no_failure()
-    (said,) = shop.said
-    assert "has met its first bad record: the next run runs the batch again" in said
 
 
 def test_rows_that_only_a_checkpoint_would_count_are_said_not_to_be(tmp_path: Path) -> None:
@@ -306,7 +276,7 @@ def test_a_query_that_only_draws_never_ends_the_run(tmp_path: Path) -> None:
     queries.wait(None, Until(lambda: queries.run_status.query("panels.x").phase is Phase.FAILED))
     queries.stop(0)
     queries.require_no_failure()
-    assert len(shop.gallery.errors) == 4
+    assert len(shop.panels.errors) == 4
 
 
 def test_a_run_that_is_stopped_while_one_waits_has_failed(tmp_path: Path) -> None:

@@ -14,14 +14,14 @@ import typer
 from millrace.cli.options import setting_option
 from millrace.cli.output import out, say, show_json, status_line
 from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, Problem
-from millrace.settings import ARCHIVE, BULK_READER, CHECK_TIMEOUT, RESTARTS, STATE_KEYS, TRUST, Setting
+from millrace.settings import ARCHIVE, BULK_READER, CHECK_TIMEOUT, RESTARTS, STATE_KEYS, Setting
 from millrace.units import format_count
 
 if TYPE_CHECKING:
     from millrace.cli.isolated_check import CheckedContents, CheckResult, CheckStep
     from millrace.pipeline.model import PipelineDef
 
-_OF_RUNS: tuple[Setting[Any], ...] = (BULK_READER, TRUST, ARCHIVE, STATE_KEYS, RESTARTS)
+_OF_RUNS: tuple[Setting[Any], ...] = (BULK_READER, ARCHIVE, STATE_KEYS, RESTARTS)
 
 
 def check(

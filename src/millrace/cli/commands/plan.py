@@ -25,7 +25,7 @@ from millrace.cli.options import (
 )
 from millrace.cli.output import out, say, show_error, show_json, show_table, status_line
 from millrace.errors import MillraceError, NoCluster, StateMismatch
-from millrace.settings import ARCHIVE, KAFKA_DATA, TRUST
+from millrace.settings import ARCHIVE, KAFKA_DATA
 from millrace.units import format_bytes
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def plan(
         found = resume_decisions(made, folder, cluster_id, accept or (), fingerprints)
     in_use = _in_use(folder)
     if in_use is None:  # else its run goes on while we look, and would seem to be ahead of it
-        ground = _ground(pipeline.name, folder, lambda: _answering(problem, kafka, kafka_config, data))
-        found = [check_sinks(one, ground) for one in found]
+        context = _context(pipeline.name, folder, lambda: _answering(problem, kafka, kafka_config, data))
+        found = [check_sinks(one, context) for one in found]
     problem = in_use or problem
     refused = not all(one.starts for one in found)
     told = {
@@ -149,11 +149,11 @@ def _answering(problem: MillraceError | None, kafka: str | None, config: str | N
     return chosen_cluster(kafka, config, data)
 
 
-def _ground(pipeline: str, folder: Path, cluster: Callable[[], Cluster]) -> RunContext:
+def _context(pipeline: str, folder: Path, cluster: Callable[[], Cluster]) -> RunContext:
     """What sinks may know of a run that is not begun; none of what they are asked needs Spark."""
     from millrace.connectors.base.api import RunContext
 
-    return RunContext(None, pipeline, "", folder, cluster, create_topics=False)
+    return RunContext(folder, cluster, pipeline=pipeline, create_topics=False)
 
 
 def _generations(pipeline: PipelineDef, state: Path | None) -> tuple[ChosenGeneration, list[dict[str, Any]]]:
@@ -265,8 +265,6 @@ def _explain_query(one: dict[str, Any], among: list[dict[str, Any]]) -> None:
         readers = [query["name"] for query in among if source["name"] in (read["name"] for read in query["sources"])]
         if len(readers) > 1:
             _line(f"  {source['name']} is read by {len(readers)} queries, by each for itself: {', '.join(readers)}")
-    if one["careful"]:
-        _line(f"  {_looked_at(one['careful'])}")
     if len(one["sinks"]) > 1:
         _line(f"  its {len(one['sinks'])} sinks share one reading and one computation")
     for kept in one["state"]:
@@ -284,12 +282,6 @@ _FORGOTTEN = {
     False: "never forgotten, so it grows with the number of keys",
     None: "whether it is ever forgotten, only Spark can tell",
 }
-
-
-def _looked_at(told: dict[str, Any]) -> str:
-    if told["each"]:
-        return f"looks at each record, which may be bad: {told['why']}"
-    return f"takes its records for good until one is bad, and then looks at each (unless {TRUST.variable}=off: at once)"
 
 
 def _realtime(told: dict[str, Any]) -> str:

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from millrace.dashboard.run_page import RunPage
     from millrace.dashboard.server import ServerOptions
     from millrace.engine.replay.generations import ChosenGeneration
-    from millrace.engine.run import Settings
+    from millrace.engine.run import RunSettings
     from millrace.pipeline.model import PipelineDef
     from millrace.pipeline.plan import Plan
     from millrace.telemetry.query_status import RunStatus
@@ -109,8 +109,9 @@ def run(
     """Run a pipeline until Ctrl-C, --for or --until-caught-up; the next run goes on where it stopped."""
     from millrace.cli.commands.check import load_sound
     from millrace.cli.live_view import live, of_page
+    from millrace.connectors.base.api import RunContext
     from millrace.connectors.base.registry import CONNECTORS, uses_system
-    from millrace.engine.run import Settings, jar_sets
+    from millrace.engine.run import RunSettings, jar_sets
     from millrace.engine.run import run as run_plan
     from millrace.pipeline.plan import make_plan, with_letters
     from millrace.telemetry.query_status import RunStatus
@@ -137,14 +138,24 @@ def run(
         alerting(alerts, plan, run_status, watching, cluster if uses_system(pipeline, "kafka") else None),
         node(uses_system(pipeline, "cassandra"), cassandra, cassandra_config, _doing(watching)) as found,
     ):
-        settings = Settings(folder, cluster, master, spark, seconds, create_topics, _print, say, cassandra=found)
-        settings = replace(
-            settings,
-            supervision=supervision,
-            patience=wait,
+        context = RunContext(
+            folder,
+            cluster,
+            create_topics=create_topics,
+            print_line=_print,
+            notify=say,
+            cassandra=found,
+            offset_range=chosen.span,
             accept=accept or (),
-            span=chosen.span,
-            packages=ship_packages,
+        )
+        settings = RunSettings(
+            context,
+            master,
+            spark,
+            seconds,
+            restart_policy=supervision,
+            stop_timeout_s=wait,
+            ship_packages=ship_packages,
         )
         with live(run_status, of_page(watching.channels) if watching else None):
             run_plan(plan, _watched(settings, watching), run_status, stop)
@@ -179,7 +190,7 @@ def _doing(page: RunPage | None) -> Callable[[str], None]:
     return page.doing if page else lambda _: None
 
 
-def _watched(settings: Settings, page: RunPage | None) -> Settings:
+def _watched(settings: RunSettings, page: RunPage | None) -> RunSettings:
     """The settings, with the page told what happens."""
     if page is None:
         return settings
@@ -187,14 +198,14 @@ def _watched(settings: Settings, page: RunPage | None) -> Settings:
 
     def tell(text: str) -> None:
         page.doing(text)
-        settings.tell(text)
+        settings.context.notify(text)
 
     return replace(
         settings,
-        tell=tell,
-        panels=page.channels,
-        opened=page.spark_is,
-        closing=page.spark_ends,
+        context=replace(settings.context, notify=tell),
+        channels=page.channels,
+        on_session_open=page.spark_is,
+        on_session_close=page.spark_ends,
         memory_sql=page.memory_sql,
     )
 

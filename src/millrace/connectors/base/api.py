@@ -8,7 +8,7 @@ say. pyspark is imported inside their methods only, so that `check` needs no JVM
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -18,6 +18,7 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.query_checkpoint import last_planned_batch
 from millrace.errors import InvalidDefinition, MillraceError, NoCassandra
 from millrace.errors.transport import to_transport
+from millrace.object_stores import StorePath
 from millrace.pipeline.connector_facts import OptionMistake
 from millrace.pipeline.model import MODES
 from millrace.plugins import PluginRegistry
@@ -41,59 +42,106 @@ def no_cassandra() -> Cassandra:
     )
 
 
+class RunLock(Protocol):
+    """What keeps a run the only one: nobody else writes to its state folder, nor under its pipeline's name."""
+
+    def check(self) -> None:
+        """Raise if another run may have taken over; ask others only where the last answer is too old."""
+
+    def check_cached(self) -> None:
+        """Raise if another run is known to have taken over; ask nobody."""
+
+
+class NoLock:
+    """The lock of a run that nobody can take over."""
+
+    def check(self) -> None:
+        """Raise nothing."""
+
+    def check_cached(self) -> None:
+        """Raise nothing."""
+
+
 @dataclass(frozen=True)
 class RunContext:
-    """What a connector may know of the run it works in."""
+    """What all parts of a run share, from the command line to its connectors.
 
-    spark: SparkSession
-    pipeline: str
-    name: str
-    """The source's name, or the name of the table that is written."""
+    The first fields hold for the whole run. Those from `query` on describe one source or sink of one query: its context
+    is a `replace` of the run's.
+    """
+
     state: Path
-    """The run's folder."""
+    """The run's state folder."""
     cluster: Callable[[], Cluster]
+    """Gives the Kafka cluster, for those who need one."""
+    pipeline: str = ""
+    session: SparkSession | None = None
+    """None until Spark is open."""
     state_id: str = ""
-    """Tells the run's folder from any other that was at its path."""
+    """Identifies the state folder: another one at the same path has another id."""
+    lock: RunLock = field(default_factory=NoLock)
+    create_topics: bool = True
+    print_line: Callable[[str], None] = field(default=lambda _: None)
+    """Writes lines of results to standard output."""
+    notify: Callable[[str], None] = field(default=lambda _: None)
+    """Shows the user what the run is doing."""
+    cassandra: Callable[[], Cassandra] = field(default=no_cassandra)
+    """Gives the Cassandra, for those who need one."""
+    offset_range: ReplayRange | None = None
+    """The part of Kafka's topics that is read, where the pipeline's file does not define it: in a replay, and after."""
+    topic_suffix: str = ""
+    """What a replay adds to the names of dead letter topics."""
+    accept: Collection[str] = ()
+    """Queries that resume although their state was computed by another query."""
+
+    query: str = ""
+    """The query that reads or writes."""
+    name: str = ""
+    """The source's name, or the name of the table that is written."""
     static: bool = False
     """Whether a source is read whole instead of followed."""
     mode: str = "append"
     """How a table's rows are written."""
     batches: bool = True
-    """False in real-time mode and with the continuous trigger, which know no batches."""
-    interval: float = 0.0
-    """Seconds from one batch to the next, where the trigger says so."""
-    create_topics: bool = True
-    query: str = ""
-    """The query that reads or writes."""
+    """False in real-time mode and with the continuous trigger, which have no batches."""
+    trigger_interval_s: float = 0.0
+    """Seconds from one batch to the next, where the trigger defines them."""
     checkpoint: Path | None = None
-    """Where Spark notes the batches of that query."""
-    read: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """How far the query has read topics, by partition; nothing before its first batch."""
-    require_alone: Callable[[], None] = field(default=lambda: None)
-    """Raises when another run has come in the place of this one."""
-    checks_ownership_per_batch: bool = False
-    """Whether the run's folder may be lost to another, as on a store: then each batch asks, and comes through us."""
+    """The query's checkpoint."""
+    next_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """How far the query has read its topics, by partition; empty before its first batch."""
     unfinished_batch: int | None = None
-    """The batch that a query began before and never finished, if there is one: it comes again."""
+    """The batch that the query began and never finished, if there is one: it comes again."""
     duplicate_index: int = 0
-    """How many sinks of the query write to the same place before this one."""
-    pieces: tuple[str, ...] = ()
-    """What each task of a batch reads, where the frame that is written does not know it any more."""
+    """How many sinks of the query before this one write to the same place."""
+    task_inputs: tuple[str, ...] = ()
+    """What each task of a batch reads, where the written frame does not know it any more."""
     writer_in_plan: bool = False
-    """Whether what writes a batch is part of its frame already: so it is planned with the query, not for each batch."""
-    print: Callable[[str], None] = field(default=lambda _: None)
-    """Writes lines of results to standard output."""
-    cassandra: Callable[[], Cassandra] = field(default=no_cassandra)
-    """How a Cassandra is reached, for those who need one."""
-    offset_range: ReplayRange | None = None
-    """The part of Kafka's topics that is read, where the pipeline's file does not say it: in a replay, and after it."""
-    topic_suffix: str = ""
-    """What a replay adds to the names of topics for dead letters."""
+    """Whether what writes a batch is part of its frame: then it is planned with the query, not for each batch."""
 
     @property
-    def newest(self) -> int:
+    def spark(self) -> SparkSession:
+        """The session; only what runs before Spark is open has none."""
+        if self.session is None:
+            raise RuntimeError("the Spark session is not open yet")
+        return self.session
+
+    @property
+    def checks_ownership_per_batch(self) -> bool:
+        """Whether another run may take over the state folder: then each batch passes through us, and is checked."""
+        return isinstance(self.state, StorePath)
+
+    @property
+    def newest_batch(self) -> int:
         """The newest batch that the query has planned, as its checkpoint says; -1 before the first."""
         return last_planned_batch(self.checkpoint) if self.checkpoint else -1
+
+    def check_lock(self) -> None:
+        """Raise, in a form that passes through Spark, before a batch is written when another run has taken over."""
+        try:
+            self.lock.check()
+        except MillraceError as error:
+            raise to_transport(error) from None
 
 
 class RecordDecoder(Protocol):
@@ -229,11 +277,6 @@ class MessageSource(Source):
         raise NotImplementedError
 
     @property
-    def seen_whole(self) -> bool:
-        """Whether Spark sees of each record that it is bad, whichever of its columns are used."""
-        return False
-
-    @property
     @abstractmethod
     def bytes_format(self) -> Format:
         """What the bytes are."""
@@ -257,11 +300,6 @@ class MessageSource(Source):
     def keeps_dead_letters(self) -> bool:
         """As the pipeline says, unless there is nothing to decode."""
         return self.when_bad == "dead_letter" and self.decoding != "whole"
-
-    @property
-    def trustable(self) -> bool:
-        """Whether its records can be taken for good until one is not, as a bad one is certain to be met."""
-        return self.keeps_dead_letters and (self.decoding == "arrow" or self.seen_whole)
 
     def opened(self, site: RunContext, decoding: RecordDecoder | None) -> tuple[DataFrame, bool]:
         """Its rows, and whether they are decoded already: by what is given, where they are read."""
@@ -305,8 +343,6 @@ class Sink(ABC):
     continuous: ClassVar[bool] = False
     resumes: ClassVar[bool] = True
     """Whether what it wrote is still there at the next run; if not, its query starts anew each time."""
-    idempotent: ClassVar[bool] = False
-    """Whether a batch that is written in part and comes again leaves nothing twice."""
     exclusive_target: ClassVar[bool] = False
     """Whether no other sink may write to what it touches."""
     midway: ClassVar[bool] = True
@@ -365,18 +401,10 @@ class Sink(ABC):
         """Say to Spark where a stream of shaped rows goes: batch by batch, unless Spark has a way of its own."""
 
         def each(frame: DataFrame, batch: int) -> None:
-            require_alone(site)
+            site.check_lock()
             self.write(frame, batch, site)
 
         return rows.foreachBatch(each)
-
-
-def require_alone(site: RunContext) -> None:
-    """Raise before a batch is written when another run has come in the place of this one."""
-    try:
-        site.require_alone()
-    except MillraceError as error:
-        raise to_transport(error) from None
 
 
 def whole_batch(frame: DataFrame) -> DataFrame:

@@ -61,11 +61,6 @@ class DecodedSource(MessageSource):
         """Text is left to Spark, which only has to look at it; raw bytes to nobody."""
         return {"text": "sift", "raw": "whole"}.get(self.format, self.decoder)
 
-    @property
-    def seen_whole(self) -> bool:
-        """Text."""
-        return self.format == "text"
-
     def sift(self, raw: DataFrame) -> tuple[DataFrame, Column]:
         """Text, which is bad when it is not UTF-8 or not there."""
         from pyspark.sql import functions as F

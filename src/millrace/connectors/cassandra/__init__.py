@@ -110,7 +110,6 @@ def read_table(spark: SparkSession, name: str, door: Cassandra, *columns: str) -
 class CassandraSink(Sink):
     """A table of Cassandra, written by its primary key: a row that is there already is replaced."""
 
-    idempotent: ClassVar[bool] = True
     delivery_guarantee: ClassVar[str] = (
         "exactly once by key: a batch that is run again writes the same rows with the same timestamps, "
         "and never over those of a later batch"
@@ -237,7 +236,7 @@ class CassandraSink(Sink):
             self.retry_timeout,
             self.nulls == "erase",
         )
-        counts = [row.rows for row in TaskPlan.of(frame.mapInArrow(work, INSERT_RESULT), site.pieces).run()]
+        counts = [row.rows for row in TaskPlan.of(frame.mapInArrow(work, INSERT_RESULT), site.task_inputs).run()]
         times.used(batch, max(counts, default=0) * len(counts))
 
     def _fitted(self, rows: StructType, site: RunContext) -> CassandraTable:

@@ -63,7 +63,7 @@ def bulk_rows(
         pattern=reader.matching,
         only=reader.partitions,
         most=reader.max_per_batch,
-        interval=site.interval,
+        interval=site.trigger_interval_s,
         committed=reader.isolation == "read_committed",
         go_on=reader.continues_on_data_loss,
         columns=columns,
@@ -83,7 +83,7 @@ def _waiting(reader: KafkaSource, site: RunContext) -> int:
     first = ends if reader.start == "latest" else offsets.list_offsets(cluster, places, OffsetSpec.earliest())
     lately = offsets.list_offsets(cluster, places, OffsetSpec.for_timestamp(round((time.time() - _LATELY) * 1000)))
     coming = sum(ends[place] - since for place, since in lately.items() if since >= 0)
-    read = site.read or first
+    read = site.next_offsets or first
     return max(coming, sum(end - read.get(place, 0) for place, end in ends.items()))
 
 

@@ -240,7 +240,7 @@ def require_newest(site: RunContext, outlet: CommitLedger) -> None:
     query = _query(site)
     if not query:
         return
-    newest = site.newest
+    newest = site.newest_batch
     last = _batches(site, outlet).last(query)
     plan = _planned(site, newest) if site.unfinished_batch == newest else ""  # of one that is done the number is enough
     known = TransactionalWriter(outlet, query, newest, True, plan)
@@ -281,7 +281,7 @@ def write_batch(frame: DataFrame, batch: int, site: RunContext, outlet: CommitLe
     batches = _batches(site, outlet)
     last = batches.last(query)
     again = site.unfinished_batch == batch
-    cut = TaskPlan.of(frame, site.pieces)
+    cut = TaskPlan.of(frame, site.task_inputs)
     begun = StartedBatch.of(query, batch, cut.read, outlet.ledger)
     if again and last:
         _require_alike(last, begun, outlet)

@@ -136,11 +136,6 @@ class KafkaSink(Sink):
         """With transactions."""
         return self.guarantee == "exactly-once"
 
-    @property
-    def idempotent(self) -> bool:  # type: ignore[override]
-        """With transactions."""
-        return self.needs_single_writer
-
     def prepare(self, site: RunContext) -> None:
         """Make the topic if it is missing."""
         if self.topic:

@@ -30,7 +30,7 @@ def note_start(site: RunContext, topics: Collection[str], find: Callable[[], Off
 
 def noted_start(site: RunContext, topics: Collection[str]) -> Offsets | None:
     """Where the first batch of a query begins that has planned one, as it was noted here or by Spark's own source."""
-    if site.newest < 0 or site.checkpoint is None:
+    if site.newest_batch < 0 or site.checkpoint is None:
         return None
     if _note(site).exists():
         known: Offsets = json.loads(_note(site).read_text("utf-8"))

@@ -59,12 +59,12 @@ class ObjectStoreLock:
             raise self._in_use(newest)
         self._require_conditional()
         self._look()
-        self.require()
+        self.check()
         self._forget_older()
         self._thread.start()
 
-    def require(self) -> None:
-        """Raise when the folder is another's by now: asked before each batch. It asks the store only after a pause."""
+    def check(self) -> None:
+        """Raise if the folder may be another run's by now; ask the store only if the last look is too old."""
         # An answer that took so long to come is as old as none.
         while self._lost is None and time.clock_gettime(_CLOCK) - self._seen > STALE * _TRUSTED:
             try:
@@ -75,10 +75,10 @@ class ObjectStoreLock:
                     why=error.strerror or str(error),
                     hint="it goes on when the store answers; the batch in hand is repeated",
                 ) from error
-        self.require_not_lost()
+        self.check_cached()
 
-    def require_not_lost(self) -> None:
-        """Raise when the last look found another holder; nobody is asked."""
+    def check_cached(self) -> None:
+        """Raise if the last look found another holder; ask nobody."""
         if self._lost is not None:
             raise self._lost
 

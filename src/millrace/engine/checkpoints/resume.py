@@ -274,10 +274,10 @@ class ResumePlanner:
             return None
 
 
-def sink_sites(ground: RunContext, query: Query, writers: Sequence[Sink], checkpoint: Path) -> list[RunContext]:
+def sink_sites(context: RunContext, query: Query, writers: Sequence[Sink], checkpoint: Path) -> list[RunContext]:
     """What each sink of a query may know; of several that write to the same place, how many are before it."""
     site = replace(
-        ground,
+        context,
         name=query.table,
         mode=query.mode,
         batches=query.batches,
@@ -289,7 +289,7 @@ def sink_sites(ground: RunContext, query: Query, writers: Sequence[Sink], checkp
     return [replace(site, duplicate_index=places[:number].count(place)) for number, place in enumerate(places)]
 
 
-def check_sinks(outlook: ResumeDecision, ground: RunContext) -> ResumeDecision:
+def check_sinks(outlook: ResumeDecision, context: RunContext) -> ResumeDecision:
     """What would become of a query that has a checkpoint, now that its sinks were asked; or why they were not."""
     query = outlook.query
     if not outlook.starts or outlook.position is None:
@@ -297,7 +297,7 @@ def check_sinks(outlook: ResumeDecision, ground: RunContext) -> ResumeDecision:
     writers = [writer for sink in query.sinks if (writer := make_writer(sink.connection)[0])]
     unasked = ""
     for writer, site in zip(
-        writers, sink_sites(ground, query, writers, checkpoint_of(ground.state, query.name)), strict=True
+        writers, sink_sites(context, query, writers, checkpoint_of(context.state, query.name)), strict=True
     ):
         try:
             writer.require_newest(site)

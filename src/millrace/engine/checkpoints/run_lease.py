@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaException
 
 from millrace.clients.kafka import consumer_groups
 from millrace.clients.kafka.cluster import Cluster
+from millrace.engine.checkpoints.state_dir import StateDir
 from millrace.errors import KafkaFailed, KafkaUnreachable, MillraceError, StateMismatch
 
 _SILENT = 6.0
@@ -91,7 +92,7 @@ class RunLease:
         self._stop.set()
         self._thread.join(_SILENT)
 
-    def require(self) -> None:
+    def join(self) -> None:
         """Wait until others see us; of two that came at once, the later one raises.
 
         One that seems to be later gives way if it has seen us. If it stays, it has not: it was let in before we came,
@@ -113,14 +114,14 @@ class RunLease:
             self._require_alone(others)
         self._let_in = True
 
-    def require_held(self) -> None:
-        """The same when there is a reason: others are asked for only if we were silent since the last time."""
-        if not self._is_member():
+    def check(self) -> None:
+        """Raise if another run may have the name by now; ask Kafka only if we were silent since the last time."""
+        if not self._is_member() or not self._let_in:
             self._wait(_AWAY)  # a broker that is away for a while fails no batch
-            self.require()
+            self.join()
 
-    def holds(self) -> bool:
-        """Whether the name is ours alone at the end of a run; no when nobody answers soon."""
+    def is_held(self) -> bool:
+        """Return whether the name is ours alone at the end of a run; False if Kafka does not answer soon."""
         if not self._is_member() or not self._let_in:
             return False
         try:
@@ -207,3 +208,29 @@ class RunLease:
 
 def _now() -> int:
     return round(time.time() * 1000)
+
+
+@dataclass(frozen=True)
+class RunLocks:
+    """The lock of a run: on its state folder and, where two runs would write twice, on its pipeline's name."""
+
+    state: StateDir
+    lease: RunLease | None = None
+
+    def check(self) -> None:
+        """Raise if another run may have taken over; ask others only where the last answer is too old."""
+        self.state.check()
+        if self.lease:
+            self.lease.check()
+
+    def check_cached(self) -> None:
+        """Raise if another run is known to have taken over; ask nobody."""
+        self.state.check_cached()
+
+    def is_name_held(self) -> bool:
+        """Return whether the pipeline's name is still this run's alone; False if Kafka does not answer soon."""
+        try:
+            self.check_cached()
+        except MillraceError:
+            return False
+        return self.lease is not None and self.lease.is_held()

@@ -95,15 +95,15 @@ class StateDir:
         if self._lock:
             self._lock.release()
 
-    def require_held(self) -> None:
-        """Raise when another run may use the folder by now; the lock of a disk cannot be lost."""
+    def check(self) -> None:
+        """Raise if another run may use the folder by now; the lock of a disk cannot be lost."""
         if self._tenure:
-            self._tenure.require()
+            self._tenure.check()
 
-    def require_not_lost(self) -> None:
-        """Raise when another run is known to use the folder; nobody is asked."""
+    def check_cached(self) -> None:
+        """Raise if another run is known to use the folder; ask nobody."""
         if self._tenure:
-            self._tenure.require_not_lost()
+            self._tenure.check_cached()
 
     def unused(self, plan: Plan) -> list[str]:
         """Queries that have a checkpoint here and are not in the plan, by name."""

@@ -1,27 +1,24 @@
 """What becomes of records that cannot be decoded: told by who decodes, buried before the task ends.
 
-Whether a query takes its records for good until one is not, or looks at each; with care it goes on for ever.
-
 How many bad records a source had; those of a batch that comes again count once.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millrace.clients.kafka.record import from_base64, to_base64
-from millrace.connectors.base.api import MessageSource, RunContext, Sink, Source
+from millrace.connectors.base.api import MessageSource, RunContext
 from millrace.connectors.base.batch_tasks import QUERY_ID
 from millrace.connectors.base.query_checkpoint import last_committed_batch, query_id
 from millrace.dead_letters.letter import DeadLetter, Headers
 from millrace.dead_letters.writer import DeadLetterTarget, DeadLetterWriter, FolderDeadLetterTarget, WriterTask
 from millrace.errors import BadRecord
 from millrace.errors.transport import to_transport
-from millrace.settings import TRUST
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,8 +73,6 @@ class BadRecordPolicy:
     """An accumulator, which adds up what the workers buried."""
     static: bool = False
     """Whether the same records are read anew in every batch."""
-    trusting: bool = False
-    """Whether all are taken for good, and the first that is not ends the query: it is started again with care."""
 
     def open(self) -> BadRecordHandler:
         """In a task: ready for its bad records."""
@@ -168,9 +163,7 @@ class DeadLetterFilter:
         )
 
 
-def bad_of(
-    reader: MessageSource, site: RunContext, *, owns: bool, count: Any, trusting: bool = False
-) -> BadRecordPolicy:
+def bad_of(reader: MessageSource, site: RunContext, *, owns: bool, count: Any) -> BadRecordPolicy:
     """What becomes of a source's bad records in a query.
 
     Letters in topics are written by every query that finds them, and are there once: each may be ahead of the others,
@@ -179,8 +172,7 @@ def bad_of(
     burial = reader.dead_letter_target(site) if reader.keeps_dead_letters else None
     if isinstance(burial, FolderDeadLetterTarget) and not owns:
         burial = None
-    trusting = trusting and reader.trustable and burial is not None
-    return BadRecordPolicy(reader.when_bad, burial, site.pipeline, site.name, count, site.static, trusting)
+    return BadRecordPolicy(reader.when_bad, burial, site.pipeline, site.name, count, site.static)
 
 
 def forget_repeated(burial: DeadLetterTarget | None, checkpoint: Path, *, anew: bool) -> None:
@@ -256,33 +248,3 @@ def _task(*, static: bool) -> WriterTask:
         return WriterTask("", None, 0)
     query, batch = context.getLocalProperty(QUERY_ID), "0" if static else context.getLocalProperty(_BATCH)
     return WriterTask(query or "", int(batch) if batch else None, context.partitionId(), context.attemptNumber())
-
-
-_FOLDER = "careful"
-
-
-def strict_reason(state: Path, query: str, readers: Collection[Source], writers: Collection[Sink]) -> str | None:
-    """Why a query looks at each record, in a few words; None where it takes its records for good.
-
-    Then what only a dead letter needs is left out: Python, where Spark itself sees that a record is bad (text), and
-    else the way there of all that tells a record's place. The first bad one ends the query, before its batch counts,
-    and the query begins again with care.
-    """
-    if not TRUST.value():
-        return f"{TRUST.variable} is off"
-    if len(writers) == 1 and not any(writer.idempotent for writer in writers):
-        return "its sink cannot be given a batch twice"
-    if not all(reader.resumes for reader in readers):
-        return "what it reads cannot be read again"
-    return "it has met a bad one" if _note(state, query).exists() else None
-
-
-def switch_to_strict(state: Path, query: str) -> None:
-    """Trust a query's records no more, in later runs neither."""
-    note = _note(state, query)
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.touch()
-
-
-def _note(state: Path, query: str) -> Path:
-    return state / _FOLDER / query

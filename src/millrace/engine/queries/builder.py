@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millrace.clients.kafka.cluster import Cluster
-from millrace.connectors.base.api import MessageSource, RunContext, Sink, Source, require_alone, whole_batch
+from millrace.connectors.base.api import MessageSource, RunContext, Sink, Source, whole_batch
 from millrace.connectors.base.batch_tasks import task_inputs, with_deterministic_tasks
 from millrace.connectors.base.registry import make_reader, reader_of, writer_of
 from millrace.connectors.files import CURRENT, FilesSource
@@ -23,14 +23,7 @@ from millrace.engine.checkpoints.data_loss import TopicIds, lost_offsets
 from millrace.engine.checkpoints.resume import ResumePlanner, sink_sites
 from millrace.engine.checkpoints.state_dir import location
 from millrace.engine.failures.explain import explain
-from millrace.engine.queries.bad_records import (
-    DeadLetterCount,
-    DeadLetterCountParam,
-    bad_of,
-    forget_repeated,
-    strict_reason,
-    switch_to_strict,
-)
+from millrace.engine.queries.bad_records import DeadLetterCount, DeadLetterCountParam, bad_of, forget_repeated
 from millrace.engine.queries.decoding import decoded_on_the_jvm, read_rows
 from millrace.engine.queries.panels import attach_panels
 from millrace.engine.session.spark_conf import is_local
@@ -57,48 +50,33 @@ class QueryBuilder:
     """Where a pipeline's queries are built."""
 
     pipeline: PipelineDef
-    ground: RunContext
-    """What every connector of the run may know; each gets it with its own name."""
-    dead: dict[str, Any] = field(default_factory=dict)
+    context: RunContext
+    """The run's; each connector gets one derived from it."""
+    dead_letter_counts: dict[str, Any] = field(default_factory=dict)
     """How many bad records each source had: accumulators."""
-    gallery: PanelRegistry | None = None
+    panels: PanelRegistry | None = None
     """Where panels are shown, when somebody can see them."""
-    begun: set[str] = field(default_factory=set)
+    started_queries: set[str] = field(default_factory=set)
     """The queries that were started in this run: another start of one goes on where it failed."""
-    require_held: Callable[[], None] = lambda: None
-    """Raises where the state folder is another run's by now, or nobody can tell: before each start of a query."""
-    require_not_lost: Callable[[], None] = lambda: None
-    """Raises where it is known to be another's; nobody is asked."""
-    require_alone: Callable[[], None] = lambda: None
-    """Raises where another run of the pipeline has come before."""
-    still_alone: Callable[[], None] = lambda: None
-    """The same before each batch: it asks nobody, unless this run has been silent for long."""
-    holds_name: Callable[[], bool] = lambda: False
-    """Whether the pipeline's name is still this run's alone."""
-    tell: Callable[[str], None] = lambda _: None
-    accept: Collection[str] = ()
-    """Queries that go on with a state that was computed otherwise."""
-    undertaken: Collection[str] = ()
+    dead_letter_sources: Collection[str] = ()
     """Sources whose dead letters a query of their own buries."""
 
     @property
     def spark(self) -> SparkSession:
         """The run's session."""
-        return self.ground.spark
+        return self.context.spark
 
     def site(self, name: str, **more: Any) -> RunContext:
         """What a connector may know."""
-        return replace(self.ground, name=name, **more)
+        return replace(self.context, name=name, **more)
 
     def start(self, query: Query) -> StreamingQuery:
         """Build a query's table and start writing it."""
         try:
-            self.require_held()  # a start removes and writes in the state
-            if any(writer_of(sink).needs_single_writer for sink in query.sinks):
-                self.require_alone()
+            self.context.lock.check()  # a start removes and writes files of the checkpoint
             tables = QueryTables(self, query)
             running = self._started(query, tables.frame(query.table), tables.sources())
-            self.begun.add(query.name)
+            self.started_queries.add(query.name)
             return running
         except MillraceError:
             raise
@@ -106,16 +84,16 @@ class QueryBuilder:
             raise explain(error, place=query.place) from error
 
     def _started(self, query: Query, table: DataFrame, sources: dict[str, DataFrame]) -> StreamingQuery:
-        resuming = ResumePlanner(self.pipeline, query, self.ground.state, self.accept)
+        resuming = ResumePlanner(self.pipeline, query, self.context.state, self.context.accept)
         frame = resuming.whole(table) if query.sinks else table
-        if self.gallery:
-            frame = attach_panels(frame, query, self.gallery)
+        if self.panels:
+            frame = attach_panels(frame, query, self.panels)
         writers = [writer_of(sink) for sink in query.sinks]
         folder = self.checkpoint(query)
         self._clear(query, writers, folder)
         self._tell_lost(query, folder)
         self._require_same_topics(query, folder)
-        own = sink_sites(replace(self.ground, require_alone=self.still_alone), query, writers, folder)
+        own = sink_sites(self.context, query, writers, folder)
         if query.batches and any(writer.needs_single_writer for writer in writers):
             frame = with_deterministic_tasks(frame)
         if not (folder / "offsets").exists():
@@ -145,12 +123,11 @@ class QueryBuilder:
 
     def _nowhere(self, rows: DataStreamWriter) -> DataStreamWriter:
         """Rows that are computed and not kept; dead letters may be, so a batch asks where it must."""
-        if not self.ground.checks_ownership_per_batch:
+        if not self.context.checks_ownership_per_batch:
             return rows.format("noop")
-        site = replace(self.ground, require_alone=self.still_alone)
 
         def each(frame: DataFrame, _: int) -> None:
-            require_alone(site)
+            self.context.check_lock()
             frame.write.format("noop").mode("overwrite").save()
 
         return rows.foreachBatch(each)
@@ -158,12 +135,12 @@ class QueryBuilder:
     def release(self, query: Query) -> None:
         """Let go of what the sinks of a query that has ended hold open; only while the pipeline's name is ours."""
         writers = [writer_of(sink) for sink in query.sinks]
-        for writer, site in zip(writers, sink_sites(self.ground, query, writers, self.checkpoint(query)), strict=True):
+        for writer, site in zip(writers, sink_sites(self.context, query, writers, self.checkpoint(query)), strict=True):
             writer.release(site)
 
     def resumes(self, query: Query, writers: list[Sink]) -> bool:
         """Whether a query goes on: not when nothing of what it wrote is left, nor when nothing can be read again."""
-        kept = query.name in self.begun or query.undertakes or any(writer.resumes for writer in writers)
+        kept = query.name in self.started_queries or query.undertakes or any(writer.resumes for writer in writers)
         return bool(kept) and self.rereads(query)
 
     def rereads(self, query: Query) -> bool:
@@ -173,8 +150,8 @@ class QueryBuilder:
     def _tell_lost(self, query: Query, folder: Path) -> None:
         """Say what is gone from Kafka where a query goes on all the same: Spark would not."""
         if any(reader.continues_on_data_loss for reader in self._readers(query)):
-            for one in lost_offsets(folder, self.ground.cluster()):
-                self.tell(f"query {query.name!r} goes on without what is lost: {one}")
+            for one in lost_offsets(folder, self.context.cluster()):
+                self.context.notify(f"query {query.name!r} goes on without what is lost: {one}")
 
     def _require_same_topics(self, query: Query, folder: Path) -> None:
         """Raise where a topic was made anew: once it is as long as it was, Spark would take it for the old one."""
@@ -183,7 +160,7 @@ class QueryBuilder:
         read = {topic for topic, _ in next_offsets(folder)}
         if not named | read:
             return
-        identities = TopicIds(self.ground.state, query.name, self.ground.cluster())
+        identities = TopicIds(self.context.state, query.name, self.context.cluster())
         if read and (others := identities.others(read)):
             what = f"topic {', '.join(map(repr, others))} was deleted and made anew since query {query.name!r} read it"
             if not any(reader.continues_on_data_loss for reader in readers):
@@ -194,7 +171,7 @@ class QueryBuilder:
                     hint="start anew with another --state, or, to go on at those offsets all the same, set "
                     "`on_data_loss: continue` on the source",
                 )
-            self.tell(f"{what}: it goes on at the offsets that it knows")
+            self.context.notify(f"{what}: it goes on at the offsets that it knows")
         identities.note(named | read)
 
     def _readers(self, query: Query) -> list[Source]:
@@ -202,21 +179,9 @@ class QueryBuilder:
         needed = [self.pipeline.source(name) for name in self.pipeline.upstream(query.table)]
         return [reader_of(source) for source in needed if source and not source.static]
 
-    def trusts(self, query: Query) -> bool:
-        """Whether a query takes its records for good, until one is not."""
-        writers = [writer_of(sink) for sink in query.sinks]
-        return strict_reason(self.ground.state, query.name, self._readers(query), writers) is None
-
-    def take_care(self, query: Query) -> bool:
-        """Trust no more, in later runs neither; False where a query has not trusted."""
-        if not self.trusts(query):
-            return False
-        switch_to_strict(self.ground.state, query.name)
-        return True
-
     def checkpoint(self, query: Query) -> Path:
         """Where a query remembers; one that only draws begins anew each time, and is no part of what was done."""
-        return self.ground.state / (CHECKPOINTS if query.lasts else PANEL_CHECKPOINTS) / query.name
+        return self.context.state / (CHECKPOINTS if query.lasts else PANEL_CHECKPOINTS) / query.name
 
 
 class _MultiSink:
@@ -227,11 +192,11 @@ class _MultiSink:
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         try:
-            self._outlets[0][1].require_alone()
+            self._outlets[0][1].lock.check()
             kept = whole_batch(frame)
             read = task_inputs(frame)  # which the kept rows do not know any more
             for writer, site, sink in self._outlets:
-                writer.write(_shaped(writer, kept, sink), batch, replace(site, pieces=read))
+                writer.write(_shaped(writer, kept, sink), batch, replace(site, task_inputs=read))
         except Exception as error:
             raise to_transport(explain(error)) from None  # else the text of a Java exception is all that comes back
 
@@ -239,14 +204,14 @@ class _MultiSink:
 class QueryTables:
     """The DataFrames of one query, each built once."""
 
-    def __init__(self, workshop: QueryBuilder, query: Query) -> None:
-        self._workshop = workshop
+    def __init__(self, builder: QueryBuilder, query: Query) -> None:
+        self._builder = builder
         self._query = query
         self._built: dict[str, DataFrame] = {}
 
     def frame(self, name: str) -> DataFrame:
         """A source or a table by its name, with all that it needs."""
-        pipeline = self._workshop.pipeline
+        pipeline = self._builder.pipeline
         for one in pipeline.upstream(name):
             if one in self._built:
                 continue
@@ -259,22 +224,22 @@ class QueryTables:
 
     def sources(self) -> dict[str, DataFrame]:
         """The sources among what was built."""
-        return {name: one for name, one in self._built.items() if self._workshop.pipeline.source(name)}
+        return {name: one for name, one in self._built.items() if self._builder.pipeline.source(name)}
 
     def _read(self, source: SourceDef) -> DataFrame:
-        workshop, query = self._workshop, self._query
+        builder, query = self._builder, self._query
         interval = query.trigger.seconds or 0.0
-        site = workshop.site(
-            source.name, static=source.static, batches=query.batches, query=query.name, interval=interval
+        site = builder.site(
+            source.name, static=source.static, batches=query.batches, query=query.name, trigger_interval_s=interval
         )
-        if workshop.resumes(query, [writer_of(sink) for sink in query.sinks]):
-            folder = workshop.checkpoint(query)
-            site = replace(site, checkpoint=folder, read=next_offsets(folder))
+        if builder.resumes(query, [writer_of(sink) for sink in query.sinks]):
+            folder = builder.checkpoint(query)
+            site = replace(site, checkpoint=folder, next_offsets=next_offsets(folder))
         else:
             site = replace(site, offset_range=None)  # a table in memory begins where the file says, each time
         try:
             reader = reader_of(source).resolved(site)
-            if isinstance(reader, MessageSource) and source.name in unbatched(workshop.pipeline):
+            if isinstance(reader, MessageSource) and source.name in unbatched(builder.pipeline):
                 reader = reader.by_spark()
             if query.undertakes and isinstance(reader, KafkaSource):
                 reader = replace(reader, max_per_batch=reader.max_per_batch or _LETTERS_OF)
@@ -288,21 +253,20 @@ class QueryTables:
 
     def _decoded(self, reader: MessageSource, site: RunContext) -> DataFrame:
         if not self._query.batches:
-            if reader.keeps_dead_letters and site.name not in self._workshop.undertaken:
+            if reader.keeps_dead_letters and site.name not in self._builder.dead_letter_sources:
                 raise InvalidDefinition(
                     f"a query without batches keeps no dead letters of {site.name!r}",
                     why="Spark runs no Python in it, and nobody else buries those of a static source",
                     hint="say on_bad: drop or on_bad: fail, or use another trigger",
                 )
             return decoded_on_the_jvm(reader, reader.load(site))
-        dead = self._workshop.dead
+        dead = self._builder.dead_letter_counts
         owns = site.name in self._query.buries
         if owns and not site.static and site.name not in dead:
             dead[site.name] = site.spark.sparkContext.accumulator(DeadLetterCount(), DeadLetterCountParam())
-        anew = not self._workshop.resumes(self._query, [writer_of(sink) for sink in self._query.sinks])
-        trusting = not site.static and self._workshop.trusts(self._query)
-        bad = bad_of(reader, site, owns=owns, count=dead.get(site.name) if owns else None, trusting=trusting)
-        forget_repeated(bad.burial, self._workshop.checkpoint(self._query), anew=anew)
+        anew = not self._builder.resumes(self._query, [writer_of(sink) for sink in self._query.sinks])
+        bad = bad_of(reader, site, owns=owns, count=dead.get(site.name) if owns else None)
+        forget_repeated(bad.burial, self._builder.checkpoint(self._query), anew=anew)
         return read_rows(reader, site, bad)
 
     def _made(self, table: TableDef) -> DataFrame:
@@ -324,7 +288,7 @@ class QueryTables:
             with VIEWS:
                 for name, frame in read.items():
                     frame.createOrReplaceTempView(name)
-                made = self._workshop.spark.sql(made)
+                made = self._builder.spark.sql(made)
         if not isinstance(made, DataFrame):
             raise InvalidDefinition(
                 f"table {table.name!r} returned {type(made).__name__}",
@@ -351,13 +315,13 @@ def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:
     return frame.withWatermark(watermark.column, f"{round(watermark.seconds * 1000)} milliseconds")
 
 
-def prepare(pipeline: PipelineDef, ground: RunContext) -> None:
+def prepare(pipeline: PipelineDef, context: RunContext) -> None:
     """Make what must be there before anything runs: topics, folders. No Spark is needed."""
     for source in pipeline.sources:
-        reader_of(source).prepare(replace(ground, name=source.name, static=source.static))
+        reader_of(source).prepare(replace(context, name=source.name, static=source.static))
     for sink in pipeline.sinks:
         batches = (sink.trigger or pipeline.trigger).kind not in WITHOUT_BATCHES
-        writer_of(sink).prepare(replace(ground, name=sink.table, mode=sink.mode, batches=batches))
+        writer_of(sink).prepare(replace(context, name=sink.table, mode=sink.mode, batches=batches))
 
 
 def _shaped(writer: Sink, frame: DataFrame, sink: SinkDef) -> DataFrame:

@@ -5,7 +5,6 @@ Decoding with Spark's own functions: where no Python runs (real-time mode), and 
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -14,13 +13,7 @@ from typing import TYPE_CHECKING
 
 from millrace.connectors.base.api import MessageSource, RunContext
 from millrace.dead_letters.letter import DeadLetter
-from millrace.engine.queries.bad_records import (
-    BadRecordHandler,
-    BadRecordPolicy,
-    DeadLetterFilter,
-    letters_of,
-    to_error_column,
-)
+from millrace.engine.queries.bad_records import BadRecordPolicy, DeadLetterFilter, letters_of, to_error_column
 from millrace.errors import InvalidDefinition
 from millrace.errors.transport import to_transport
 from millrace.formats.base import FORMATS, Decoder, Format
@@ -110,16 +103,6 @@ def _carried(name: str, reader: MessageSource) -> Column:
 
 _LETTER = "_millrace_letter"
 """The column that tells of a bad message, on its way to be buried: a name that no schema has."""
-_CARE = "millrace: a bad record asks for care"
-_ASKED = re.compile(rf"(?:\[USER_RAISED_EXCEPTION\]|Spark failed:|BadRecordSeen:) {_CARE}")
-"""As it was raised: every failure of such a query quotes its plan, and the words with it."""
-
-
-class BadRecordSeen(Exception):
-    """A bad record among those that were taken for good."""
-
-    def __init__(self) -> None:
-        super().__init__(_CARE)
 
 
 @dataclass(frozen=True)
@@ -140,7 +123,7 @@ class Decoding:
     @property
     def placeless(self) -> bool:
         """Whether the place of a record is nobody's business: it need not travel, a quarter of what decoding costs."""
-        return self.bad.trusting or self.bad.when == "drop"
+        return self.bad.when == "drop"
 
     @property
     def ddl(self) -> str:
@@ -153,7 +136,9 @@ class Decoding:
         decoder = self.format.decoder(self.schema)
         try:
             for batch in batches:
-                yield self._decoded(batch, decoder, burying)
+                rows, letters = self.split_bad(batch, decoder)
+                burying.add(letters)
+                yield rows
             burying.close()
         except GeneratorExit:
             burying.close()  # nobody wants more rows, as after a LIMIT: what was found bad so far still counts
@@ -161,13 +146,6 @@ class Decoding:
         except BaseException as error:
             burying.abandon()
             raise to_transport(error) from error
-
-    def _decoded(self, batch: pa.RecordBatch, decoder: Decoder, burying: BadRecordHandler) -> pa.RecordBatch:
-        rows, letters = self.split_bad(batch, decoder)
-        if letters and self.bad.trusting:
-            raise BadRecordSeen
-        burying.add(letters)
-        return rows
 
     def split_bad(self, batch: pa.RecordBatch, decoder: Decoder) -> tuple[pa.RecordBatch, list[DeadLetter]]:
         """The rows of good messages, and what there is to tell of the bad ones."""
@@ -200,7 +178,7 @@ class Decoding:
 
 @dataclass(frozen=True)
 class DecodingWithErrors:
-    """What decodes where messages are read, with care: bad ones are rows as well, told in a column of their own.
+    """Decodes where messages are read: bad ones are rows as well, described in a column of their own.
 
     They are buried a step later: nobody hears from a worker that reads how many there were.
     """
@@ -245,18 +223,9 @@ def text_of(column: pa.Array) -> pa.Array:
 def read_rows(reader: MessageSource, site: RunContext, bad: BadRecordPolicy) -> DataFrame:
     """A source's rows, decoded as they are read where the source can do that."""
     decoding = _decoding(reader, bad)
-    telling = DecodingWithErrors(decoding, ("value", *reader.carried)) if decoding and not bad.trusting else None
-    rows, decoded = reader.opened(site, telling or decoding)
-    if not decoded:
-        return good_rows(reader, rows, bad)
-    return _without_letters(rows, bad) if telling else _as_with_letters(rows)
-
-
-def _as_with_letters(frame: DataFrame) -> DataFrame:
-    """All rows, by a plan that Spark treats as the one which takes letters out: so a batch is cut alike with both."""
-    from pyspark.sql import functions as F
-
-    return frame.filter(F.spark_partition_id() >= 0)
+    with_errors = DecodingWithErrors(decoding, ("value", *reader.carried)) if decoding else None
+    rows, decoded = reader.opened(site, with_errors)
+    return _without_letters(rows, bad) if decoded else good_rows(reader, rows, bad)
 
 
 def good_rows(reader: MessageSource, raw: DataFrame, bad: BadRecordPolicy) -> DataFrame:
@@ -317,10 +286,6 @@ def _sifted(reader: MessageSource, frame: DataFrame, reason: Column, bad: BadRec
 
     if bad.when == "drop" or (bad.when == "dead_letter" and bad.burial is None):
         return frame.filter(reason.isNull())
-    if bad.trusting:
-        wrong = F.when(reason.isNotNull(), F.raise_error(F.lit(_CARE)).cast("boolean")).otherwise(True)
-        # Not the same each time, as far as Spark knows: else it would put a filter of the user's before this one.
-        return frame.filter(wrong & (F.spark_partition_id() >= 0))
     # One column of text, which is null in good rows, is all that travels to Python.
     place = [_told(name) for name in reader.carried if name in frame.columns and name != "modified"]
     letter = F.to_json(F.struct(reason.alias("reason"), F.col("_bytes").alias("value"), *place))
@@ -344,8 +309,3 @@ def _told(name: str) -> Column:
     if name == "headers":
         return F.to_json(name).alias(name)
     return F.unix_millis(name).alias(name) if name == "timestamp" else F.col(name)
-
-
-def asks_for_care(failure: BaseException) -> bool:
-    """Whether a query that trusted its records has met a bad one. The batch has not counted; it is run again."""
-    return _ASKED.search(str(failure)) is not None

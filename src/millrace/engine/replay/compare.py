@@ -18,7 +18,7 @@ from confluent_kafka import Message
 
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer import committed_records
-from millrace.connectors.base.api import Sink
+from millrace.connectors.base.api import RunContext, Sink
 from millrace.connectors.base.registry import writer_of
 from millrace.connectors.cassandra import CassandraSink, CassandraSource
 from millrace.connectors.files import FilesSink
@@ -27,7 +27,6 @@ from millrace.engine.checkpoints.query_history import position
 from millrace.engine.failures.explain import explain
 from millrace.engine.replay.generations import pipeline_of, state_of
 from millrace.engine.replay.selection import sink_target_name, sinks_of
-from millrace.engine.run import Settings
 from millrace.errors import InvalidReplay, MillraceError
 from millrace.pipeline.model import PipelineDef
 from millrace.pipeline.plan import make_plan
@@ -235,7 +234,7 @@ def comparisons(
     pipeline: PipelineDef,
     numbers: tuple[int, int],
     left_out: tuple[str, ...],
-    settings: Settings,
+    context: RunContext,
     spark: Callable[[], SparkSession],
     told: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Comparison]:
@@ -248,29 +247,29 @@ def comparisons(
         if isinstance(old, KafkaSink) and isinstance(new, KafkaSink):
             newest = sink.mode != "append" and bool(old.key)
             found = compare_topics(
-                settings.cluster(), old.topic, new.topic, newest=newest, json=new.format == "json", told=told
+                context.cluster(), old.topic, new.topic, newest=newest, json=new.format == "json", told=told
             )
             yield replace(found, name=name)
         else:
-            yield _explained(name, old, new, settings, spark())
+            yield _explained(name, old, new, context, spark())
 
 
-def _explained(name: str, old: Sink, new: Sink, settings: Settings, spark: SparkSession) -> Comparison:
+def _explained(name: str, old: Sink, new: Sink, context: RunContext, spark: SparkSession) -> Comparison:
     try:
-        return _by_spark(name, old, new, settings, spark)
+        return _by_spark(name, old, new, context, spark)
     except MillraceError:
         raise
     except Exception as error:
         raise explain(error) from error
 
 
-def _by_spark(name: str, old: Sink, new: Sink, settings: Settings, spark: SparkSession) -> Comparison:
+def _by_spark(name: str, old: Sink, new: Sink, context: RunContext, spark: SparkSession) -> Comparison:
     if isinstance(old, FilesSink) and isinstance(new, FilesSink):
         return _folders(name, _folder(spark, old), _folder(spark, new))
     if isinstance(old, CassandraSink) and isinstance(new, CassandraSink):
         from millrace.connectors.cassandra.table import require_table
 
-        door = settings.cassandra()
+        door = context.cassandra()
         key = require_table(door, old.table).key
         before, after = (CassandraSource(table=one.table).rows(spark, door) for one in (old, new))
         return _frames(name, before, after, key)

@@ -7,10 +7,8 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from millrace.clients.kafka.offsets import parse_bound
-from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.offset_range import Offsets, ReplayRange
 from millrace.connectors.base.registry import in_generation, reader_of, system_of, writer_of
 from millrace.connectors.kafka.source import KafkaSource
@@ -22,9 +20,9 @@ from millrace.engine.replay import generations
 from millrace.engine.replay.generations import Generation, Generations, Output, mark_of, pipeline_of, state_of
 from millrace.engine.replay.progress import PartitionProgress, ReplayProgress
 from millrace.engine.replay.selection import code_of, covered, replayed_pipeline, sink_target_name, sinks_of, streams_of
-from millrace.engine.run import Settings, run
+from millrace.engine.run import RunSettings, run
 from millrace.errors import InvalidReplay, RunError
-from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef
+from millrace.pipeline.model import PipelineDef, SourceDef
 from millrace.pipeline.plan import Plan, Query, make_plan
 from millrace.telemetry.query_status import RunStatus
 
@@ -51,7 +49,7 @@ def require_possible(pipeline: PipelineDef, asked: ReplayRequest) -> None:
     streams_of(replayed_pipeline(pipeline, 2, asked.leave_out))
 
 
-def begin(pipeline: PipelineDef, base: Path, asked: ReplayRequest, settings: Settings) -> Generation:
+def begin(pipeline: PipelineDef, base: Path, asked: ReplayRequest, settings: RunSettings) -> Generation:
     """The generation that a replay goes on with, or a new one; what it covers is fixed from here on."""
     known = generations.load(base)
     open_one = known.waiting()
@@ -65,9 +63,12 @@ def begin(pipeline: PipelineDef, base: Path, asked: ReplayRequest, settings: Set
             )
         return resumed(pipeline, base)
     number = known.last + 1
-    model = follow_generations(replayed_pipeline(pipeline, number, asked.leave_out), settings.cluster)
+    model = follow_generations(replayed_pipeline(pipeline, number, asked.leave_out), settings.context.cluster)
     first, last = covered(
-        follow_generations(pipeline, settings.cluster), model, (asked.start, asked.end), settings.cluster
+        follow_generations(pipeline, settings.context.cluster),
+        model,
+        (asked.start, asked.end),
+        settings.context.cluster,
     )
     made = Generation(
         number,
@@ -109,13 +110,13 @@ def carry_out(
     pipeline: PipelineDef,
     base: Path,
     made: Generation,
-    settings: Settings,
+    settings: RunSettings,
     run_status: RunStatus,
     stop: threading.Event,
     shown: Callable[[ReplayProgress], None] = lambda _: None,
 ) -> bool:
     """Run a replay until its end is reached or `stop` is set; tells whether it is finished."""
-    model = follow_generations(replayed_pipeline(pipeline, made.number, made.left_out), settings.cluster)
+    model = follow_generations(replayed_pipeline(pipeline, made.number, made.left_out), settings.context.cluster)
     _require_same(streams_of(model), made, settings)
     plan = make_plan(model, once=True)
     folder = state_of(base, made.number)
@@ -125,13 +126,16 @@ def carry_out(
     shown(distance)
     chosen = replace(
         settings,
-        state=folder,
-        span=ReplayRange(made.begin, made.end, _MOST),
-        mark=mark_of(made.number),
-        told=distance.take,
-        listen=False,
-        enough=distance.is_over,
-        holding=lambda: _require_open(base, made),
+        context=replace(
+            settings.context,
+            state=folder,
+            offset_range=ReplayRange(made.begin, made.end, _MOST),
+            topic_suffix=mark_of(made.number),
+        ),
+        on_batch=distance.take,
+        start_listeners=False,
+        is_done=distance.is_over,
+        on_locked=lambda: _require_open(base, made),
     )
     todo = replace(plan, queries=tuple(query for query in plan.queries if not distance.is_empty(query.name)))
     if todo.queries:  # one that has nothing to read would read the rest of the log, and throw it away
@@ -146,10 +150,12 @@ def missing(made: Generation) -> list[tuple[str, int, int]]:
     return [(topic, number, offset) for (topic, number), offset in _flat(made.begin).items() if offset > 0]
 
 
-def _require_same(sources: Collection[SourceDef], made: Generation, settings: Settings) -> None:
+def _require_same(sources: Collection[SourceDef], made: Generation, settings: RunSettings) -> None:
     """Raise when other topics are read than when the replay was begun: its offsets mean nothing in them."""
     readers = [reader_of(source) for source in sources]
-    read = {name for one in readers if isinstance(one, KafkaSource) for name in one.topics_now(settings.cluster())}
+    read = {
+        name for one in readers if isinstance(one, KafkaSource) for name in one.topics_now(settings.context.cluster())
+    }
     lost = sorted(made.begin.keys() - read)
     if lost:
         raise InvalidReplay(
@@ -159,7 +165,7 @@ def _require_same(sources: Collection[SourceDef], made: Generation, settings: Se
         )
 
 
-def _go_on(model: PipelineDef, plan: Plan, base: Path, made: Generation, settings: Settings) -> None:
+def _go_on(model: PipelineDef, plan: Plan, base: Path, made: Generation, settings: RunSettings) -> None:
     """Let a query that has read everything do its last batch again, if that has not closed its windows."""
     folder = state_of(base, made.number)
     with StateDir(folder, model):
@@ -171,7 +177,9 @@ def _go_on(model: PipelineDef, plan: Plan, base: Path, made: Generation, setting
                 reopen_last_batch(checkpoint_of(folder, query.name))
 
 
-def _finish(model: PipelineDef, plan: Plan, base: Path, made: Generation, settings: Settings, *, ended: bool) -> bool:
+def _finish(
+    model: PipelineDef, plan: Plan, base: Path, made: Generation, settings: RunSettings, *, ended: bool
+) -> bool:
     """Cut the checkpoints back to the end, if all queries have got there, and note it."""
     folder = state_of(base, made.number)
     with StateDir(folder, model):
@@ -221,9 +229,9 @@ def _outputs(pipeline: PipelineDef, number: int, leave_out: Collection[str]) -> 
             )
 
 
-def _require_free(model: PipelineDef, settings: Settings) -> None:
+def _require_free(model: PipelineDef, settings: RunSettings) -> None:
     for sink in model.sinks:
-        if writer_of(sink).is_there(_site(model, sink, settings)):
+        if writer_of(sink).is_there(replace(settings.context, pipeline=model.name, name=sink.table)):
             raise InvalidReplay(
                 f"{sink_target_name(sink)} is there already, and no replay of this state folder has made it",
                 place=sink.place,
@@ -231,27 +239,24 @@ def _require_free(model: PipelineDef, settings: Settings) -> None:
             )
 
 
-def _prepare(pipeline: PipelineDef, model: PipelineDef, made: Generation, current: int, settings: Settings) -> None:
+def _prepare(pipeline: PipelineDef, model: PipelineDef, made: Generation, current: int, settings: RunSettings) -> None:
     """Make the outputs as those are that count."""
     with_generations = replace(pipeline, sinks=tuple(sinks_of(pipeline, made.left_out)))
     counts = pipeline_of(with_generations, current)
     for plainly, old, new in zip(with_generations.sinks, counts.sinks, model.sinks, strict=True):
-        site = _site(model, new, settings)
+        site = replace(settings.context, pipeline=model.name, name=new.table)
         # What the file names may be deleted; what counts may not have it yet.
         like = old if writer_of(old).is_there(site) else plainly
         writer_of(new).prepare_like(writer_of(like), site)
         writer_of(new).prepare(site)  # a replay has batches, also where a run of the pipeline has none
 
 
-def _site(model: PipelineDef, sink: SinkDef, settings: Settings) -> RunContext:
-    nothing: Any = None  # no Spark is needed
-    return RunContext(nothing, model.name, sink.table, settings.state, settings.cluster, cassandra=settings.cassandra)
-
-
-def _within(model: PipelineDef, query: Query, made: Generation, settings: Settings) -> tuple[Offsets, Offsets]:
+def _within(model: PipelineDef, query: Query, made: Generation, settings: RunSettings) -> tuple[Offsets, Offsets]:
     """The part of the span that a query reads."""
     readers = [reader_of(source) for source in _streams(model, query)]
-    read = {place for one in readers if isinstance(one, KafkaSource) for place in one.places_now(settings.cluster())}
+    read = {
+        place for one in readers if isinstance(one, KafkaSource) for place in one.places_now(settings.context.cluster())
+    }
     first, last = (
         {
             topic: {number: offset for number, offset in numbers.items() if (topic, int(number)) in read}
@@ -262,7 +267,7 @@ def _within(model: PipelineDef, query: Query, made: Generation, settings: Settin
     return first, last
 
 
-def _way(model: PipelineDef, query: Query, made: Generation, folder: Path, settings: Settings) -> PartitionProgress:
+def _way(model: PipelineDef, query: Query, made: Generation, folder: Path, settings: RunSettings) -> PartitionProgress:
     begin, end = _within(model, query, made, settings)
     read = {
         (topic, int(number)): at

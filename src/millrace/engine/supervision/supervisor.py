@@ -22,7 +22,6 @@ from millrace.engine.checkpoints.checkpoint import BatchState, batch_state
 from millrace.engine.failures.classify import Classification, FailureKind, classify
 from millrace.engine.failures.explain import explain
 from millrace.engine.queries.builder import QueryBuilder
-from millrace.engine.queries.decoding import asks_for_care
 from millrace.engine.supervision.restart_policy import GiveUp, Policy, RestartState
 from millrace.engine.supervision.stopping import is_interruption, stop_all
 from millrace.errors import MillraceError
@@ -100,7 +99,7 @@ class Supervisor:
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         while not stop.wait(_POLL_INTERVAL_S):
-            self.builder.require_not_lost()  # also while there is no batch that would ask
+            self.builder.context.lock.check_cached()  # also while there is no batch that would ask
             # Looked at before the checks: a query that ends during them may have failed, which the next round sees.
             busy = any(supervised.is_busy for supervised in self._writing())
             for supervised in [*self.queries]:
@@ -123,7 +122,7 @@ class Supervisor:
             if supervised.streaming in interrupted and supervised.query.batches
         ]
 
-    def release(self) -> None:
+    def release(self, is_name_held: Callable[[], bool]) -> None:
         """End the transactions that failed or interrupted batches left open: they would block readers.
 
         Where that does not work, Kafka ends them after their timeout, so the failure of the run is reported, not this.
@@ -134,9 +133,8 @@ class Supervisor:
                 for supervised in self._writing()
                 if batch_state(self.builder.checkpoint(supervised.query)).batch is not None
             ]
-            if unfinished and self.builder.holds_name():
-                for query in unfinished:
-                    self.builder.release(query)
+            for query in unfinished if unfinished and is_name_held() else ():
+                self.builder.release(query)
 
     def require_no_failure(self) -> None:
         """Raise if a query with sinks failed while it was stopped, or was waiting for a restart."""
@@ -161,10 +159,7 @@ class Supervisor:
             failure = None if supervised.streaming.isActive else supervised.streaming.exception()
             if failure is None:
                 return
-            if asks_for_care(failure):
-                if self.builder.take_care(supervised.query):  # the next run begins with it
-                    self._notify_strict(supervised, "the next run")
-            elif not interrupted and not is_interruption(failure):
+            if not interrupted and not is_interruption(failure):
                 supervised.error = self._explain(supervised, failure)
         self.run_status.ended(supervised.name, supervised.error, _end_note(supervised.query))
 
@@ -185,23 +180,7 @@ class Supervisor:
                 supervised.restart_state.reset()
                 self.run_status.recovered(supervised.name)
         elif (failure := supervised.streaming.exception()) is not None:
-            self._ended(supervised, failure)
-
-    def _ended(self, supervised: SupervisedQuery, failure: BaseException) -> None:
-        try:
-            strict = asks_for_care(failure) and self.builder.take_care(supervised.query)
-        except OSError as error:  # the store is unreachable: the query fails in the same way when it is back
-            self._failed(supervised, error)
-            return
-        if strict:
-            self._notify_strict(supervised, "it")
-            self._restart(supervised)
-        else:
             self._failed(supervised, failure)
-
-    def _notify_strict(self, supervised: SupervisedQuery, subject: str) -> None:
-        event = f"query {supervised.name!r} has met its first bad record"
-        self.builder.tell(f"{event}: {subject} runs the batch again, and looks at each record from now on")
 
     def _is_between_batches(self, supervised: SupervisedQuery) -> bool:
         """Return whether no batch is running that might be the one that failed."""
@@ -262,11 +241,11 @@ class Supervisor:
 
     def _writes(self, supervised: SupervisedQuery) -> bool:
         """Return whether the run depends on a query; it does not on one that only feeds panels that are shown."""
-        return supervised.query.lasts or self.builder.gallery is None
+        return supervised.query.lasts or self.builder.panels is None
 
     def _show_on_panels(self, supervised: SupervisedQuery, error: MillraceError) -> None:
-        if self.builder.gallery and not self._writes(supervised):
-            self.builder.gallery.fail(supervised.query.panels, error)
+        if self.builder.panels and not self._writes(supervised):
+            self.builder.panels.fail(supervised.query.panels, error)
 
     def _explain(self, supervised: SupervisedQuery, failure: BaseException) -> MillraceError:
         error = explain(failure, cluster=self._cluster(), checkpoint=self.builder.checkpoint(supervised.query))
@@ -276,7 +255,7 @@ class Supervisor:
 
     def _cluster(self) -> Cluster | None:
         try:
-            return self.builder.ground.cluster()
+            return self.builder.context.cluster()
         except MillraceError:
             return None
 

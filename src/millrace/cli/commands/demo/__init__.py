@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
     from millrace.dashboard.run_page import RunPage
     from millrace.dashboard.server import ServerOptions
-    from millrace.engine.run import Settings
+    from millrace.engine.run import RunSettings
     from millrace.pipeline.plan import Plan
 
 _HEAD_START = 15.0
@@ -126,7 +126,7 @@ def _play(
         ):
             page.doing("Spark is starting")
             settings = _settings(page, state, cluster, opening.result(), seconds)
-            settings = replace(settings, head_start=0.0 if chosen.typed else _HEAD_START)
+            settings = replace(settings, head_start_s=0.0 if chosen.typed else _HEAD_START)
             way.expect("waiting for the first rows")
             if not stop.is_set():
                 run(plan, settings, run_status, stop)
@@ -136,19 +136,17 @@ def _play(
     _say_how_to_go_on(chosen)
 
 
-def _settings(page: RunPage, state: Path, cluster: Cluster, spark: SparkSession, seconds: float | None) -> Settings:
-    from millrace.engine.run import Settings
+def _settings(page: RunPage, state: Path, cluster: Cluster, spark: SparkSession, seconds: float | None) -> RunSettings:
+    from millrace.connectors.base.api import RunContext
+    from millrace.engine.run import RunSettings
 
-    return Settings(
-        state,
-        lambda: cluster,
-        seconds=seconds,
-        tell=page.doing,
-        panels=page.channels,
-        opened=page.spark_is,
-        closing=page.spark_ends,
+    return RunSettings(
+        RunContext(state, lambda: cluster, notify=page.doing, session=spark),
+        duration_s=seconds,
+        channels=page.channels,
+        on_session_open=page.spark_is,
+        on_session_close=page.spark_ends,
         memory_sql=page.memory_sql,
-        session=spark,
     )
 
 

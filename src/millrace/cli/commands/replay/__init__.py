@@ -43,7 +43,7 @@ from millrace.units import format_count, format_duration
 if TYPE_CHECKING:
     from millrace.engine.replay.progress import ReplayProgress, ReplayStage
     from millrace.engine.replay.replay import ReplayRequest
-    from millrace.engine.run import Settings
+    from millrace.engine.run import RunSettings
     from millrace.pipeline.model import PipelineDef
 
 _BEGIN, _AFTER = "Replay", "What comes of it"
@@ -119,10 +119,11 @@ def replay(
 ) -> None:
     """Run today's code over the retained log, into a new generation of the outputs; compare it, and switch to it."""
     from millrace.cli.commands.check import load_sound
+    from millrace.connectors.base.api import RunContext
     from millrace.connectors.base.registry import uses_system
     from millrace.engine.replay.replay import ReplayRequest, require_possible
     from millrace.engine.replay.switch import SystemClients
-    from millrace.engine.run import Settings
+    from millrace.engine.run import RunSettings
 
     begins = from_ is not None or resume
     if from_ is None and (to or new or leave_out):
@@ -150,8 +151,12 @@ def replay(
         elif drop is not None:
             delete(pipeline, base, doors, drop, yes=yes)
         else:
-            settings = Settings(base, cluster, master, spark_settings(set_), tell=say, cassandra=found)
-            settings = replace(settings, supervision=restart_policy(restarts), patience=STOP_TIMEOUT.value(patience))
+            settings = RunSettings(
+                RunContext(base, cluster, notify=say, cassandra=found), master=master, spark_conf=spark_settings(set_)
+            )
+            settings = replace(
+                settings, restart_policy=restart_policy(restarts), stop_timeout_s=STOP_TIMEOUT.value(patience)
+            )
             prepare_spark()
             if begins:
                 _replay(file, pipeline, base, asked, settings, stop)
@@ -189,7 +194,7 @@ def _meant(base: Path, number: int | None) -> int:
 
 
 def _replay(
-    file: str, pipeline: PipelineDef, base: Path, asked: ReplayRequest | None, settings: Settings, stop: Event
+    file: str, pipeline: PipelineDef, base: Path, asked: ReplayRequest | None, settings: RunSettings, stop: Event
 ) -> None:
     from millrace.engine.replay import replay as engine
     from millrace.telemetry.query_status import RunStatus

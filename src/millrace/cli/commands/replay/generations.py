@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from millrace.engine.replay.compare import Comparison
     from millrace.engine.replay.generations import Generations
     from millrace.engine.replay.switch import SystemClients
-    from millrace.engine.run import Settings
+    from millrace.engine.run import RunSettings
     from millrace.pipeline.model import PipelineDef
 
 
@@ -85,7 +85,7 @@ def show_list(base: Path, *, as_json: bool) -> None:
         show_table(("generation", "current", "how it was made", "outputs"), rows)
 
 
-def show_comparison(pipeline: PipelineDef, base: Path, number: int, settings: Settings, *, as_json: bool) -> None:
+def show_comparison(pipeline: PipelineDef, base: Path, number: int, settings: RunSettings, *, as_json: bool) -> None:
     """What differs between the current generation and another; exit code 1 if anything does."""
     from millrace.engine.replay.compare import comparisons, unequal
     from millrace.engine.replay.generations import load
@@ -104,7 +104,7 @@ def show_comparison(pipeline: PipelineDef, base: Path, number: int, settings: Se
             seen += count
             renew(f"{format_count(seen, 'record')} compared")
 
-        found = list(comparisons(pipeline, numbers, left_out, settings, spark, told))
+        found = list(comparisons(pipeline, numbers, left_out, settings.context, spark, told))
     if as_json:
         show_json(
             {"generations": numbers, "same_input": not reach, "input": reach, "outputs": list(map(asdict, found))}
@@ -139,7 +139,7 @@ def _show(one: Comparison, numbers: tuple[int, int]) -> None:
 
 
 @contextmanager
-def _spark(pipeline: PipelineDef, settings: Settings) -> Iterator[Any]:
+def _spark(pipeline: PipelineDef, settings: RunSettings) -> Iterator[Any]:
     """A session that is started when somebody asks for it."""
     from millrace.engine.session.session import close_session, open_session
 
@@ -147,7 +147,7 @@ def _spark(pipeline: PipelineDef, settings: Settings) -> Iterator[Any]:
 
     def session() -> Any:
         if not opened:
-            opened.append(open_session(pipeline.name, master=settings.master, settings=settings.spark))
+            opened.append(open_session(pipeline.name, master=settings.master, settings=settings.spark_conf))
         return opened[0]
 
     try:
