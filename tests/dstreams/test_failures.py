@@ -102,7 +102,7 @@ def test_where_a_stream_begins_is_committed_though_kafka_did_not_answer_at_first
     client = source.open()
     batch = DStreamBatch(0, 1.0, cast("Any", Settings()))
     with monkeypatch.context() as away:
-        away.setattr(client, "look", lambda *_, **__: None)
+        away.setattr(client, "snapshot", lambda *_, **__: None)
         note = source.next_input(None, batch, client)
     assert consumer_groups.committed(cluster, group) == {}
     note = source.next_input(note, batch, client)

@@ -12,7 +12,8 @@ from millrace.clients.kafka import consumer_groups, topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.dstreams import KafkaMessageAndMetadata, KafkaUtils, OffsetRange, TopicAndPartition
 from millrace.dstreams.kafka import KafkaRDD
-from millrace.errors import BadRecord, InvalidOption, OffsetsGone, RunError, UnknownTopic
+from millrace.errors import BadRecord, InvalidOption, OffsetsGone, RunError, SourceLocation, UnknownTopic
+from millrace.errors.transport import from_transport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,7 +143,7 @@ def test_ranges_keep_their_order_also_when_a_partition_is_named_twice(
 
 def test_ranges_that_are_not_known_any_more_do_not_pass_for_none(spark: SparkSession) -> None:
     forgotten = KafkaRDD(spark.sparkContext.parallelize([1]), None)
-    with pytest.raises(RunError, match="not known any more"):
+    with pytest.raises(RunError, match="no longer known"):
         forgotten.offsetRanges()
 
 
@@ -180,8 +181,9 @@ def test_a_decoder_of_the_program_that_raises_is_shown_with_its_place(
     rdd = KafkaUtils.createRDD(spark.sparkContext, params(cluster), ranges, valueDecoder=decoder)
     with pytest.raises(Exception, match="the value decoder raised for the record at offset 1 of partition 0") as raised:
         rdd.collect()
-    line = decoder.__code__.co_firstlineno + 1
-    assert f"| at: {__file__}:{line}" in str(raised.value)
+    error = from_transport(str(raised.value))
+    assert error
+    assert error.place == SourceLocation(__file__, decoder.__code__.co_firstlineno + 1)
 
 
 def test_records_that_retention_has_deleted_end_the_program(

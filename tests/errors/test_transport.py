@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millrace.errors import InvalidSchema, RunError, SourceLocation
+from millrace.errors import InvalidSchema, RunError, SinkFailed, SourceLocation
 from millrace.errors.transport import from_transport, to_transport
 
 
@@ -13,6 +13,12 @@ def test_every_part_arrives() -> None:
     assert isinstance(restored, InvalidSchema)
     assert restored.lines() == error.lines()
     assert restored.message == error.message
+
+
+def test_the_class_that_a_function_raised_arrives() -> None:
+    restored = from_transport(str(to_transport(SinkFailed("save raised", exception="ReadTimeout"))))
+    assert isinstance(restored, SinkFailed)
+    assert restored.exception == "ReadTimeout"
 
 
 def test_the_error_that_was_raised_last_counts() -> None:

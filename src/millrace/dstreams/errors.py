@@ -84,5 +84,6 @@ def _function_failed(text: str) -> MillraceError | None:
         f"the function {frame.function} raised" if frame else "a function raised",
         why=str(raised),
         place=raised.place,
+        exception=raised.kind,
         hint="fix it and start again: the batch is repeated",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from millrace.errors.base import RunError
 
 
@@ -45,6 +47,11 @@ class FunctionFailed(RunError):
     """A function of the user's raised while Spark ran it."""
 
     condition = "function.failed"
+
+    def __init__(self, message: str, *, exception: str = "", **parts: Any) -> None:
+        super().__init__(message, **parts)
+        self.exception = exception
+        """The class that it raised."""
 
 
 class SinkFailed(FunctionFailed):

@@ -38,6 +38,7 @@ _CAUSED_BY = re.compile(r"^Caused by: ", re.MULTILINE)
 _CALLED_FROM = re.compile(r"was called from\s+(.+?):(\d+)\s*$", re.MULTILINE)
 _SQL_POSITION = re.compile(r"\(?line (\d+), pos (\d+)\)?|; line (\d+) pos (\d+)")
 _LIBRARY_PART = re.compile(r"site-packages|dist-packages|pyspark\.zip|py4j-.*\.zip")
+_ERROR_NAME = re.compile(r"\b(?:_?[A-Z][A-Z0-9_]{4,}|[A-Z]\w*(?:Exception|Error)|[A-Z]\w*[a-z][A-Z]\w*)\b")
 _SHUT_DOWN = re.compile(
     r"SparkContext (?:was|has been) (?:shut ?down|stopped)|stopped SparkContext"
     r"|RpcEnv(?: already | has been )?[sS]topped|driverEndpoint\(\)\W* is null|SparkEnv\W.* is null|Py4JNetworkError"
@@ -108,6 +109,14 @@ def _traceback_end(text: str) -> str:
     end = next((number for number, line in enumerate(lines) if not _INDENTED.fullmatch(line)), len(lines))
     raised = _CLASS.sub("", "\n".join(lines[end:]))
     return _CAUSED_BY.split(raised)[-1] or text[: text.find(_TRACEBACK)]
+
+
+def error_names(text: str) -> frozenset[str]:
+    """Return the exception classes, Spark conditions and Kafka error codes that a text names.
+
+    Of classes without their package and without Exception or Error at their end, which languages use differently.
+    """
+    return frozenset(name.removesuffix("Exception").removesuffix("Error") for name in _ERROR_NAME.findall(text))
 
 
 def call_site(error: BaseException) -> SourceLocation | None:

@@ -29,6 +29,8 @@ def to_transport(error: BaseException) -> BaseException:
         "file": error.place.file if error.place else None,
         "line": error.place.line if error.place else None,
     }
+    if isinstance(error, errors.FunctionFailed):
+        payload["exception"] = error.exception
     return TransportedError(_MARK + json.dumps(payload))
 
 
@@ -41,7 +43,8 @@ def from_transport(text: str) -> MillraceError | None:
         except ValueError:
             return None
         place = SourceLocation(payload["file"], payload["line"]) if payload["file"] else None
-        return _error_class(payload["type"])(payload["message"], why=payload["why"], hint=payload["hint"], place=place)
+        parts = {name: payload[name] for name in ("why", "hint", "exception") if name in payload}
+        return _error_class(payload["type"])(payload["message"], place=place, **parts)
     named = _NAMED.findall(text)
     return _error_class(named[-1][0])(named[-1][1]) if named else None
 

@@ -20,10 +20,23 @@ SPARK = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Jo
         (errors.RegistryUnreachable("the registry is away"), FailureKind.TRANSIENT),
         (errors.DiskFull("no space is left"), FailureKind.TRANSIENT),
         (errors.KafkaFailed("it failed", why="NOT_COORDINATOR: Broker: Not coordinator"), FailureKind.TRANSIENT),
-        (errors.SinkFailed("the function save raised ConnectionResetError: [Errno 104]"), FailureKind.TRANSIENT),
-        (errors.SinkFailed("the function save raised ReadTimeout"), FailureKind.TRANSIENT),
-        (errors.FunctionFailed("the function look_up raised ConnectTimeout: it took too long"), FailureKind.TRANSIENT),
-        (errors.FunctionFailed("the function number raised ValueError: Connection reset"), FailureKind.TERMINAL),
+        (
+            errors.SinkFailed(
+                "the function save raised ConnectionResetError: [Errno 104]", exception="ConnectionResetError"
+            ),
+            FailureKind.TRANSIENT,
+        ),
+        (errors.SinkFailed("a function raised", exception="ReadTimeout"), FailureKind.TRANSIENT),
+        (
+            errors.FunctionFailed(
+                "the function look_up raised ConnectTimeout: it took too long", exception="ConnectTimeout"
+            ),
+            FailureKind.TRANSIENT,
+        ),
+        (
+            errors.FunctionFailed("the function number raised ValueError: Connection reset", exception="ValueError"),
+            FailureKind.TERMINAL,
+        ),
         (errors.OffsetsGone("offsets 5 to 7 are gone"), FailureKind.TERMINAL),
         (errors.BadRecord("a record cannot be decoded"), FailureKind.TERMINAL),
         (errors.RecordRefused("it is too large"), FailureKind.TERMINAL),
@@ -34,7 +47,10 @@ SPARK = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Jo
         (errors.AccessDenied("Kafka refuses us"), FailureKind.TERMINAL),
         (errors.AccessDenied("Kafka refuses us", why="SSL handshake failed: Disconnected"), FailureKind.UNKNOWN),
         (errors.SparkFailed("Spark's JVM has ended"), FailureKind.TERMINAL),
-        (errors.SinkFailed("the function save raised RuntimeError: not now"), FailureKind.UNKNOWN),
+        (
+            errors.SinkFailed("the function save raised RuntimeError: not now", exception="RuntimeError"),
+            FailureKind.UNKNOWN,
+        ),
         (errors.UnknownTopic("there is no topic 't'"), FailureKind.UNKNOWN),
         (errors.QueryFailed("Spark failed: something that nobody has seen"), FailureKind.UNKNOWN),
     ],
@@ -67,6 +83,9 @@ def test_errors_of_ours(error: MillraceError, kind: FailureKind) -> None:
         ("org.apache.kafka.common.errors.RecordTooLargeException: The message is", FailureKind.TERMINAL, "refused"),
         ("org.apache.kafka.common.errors.SaslAuthenticationException: failed", FailureKind.TERMINAL, "credentials"),
         ("org.apache.kafka.common.errors.ProducerFencedException: newer producer", FailureKind.TERMINAL, "taken over"),
+        ("librdkafka: _ALL_BROKERS_DOWN: 1/1 brokers are down", FailureKind.TRANSIENT, "Kafka does not answer"),
+        ("java.io.EOFException: null", FailureKind.TRANSIENT, "connection"),
+        ("concurrent.futures._base.TimeoutError", FailureKind.TRANSIENT, "in time"),
         ("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.", FailureKind.TERMINAL, "taken over"),
         ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", FailureKind.UNKNOWN, "worker"),
     ],

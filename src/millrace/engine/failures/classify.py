@@ -1,4 +1,9 @@
-"""Whether a failure passes by itself: a table of what goes wrong, each with its reason in words."""
+"""Decide whether another attempt may succeed after a failure: a table of what goes wrong.
+
+- An error of ours is classified by its condition.
+- Other failures are classified by the names of exception classes, Spark conditions and Kafka error codes in their text,
+  and only where a failure has no name of its own by phrases.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,15 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from millrace.errors import InputError, MillraceError
+from millrace.errors import FunctionFailed, InputError, MillraceError, SinkFailed
+from millrace.errors.spark_text import error_names
 
 
 class FailureKind(StrEnum):
     """What to expect of another attempt."""
 
     TRANSIENT = "transient"
-    """It may work: something outside was away."""
+    """It may succeed: a system outside did not answer."""
     TERMINAL = "terminal"
     """It will fail in the same way, or would do harm."""
     UNKNOWN = "unknown"
@@ -28,134 +34,157 @@ class Classification:
 
 
 @dataclass(frozen=True)
-class _Row:
-    """A condition of ours, or what the text says, or both: regular expressions."""
-
+class _ConditionRow:
     kind: FailureKind
     why: str
-    conditions: str = ""
-    says: str = ""
-
-    def holds(self, condition: str, text: str) -> bool:
-        if self.conditions and not re.fullmatch(self.conditions, condition):
-            return False
-        return not self.says or re.search(self.says, text) is not None
+    conditions: str
+    """A regular expression of conditions of ours."""
+    phrases: str = ""
+    """A regular expression that has to occur in the text as well."""
 
 
-KAFKA_AWAY = (
+@dataclass(frozen=True)
+class _TextRow:
+    kind: FailureKind
+    why: str
+    names: str = ""
+    """Error names as `error_names` returns them, separated by blanks."""
+    phrases: str = ""
+    """A regular expression for failures that have no such name."""
+
+    def matches(self, names: frozenset[str], text: str) -> bool:
+        return not names.isdisjoint(self.names.split()) or bool(self.phrases and re.search(self.phrases, text))
+
+
+KAFKA_UNREACHABLE = (
     r"waiting for a node assignment|No resolvable bootstrap|Failed to (?:create|construct) \w*[kK]afka"
     r"|org\.apache\.kafka\S*(?:Timeout|Disconnect|Network)Exception|not present in metadata|Failed to update metadata"
     r"|TimeoutException: (?:Call\(|Timeout of \d+ ?ms expired before)|BrokerNotAvailable|Expiring \d+ record"
     r"|after polling for"
 )
-"""What Java's clients say of a Kafka that does not answer."""
-_STORE_AWAY = (
-    r"Status Code: (?:5\d\d|429)|AWSStatus5\d\dException|AWSServiceThrottledException|AWSNoResponseException"
-    r"|AWSApiCallTimeoutException|SlowDown|Slow Down|reduce your request rate|ServiceUnavailable|Service Unavailable"
-    r"|Unable to execute HTTP request|RequestTimeout\b|SafeModeException|StandbyException|NoNamenodesAvailable"
-)
-"""What S3 and HDFS say when they are away, or have too much to do; not when they refuse somebody."""
-_T, _X, _U = FailureKind.TRANSIENT, FailureKind.TERMINAL, FailureKind.UNKNOWN
-_RAISED = re.compile(r"\braised ([\w.]+)")
-_LIKE_AWAY = re.compile(
+"""What Java's Kafka clients say when no broker answers; most of it in classes that other systems use as well."""
+_TRANSIENT, _TERMINAL, _UNKNOWN = FailureKind.TRANSIENT, FailureKind.TERMINAL, FailureKind.UNKNOWN
+_LIKE_UNREACHABLE = re.compile(
     r"(?i)connect|time(?:d_?)?out|unavailable|brokenpipe|network|unreachable|nohost|operationalerror|temporar|gaierror"
     r"|disconnected|incompleteread|toomanyrequests|protocolerror"
 )
+"""Exception classes of any library whose names say that a system does not answer."""
 
-_CONDITIONS: tuple[_Row, ...] = (
-    _Row(_T, "Kafka does not answer", conditions=r"kafka\.(?:unreachable|not-delivered|commit-unknown)"),
-    _Row(_T, "Cassandra does not answer", conditions=r"cassandra\.(?:unreachable|timeout|away)"),
-    _Row(_T, "Kinesis does not answer, or has no capacity", conditions=r"kinesis\.(?:unreachable|failed)"),
-    _Row(_T, "the schema registry does not answer", conditions=r"registry\.unreachable"),
-    _Row(_T, "no space is left on the disk", conditions=r"disk\.full"),
-    _Row(_X, "records that were not read yet are gone", conditions=r"kafka\.offsets-gone|kinesis\.records-gone"),
-    _Row(_X, "a record cannot be decoded, and the source says on_bad: fail", conditions=r"record\.bad"),
-    _Row(
-        _X, "a record is refused, however often it is sent", conditions=r".*\.(?:record|row)-refused|registry\.refused"
+_CONDITIONS = (
+    _ConditionRow(_TRANSIENT, "Kafka does not answer", r"kafka\.(?:unreachable|not-delivered|commit-unknown)"),
+    _ConditionRow(_TRANSIENT, "Cassandra does not answer", r"cassandra\.(?:unreachable|timeout|away)"),
+    _ConditionRow(_TRANSIENT, "Kinesis does not answer, or has no capacity", r"kinesis\.(?:unreachable|failed)"),
+    _ConditionRow(_TRANSIENT, "the schema registry does not answer", r"registry\.unreachable"),
+    _ConditionRow(_TRANSIENT, "no space is left on the disk", r"disk\.full"),
+    _ConditionRow(_TERMINAL, "records that were not read yet are gone", r"kafka\.offsets-gone|kinesis\.records-gone"),
+    _ConditionRow(_TERMINAL, "a record cannot be decoded, and the source says on_bad: fail", r"record\.bad"),
+    _ConditionRow(
+        _TERMINAL, "a record is refused, however often it is sent", r".*\.(?:record|row)-refused|registry\.refused"
     ),
-    # A task that was killed may come to its end after its successor has begun; of another run we ask before each start.
-    _Row(_U, "somebody else has written in its name", conditions=r"kafka\.taken-over"),
-    _Row(_X, "Spark itself has ended", conditions=r"spark\.failed"),
-    # A broker that goes away in the middle of a handshake looks like one that refuses it.
-    _Row(
-        _U, "a connection was lost while it was opened", r".*\.access-denied", r"(?i)disconnect|closed|reset|timed out"
+    # A killed task may end after its successor has begun; whether another run took over is checked before each start.
+    _ConditionRow(_UNKNOWN, "another producer has written in its name", r"kafka\.taken-over"),
+    _ConditionRow(_TERMINAL, "Spark itself has ended", r"spark\.failed"),
+    # A broker that stops in the middle of a handshake looks like one that refuses it.
+    _ConditionRow(
+        _UNKNOWN,
+        "a connection was lost while it was opened",
+        r".*\.access-denied",
+        r"(?i)disconnect|closed|reset|timed out",
     ),
-    _Row(_U, "a topic is not there", conditions=r"kafka\.topic-(?:unknown|gone)"),
+    _ConditionRow(_UNKNOWN, "a topic does not exist", r"kafka\.topic-(?:unknown|gone)"),
 )
-"""By the condition of an error of ours: it was understood already."""
+"""Errors of ours: the first row that matches counts."""
 
-_TEXTS: tuple[_Row, ...] = (
-    _Row(
-        _X,
+_TEXTS = (
+    _TextRow(
+        _TERMINAL,
         "another copy of this pipeline has taken over",
-        says=r"ProducerFenced|fenced by a newer instance|\b_?(?:PRODUCER_)?FENCED\b|has taken over"
-        r"|CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|Multiple streaming (?:jobs|queries)",
+        "ProducerFenced FENCED _FENCED PRODUCER_FENCED CONCURRENT_STREAM_LOG_UPDATE CONCURRENT_QUERY",
+        r"fenced by a newer instance|has taken over|Multiple streaming (?:jobs|queries)",
     ),
-    _Row(
-        _X,
+    _TextRow(
+        _TERMINAL,
         "the credentials are refused",
-        says=r"(?:Sasl|Ssl)?AuthenticationException|AuthorizationException|AuthenticationFailed|Unauthorized\b",
+        "Authentication SaslAuthentication SslAuthentication AuthenticationFailed Authorization TopicAuthorization"
+        " GroupAuthorization ClusterAuthorization TransactionalIdAuthorization",
+        r"Unauthorized\b",
     ),
-    _Row(_X, "a record is refused, however often it is sent", says=r"RecordTooLarge|InvalidRecordException"),
-    # Classes of the SQL standard: data that does not fit, and statements that cannot be understood or are not allowed.
-    _Row(_X, "the rows do not fit the SQL, and would not another time", says=r"SQLSTATE: (?:22|42|0A)\w{3}"),
-    _Row(
-        _T,
+    _TextRow(_TERMINAL, "a record is refused, however often it is sent", "RecordTooLarge InvalidRecord"),
+    # Classes of the SQL standard: data that does not fit, and statements that are not understood or not allowed.
+    _TextRow(
+        _TERMINAL, "the rows do not fit the SQL, and would not another time", phrases=r"SQLSTATE: (?:22|42|0A)\w{3}"
+    ),
+    _TextRow(
+        _TRANSIENT,
         "a partition's leader is moving",
-        says=r"NotLeaderOrFollower|LeaderNotAvailable|NOT_LEADER|LEADER_NOT_AVAILABLE|(?:Fenced|Unknown)LeaderEpoch"
-        r"|NotEnoughReplicas|ReplicaNotAvailable|OffsetNotAvailable|KafkaStorageException",
+        "NotLeaderOrFollower NotLeaderForPartition LeaderNotAvailable FencedLeaderEpoch UnknownLeaderEpoch"
+        " NotEnoughReplicas NotEnoughReplicasAfterAppend ReplicaNotAvailable OffsetNotAvailable KafkaStorage"
+        " NOT_LEADER_FOR_PARTITION NOT_LEADER_OR_FOLLOWER LEADER_NOT_AVAILABLE",
     ),
-    _Row(
-        _T,
+    _TextRow(
+        _TRANSIENT,
         "a coordinator of Kafka's is moving or loading",
-        says=r"CoordinatorLoadInProgress|CoordinatorNotAvailable|NotCoordinator|COORDINATOR_(?:LOAD|NOT_AVAILABLE)"
-        r"|NOT_COORDINATOR|ConcurrentTransactions|CONCURRENT_TRANSACTIONS",
+        "CoordinatorLoadInProgress CoordinatorNotAvailable NotCoordinator ConcurrentTransactions"
+        " COORDINATOR_LOAD_IN_PROGRESS COORDINATOR_NOT_AVAILABLE NOT_COORDINATOR CONCURRENT_TRANSACTIONS",
     ),
-    _Row(
-        _T,
+    _TextRow(
+        _TRANSIENT,
         "Cassandra does not answer",
-        says=r"NoHostAvailable|OperationTimedOut|AllNodesFailed|(?:Write|Read)Timeout(?:Exception)?\b|UnavailableException"
-        r"|cassandra\.(?:Unavailable|Timeout)",
+        "NoHostAvailable OperationTimedOut AllNodesFailed WriteTimeout ReadTimeout Unavailable",
+        r"cassandra\.(?:Unavailable|Timeout)",
     ),
-    _Row(
-        _T,
+    _TextRow(
+        _TRANSIENT,
         "Kafka does not answer",
-        says=rf"{KAFKA_AWAY}|_ALL_BROKERS_DOWN|_TRANSPORT\b|_MSG_TIMED_OUT|REQUEST_TIMED_OUT",
+        "_ALL_BROKERS_DOWN _TRANSPORT _MSG_TIMED_OUT REQUEST_TIMED_OUT",
+        KAFKA_UNREACHABLE,
     ),
-    _Row(_T, "the store does not answer, or has too much to do", says=_STORE_AWAY),
-    _Row(
-        _T,
+    # S3 and HDFS; a status 403 is no row here.
+    _TextRow(
+        _TRANSIENT,
+        "the store does not answer, or has too much to do",
+        "AWSServiceThrottled AWSNoResponse AWSApiCallTimeout SlowDown ServiceUnavailable RequestTimeout SafeMode"
+        " Standby NoNamenodesAvailable",
+        r"Status Code: (?:5\d\d|429)|AWSStatus5\d\dException|Slow Down|reduce your request rate|Service Unavailable"
+        r"|Unable to execute HTTP request",
+    ),
+    _TextRow(
+        _TRANSIENT,
         "a connection was lost",
-        says=r"Connection (?:reset|refused|aborted|closed)|Broken pipe|SocketException|ClosedChannelException"
-        r"|SocketTimeout|NoRouteToHost|UnknownHostException|EOFException|Py4JNetworkError|Remote host terminated"
-        r"|Connection(?:Reset|Refused|Aborted)Error|BrokenPipeError",
+        "Socket ClosedChannel SocketTimeout NoRouteToHost UnknownHost EOF Py4JNetwork ConnectionReset ConnectionRefused"
+        " ConnectionAborted BrokenPipe",
+        r"Connection (?:reset|refused|aborted|closed)|Broken pipe|Remote host terminated",
     ),
-    _Row(_T, "an answer did not come in time", says=r"TimeoutException|TimeoutError|[Tt]imed out"),
-    _Row(_T, "an executor was lost", says=r"ExecutorLostFailure|FetchFailed|Executor heartbeat"),
-    _Row(_U, "a Python worker has died", says=r"Python worker exited unexpectedly|Python worker failed to connect"),
+    _TextRow(_TRANSIENT, "an answer did not come in time", "Timeout", r"[Tt]imed out"),
+    _TextRow(_TRANSIENT, "an executor was lost", "ExecutorLostFailure FetchFailed", r"Executor heartbeat"),
+    _TextRow(
+        _UNKNOWN,
+        "a Python worker has died",
+        phrases=r"Python worker exited unexpectedly|Python worker failed to connect",
+    ),
 )
-"""By what a query says that has failed for any other reason: the first that holds."""
+"""Any other failure of a query: the first row that matches counts."""
 
 
 def classify(error: MillraceError, text: str = "") -> Classification:
-    """What to expect of another attempt; `text` is all that Spark said of the failure."""
-    spoken = f"{text}\n{error.message}\n{error.why or ''}"
-    for row in _CONDITIONS:
-        if row.holds(error.condition, spoken):
-            return Classification(row.kind, row.why)
-    if error.condition in ("function.failed", "sink.failed"):
-        return _of_function(error)
+    """Return what to expect of another attempt; `text` is the full text of Spark's exception."""
+    text = f"{text}\n{error.message}\n{error.why or ''}"
+    for condition in _CONDITIONS:
+        if re.fullmatch(condition.conditions, error.condition) and re.search(condition.phrases, text):
+            return Classification(condition.kind, condition.why)
+    if isinstance(error, FunctionFailed):
+        return _classify_function(error)
     if isinstance(error, InputError):
-        return Classification(_X, error.message)
+        return Classification(_TERMINAL, error.message)
+    names = error_names(text)
     for row in _TEXTS:
-        if row.holds(error.condition, spoken):
+        if row.matches(names, text):
             return Classification(row.kind, row.why)
-    return Classification(_U, error.message)
+    return Classification(_UNKNOWN, error.message)
 
 
-def _of_function(error: MillraceError) -> Classification:
-    """A function of the user's: one that computes raises again on the same rows, one that writes may not."""
-    kind = _RAISED.search(error.message)
-    if kind and _LIKE_AWAY.search(kind[1]):
-        return Classification(_T, error.message)
-    return Classification(_U if error.condition == "sink.failed" else _X, error.message)
+def _classify_function(error: FunctionFailed) -> Classification:
+    """Classify what a function of the user's raised: one that computes raises again on the same rows."""
+    if _LIKE_UNREACHABLE.search(error.exception):
+        return Classification(_TRANSIENT, error.message)
+    return Classification(_UNKNOWN if isinstance(error, SinkFailed) else _TERMINAL, error.message)
