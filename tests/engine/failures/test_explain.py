@@ -159,12 +159,12 @@ def test_a_function_for_batches_that_raises(read: Callable[..., DataFrame], topi
 def test_an_error_of_ours_comes_out_of_a_worker_whole(spark: SparkSession) -> None:
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         raise to_transport(
-            InvalidSchema("no such type", why="it is «new»", hint="mend it", place=SourceLocation("a.yaml", 3))
+            InvalidSchema("no such type", why="it is «new»", hint="fix it", place=SourceLocation("a.yaml", 3))
         )
 
     error = failure(lambda: spark.range(1).mapInArrow(decode, "id long").collect())
     assert isinstance(error, InvalidSchema)
-    assert (error.message, error.why, error.hint) == ("no such type", "it is «new»", "mend it")
+    assert (error.message, error.why, error.hint) == ("no such type", "it is «new»", "fix it")
     assert error.place == SourceLocation("a.yaml", 3)
 
 
@@ -194,7 +194,7 @@ def test_offsets_that_are_gone(read: Callable[..., DataFrame], cluster: Cluster,
     deleted.result()
     error = failure(lambda: run(read(topic), checkpoint), cluster=cluster)
     assert error.condition == "kafka.offsets-gone"
-    assert error.message == f"topic {topic!r}, partition 0: offsets 5 to 7 are gone, the first that is there is 8"
+    assert error.message == f"topic {topic!r}, partition 0: offsets 5 to 7 are gone, the first that exists is 8"
     assert "on_data_loss: continue" in str(error.hint)
     assert "5 to 9" in failure(lambda: run(read(topic), checkpoint)).message
 

@@ -235,7 +235,7 @@ def _gone(span: FetchRange, at: int, first: int) -> OffsetsGone:
     if at >= first:
         return records_lost(f"{span}: the query is at offset {at}, and the topic ends before")
     which = f"offset {at} is" if at == first - 1 else f"offsets {at} to {first - 1} are"
-    return records_lost(f"{span}: {which} gone, the first that is there is {first}")
+    return records_lost(f"{span}: {which} gone, the first that exists is {first}")
 
 
 def _refuse(error: int, span: FetchRange) -> None:

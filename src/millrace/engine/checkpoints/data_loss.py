@@ -59,7 +59,7 @@ class LostOffsets:
     def __str__(self) -> str:
         last = self.held - 1
         which = f"offset {last} is" if last == self.first else f"offsets {self.first} to {last} are"
-        return f"topic {self.topic!r}, partition {self.partition}: {which} gone, the first that is there is {self.held}"
+        return f"topic {self.topic!r}, partition {self.partition}: {which} gone, the first that exists is {self.held}"
 
 
 def lost_offsets(checkpoint: Path, cluster: Cluster) -> list[LostOffsets]:
