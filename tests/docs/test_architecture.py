@@ -53,9 +53,7 @@ def test_every_function_exists(page: str) -> None:
 
 def test_the_tree_has_every_package_and_every_module_beside_them() -> None:
     text = (ROOT / "docs/architecture.md").read_text("utf-8")
-    (tree,) = [
-        block for block in re.findall(r"```text\n(.*?)```", text, re.DOTALL) if block.startswith("src/millrace/")
-    ]
+    (tree,) = re.findall(r"```text\nsrc/millrace/\n(.*?)^web/src/", text, re.DOTALL | re.MULTILINE)
     folders: list[str] = []
     drawn = set()
     for line in tree.splitlines():
