@@ -30,7 +30,7 @@ def partition(monkeypatch: pytest.MonkeyPatch, first: int, end: int, records: di
 
 def test_a_beginning_that_is_gone_is_told_also_where_offsets_have_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     partition(monkeypatch, 8, 20, {10: 5000, 12: 6000})  # 8 and 9 are ends of transactions
-    with pytest.raises(OffsetsGone, match="begins at offset 8"):
+    with pytest.raises(OffsetsGone, match="starts at offset 8"):
         start_offsets(CLUSTER, [PLACE], datetime.fromtimestamp(1, UTC))
     assert start_offsets(CLUSTER, [PLACE], datetime.fromtimestamp(6, UTC)) == {PLACE: 12}
     assert start_offsets(CLUSTER, [PLACE], datetime.fromtimestamp(9, UTC)) == {PLACE: 20}

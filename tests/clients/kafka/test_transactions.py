@@ -33,14 +33,14 @@ class Slow:
         pass
 
     def poll(self, _: float) -> None:
-        self.lane._seen.extend(self.told)
+        self.lane._errors.extend(self.told)
 
 
 def opened(*told: KafkaError) -> tuple[TransactionalProducer, Slow]:
     """A lane that was refused before, and whose client is told this now."""
     lane = TransactionalProducer.__new__(TransactionalProducer)
     client = Slow(lane, list(told))
-    lane._cluster, lane._longest, lane._seen, lane._failures = Cluster("127.0.0.1:9"), 60.0, [DENIED], []
+    lane._cluster, lane._timeout_s, lane._errors, lane._failures = Cluster("127.0.0.1:9"), 60.0, [DENIED], []
     lane._client = client  # type: ignore[assignment]
     return lane, client
 

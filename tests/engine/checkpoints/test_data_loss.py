@@ -105,7 +105,5 @@ def test_where_a_query_reads_next(tmp_path: Path) -> None:
 
 
 def test_one_offset_and_several() -> None:
-    assert (
-        str(LostOffsets("t", 1, 10, 11)) == "topic 't', partition 1: offset 10 is gone, the first that exists is 11"
-    )
+    assert str(LostOffsets("t", 1, 10, 11)) == "topic 't', partition 1: offset 10 is gone, the first that exists is 11"
     assert "offsets 10 to 14 are gone" in str(LostOffsets("t", 0, 10, 15))

@@ -1,6 +1,8 @@
-"""Records into a topic: acknowledged, counted, never lost without a word.
+"""Producers of records.
 
-The end of a transaction that is not to be: asked for again until it is there.
+- `Delivery` is how records are sent: acknowledgements, idempotence, compression, transaction, timeout.
+- `Producer` sends records to a topic, and counts those that are delivered and those that fail.
+- `abort_transaction` aborts a transaction with retries.
 """
 
 from __future__ import annotations
@@ -23,16 +25,16 @@ from millrace.units import format_count
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = ("0", "1", "all")
-_TRANSACTION = 60.0
-_LONGEST_TRANSACTION = 900.0
-"""Brokers refuse longer ones unless they are told otherwise."""
-_LONGEST = 2_000_000.0
-"""Seconds that the client can count in milliseconds."""
+_MIN_TRANSACTION_TIMEOUT_S = 60.0
+_MAX_TRANSACTION_TIMEOUT_S = 900.0
+"""The default limit of brokers (transaction.max.timeout.ms)."""
+_MAX_TIMEOUT_S = 2_000_000.0
+"""What the client can count in milliseconds."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """How records are sent; raises when the choices contradict each other."""
+    """How records are sent. Raise InvalidOption if the choices contradict each other."""
 
     acks: str = "all"
     idempotence: bool | None = None
@@ -41,7 +43,7 @@ class Delivery:
     timeout: float = 120.0
     linger: float | None = None
     only_failures: bool = False
-    """Hear of failures only, which is quicker; nobody can then be told when a send is safe."""
+    """Report failures only, which is quicker; `done` of a send cannot be called then."""
 
     def __post_init__(self) -> None:
         _require(self.acks in ACKS, f"acks cannot be {self.acks!r}", "use 0, 1 or all")
@@ -51,7 +53,7 @@ class Delivery:
             f"use one of {', '.join(COMPRESSIONS)}",
         )
         _require(
-            (self.linger or 0.02) < self.timeout <= _LONGEST,
+            (self.linger or 0.02) < self.timeout <= _MAX_TIMEOUT_S,
             f"a record cannot be given {self.timeout:g} s to arrive",
             "use a timeout from 100ms to 20d",
         )
@@ -61,7 +63,7 @@ class Delivery:
             "use letters, digits, '.', '_' and '-'",
         )
         _require(
-            not self.transaction or self.timeout <= _LONGEST_TRANSACTION,
+            not self.transaction or self.timeout <= _MAX_TRANSACTION_TIMEOUT_S,
             f"a transaction cannot be given {self.timeout:g} s",
             "use a timeout of at most 15m",
         )
@@ -77,7 +79,7 @@ class Delivery:
         )
 
     def tuning(self) -> dict[str, Any]:
-        """What a file of client properties may choose otherwise."""
+        """Return the properties that the user's client properties override."""
         return {
             "compression.type": "lz4",
             "linger.ms": 20,
@@ -88,7 +90,7 @@ class Delivery:
         }
 
     def config(self) -> dict[str, Any]:
-        """What was chosen here."""
+        """Return the properties that were chosen here."""
         return {
             "acks": self.acks,
             "enable.idempotence": self.acks == "all" if self.idempotence is None else self.idempotence,
@@ -100,15 +102,15 @@ class Delivery:
         }
 
     def _transactional(self) -> dict[str, Any]:
-        """A transaction may not end before the records in it do."""
+        """Return the properties of a transaction, whose timeout is not shorter than that of its records."""
         if not self.transaction:
             return {}
-        longest = max(_TRANSACTION, self.timeout)
+        longest = max(_MIN_TRANSACTION_TIMEOUT_S, self.timeout)
         return {"transactional.id": self.transaction, "transaction.timeout.ms": int(longest * 1000)}
 
 
 def new_transactional_id() -> str:
-    """An id for a transaction that nobody else has."""
+    """Return a unique transactional id."""
     return f"millrace-{uuid.uuid4()}"
 
 
@@ -117,21 +119,20 @@ def _require(holds: bool, what: str, hint: str) -> None:
         raise InvalidOption(what, hint=hint)
 
 
-_A_WHILE = 0.5
-"""Seconds for one attempt."""
+_ABORT_ATTEMPT_TIMEOUT_S = 0.5
 
 
 def abort_transaction(client: ConfluentProducer, seconds: float) -> None:
-    """Abort a transaction, within so many seconds; raises what Kafka says when it cannot be.
+    """Abort a transaction within some seconds; raise the error of Kafka if that fails.
 
-    Each attempt makes the client forget the records that wait. One that comes back at that very moment, to be sent
-    again, is missed: the client would wait for it until its time is over, and readers with it. The next one finds it.
+    Each attempt makes the client drop its queued records. A record that is queued again at this moment, for a retry, is
+    missed, and the client would wait for it until its timeout. The next attempt drops it.
     """
     deadline = time.monotonic() + seconds
     while True:
         left = deadline - time.monotonic()
         try:
-            client.abort_transaction(max(0.1, min(_A_WHILE, left)))
+            client.abort_transaction(max(0.1, min(_ABORT_ATTEMPT_TIMEOUT_S, left)))
             return
         except KafkaException as error:
             if not error.args[0].retriable() or left <= 0:
@@ -139,23 +140,22 @@ def abort_transaction(client: ConfluentProducer, seconds: float) -> None:
 
 
 Report = Callable[[KafkaError | None, Message | None], None]
-"""Called by the client for each record, when its fate is known."""
+"""Called by the client for each record that is delivered or has failed."""
 
-_BUSY = 0.02
-"""Seconds after a send in which the sender is trusted to come back and take the reports itself."""
-_QUIET = 2.0
-"""Seconds after which a wait is worth a word."""
+_SENDER_POLL_S = 0.02
+"""How long after a send the sender is expected to send again, and to poll reports itself."""
+_NOTICE_AFTER_S = 2.0
+"""How long a close may wait before the user is notified."""
 _STOPPED = KafkaError(KafkaError._PURGE_QUEUE, "stopped before it was sent")
 
 
 class Producer:
-    """Sends records to one topic and counts what became of each.
+    """Sends records to one topic, and counts those that are delivered and those that fail.
 
-    The reports of deliveries are taken by the sender while it sends (that is fastest) and by a thread while it
-    does not; never by both at once. They call `done` of the sends that have one. The failure of a record of such
-    a send is its owner's business; any other becomes `reason` and sets `stop`, so that whoever sends can end at
-    once. `stop` also ends a `send` that waits because too many records are on their way: the rest of its records
-    are not sent.
+    Delivery reports are polled by the sender while it sends (that is fastest) and by a thread while it does not; never
+    by both at once. They call `done` of the sends that have one, with the failure if a record fails. A failure of any
+    other record becomes `reason` and sets `stop`, so that the sender can end at once. `stop` also ends a `send` that
+    waits because the queue is full: the rest of its records are not sent.
     """
 
     def __init__(
@@ -168,29 +168,29 @@ class Producer:
         self._settled = 0
         self._sent = 0
         self.reason: MillraceError | None = None
-        self._how = delivery or Delivery()
+        self._delivery = delivery or Delivery()
         self._stop = stop or threading.Event()
         self._lock = threading.Lock()
-        self._taking = threading.Lock()
+        self._polling = threading.Lock()
         self._busy_until = 0.0
         self._in_transaction = False
         self._initialised = False
         self._failed_before = 0
         with cluster.translated_errors("open a producer"):
-            self._client = ConfluentProducer({**self._how.tuning(), **cluster.config(), **self._how.config()})
+            self._client = ConfluentProducer({**self._delivery.tuning(), **cluster.config(), **self._delivery.config()})
         self._closed = threading.Event()
-        self._server = threading.Thread(target=self._serve, name="kafka-deliveries", daemon=True)
-        self._server.start()
+        self._poll_thread = threading.Thread(target=self._poll_while_idle, name="kafka-deliveries", daemon=True)
+        self._poll_thread.start()
 
     def send(self, records: Sequence[Record], done: Done | None = None) -> None:
-        """Hand records to the client, waiting while too many are on their way."""
+        """Queue records; wait while the queue is full."""
         report = _Countdown(len(records), self, done) if done else self._delivered
         produce, topic = self._client.produce, self.topic
         for number, record in enumerate(records):
             value, key, timestamp, headers, partition = record
             try:
                 if timestamp is None and not headers and partition is None:
-                    produce(topic, value, key, -1, report)  # by position: this is where the time goes
+                    produce(topic, value, key, -1, report)  # by position: this line takes most of the time
                 else:
                     self._produce(record, report)
             except BufferError:
@@ -202,27 +202,27 @@ class Producer:
             except KafkaException as error:  # refused before it was queued: too large, fenced, fatal
                 report(error.args[0], None)
         self._sent += len(records)
-        self._busy_until = time.monotonic() + _BUSY
-        self._take_reports(0, wait=False)
+        self._busy_until = time.monotonic() + _SENDER_POLL_S
+        self._poll_reports(0, wait=False)
 
     @property
     def delivered(self) -> int:
-        """How many records Kafka has; while some are on their way, nearly."""
-        if not self._how.only_failures:
+        """Number of delivered records; while some are in flight, about."""
+        if not self._delivery.only_failures:
             return self._settled
         return max(0, self._sent - self.failed - self.waiting())
 
     @property
     def transactional(self) -> bool:
-        """Whether everything sent belongs to a transaction."""
-        return self._how.transaction is not None
+        """Whether records are sent in a transaction."""
+        return self._delivery.transaction is not None
 
     def stopped(self) -> bool:
-        """Whether somebody, or a failure, has set the stop."""
+        """Return whether the caller, or a failure, has set `stop`."""
         return self._stop.is_set()
 
     def waiting(self) -> int:
-        """How many records are sent and neither delivered nor failed yet."""
+        """Return the number of records that are neither delivered nor failed yet."""
         return len(self._client)
 
     def flush(self) -> None:
@@ -231,33 +231,33 @@ class Producer:
 
     def _flush(self, deadline: float | None) -> None:
         pause = threading.Event()
-        while self.waiting() and not self._doomed() and (deadline is None or time.monotonic() < deadline):
+        while self.waiting() and not self._must_abort() and (deadline is None or time.monotonic() < deadline):
             pause.wait(0.01)
 
-    def _doomed(self) -> bool:
-        """Whether the transaction can only be aborted: until then the client keeps back what is left of it."""
+    def _must_abort(self) -> bool:
+        """Return whether the transaction can only be aborted: until then the client keeps its queued records."""
         return self._in_transaction and self.failed > self._failed_before
 
     def give_up(self) -> None:
-        """Forget the records that wait; each is counted as failed."""
+        """Drop the queued records; each is counted as failed."""
         self._client.purge()
         self.flush()
 
-    def close(self, say: Callable[[str], None] = lambda _: None) -> None:
-        """Wait for what is on its way (Ctrl-C gives that up, and it counts as failed); then let go."""
+    def close(self, notify: Callable[[str], None] = lambda _: None) -> None:
+        """Wait for records in flight (Ctrl-C drops them, and they count as failed); then close."""
         try:
-            self._flush(time.monotonic() + _QUIET)
+            self._flush(time.monotonic() + _NOTICE_AFTER_S)
             if self.waiting():
                 left = format_count(self.waiting(), "record")
-                say(f"waiting for {left} that Kafka has not acknowledged; Ctrl-C gives up")
+                notify(f"waiting for {left} that Kafka has not acknowledged; Ctrl-C gives up")
             self.flush()
         except KeyboardInterrupt:
             self.give_up()
         self._closed.set()
-        self._server.join()
+        self._poll_thread.join()
 
     def begin(self) -> None:
-        """Open the transaction that everything sent from now on belongs to."""
+        """Begin a transaction for the records that are sent from now on."""
         with self.cluster.translated_errors("begin a transaction"):
             if not self._initialised:
                 self._client.init_transactions(self.cluster.timeout)
@@ -267,48 +267,47 @@ class Producer:
         self._failed_before = self.failed
 
     def commit(self) -> None:
-        """Make everything that was sent visible at once; raises when any record failed, after aborting."""
+        """Commit the transaction; if a record has failed, abort and raise."""
         self.flush()
-        if self._doomed():
-            with contextlib.suppress(MillraceError):  # a fenced producer cannot; nothing is seen either way
+        if self._must_abort():
+            with contextlib.suppress(MillraceError):  # a fenced producer cannot abort
                 self.abort()
             raise self.failure()
-        deadline = time.monotonic() + self._how.timeout
+        deadline = time.monotonic() + self._delivery.timeout
         while self._in_transaction:
             self._try_to_commit(deadline)
 
     def abort(self) -> None:
-        """Make everything that was sent invisible for readers of committed records."""
+        """Abort the transaction."""
         if not self._in_transaction:
             return
-        with self.cluster.translated_errors("abort the transaction"):  # which forgets what is not sent yet
+        with self.cluster.translated_errors("abort the transaction"):  # which drops the queued records
             abort_transaction(self._client, self.cluster.timeout)
         self._in_transaction = False
-        self.flush()  # the reports of what it forgot belong to this transaction, not to the next
+        self.flush()  # the reports of dropped records belong to this transaction
 
     def failure(self) -> MillraceError:
-        """What to raise when records failed."""
+        """Return the error to raise if records have failed."""
         reason = self.reason or self._first
         return NotDelivered(
-            f"{self.failed:,} of {self.failed + self.delivered:,} records were not taken by topic {self.topic!r}",
+            f"{self.failed:,} of {self.failed + self.delivered:,} records were not delivered to topic {self.topic!r}",
             why=": ".join(filter(None, (reason.message, reason.why))) if reason else None,
-            hint=(reason and reason.hint) or "look at millrace kafka status and send them again",
+            hint=(reason and reason.hint) or "check millrace kafka status and send them again",
         )
 
     def problem(self, problem: KafkaError) -> NotDelivered:
-        """Our error for what happened to a record."""
+        """Return our error for a failed record."""
         if problem.code() in REFUSED:
             return RecordRefused(
-                f"topic {self.topic!r} does not take a record",
+                f"topic {self.topic!r} refuses a record",
                 why=problem.str(),
-                hint="make it smaller, or let the topic take it: millrace kafka topics alter … "
-                "--config max.message.bytes=N",
+                hint="make it smaller, or raise the limit: millrace kafka topics alter … --config max.message.bytes=N",
             )
         error = self.cluster.error(problem, f"write to topic {self.topic!r}")
         return NotDelivered(error.message, why=error.why, hint=error.hint)
 
     def count(self, problem: KafkaError | None) -> None:
-        """Count a record whose fate is known. Deliveries are seen by one thread at a time, so they need no lock."""
+        """Count a delivered or failed record. Deliveries are reported to one thread at a time, so they need no lock."""
         if problem is None:
             self._settled += 1
         else:
@@ -318,16 +317,16 @@ class Producer:
 
     def _produce(self, record: Record, report: Report) -> None:
         value, key, timestamp, headers, partition = record
-        place = -1 if partition is None else partition
+        number = -1 if partition is None else partition
         if timestamp is None:
-            self._client.produce(self.topic, value, key, place, report, headers=list(headers))
+            self._client.produce(self.topic, value, key, number, report, headers=list(headers))
         else:
-            self._client.produce(self.topic, value, key, place, report, timestamp=timestamp, headers=list(headers))
+            self._client.produce(self.topic, value, key, number, report, timestamp=timestamp, headers=list(headers))
 
     def _wait_and_produce(self, record: Record, report: Report) -> bool:
-        """Try until there is room; tells whether there was before the stop."""
+        """Retry until the queue has room; return whether it had before the stop."""
         while not self._stop.is_set():
-            self._take_reports(0.1)
+            self._poll_reports(0.1)
             try:
                 self._produce(record, report)
             except BufferError:
@@ -349,26 +348,26 @@ class Producer:
                 raise CommitUnknown(
                     "it is not known whether the transaction was committed",
                     why=problem.str(),
-                    hint="look whether its records are there before sending them again",
+                    hint="check whether its records exist before sending them again",
                 ) from None
 
-    def _serve(self) -> None:
+    def _poll_while_idle(self) -> None:
         while not self._closed.is_set():
             if time.monotonic() < self._busy_until:
-                self._closed.wait(_BUSY)
+                self._closed.wait(_SENDER_POLL_S)
             else:
-                self._take_reports(0.1)
+                self._poll_reports(0.1)
 
-    def _take_reports(self, seconds: float, *, wait: bool = True) -> None:
-        """Take reports. A fatal error is raised here, once; each record it concerns is then reported as failed."""
-        if not self._taking.acquire(blocking=wait):
+    def _poll_reports(self, seconds: float, *, wait: bool = True) -> None:
+        """Poll reports. A fatal error is raised here, once; its records are then reported as failed."""
+        if not self._polling.acquire(blocking=wait):
             return
         try:
             self._client.poll(seconds)
         except KafkaException as error:
             self._fail(error.args[0])
         finally:
-            self._taking.release()
+            self._polling.release()
 
     def _delivered(self, problem: KafkaError | None, _: Message | None) -> None:
         if problem is None:  # as count() does, but this is called a million times
@@ -383,7 +382,7 @@ class Producer:
 
 
 class _Countdown:
-    """Calls `done` once, when the last record of a send is settled, from whichever thread settles it."""
+    """Calls `done` once, when the last record of a send is delivered or has failed."""
 
     def __init__(self, left: int, producer: Producer, done: Done) -> None:
         self._left = left

@@ -1,6 +1,7 @@
-"""Topics: made, listed, described, changed and deleted.
+"""Topics and brokers of a cluster.
 
-A cluster at a glance.
+- Topics are listed, described, created, changed and deleted.
+- `read_status` has the brokers, and whether every replica is in sync.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition: who holds it and which offsets it has."""
+    """A partition: its replicas and its offsets."""
 
     id: int
     leader: int | None
@@ -53,7 +54,7 @@ class Partition:
 
     @property
     def offsets(self) -> int:
-        """How many are retained: at most so many records. Marks of transactions have some, compaction leaves holes."""
+        """Number of retained offsets. There may be fewer records, after compaction or transactions."""
         return 0 if self.end is None or self.first is None else self.end - self.first
 
 
@@ -67,34 +68,34 @@ class Topic:
 
     @property
     def replication(self) -> int:
-        """How many copies each partition has."""
+        """Number of replicas of each partition."""
         return max((len(partition.replicas) for partition in self.partitions), default=0)
 
     @property
     def offsets(self) -> int:
-        """Retained offsets of all partitions."""
+        """Number of retained offsets of all partitions."""
         return sum(partition.offsets for partition in self.partitions)
 
     @property
     def under_replicated(self) -> int:
-        """Partitions with a replica that is not in sync."""
+        """Number of partitions with a replica that is not in sync."""
         return sum(len(partition.in_sync) < len(partition.replicas) for partition in self.partitions)
 
 
 def list_topics(cluster: Cluster, *, internal: bool = False) -> list[Topic]:
-    """Every topic, without its settings; Kafka's own (`__…`) when asked for."""
+    """Return every topic without its settings; Kafka's own (`__…`) only with `internal`."""
     metadata = cluster.connect()
     names = sorted(name for name in metadata.topics if internal or not name.startswith("__"))
     return _read(cluster, metadata, names)
 
 
 def describe(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
-    """The topics of these names, with their settings."""
+    """Return the topics of these names, with their settings."""
     metadata = cluster.connect()
-    names = _known(metadata, names)
+    names = _unique_existing(metadata, names)
     configs = _configs(cluster, names)
-    found = _read(cluster, metadata, names)
-    return [Topic(topic.name, topic.partitions, configs[topic.name]) for topic in found]
+    described = _read(cluster, metadata, names)
+    return [Topic(topic.name, topic.partitions, configs[topic.name]) for topic in described]
 
 
 def create(
@@ -104,7 +105,7 @@ def create(
     replication: int | None = None,
     configs: Mapping[str, str] | None = None,
 ) -> None:
-    """Make a topic and wait until each partition has a leader; what is None is left to the broker."""
+    """Create a topic and wait until each partition has a leader; None leaves a choice to the broker."""
     cluster.connect()
     problem = _create(cluster, name, partitions, replication, configs or {})
     if problem:
@@ -115,7 +116,7 @@ def create(
 def _create(
     cluster: Cluster, name: str, partitions: int | None, replication: int | None, configs: Mapping[str, str]
 ) -> KafkaError | None:
-    """Ask for a topic; gives the reason when it is refused."""
+    """Request a topic; return the error if it is refused."""
     admin = cluster.admin()
     try:
         wanted = NewTopic(name, partitions or -1, replication or -1, config=dict(configs))
@@ -129,15 +130,15 @@ def _create(
 
 
 def ensure(cluster: Cluster, name: str, partitions: int | None = None) -> bool:
-    """Make a topic unless it is there; tells whether it was made."""
+    """Create a topic unless it exists; return whether it was created."""
     if name in cluster.connect().topics:
         return False
     problem = _create(cluster, name, partitions, None, {})
-    quicker = problem is not None and problem.code() == KafkaError.TOPIC_ALREADY_EXISTS
-    if problem and not quicker:
+    exists = problem is not None and problem.code() == KafkaError.TOPIC_ALREADY_EXISTS
+    if problem and not exists:
         raise _refused(cluster, problem, f"create the topic {name!r}")
-    _wait_for_leaders(cluster, name)  # also if somebody else was quicker
-    return not quicker
+    _wait_for_leaders(cluster, name)  # also if another process has created it meanwhile
+    return not exists
 
 
 def alter(
@@ -167,9 +168,9 @@ def alter(
 
 
 def delete(cluster: Cluster, names: Sequence[str]) -> None:
-    """Delete topics with all their records, and wait until they are gone."""
+    """Delete topics with all their records, and wait until they no longer exist."""
     metadata = cluster.connect()
-    names = _known(metadata, names)
+    names = _unique_existing(metadata, names)
     admin = cluster.admin()
     results = admin.delete_topics(names, operation_timeout=cluster.timeout)
     for name, result in results.items():
@@ -179,40 +180,40 @@ def delete(cluster: Cluster, names: Sequence[str]) -> None:
 
 
 def identity(cluster: Cluster, name: str) -> str:
-    """Kafka's own id of a topic, which one that is deleted and made anew does not share."""
+    """Return Kafka's id of a topic, which changes when it is deleted and created again."""
     asked = cluster.admin().describe_topics(TopicCollection([name]), request_timeout=cluster.timeout)
     with cluster.translated_errors(f"describe topic {name!r}"):
         return str(asked[name].result().topic_id)
 
 
 def require(metadata: ClusterMetadata, name: str, partition: int | None = None) -> None:
-    """Raise unless the topic, and the partition if one is named, exists."""
+    """Raise unless the topic, and the partition if partition is named, exists."""
     if name not in metadata.topics:
-        known = [topic for topic in metadata.topics if not topic.startswith("__")]
-        near = f"{did_you_mean(name, known)} or " if known else ""
-        hint = f"{near}make it: millrace kafka topics create {name}"
+        existing = [topic for topic in metadata.topics if not topic.startswith("__")]
+        near = f"{did_you_mean(name, existing)} or " if existing else ""
+        hint = f"{near}create it: millrace kafka topics create {name}"
         raise UnknownTopic(f"there is no topic {name!r}", hint=hint)
     count = len(metadata.topics[name].partitions)
     if partition is not None and not 0 <= partition < count:
         raise UnknownTopic(f"topic {name!r} has no partition {partition}", hint=f"its partitions are 0 to {count - 1}")
 
 
-def _known(metadata: ClusterMetadata, names: Sequence[str]) -> list[str]:
-    """The names, each once; raises unless all exist."""
+def _unique_existing(metadata: ClusterMetadata, names: Sequence[str]) -> list[str]:
+    """Return the names, each once; raise UnknownTopic unless all exist."""
     for name in names:
         require(metadata, name)
     return list(dict.fromkeys(names))
 
 
 def _read(cluster: Cluster, metadata: ClusterMetadata, names: Sequence[str]) -> list[Topic]:
-    places = [
+    partitions_with_leader = [
         TopicPartition(name, partition.id)
         for name in names
         for partition in metadata.topics[name].partitions.values()
         if partition.leader >= 0
     ]
-    first = offsets.list_available_offsets(cluster, places, OffsetSpec.earliest())
-    end = offsets.list_available_offsets(cluster, places, OffsetSpec.latest())
+    first = offsets.list_available_offsets(cluster, partitions_with_leader, OffsetSpec.earliest())
+    end = offsets.list_available_offsets(cluster, partitions_with_leader, OffsetSpec.latest())
     return [
         Topic(
             name,
@@ -256,22 +257,22 @@ def _refused(cluster: Cluster, problem: KafkaError, doing: str) -> MillraceError
         f"--replication can be at most {brokers}; more: millrace kafka up --brokers N",
         KafkaError.TOPIC_ALREADY_EXISTS: "choose another name, or change it: millrace kafka topics alter",
         KafkaError.TOPIC_EXCEPTION: "names have letters, digits, '.', '_' and '-', at most 249 of them",
-        KafkaError.INVALID_PARTITIONS: "a topic has at least one partition, and the number can only grow",
+        KafkaError.INVALID_PARTITIONS: "a topic has at least partition partition, and the number can only grow",
     }
     return InvalidTopic(f"could not {doing}: {problem.str()}", hint=hints.get(problem.code()))
 
 
 def _wait_for_leaders(cluster: Cluster, name: str, partitions: int = 1) -> None:
-    """Wait until so many partitions have leaders, and the leaders know it themselves."""
+    """Wait until a number of partitions have leaders, and the leaders know it."""
 
     def led(metadata: ClusterMetadata) -> bool:
         topic = metadata.topics.get(name)
         if topic is None or len(topic.partitions) < partitions:
             return False
-        if any(one.leader < 0 for one in topic.partitions.values()):
+        if any(partition.leader < 0 for partition in topic.partitions.values()):
             return False
-        places = [TopicPartition(name, number) for number in topic.partitions]
-        return len(offsets.list_available_offsets(cluster, places, OffsetSpec.latest())) == len(places)
+        wanted = [TopicPartition(name, number) for number in topic.partitions]
+        return len(offsets.list_available_offsets(cluster, wanted, OffsetSpec.latest())) == len(wanted)
 
     _wait(cluster, led, f"see leaders for {name!r}")
 
@@ -280,13 +281,13 @@ def _wait(cluster: Cluster, holds: Callable[[ClusterMetadata], bool], doing: str
     deadline = time.monotonic() + cluster.timeout
     while not holds(cluster.connect()):
         if time.monotonic() > deadline:
-            raise KafkaFailed(f"could not {doing} within {cluster.timeout:.0f} s", hint="look at millrace kafka status")
+            raise KafkaFailed(f"could not {doing} within {cluster.timeout:.0f} s", hint="see millrace kafka status")
         time.sleep(0.05)
 
 
 @dataclass(frozen=True)
 class BrokerInfo:
-    """A broker, how many partitions it leads and how many replicas it holds."""
+    """A broker, and the number of partitions it leads and of replicas it holds."""
 
     id: int
     address: str
@@ -307,11 +308,11 @@ class Status:
 
 
 def read_status(cluster: Cluster) -> Status:
-    """Ask the cluster."""
+    """Return the state of the brokers and replicas."""
     metadata = cluster.connect()
-    partitions = [one for topic in metadata.topics.values() for one in topic.partitions.values()]
-    leads = Counter(one.leader for one in partitions)
-    holds = Counter(replica for one in partitions for replica in one.replicas)
+    partitions = [partition for topic in metadata.topics.values() for partition in topic.partitions.values()]
+    leads = Counter(partition.leader for partition in partitions)
+    holds = Counter(replica for partition in partitions for replica in partition.replicas)
     return Status(
         cluster_id=metadata.cluster_id or "",
         bootstrap=cluster.bootstrap,
@@ -321,5 +322,5 @@ def read_status(cluster: Cluster) -> Status:
         ),
         topics=sum(not name.startswith("__") for name in metadata.topics),
         partitions=len(partitions),
-        under_replicated=sum(len(one.isrs) < len(one.replicas) for one in partitions),
+        under_replicated=sum(len(partition.isrs) < len(partition.replicas) for partition in partitions),
     )

@@ -1,4 +1,8 @@
-"""Records and the progress they stand for, into Kafka together or not at all."""
+"""Transactions of Kafka.
+
+- `TransactionalProducer` writes records, and the offsets of a group with them, in one transaction.
+- `CommittedOffsets` reads the committed offsets of a group that has no members.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,14 @@ from millrace.clients.kafka.producer import Delivery, abort_transaction
 from millrace.clients.kafka.record import Record
 from millrace.errors import AccessDenied
 
-_LONGEST = 60.0
-"""Seconds that a transaction may last; readers wait as long for one whose writer was killed and does not come back."""
-_A_WHILE = 1.0
-"""Seconds to wait for an answer before looking whether there can be one."""
-_HUNG = 10.0
-"""Seconds after which a call that should have been back after one is given up."""
-_SOON = 0.05
-_MOVING = {
+_TRANSACTION_TIMEOUT_S = 60.0
+"""How long a transaction may last, and so how long readers wait for one whose producer was killed."""
+_CALL_TIMEOUT_S = 1.0
+"""How long one call waits for an answer, before errors of the client are looked at."""
+_HUNG_CALL_TIMEOUT_S = 10.0
+"""How long a call may take that has a timeout of its own, and may not return."""
+_RETRY_DELAY_S = 0.05
+_COORDINATOR_CHANGE = {
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -34,13 +38,13 @@ _MOVING = {
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
 }
-"""Errors of a group's coordinator that pass."""
-_LARGEST = 1_000_000_000
-"""Bytes of a record that the client lets through: the topic decides what is too large."""
+"""Errors after which the coordinator is asked again."""
+_MAX_RECORD_BYTES = 1_000_000_000
+"""The limit of the client: the topic's own limit decides what is too large."""
 
 
 class DeliveryFailed(KafkaException):
-    """A record of a transaction that Kafka did not take: the error, and which one it was."""
+    """A record of a transaction was not delivered: the error, and the number of the record."""
 
     def __init__(self, error: KafkaError, number: int) -> None:
         super().__init__(error)
@@ -48,113 +52,118 @@ class DeliveryFailed(KafkaException):
 
 
 class CoordinatorTimeout(KafkaException):
-    """The client does not come back."""
+    """A call of the client does not return."""
 
 
 class TransactionalProducer:
-    """A producer with a transactional id, open until somebody else takes the id over.
+    """A producer with a transactional id.
 
-    Opening it takes the id over, and ends what its last owner left open: from then on whatever that one still tries
-    fails. A lane that has raised must not be used again.
+    Opening it fences the last producer with the id, and ends the transaction that this one left open. A producer that
+    has raised an error must not be used again.
     """
 
     def __init__(
-        self, cluster: Cluster, identity: str, *, longest: float = _LONGEST, config: Mapping[str, Any] | None = None
+        self,
+        cluster: Cluster,
+        identity: str,
+        *,
+        longest: float = _TRANSACTION_TIMEOUT_S,
+        config: Mapping[str, Any] | None = None,
     ) -> None:
-        """`longest`: seconds that a transaction may last. `config`: more properties of the client."""
+        """`longest` is the transaction timeout in seconds; `config` has more properties of the client."""
         self.instance = uuid.uuid4().hex[:12]
-        """Tells it from every other lane that had the id or will have it."""
+        """Differs from that of every other producer with the same id."""
         self._cluster = cluster
-        self._longest = longest
-        self._seen: list[KafkaError] = []
+        self._timeout_s = longest
+        self._errors: list[KafkaError] = []
         self._failures: list[KafkaException] = []
-        # Every delivery is reported, not only failures: `flush` would sleep for lack of news of the others.
-        how = Delivery(timeout=longest, linger=0.005, transaction=identity)
+        # Every delivery is reported, not only failures: without reports `flush` sleeps too long.
+        delivery = Delivery(timeout=longest, linger=0.005, transaction=identity)
         own = {
-            "message.max.bytes": _LARGEST,
-            "error_cb": self._seen.append,
+            "message.max.bytes": _MAX_RECORD_BYTES,
+            "error_cb": self._errors.append,
             **(config or {}),
         }
-        self._client = Producer({**how.tuning(), **cluster.config(), **how.config(), **own})
-        # A client that knows no broker yet would look for its coordinator again only after half a second.
+        self._client = Producer({**delivery.tuning(), **cluster.config(), **delivery.config(), **own})
+        # A client that knows no broker yet looks for its coordinator again only after half a second.
         with suppress(KafkaException):
             self._client.list_topics(timeout=cluster.timeout)
-        with _kafkas_errors():
-            self._insist(self._client.init_transactions)
+        with _fatal_errors_raised():
+            self._call_until_answered(self._client.init_transactions)
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has now; raises when there is none: the client itself would wait for it."""
-        found = self._client.list_topics(topic, timeout=self._cluster.timeout).topics[topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return len(found.partitions)
+        """Return the number of partitions of a topic; raise if it does not exist: the client would wait for it."""
+        metadata = self._client.list_topics(topic, timeout=self._cluster.timeout).topics[topic]
+        if metadata.error is not None:
+            raise KafkaException(metadata.error)
+        return len(metadata.partitions)
 
     def write(self, topic: str, records: Sequence[Record], progress: TopicPartition, group: object) -> None:
-        """One transaction: the records, and the progress of the group."""
+        """Write records and the offset of a group in one transaction."""
         with self.transaction(progress, group):
             for number, record in enumerate(records):
                 self._send(topic, record, partial(self._report, number))
 
     def write_all(self, records: Sequence[tuple[str, Record]]) -> None:
-        """One transaction: records, each into its topic."""
+        """Write records, each to its topic, in one transaction."""
         with self.transaction():
             for number, (topic, record) in enumerate(records):
                 self._send(topic, record, partial(self._report, number))
 
     @contextmanager
     def transaction(self, progress: TopicPartition | None = None, group: object = None) -> Iterator[None]:
-        """A block whose records are there together, and with the progress of the group, or not at all."""
+        """Commit the records of a block, and the offset of a group, together; abort if the block raises."""
         self._failures.clear()
-        self._seen.clear()  # a refusal of long ago is no reason for what fails now
+        self._errors.clear()  # an old error is not the reason for a new failure
         self._client.begin_transaction()
         try:
-            with _kafkas_errors():
+            with _fatal_errors_raised():
                 yield
                 self.settle()
                 if progress is not None:
                     send_offsets = partial(self._client.send_offsets_to_transaction, [progress], group)
-                    _within(_HUNG, partial(self._insist, send_offsets))
-                self._insist(self._client.commit_transaction)
+                    _call_with_timeout(_HUNG_CALL_TIMEOUT_S, partial(self._call_until_answered, send_offsets))
+                self._call_until_answered(self._client.commit_transaction)
         except CoordinatorTimeout:
             raise
         except BaseException as error:
-            # Otherwise whoever reads the topic would wait until the transaction's time is over.
+            # Otherwise readers of the topic would wait until the transaction timeout.
             try:
-                with _kafkas_errors():
+                with _fatal_errors_raised():
                     abort_transaction(self._client, self._cluster.timeout)
             except KafkaException as reason:
-                if reason.args[0].code() in FENCED:  # what failed first may have said less
+                if reason.args[0].code() in FENCED:  # the first error may have said less
                     raise reason from error
             raise
 
     def send_many(self, topic: str, records: list[dict[str, Any]]) -> None:
-        """Hand over many records without headers, in a block of a transaction; they may still fail at its end.
+        """Send many records without headers, within `transaction`; they may still fail at its end.
 
-        There must be room for them: `settle` makes it. What the client cannot queue would come after its successors.
+        The queue of the client must have room for them (`settle` makes it): else their order would change.
         """
         queued = self._client.produce_batch(topic, records, -1, partial(self._report, 0))
         if queued < len(records):
-            failed = next(one["_error"] for one in records if "_error" in one)
+            failed = next(record["_error"] for record in records if "_error" in record)
             raise DeliveryFailed(failed if isinstance(failed, KafkaError) else failed.args[0], 0)
 
     def send(self, topic: str, record: Record) -> None:
-        """Hand over one record, in a block of a transaction."""
+        """Send one record, within `transaction`."""
         self._send(topic, record, partial(self._report, 0))
 
     def settle(self) -> None:
-        """Wait until Kafka has all that was sent so far; raise what it did not take."""
-        self._client.flush(self._longest)
+        """Wait until all records sent so far are delivered; raise the first failure."""
+        self._client.flush(self._timeout_s)
         if self._failures:
             raise self._failures[0]
 
     def _send(self, topic: str, record: Record, report: Callable[[KafkaError | None, Message | None], None]) -> None:
         value, key, time_, headers, partition = record
-        place = -1 if partition is None else partition
-        produce = partial(self._client.produce, topic, value, key, place, report, timestamp=time_ or 0)
+        number = -1 if partition is None else partition
+        produce = partial(self._client.produce, topic, value, key, number, report, timestamp=time_ or 0)
         try:
             produce(headers=list(headers))
         except BufferError:
-            self._client.flush(self._longest)
+            self._client.flush(self._timeout_s)
             produce(headers=list(headers))
         except KafkaException as error:  # refused before it was queued
             report(error.args[0], None)
@@ -163,27 +172,27 @@ class TransactionalProducer:
         if problem is not None:
             self._failures.append(DeliveryFailed(problem, number))
 
-    def _insist(self, call: Callable[[float], object]) -> None:
-        """Call until it is answered; an answer that is late is waited for by calling again."""
-        deadline = time.monotonic() + min(self._longest, _LONGEST)
+    def _call_until_answered(self, call: Callable[[float], object]) -> None:
+        """Call again until there is an answer, at most for the transaction timeout."""
+        deadline = time.monotonic() + min(self._timeout_s, _TRANSACTION_TIMEOUT_S)
         while True:
             try:
-                call(_A_WHILE)
+                call(_CALL_TIMEOUT_S)
                 return
             except KafkaException as error:
                 self._client.poll(0)
-                denied = [one for one in self._seen if isinstance(self._cluster.error(one, ""), AccessDenied)]
-                if denied:  # a timeout would be the answer otherwise
+                denied = [error for error in self._errors if isinstance(self._cluster.error(error, ""), AccessDenied)]
+                if denied:  # else a timeout would be reported
                     raise KafkaException(denied[0]) from error
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise
 
 
 class CommittedOffsets:
-    """The committed progress of a group that has no members."""
+    """The committed offsets of a group that has no members."""
 
     def __init__(self, cluster: Cluster, group: str, *, stable: bool = True) -> None:
-        """`stable`: while another's transaction is being ended, the answer waits for how it ends."""
+        """With `stable` an answer waits for the end of a transaction that changes the offsets."""
         self._cluster = cluster
         level = "read_committed" if stable else "read_uncommitted"
         own = {"group.id": group, "enable.auto.commit": False, "isolation.level": level}
@@ -191,31 +200,31 @@ class CommittedOffsets:
         self.group = self._client.consumer_group_metadata()
 
     def read(self, topic: str, partition: int) -> tuple[int, str]:
-        """The offset committed for a partition (negative when there is none) and what was written beside it.
+        """Return the committed offset of a partition (negative if there is none) and its metadata.
 
         A coordinator that is being found or moved is waited for.
         """
         return self.read_all(topic, [partition])[0]
 
     def read_all(self, topic: str, partitions: Sequence[int]) -> list[tuple[int, str]]:
-        """The same for several partitions at once."""
-        places = [TopicPartition(topic, number) for number in partitions]
-        deadline = time.monotonic() + _LONGEST
+        """Return the same for several partitions."""
+        wanted = [TopicPartition(topic, number) for number in partitions]
+        deadline = time.monotonic() + _TRANSACTION_TIMEOUT_S
         while True:
             try:
-                found = self._client.committed(places, self._cluster.timeout)
-                for one in found:
-                    if one.error is not None:
-                        raise KafkaException(one.error)
-                return [(one.offset, one.metadata or "") for one in found]
+                committed = self._client.committed(wanted, self._cluster.timeout)
+                for partition in committed:
+                    if partition.error is not None:
+                        raise KafkaException(partition.error)
+                return [(partition.offset, partition.metadata or "") for partition in committed]
             except KafkaException as error:
-                if error.args[0].code() not in _MOVING or time.monotonic() > deadline:
+                if error.args[0].code() not in _COORDINATOR_CHANGE or time.monotonic() > deadline:
                     raise
-                time.sleep(_SOON)
+                time.sleep(_RETRY_DELAY_S)
 
 
-def _within(seconds: float, call: Callable[[], None]) -> None:
-    """Make a call that may not come back, whatever time it was given; its thread stays behind then.
+def _call_with_timeout(seconds: float, call: Callable[[], None]) -> None:
+    """Make a call that may never return; its thread is left behind then.
 
     The client can wait for ever for a group's coordinator that was restarted (librdkafka's issue 5456).
     """
@@ -237,10 +246,10 @@ def _within(seconds: float, call: Callable[[], None]) -> None:
 
 
 @contextmanager
-def _kafkas_errors() -> Iterator[None]:
-    """A block that raises a fatal error as itself.
+def _fatal_errors_raised() -> Iterator[None]:
+    """Raise a fatal error of the client as itself.
 
-    The client sets it and then still runs the reports that are due, so that Python finds fault with one of those.
+    The client sets it and then still calls delivery reports, so that Python raises SystemError.
     """
     try:
         yield

@@ -42,7 +42,7 @@ def test_wrong_wishes_are_told_in_one_message(offline_run: Run, tmp_path: Path) 
         (("trending.yaml",), "what shall be done"),
         (("trending.yaml", "--switch", "--rollback"), "--switch and --rollback"),
         (("trending.yaml", "--to", "now"), "--from earliest"),
-        (("trending.yaml", "--from", "whenever"), "'whenever' is no place"),
+        (("trending.yaml", "--from", "whenever"), "'whenever' is not a valid start"),
         (("lines.yaml", "--from", "earliest"), "cannot be replayed"),
     ):
         ran = offline_run("replay", *arguments, code=2)
