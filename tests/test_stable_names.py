@@ -517,7 +517,7 @@ def test_files_of_the_state(tmp_path: Path) -> None:
 
 def test_files_of_generations(tmp_path: Path) -> None:
     made = Generation(2, ("earliest", "latest"), "code", {}, {}, (Output("kafka", "popular", "popular.g2"),))
-    change(tmp_path / "trending", lambda known: known.with_one(made))
+    change(tmp_path / "trending", lambda known: known.with_generation(made))
     assert files_in(tmp_path) == ["trending.generations.json", "trending.generations.lock"]
     told = json.loads((tmp_path / "trending.generations.json").read_text("utf-8"))
     assert sorted(told) == ["before", "current", "dropping", "first_gone", "last", "made", "switching", "version"]

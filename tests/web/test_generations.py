@@ -20,7 +20,9 @@ from web.conftest import Tabs
 
 def test_a_run_says_which_generation_it_writes_and_which_there_are(tabs: Tabs, tmp_path: Path) -> None:
     base = tmp_path / "trending"
-    generations.change(base, lambda now: replace(now.with_one(made(2)).with_one(made(3, None)), current=2, before=1))
+    generations.change(
+        base, lambda now: replace(now.with_generation(made(2)).with_generation(made(3, None)), current=2, before=1)
+    )
     chosen = generations.choose(trending().model(), base)
     plan, number = make_plan(chosen.pipeline), chosen.number
     with page_of_pipeline(

@@ -14,13 +14,13 @@ from millrace.cli.commands.replay.generations import tell_handovers
 from millrace.connectors.base.registry import CONNECTORS
 from millrace.engine.checkpoints.query_history import record_start
 from millrace.engine.replay import generations, switch
-from millrace.engine.replay.compare import unequal
+from millrace.engine.replay.compare import coverage_differences
 from millrace.engine.replay.generations import Generation, Generations, Output, choose, pipeline_of, state_of
 from millrace.engine.replay.handover import SinkHandover, handovers
 from millrace.engine.replay.progress import PartitionProgress, ReplayProgress
 from millrace.engine.replay.replay import ReplayRequest, require_possible
 from millrace.engine.replay.selection import replayed_pipeline
-from millrace.engine.replay.switch import SystemClients, drop, is_ours, leading, removed, rollback
+from millrace.engine.replay.switch import SystemClients, alias_targets, drop, is_deletable, outputs_to_drop, rollback
 from millrace.errors import FileUnusable, InvalidOption, InvalidReplay, KafkaUnreachable, StateMismatch
 from millrace.pipeline.compatibility.query_snapshot import snapshot_query
 from millrace.pipeline.model import PipelineDef
@@ -65,7 +65,7 @@ def test_a_generation_has_names_of_its_own() -> None:
 def test_what_is_noted_is_read_again(tmp_path: Path) -> None:
     base = tmp_path / "trending"
     assert generations.load(base) == Generations()
-    after = generations.change(base, lambda now: replace(now.with_one(made(2)), current=2, before=1))
+    after = generations.change(base, lambda now: replace(now.with_generation(made(2)), current=2, before=1))
     assert generations.load(base) == after
     assert state_of(base, 2) == tmp_path / "trending@2"
     chosen = choose(trending().model(), base)
@@ -84,7 +84,7 @@ def test_only_the_current_generation_gives_rows_to_sinks_that_have_one_generatio
     pipeline.sink("posts", mr.foreach(print))
     pipeline.sink("posts", mr.kafka(topic_column="value"))
     base, model = tmp_path / "trending", pipeline.model()
-    generations.change(base, lambda now: now.with_one(made(2)))
+    generations.change(base, lambda now: now.with_generation(made(2)))
     assert choose(model, base).pipeline == model
     beside = choose(model, base, 2)
     assert [sink.connection.connector for sink in beside.without] == ["foreach", "kafka"]
@@ -112,21 +112,21 @@ def test_what_a_sink_with_one_generation_gets_twice_is_told(tmp_path: Path, caps
     pipeline.sink("posts", mr.foreach(print))
     model = pipeline.model()
     (foreach,) = [sink for sink in model.sinks if sink.connection.connector == "foreach"]
-    switched = generations.change(base, lambda now: replace(now.with_one(made(2)), current=2, before=1))
+    switched = generations.change(base, lambda now: replace(now.with_generation(made(2)), current=2, before=1))
 
     has_read(base, plain, 1, 25)  # without it
     assert handovers(model, base, 1, 2) == handovers(model, base, None, 1) == []
     has_read(base, model, 1, 25)  # the replay has ended at 10
-    assert handovers(model, base, 1, 2) == [SinkHandover(foreach, twice=("posts[0] 10 to 24",))]
+    assert handovers(model, base, 1, 2) == [SinkHandover(foreach, repeated=("posts[0] 10 to 24",))]
     tell_handovers(model, base, switched)
     assert capsys.readouterr().err == (
         "the sink foreach of 'posts' gets offsets twice: generation 1 gave them, and 2 will: posts[0] 10 to 24\n"
     )
     has_read(base, plain, 2, 40)  # beside the first one, and further than that
-    assert handovers(model, base, 1, 2) == [SinkHandover(foreach, never=("posts[0] 25 to 39",))]
+    assert handovers(model, base, 1, 2) == [SinkHandover(foreach, missed=("posts[0] 25 to 39",))]
     has_read(base, model, 2, 50)
     assert handovers(model, base, 1, 2) == []
-    assert handovers(model, base, 2, 1) == [SinkHandover(foreach, twice=("posts[0] 25 to 49",))]  # after a rollback
+    assert handovers(model, base, 2, 1) == [SinkHandover(foreach, repeated=("posts[0] 25 to 49",))]  # after a rollback
 
 
 def test_files_are_given_anew_to_a_sink_that_a_replay_has_left_out(tmp_path: Path) -> None:
@@ -134,13 +134,13 @@ def test_files_are_given_anew_to_a_sink_that_a_replay_has_left_out(tmp_path: Pat
     pipeline.source("posts", mr.files(str(tmp_path), format="text"))
     pipeline.sink("posts", mr.foreach(print))
     base, model = tmp_path / "folders", pipeline.model()
-    generations.change(base, lambda now: replace(now.with_one(made(2)), current=2, before=1))
+    generations.change(base, lambda now: replace(now.with_generation(made(2)), current=2, before=1))
     has_read(base, model, 1, 25)
-    assert [one.anew for one in handovers(model, base, 1, 2)] == [("posts",)]
+    assert [one.reread for one in handovers(model, base, 1, 2)] == [("posts",)]
 
 
 def test_numbers_are_not_given_twice() -> None:
-    known = Generations().with_one(made(2)).with_one(made(3))
+    known = Generations().with_generation(made(2)).with_generation(made(3))
     assert known.without(3).last == 3
     with pytest.raises(InvalidReplay):
         known.without(3).require(3)
@@ -157,24 +157,24 @@ def test_what_was_read_is_compared_also_of_queries_that_are_called_by_their_topi
         for name, content in (("offsets", f'v1\n{{}}\n{{"posts":{{"0":{offset}}}}}'), ("commits", "v1\n{}")):
             (folder / name).mkdir(parents=True)
             (folder / name / "0").write_text(content)
-    (found,) = unequal(model, base, (1, 2))
-    assert (found.place, found.old, found.new) == ("posts[0]", 30, 20)
+    (found,) = coverage_differences(model, base, (1, 2))
+    assert (found.partition, found.old, found.new) == ("posts[0]", 30, 20)
 
 
 def test_aliases_lead_to_what_a_generation_has() -> None:
-    known = Generations().with_one(made(2)).with_one(made(3))
-    assert leading(known, 3) == [Output("kafka", "popular", "popular.g3")]
-    assert leading(known, 1) == [Output("kafka", "popular", "popular")]
-    assert removed(known, 2) == [Output("kafka", "popular", "popular.g2")]
+    known = Generations().with_generation(made(2)).with_generation(made(3))
+    assert alias_targets(known, 3) == [Output("kafka", "popular", "popular.g3")]
+    assert alias_targets(known, 1) == [Output("kafka", "popular", "popular")]
+    assert outputs_to_drop(known, 2) == [Output("kafka", "popular", "popular.g2")]
 
 
 def test_a_replay_that_was_left_for_another_does_not_wait_to_go_on() -> None:
-    known = Generations().with_one(made(2, done=None))
-    assert known.waiting() == made(2, done=None)
-    assert known.with_one(made(3, done=None)).waiting() == made(3, done=None)
-    assert known.with_one(made(3)).waiting() is None
-    assert replace(known, dropping=(2,)).waiting() is None
-    assert Generations().waiting() is None
+    known = Generations().with_generation(made(2, done=None))
+    assert known.unfinished() == made(2, done=None)
+    assert known.with_generation(made(3, done=None)).unfinished() == made(3, done=None)
+    assert known.with_generation(made(3)).unfinished() is None
+    assert replace(known, dropping=(2,)).unfinished() is None
+    assert Generations().unfinished() is None
 
 
 def closed() -> Any:
@@ -183,8 +183,10 @@ def closed() -> Any:
 
 def test_a_generation_that_is_half_deleted_cannot_count_and_is_deleted_by_the_same_command(tmp_path: Path) -> None:
     base, doors = tmp_path / "trending", SystemClients(closed, closed)
-    generations.change(base, lambda now: replace(now.with_one(made(2)), current=2, before=1).with_one(made(3)))
-    generations.change(base, lambda now: now.with_one(replace(made(3), outputs=(), end={})))
+    generations.change(
+        base, lambda now: replace(now.with_generation(made(2)), current=2, before=1).with_generation(made(3))
+    )
+    generations.change(base, lambda now: now.with_generation(replace(made(3), outputs=(), end={})))
     for number in (1, 2):
         with pytest.raises(KafkaUnreachable if number == 1 else InvalidReplay):
             drop(base, "trending", number, doors)
@@ -200,20 +202,20 @@ def test_a_generation_that_is_half_deleted_cannot_count_and_is_deleted_by_the_sa
 def test_the_first_generation_is_gone_when_it_was_deleted(tmp_path: Path) -> None:
     base, doors = tmp_path / "trending", SystemClients(closed, closed)
     alone = replace(made(2), outputs=())
-    generations.change(base, lambda now: replace(now.with_one(alone), current=2, before=1))
+    generations.change(base, lambda now: replace(now.with_generation(alone), current=2, before=1))
     drop(base, "trending", 1, doors)
     assert [one["number"] for one in generations.listed(base)] == [2]
     with pytest.raises(InvalidReplay, match="no generation 1"):
         choose(trending().model(), base, 1)
-    with pytest.raises(InvalidReplay, match="nothing to go back to"):
+    with pytest.raises(InvalidReplay, match="no generation to roll back to"):
         rollback(base, "trending", doors)
 
 
 def test_what_cannot_be_deleted_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base, doors = tmp_path / "trending", SystemClients(closed, closed)
     here, away = (Output("files", f"{path}", f"{path}.g2") for path in (tmp_path / "out", "s3a://bucket/out"))
-    generations.change(base, lambda now: now.with_one(replace(made(2), outputs=(here, away), end={})))
-    assert [is_ours(one) for one in (here, away)] == [True, False]
+    generations.change(base, lambda now: now.with_generation(replace(made(2), outputs=(here, away), end={})))
+    assert [is_deletable(one) for one in (here, away)] == [True, False]
     (tmp_path / "out.g2").mkdir()
 
     def refuse(folder: Path) -> None:
@@ -287,21 +289,23 @@ def test_the_way_of_a_replay_ends_at_its_end_however_far_spark_reads() -> None:
         {"one": PartitionProgress(begin, end), "two": PartitionProgress(begin, end, {("posts", 0): 30})}
     )
     assert (distance.stage().done, distance.stage().total) == (20, 50)
-    distance.take(progress("one", {"posts": {"0": 100, "1": 2}}))
-    distance.take(progress("drawing", {"posts": {"0": 100, "1": 2}}))
+    distance.on_batch(progress("one", {"posts": {"0": 100, "1": 2}}))
+    distance.on_batch(progress("drawing", {"posts": {"0": 100, "1": 2}}))
     stage = distance.stage()
     assert (stage.done, stage.rows) == (42, 5)
-    assert stage.left is None
-    assert not distance.is_over("one")
-    distance.take(progress("one", {"posts": {"0": 100, "1": 200}}))
-    assert distance.stage().left is not None
-    assert not distance.is_over("one")  # a watermark has its effect in the next batch
-    distance.take(progress("one", {"posts": {"0": 100, "1": 200}}, 0))  # nothing was run
-    assert not distance.is_over("one")
-    distance.take(progress("one", {"posts": {"0": 110, "1": 200}}))
-    assert distance.is_over("one")
-    assert not distance.is_over("two")
-    files = ReplayProgress({"files": PartitionProgress({}, {}, certain=False), "nothing": PartitionProgress(end, end)})
-    assert not files.is_over("files")
+    assert stage.seconds_left is None
+    assert not distance.is_finished("one")
+    distance.on_batch(progress("one", {"posts": {"0": 100, "1": 200}}))
+    assert distance.stage().seconds_left is not None
+    assert not distance.is_finished("one")  # a watermark has its effect in the next batch
+    distance.on_batch(progress("one", {"posts": {"0": 100, "1": 200}}, 0))  # nothing was run
+    assert not distance.is_finished("one")
+    distance.on_batch(progress("one", {"posts": {"0": 110, "1": 200}}))
+    assert distance.is_finished("one")
+    assert not distance.is_finished("two")
+    files = ReplayProgress(
+        {"files": PartitionProgress({}, {}, all_in_kafka=False), "nothing": PartitionProgress(end, end)}
+    )
+    assert not files.is_finished("files")
     assert [files.is_empty(name) for name in ("files", "nothing")] == [False, True]
     assert not distance.is_empty("one")

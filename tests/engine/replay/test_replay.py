@@ -23,10 +23,10 @@ from millrace.connectors.base.api import RunContext
 from millrace.connectors.kafka import generation_alias
 from millrace.connectors.memory import MEMORY
 from millrace.engine.replay import generations, switch
-from millrace.engine.replay.compare import comparisons, unequal
+from millrace.engine.replay.compare import compare_generations, coverage_differences
 from millrace.engine.replay.generations import Generation, choose, load
 from millrace.engine.replay.progress import ReplayProgress
-from millrace.engine.replay.replay import ReplayRequest, _prepare, begin, carry_out, resumed
+from millrace.engine.replay.replay import ReplayRequest, _prepare, begin_replay, run_replay, unfinished_generation
 from millrace.engine.replay.selection import replayed_pipeline
 from millrace.engine.replay.switch import SystemClients
 from millrace.engine.run import RunSettings, run
@@ -85,11 +85,11 @@ class Replays:
         **asked: Any,
     ) -> Generation:
         """Replay to the end, or stop when so many records are done."""
-        made = begin(pipeline.model(), base, ReplayRequest(start, end, **asked), self.settings)
-        self.carry_out(pipeline, base, made, stop_after)
+        made = begin_replay(pipeline.model(), base, ReplayRequest(start, end, **asked), self.settings)
+        self.run_replay(pipeline, base, made, stop_after)
         return load(base).get(made.number) or made
 
-    def carry_out(self, pipeline: mr.Pipeline, base: Path, made: Generation, stop_after: int | None = None) -> bool:
+    def run_replay(self, pipeline: mr.Pipeline, base: Path, made: Generation, stop_after: int | None = None) -> bool:
         """Go on with a generation."""
         stop, over = threading.Event(), threading.Event()
         self.run_status = RunStatus()
@@ -104,7 +104,7 @@ class Replays:
                 threading.Thread(target=watch, args=(distance,), daemon=True).start()
 
         try:
-            return carry_out(pipeline.model(), base, made, self.settings, self.run_status, stop, shown)
+            return run_replay(pipeline.model(), base, made, self.settings, self.run_status, stop, shown)
         finally:
             over.set()
 
@@ -187,7 +187,7 @@ def test_a_replay_to_a_time_goes_on_there_with_its_state(
     assert newest(cluster, f"{topic}-out.g2") == counted(range(150))
 
     switch.drop(tmp_path, f"count-{topic}", 1, replays.doors)
-    third = begin(counting.model(), tmp_path, ReplayRequest("earliest"), replays.settings)
+    third = begin_replay(counting.model(), tmp_path, ReplayRequest("earliest"), replays.settings)
     _prepare(counting.model(), replayed_pipeline(counting.model(), 3, ()), third, 2, replays.settings)
     (like,) = topics.describe(cluster, [f"{topic}-out.g3"])  # as the one that counts, where the first is gone
     assert (len(like.partitions), like.configs) == (2, {"retention.ms": "123456789000"})
@@ -217,7 +217,7 @@ def test_a_replay_that_was_stopped_goes_on_and_writes_nothing_twice(
     with pytest.raises(InvalidReplay, match="otherwise"):
         replays(pipeline, tmp_path, "1h ago")
     with pytest.raises(InvalidReplay, match="changed"):
-        resumed(copy(topic, TIMES_TEN, max_per_batch=60).model(), tmp_path)
+        unfinished_generation(copy(topic, TIMES_TEN, max_per_batch=60).model(), tmp_path)
     send(cluster, topic, range(3000, 3100))  # after its end, which was fixed when it began
     again = replays(pipeline, tmp_path)
     assert again.number == made.number
@@ -245,10 +245,10 @@ def test_a_comparison_finds_exactly_what_differs(
     assert (found.old, found.new) == ((50, 50), (49, 49))
     assert {one.key for one in found.sample} == {"7", "8", "9"}
     assert not found.same
-    assert not unequal(changed.model(), tmp_path, (1, 2))
+    assert not coverage_differences(changed.model(), tmp_path, (1, 2))
     send(cluster, topic, range(50, 60))
     replays.run(windowed(topic, copy(topic, watermark=True)), tmp_path)
-    reach = unequal(changed.model(), tmp_path, (1, 2))
+    reach = coverage_differences(changed.model(), tmp_path, (1, 2))
     assert sum(one.old - one.new for one in reach) == 2 * 10
 
 
@@ -262,7 +262,7 @@ def windowed(topic: str, pipeline: mr.Pipeline) -> mr.Pipeline:
 def compared(pipeline: mr.Pipeline, base: Path, replays: Replays) -> list[Any]:
     session = replays.settings.context.session
     assert session is not None
-    return list(comparisons(pipeline.model(), (1, 2), (), replays.settings.context, lambda: session))
+    return list(compare_generations(pipeline.model(), (1, 2), (), replays.settings.context, lambda: session))
 
 
 @pytest.mark.chaos
@@ -305,7 +305,7 @@ def test_files_have_generations_and_a_link_to_the_one_that_counts(
     assert rows("out.current") == list(range(20))
     (tmp_path / "out.g3").mkdir()
     for numbers, figures in (((1, 3), (20, 0)), ((4, 1), (0, 20)), ((3, 4), (0, 0))):  # an empty folder, and none
-        (found,) = comparisons(even.model(), numbers, (), replays.settings.context, lambda: spark)
+        (found,) = compare_generations(even.model(), numbers, (), replays.settings.context, lambda: spark)
         assert (found.only_old, found.only_new) == figures
 
 

@@ -12,7 +12,7 @@ import millrace as mr
 from millrace.connectors.base.api import RunContext
 from millrace.engine.replay import generations
 from millrace.engine.replay.generations import Generation
-from millrace.engine.replay.replay import carry_out
+from millrace.engine.replay.replay import run_replay
 from millrace.engine.run import RunSettings, run
 from millrace.errors import InvalidReplay
 from millrace.pipeline.plan import make_plan
@@ -37,13 +37,13 @@ def made(done: float | None = None, **offsets: Any) -> Generation:
 
 def test_one_that_another_process_has_finished_or_deleted_is_left_alone(tmp_path: Path) -> None:
     model, base = folders(tmp_path).model(), tmp_path / "state"
-    generations.change(base, lambda now: now.with_one(made(done=1.0)))
+    generations.change(base, lambda now: now.with_generation(made(done=1.0)))
     settings = RunSettings(RunContext(base, nowhere))
-    with pytest.raises(InvalidReplay, match="finished already"):
-        carry_out(model, base, made(), settings, RunStatus(), threading.Event())
+    with pytest.raises(InvalidReplay, match="already finished"):
+        run_replay(model, base, made(), settings, RunStatus(), threading.Event())
     generations.change(base, lambda now: now.without(2))
     with pytest.raises(InvalidReplay, match="no generation 2"):
-        carry_out(model, base, made(), settings, RunStatus(), threading.Event())
+        run_replay(model, base, made(), settings, RunStatus(), threading.Event())
 
 
 def test_one_that_was_begun_with_another_generation_of_its_source_is_not_finished_with_nothing(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_one_that_was_begun_with_another_generation_of_its_source_is_not_finishe
     begun = made(begin={"numbers.g2": {"0": 0}}, end={"numbers.g2": {"0": 9}})
     cluster: Any = None  # the topics are named: nobody has to be asked
     with pytest.raises(InvalidReplay, match=r"numbers\.g2") as raised:
-        carry_out(
+        run_replay(
             pipeline.model(),
             tmp_path,
             begun,

@@ -1,6 +1,8 @@
-"""Generations compared: topics by what they hold, folders and tables by Spark.
+"""Compares the outputs of two generations.
 
-Two topics compared: the newest value of each key, or every record, in a file on disk rather than in memory.
+- `compare_generations` compares every output: topics with SQLite on disk, folders and tables with Spark.
+- `compare_topics` compares the latest value of each key, or every record, of two topics.
+- `coverage_differences` lists partitions that the generations have not read equally far.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,17 +38,16 @@ from millrace.telemetry.progress import offsets_in
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SHOWN = 10
-"""Differences that are shown."""
-_KEPT = 200
-"""Bytes of a value that are kept to be shown."""
+MAX_SHOWN = 10
+"""The number of differences that are shown."""
+_MAX_SHOWN_VALUE_BYTES = 200
 _NULL = b"\0"
-_OF_A_RECORD = ("digest", "value", "place", "at")
+_LATEST_COLUMNS = ("digest", "value", "place", "at")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A key that the two do not have alike; None is what one of them does not have."""
+    """A key with different values; None if a generation does not have it."""
 
     key: str
     old: str | None
@@ -54,41 +56,48 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two generations of one output."""
+    """The result of comparing two generations of an output."""
 
     name: str
     how: str
-    """What was held against what."""
+    """What was compared."""
     old: tuple[int, int]
-    """Rows (records), and keys among them."""
+    """The number of rows (records) and of keys."""
     new: tuple[int, int]
     only_old: int = 0
     only_new: int = 0
     differing: int = 0
-    """Keys that both have, with something else."""
+    """Keys that both have, with different values."""
     sample: tuple[Difference, ...] = ()
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs."""
+        """Whether there is no difference."""
         return not (self.only_old or self.only_new or self.differing)
 
 
 def compare_topics(
-    cluster: Cluster, old: str, new: str, *, newest: bool, json: bool, told: Callable[[int], None] = lambda _: None
+    cluster: Cluster,
+    old: str,
+    new: str,
+    *,
+    newest: bool,
+    json: bool,
+    on_records: Callable[[int], None] = lambda _: None,
 ) -> Comparison:
-    """Compare what two topics hold now, committed records only.
+    """Compare the committed records of two topics.
 
-    `newest`: a key stands for one thing, whose newest value counts, as in a compacted topic; else every record counts,
-    in whatever order. Records without a key are compared whole. `json`: the order of fields does not matter.
+    `newest`: compare the latest value of each key, as in a compacted topic; else every record, in any order. Records
+    without a key are compared as a whole. `json`: the order of fields does not matter.
     """
     with tempfile.TemporaryDirectory() as folder:
         base = sqlite3.connect(Path(folder) / "compared")
         try:
             base.execute("PRAGMA journal_mode = OFF")
             base.execute("PRAGMA synchronous = OFF")
-            rows = [_load(base, cluster, *one, newest=newest, json=json, told=told) for one in (("a", old), ("b", new))]
-            how = "the newest value of each key" if newest else "every record, in whatever order"
+            load = partial(_load, base, cluster, newest=newest, json=json, on_records=on_records)
+            rows = [load("a", old), load("b", new)]
+            how = "the latest value of each key" if newest else "every record, in any order"
             return _compare_tables(base, old, how, rows)
         finally:
             base.close()
@@ -102,35 +111,37 @@ def _load(
     *,
     newest: bool,
     json: bool,
-    told: Callable[[int], None],
+    on_records: Callable[[int], None],
 ) -> int:
-    """Put a topic into a table: by key the digest of its newest value, or by key and value how often it is there."""
+    """Load a topic into a table: by key the digest of its latest value, or by key and value the number of records."""
     base.execute(
         f"CREATE TABLE {table} (key BLOB, mark BLOB, digest BLOB, n INT, value BLOB, place INT, at INT, "
         "PRIMARY KEY (key, mark)) WITHOUT ROWID"
     )
-    # Partitions come in no order among each other: of two in which a key is, the later time counts.
+    # Partitions are read in no fixed order: if a key is in two of them, the later timestamp wins.
     newer = "excluded.place = place OR excluded.at >= at"
-    taken = (f"{one} = CASE WHEN {newer} THEN excluded.{one} ELSE {one} END" for one in _OF_A_RECORD)
+    updates = (f"{name} = CASE WHEN {newer} THEN excluded.{name} ELSE {name} END" for name in _LATEST_COLUMNS)
     add = (
         f"INSERT INTO {table} VALUES (?, ?, ?, 1, ?, ?, ?) ON CONFLICT (key, mark) DO UPDATE SET "  # noqa: S608 - a or b
-        f"n = n + 1, {', '.join(taken)}"
+        f"n = n + 1, {', '.join(updates)}"
     )
     count = 0
     for batch in committed_records(cluster, [topic]):
         base.executemany(add, (_row(message, newest=newest, json=json) for message in batch))
         count += len(batch)
-        told(len(batch))
+        on_records(len(batch))
     return count
 
 
 def _row(message: Message, *, newest: bool, json: bool) -> tuple[bytes, bytes, bytes, bytes | None, int, int]:
     key, value = message.key(), message.value()
     digest = blake2b(_NULL if value is None else _normalized(value, json=json), digest_size=16).digest()
-    shown = None if value is None else value[:_KEPT]
-    own = b"" if key is None else b"=" + _bytes(key)  # no key is not an empty key
-    when = (message.partition() or 0, message.timestamp()[1])
-    return (own, b"", digest, shown, *when) if newest and key is not None else (own, digest, b"", shown, *when)
+    shown = None if value is None else value[:_MAX_SHOWN_VALUE_BYTES]
+    stored_key = b"" if key is None else b"=" + _bytes(key)  # a missing key differs from an empty one
+    position = (message.partition() or 0, message.timestamp()[1])
+    if newest and key is not None:
+        return (stored_key, b"", digest, shown, *position)
+    return (stored_key, digest, b"", shown, *position)
 
 
 def _normalized(value: bytes, *, json: bool) -> bytes:
@@ -149,9 +160,13 @@ def _compare_tables(base: sqlite3.Connection, name: str, how: str, rows: list[in
         "WHERE a.digest <> b.digest OR (a.mark <> x'' AND a.n <> b.n)"
     )
     only_old, only_new = one_sided.format("a", "b"), one_sided.format("b", "a")
-    sample = [_difference(key, old, new, times) for key, old, new, *times in base.execute(f"{both} LIMIT {SHOWN}")]
-    sample += [Difference(_text(key), _text(value), None) for key, value in base.execute(f"{only_old} LIMIT {SHOWN}")]
-    sample += [Difference(_text(key), None, _text(value)) for key, value in base.execute(f"{only_new} LIMIT {SHOWN}")]
+    sample = [_difference(key, old, new, times) for key, old, new, *times in base.execute(f"{both} LIMIT {MAX_SHOWN}")]
+    sample += [
+        Difference(_text(key), _text(value), None) for key, value in base.execute(f"{only_old} LIMIT {MAX_SHOWN}")
+    ]
+    sample += [
+        Difference(_text(key), None, _text(value)) for key, value in base.execute(f"{only_new} LIMIT {MAX_SHOWN}")
+    ]
 
     def count(query: str) -> int:
         return int(base.execute(f"SELECT count(*) FROM ({query})").fetchone()[0])  # noqa: S608 - our own
@@ -165,7 +180,7 @@ def _compare_tables(base: sqlite3.Connection, name: str, how: str, rows: list[in
         count(only_old),
         count(only_new),
         count(both),
-        tuple(sample[:SHOWN]),
+        tuple(sample[:MAX_SHOWN]),
     )
 
 
@@ -183,150 +198,150 @@ def _bytes(key: str | bytes) -> bytes:
     return key.encode() if isinstance(key, str) else key
 
 
-_NOTHING = ("UNABLE_TO_INFER_SCHEMA", "PATH_NOT_FOUND")
-"""What Spark says of a folder that has no files, or is not there."""
+_EMPTY_FOLDER = ("UNABLE_TO_INFER_SCHEMA", "PATH_NOT_FOUND")
+"""Spark's conditions for a folder that has no files, or does not exist."""
 
 
 @dataclass(frozen=True)
 class PartitionCoverage:
-    """What two generations have read of one partition."""
+    """The offsets up to which two generations have read a partition."""
 
     query: str
-    place: str
+    partition: str
     old: int
     new: int
 
 
-def unequal(
+def coverage_differences(
     pipeline: PipelineDef, base: Path, numbers: tuple[int, int], left_out: tuple[str, ...] = ()
 ) -> list[PartitionCoverage]:
-    """Where two generations have not read equally much; then not all that differs comes from the code."""
-    found = []
+    """Return the partitions that were not read equally far: then some differences do not come from the code."""
+    differences = []
     with_generations = _with_generations_only(pipeline, left_out)
-    # The name of a query without batches has that of its topic in it, so it has another one in each generation.
+    # The name of a query without batches contains that of its topic, so it differs between generations.
     old, new = (make_plan(pipeline_of(with_generations, number)).queries for number in numbers)
     for before, query in zip(old, new, strict=True):
         names = (before.name, query.name)
         read = [_read(state_of(base, number), name) for number, name in zip(numbers, names, strict=True)]
-        for place in sorted(read[0].keys() | read[1].keys()):
-            at = [one.get(place, 0) for one in read]
-            if at[0] != at[1]:
-                found.append(PartitionCoverage(query.name, place, *at))
-    return found
+        for partition in sorted(read[0].keys() | read[1].keys()):
+            offsets = [side.get(partition, 0) for side in read]
+            if offsets[0] != offsets[1]:
+                differences.append(PartitionCoverage(query.name, partition, *offsets))
+    return differences
 
 
 def _with_generations_only(pipeline: PipelineDef, left_out: tuple[str, ...]) -> PipelineDef:
-    """The pipeline with the sinks only that can have generations."""
+    """Return the pipeline with only the sinks that can have generations."""
     return replace(pipeline, sinks=tuple(sinks_of(pipeline, left_out)), panels=())
 
 
 def _read(state: Path, query: str) -> dict[str, int]:
-    """How far a query has read, by partition."""
-    at = position(state, query)
+    """Return the offsets up to which a query has read."""
+    checkpoint = position(state, query)
     return {
         f"{topic}[{number}]": offset
-        for source in (at.offsets if at else ())
+        for source in (checkpoint.offsets if checkpoint else ())
         for (topic, number), offset in offsets_in(source).items()
     }
 
 
-def comparisons(
+def compare_generations(
     pipeline: PipelineDef,
     numbers: tuple[int, int],
     left_out: tuple[str, ...],
     context: RunContext,
     spark: Callable[[], SparkSession],
-    told: Callable[[int], None] = lambda _: None,
+    on_records: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Comparison]:
-    """Every output of two generations, the older one first."""
+    """Yield the comparison of every output of two generations, the older one first."""
     with_generations = _with_generations_only(pipeline, left_out)
-    one, other = (pipeline_of(with_generations, number) for number in numbers)
-    for sink, before, after in zip(with_generations.sinks, one.sinks, other.sinks, strict=True):
+    old_pipeline, new_pipeline = (pipeline_of(with_generations, number) for number in numbers)
+    for sink, before, after in zip(with_generations.sinks, old_pipeline.sinks, new_pipeline.sinks, strict=True):
         old, new = writer_of(before), writer_of(after)
         name = f"{sink.connection.connector} {sink_target_name(sink)}"
         if isinstance(old, KafkaSink) and isinstance(new, KafkaSink):
             newest = sink.mode != "append" and bool(old.key)
-            found = compare_topics(
-                context.cluster(), old.topic, new.topic, newest=newest, json=new.format == "json", told=told
+            comparison = compare_topics(
+                context.cluster(), old.topic, new.topic, newest=newest, json=new.format == "json", on_records=on_records
             )
-            yield replace(found, name=name)
+            yield replace(comparison, name=name)
         else:
-            yield _explained(name, old, new, context, spark())
+            yield _compare_explained(name, old, new, context, spark())
 
 
-def _explained(name: str, old: Sink, new: Sink, context: RunContext, spark: SparkSession) -> Comparison:
+def _compare_explained(name: str, old: Sink, new: Sink, context: RunContext, spark: SparkSession) -> Comparison:
     try:
-        return _by_spark(name, old, new, context, spark)
+        return _compare_by_spark(name, old, new, context, spark)
     except MillraceError:
         raise
     except Exception as error:
         raise explain(error) from error
 
 
-def _by_spark(name: str, old: Sink, new: Sink, context: RunContext, spark: SparkSession) -> Comparison:
+def _compare_by_spark(name: str, old: Sink, new: Sink, context: RunContext, spark: SparkSession) -> Comparison:
     if isinstance(old, FilesSink) and isinstance(new, FilesSink):
-        return _folders(name, _folder(spark, old), _folder(spark, new))
+        return _compare_folders(name, _read_folder(spark, old), _read_folder(spark, new))
     if isinstance(old, CassandraSink) and isinstance(new, CassandraSink):
         from millrace.connectors.cassandra.table import require_table
 
-        door = context.cassandra()
-        key = require_table(door, old.table).key
-        before, after = (CassandraSource(table=one.table).rows(spark, door) for one in (old, new))
-        return _frames(name, before, after, key)
+        cassandra = context.cassandra()
+        key = require_table(cassandra, old.table).key
+        before, after = (CassandraSource(table=sink.table).rows(spark, cassandra) for sink in (old, new))
+        return _compare_frames(name, before, after, key)
     raise InvalidReplay(f"{name} cannot be compared")
 
 
-def _folder(spark: SparkSession, writer: FilesSink) -> DataFrame | None:
-    """What a folder holds; None where nothing was ever written."""
+def _read_folder(spark: SparkSession, writer: FilesSink) -> DataFrame | None:
+    """Return the rows of a folder; None if nothing was ever written to it."""
     from pyspark.errors import AnalysisException
 
     reader = spark.read.format(writer.format).option("header", writer.header)
     try:
         return reader.load(writer.path)
     except AnalysisException as error:
-        if error.getCondition() in _NOTHING:
+        if error.getCondition() in _EMPTY_FOLDER:
             return None
         raise
 
 
-def _folders(name: str, old: DataFrame | None, new: DataFrame | None) -> Comparison:
-    """A folder without files has no columns either; it is compared as one that has no rows."""
+def _compare_folders(name: str, old: DataFrame | None, new: DataFrame | None) -> Comparison:
+    """Compare two folders; one without files has no columns, and counts as one without rows."""
     if old is None and new is None:
         return Comparison(name, "neither has a row", (0, 0), (0, 0))
-    some: Any = new if old is None else old
-    none = some.limit(0)
-    return _frames(name, none if old is None else old, none if new is None else new, ())
+    existing: Any = new if old is None else old
+    empty = existing.limit(0)
+    return _compare_frames(name, empty if old is None else old, empty if new is None else new, ())
 
 
-def _frames(name: str, old: DataFrame, new: DataFrame, key: tuple[str, ...]) -> Comparison:
-    """Rows by their key, or as a whole, how often each is there."""
+def _compare_frames(name: str, old: DataFrame, new: DataFrame, key: tuple[str, ...]) -> Comparison:
+    """Compare rows by their key, or as a whole by their number."""
     from pyspark.sql import functions as F
 
-    both = [one for one in old.columns if one in new.columns]
+    shared = [column for column in old.columns if column in new.columns]
     others = sorted(set(old.columns) ^ set(new.columns))
-    how = f"rows by {', '.join(key)}" if key else "whole rows, in whatever order"
+    how = f"rows by {', '.join(key)}" if key else "whole rows, in any order"
     how += f", without the columns that only one has ({', '.join(others)})" if others else ""
-    sides = [_rows(frame, both, key, side) for frame, side in ((old, "old"), (new, "new"))]
+    sides = [_rows(frame, shared, key, side) for frame, side in ((old, "old"), (new, "new"))]
     joined = sides[0].join(sides[1], "key", "full_outer")
-    unlike = joined.where(~F.col("old").eqNullSafe(F.col("new")) | ~F.col("old_n").eqNullSafe(F.col("new_n")))
-    counts: Any = unlike.select(
+    differences = joined.where(~F.col("old").eqNullSafe(F.col("new")) | ~F.col("old_n").eqNullSafe(F.col("new_n")))
+    counts: Any = differences.select(
         F.count_if(F.col("new").isNull()), F.count_if(F.col("old").isNull()), F.count(F.lit(1))
     ).first()
-    only_old, only_new, every = (int(one) for one in counts)
+    only_old, only_new, total = map(int, counts)
     sample = tuple(
         Difference(row.key, _shown(row.old, row.old_n), _shown(row.new, row.new_n))
-        for row in unlike.orderBy("key").limit(SHOWN).collect()
+        for row in differences.orderBy("key").limit(MAX_SHOWN).collect()
     )
     totals = [(frame.count(), side.count()) for frame, side in ((old, sides[0]), (new, sides[1]))]
-    return Comparison(name, how, totals[0], totals[1], only_old, only_new, every - only_old - only_new, sample)
+    return Comparison(name, how, totals[0], totals[1], only_old, only_new, total - only_old - only_new, sample)
 
 
 def _rows(frame: DataFrame, columns: list[str], key: tuple[str, ...], side: str) -> DataFrame:
-    """The rows of one side as text, by key, with how often each is there."""
+    """Return the rows of one side as text, by key, with their number."""
     from pyspark.sql import functions as F
 
-    row = F.to_json(F.struct(*(F.col(f"`{one}`") for one in columns)))
-    named = F.to_json(F.struct(*(F.col(f"`{one}`") for one in key))) if key else row
+    row = F.to_json(F.struct(*(F.col(f"`{name}`") for name in columns)))
+    named = F.to_json(F.struct(*(F.col(f"`{name}`") for name in key))) if key else row
     grouped = frame.select(named.alias("key"), row.alias(side)).groupBy("key")
     return grouped.agg(F.max(side).alias(side), F.count(F.lit(1)).alias(f"{side}_n"))
 

@@ -1,8 +1,12 @@
-"""The generations of a pipeline's outputs: which there are, which one counts, and the pipeline that writes each.
+"""The generations of a pipeline's outputs.
 
-The first one is what the file names. A replay makes another: `popular` becomes `popular.g2`, and the pipeline that
-writes it `trending@2`, a name that no file can give. Everything that is kept by a pipeline's name (transactions, the
-lease of a run, positions, the ledgers of dead letters) is so kept apart, and its state folder is `…/trending@2`.
+The first generation has the names in the file. A replay writes another: `popular` becomes `popular.g2`, and the
+pipeline that writes it `trending@2`, a name that no file can give. So everything that is stored by a pipeline's name
+(transactions, the run lease, offsets, the ledgers of dead letters) is separate, and its state folder is `…/trending@2`.
+
+- `Generations` is what is stored about them: which exist, and which one is current.
+- `load` and `change` read and write it, in a file beside the state folder of the first generation.
+- `pipeline_of` and `choose` return the pipeline that writes a generation.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Output:
-    """What a generation has instead of what the file names."""
+    """An output of a generation: `name` is that in the file, `own` that of the generation."""
 
     kind: str
     """The connector: kafka, files, cassandra."""
@@ -38,148 +42,153 @@ class Output:
 
 @dataclass(frozen=True)
 class Generation:
-    """What is known of one that a replay has made, or makes."""
+    """A generation that a replay writes or has written; the fields are stored as JSON."""
 
     number: int
     asked: tuple[str, str]
-    """From where to where, as it was written."""
+    """The start and the end as the user wrote them."""
     code: str
-    """Tells the pipeline's code from any other: one generation has one."""
+    """A digest of the pipeline's code: a generation is written by one code only."""
     begin: Offsets
     end: Offsets
     outputs: tuple[Output, ...]
     left_out: tuple[str, ...] = ()
-    """Connectors whose sinks the replay does without."""
+    """Connectors whose sinks are not part of the replay."""
     begun: float = 0.0
     done: float | None = None
-    """When its end was reached."""
+    """When it was finished."""
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Generation:
-        """From JSON."""
-        outputs = tuple(Output(**one) for one in told["outputs"])
-        start, end = told["asked"]
-        return cls(**{**told, "asked": (start, end), "outputs": outputs, "left_out": tuple(told["left_out"])})
+    def of(cls, payload: dict[str, Any]) -> Generation:
+        """Return the generation of a JSON object."""
+        outputs = tuple(Output(**output) for output in payload["outputs"])
+        start, end = payload["asked"]
+        return cls(**{**payload, "asked": (start, end), "outputs": outputs, "left_out": tuple(payload["left_out"])})
 
 
 @dataclass(frozen=True)
 class Generations:
-    """All of a pipeline."""
+    """All generations of a pipeline; the fields are stored as JSON."""
 
     current: int = FIRST
-    """The one that `run` goes on with and that the aliases lead to."""
+    """The one that `run` continues and that the aliases name."""
     before: int | None = None
-    """The one that was current before, for a rollback."""
+    """The previous current one, for a rollback."""
     switching: int | None = None
-    """The one to which a switch was begun that has not come to its end."""
+    """The target of a switch that is not finished."""
     last: int = FIRST
-    """The highest number that was ever given."""
+    """The highest number that was ever used."""
     made: tuple[Generation, ...] = ()
     dropping: tuple[int, ...] = ()
-    """Those that are being deleted, and of which something may be left."""
+    """Those that are being deleted, and may exist in part."""
     first_gone: bool = False
-    """Whether the first was deleted."""
+    """Whether the first one was deleted."""
 
     def get(self, number: int) -> Generation | None:
-        """One that a replay made."""
-        return next((one for one in self.made if one.number == number), None)
+        """Return a generation of a replay."""
+        return next((generation for generation in self.made if generation.number == number), None)
 
     def require(self, number: int, *, whole: bool = True) -> Generation | None:
-        """One that there is, and is not half deleted; None for the first."""
-        found = self.get(number)
-        if found is None and (number != FIRST or self.first_gone):
-            numbers = ", ".join(map(str, [*([] if self.first_gone else [FIRST]), *(one.number for one in self.made)]))
-            hint = f"there are {numbers}" if self.made else "millrace replay FILE --from earliest makes one"
+        """Return a generation that exists, and is complete unless `whole` is False; None for the first one."""
+        generation = self.get(number)
+        if generation is None and (number != FIRST or self.first_gone):
+            first = [] if self.first_gone else [FIRST]
+            numbers = ", ".join(map(str, [*first, *(generation.number for generation in self.made)]))
+            hint = f"there are {numbers}" if self.made else "millrace replay FILE --from earliest creates one"
             raise InvalidReplay(f"there is no generation {number}", hint=hint)
         if whole and number in self.dropping:
             raise InvalidReplay(
-                f"generation {number} is being deleted, and something of it may be gone",
-                hint=f"millrace replay FILE --drop {number} ends that",
+                f"generation {number} is being deleted, and may exist in part",
+                hint=f"millrace replay FILE --drop {number} deletes the rest",
             )
-        return found
+        return generation
 
-    def waiting(self) -> Generation | None:
-        """The one whose replay was stopped and may go on; none that a later one has taken the place of."""
-        finished = (one.number for one in self.made if one.done is not None)
-        since = max(self.current, *finished, FIRST)
-        open_ones = (one for one in self.made if one.done is None and one.number not in self.dropping)
-        return max((one for one in open_ones if one.number > since), key=lambda one: one.number, default=None)
+    def unfinished(self) -> Generation | None:
+        """Return the generation whose replay was stopped and can resume; None if a later one was finished."""
+        finished = (generation.number for generation in self.made if generation.done is not None)
+        newest = max(self.current, *finished, FIRST)
+        candidates = [
+            generation
+            for generation in self.made
+            if generation.done is None and generation.number > newest and generation.number not in self.dropping
+        ]
+        return max(candidates, key=lambda generation: generation.number, default=None)
 
-    def with_one(self, one: Generation) -> Generations:
-        """The same with one that is new or has changed."""
-        others = tuple(other for other in self.made if other.number != one.number)
-        made = tuple(sorted((*others, one), key=lambda each: each.number))
-        return replace(self, last=max(self.last, one.number), made=made)
+    def with_generation(self, generation: Generation) -> Generations:
+        """Return these with a generation that is new or has changed."""
+        others = (other for other in self.made if other.number != generation.number)
+        made = tuple(sorted((*others, generation), key=lambda each: each.number))
+        return replace(self, last=max(self.last, generation.number), made=made)
 
     def without(self, number: int) -> Generations:
-        """The same without one; its number is not given again."""
+        """Return these without a generation; its number is not used again."""
         return replace(
             self,
             before=None if self.before == number else self.before,
-            made=tuple(one for one in self.made if one.number != number),
-            dropping=tuple(one for one in self.dropping if one != number),
+            made=tuple(generation for generation in self.made if generation.number != number),
+            dropping=tuple(other for other in self.dropping if other != number),
             first_gone=self.first_gone or number == FIRST,
         )
 
 
 def load(base: Path) -> Generations:
-    """The generations of the pipeline whose first one has this state folder."""
-    if isinstance(base, StorePath):  # replays are of folders
+    """Return the generations of a pipeline by the state folder of its first one."""
+    if isinstance(base, StorePath):  # replays need a local folder
         return Generations()
     path = _path(base)
     try:
-        told = json.loads(path.read_text("utf-8"))
-        if told.pop("version") != _VERSION:
+        payload = json.loads(path.read_text("utf-8"))
+        if payload.pop("version") != _VERSION:
             raise ValueError("it was written by another version of Millrace")
-        made, dropping = map(Generation.of, told["made"]), told.get("dropping", ())
-        return Generations(**{**told, "made": tuple(made), "dropping": tuple(dropping)})
+        made, dropping = map(Generation.of, payload["made"]), payload.get("dropping", ())
+        return Generations(**{**payload, "made": tuple(made), "dropping": tuple(dropping)})
     except FileNotFoundError:
         return Generations()
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StateMismatch(
-            f"{path} cannot be read", why=f"{type(error).__name__}: {error}", hint="it says which generation counts"
+            f"{path} cannot be read", why=f"{type(error).__name__}: {error}", hint="it says which generation is current"
         ) from None
 
 
-def change(base: Path, changed: Callable[[Generations], Generations]) -> Generations:
-    """Change what is noted, while nobody else does."""
+def change(base: Path, update: Callable[[Generations], Generations]) -> Generations:
+    """Change what is stored, under a lock."""
     path = _path(base)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        after = changed(load(base))
-        write_whole(path, json.dumps({"version": _VERSION, **asdict(after)}, indent=1))
+        changed = update(load(base))
+        write_whole(path, json.dumps({"version": _VERSION, **asdict(changed)}, indent=1))
     finally:
         os.close(lock)
-    return after
+    return changed
 
 
 def listed(base: Path) -> list[dict[str, Any]]:
-    """All of them as plain data; nothing where no replay has ever made one."""
-    known = load(base)
-    if known.last == FIRST:
+    """Return all generations as JSON objects; empty if there was never a replay."""
+    generations = load(base)
+    if generations.last == FIRST:
         return []
-    names = sorted({output.name for one in known.made for output in one.outputs})
+    names = sorted({output.name for generation in generations.made for output in generation.outputs})
     first = {"number": FIRST, "standing": "as the file names it", "outputs": names, "begin": {}, "end": {}}
-    made = [
+    replayed = [
         {
-            "number": one.number,
-            "standing": f"{_standing(known, one)}, from {one.asked[0]} to {one.asked[1]}",
-            "outputs": [output.own for output in one.outputs],
-            "begin": one.begin,
-            "end": one.end,
+            "number": generation.number,
+            "standing": f"{_standing(generations, generation)}, from {' to '.join(generation.asked)}",
+            "outputs": [output.own for output in generation.outputs],
+            "begin": generation.begin,
+            "end": generation.end,
         }
-        for one in known.made
+        for generation in generations.made
     ]
-    every = made if known.first_gone else [first, *made]
-    return [{**one, "current": one["number"] == known.current} for one in every]
+    rows = replayed if generations.first_gone else [first, *replayed]
+    return [{**row, "current": row["number"] == generations.current} for row in rows]
 
 
-def _standing(known: Generations, one: Generation) -> str:
-    if one.number in known.dropping:
+def _standing(generations: Generations, generation: Generation) -> str:
+    if generation.number in generations.dropping:
         return "half deleted"
-    return "replayed" if one.done else "not finished"
+    return "replayed" if generation.done else "not finished"
 
 
 def _path(base: Path) -> Path:
@@ -187,22 +196,22 @@ def _path(base: Path) -> Path:
 
 
 def state_of(base: Path, number: int) -> Path:
-    """The state folder of a generation."""
+    """Return the state folder of a generation."""
     return base if number == FIRST else base.absolute().with_name(f"{base.absolute().name}@{number}")
 
 
 def name_of(pipeline: str, number: int) -> str:
-    """The name of the pipeline that writes a generation."""
+    """Return the name of the pipeline that writes a generation."""
     return pipeline if number == FIRST else f"{pipeline}@{number}"
 
 
 def mark_of(number: int) -> str:
-    """Return what a replay adds to the name of a topic, before the suffix of its dead letters."""
+    """Return the suffix of a generation for the topics of dead letters."""
     return f".g{number}"
 
 
 def pipeline_of(pipeline: PipelineDef, number: int) -> PipelineDef:
-    """The pipeline that writes a generation; sinks that can have only one stay as they are."""
+    """Return the pipeline that writes a generation; sinks that cannot have generations do not change."""
     if number == FIRST:
         return pipeline
     sinks = (
@@ -213,35 +222,40 @@ def pipeline_of(pipeline: PipelineDef, number: int) -> PipelineDef:
 
 @dataclass(frozen=True)
 class ChosenGeneration:
-    """A generation that a run goes on with."""
+    """A generation that a run continues."""
 
     number: int
     pipeline: PipelineDef
     state: Path
     base: Path
-    """The state folder of the first one, beside which all are noted."""
+    """The state folder of the first generation."""
     span: ReplayRange | None = None
-    """Where its queries begin that have no checkpoint: where the replay ended."""
+    """Where queries without a checkpoint start: at the end of the replay."""
     without: tuple[SinkDef, ...] = ()
-    """Sinks that it does not write to: they have one generation only, and get their rows from the current one."""
+    """Sinks that it does not write to: they cannot have generations, and get their rows from the current one."""
 
 
 def choose(pipeline: PipelineDef, base: Path, number: int | None = None) -> ChosenGeneration:
-    """The generation of a number, or the current one; raises when its replay is not finished."""
-    known = load(base)
-    wanted = known.current if number is None else number
-    found = known.require(wanted)
-    if found is not None and found.done is None:
-        raise InvalidReplay(
-            f"generation {wanted} is not finished", hint="millrace replay FILE --resume goes on with it"
-        )
-    span = None if found is None else ReplayRange(found.end)
-    without = () if wanted == known.current else tuple(sink for sink in pipeline.sinks if is_single(sink))
+    """Return the generation of a number, or the current one; raise InvalidReplay if its replay is not finished."""
+    generations = load(base)
+    number = generations.current if number is None else number
+    span = None
+    if generation := generations.require(number):
+        require_finished(generation)
+        span = ReplayRange(generation.end)
+    without = () if number == generations.current else tuple(sink for sink in pipeline.sinks if is_single(sink))
     written = replace(pipeline, sinks=tuple(sink for sink in pipeline.sinks if sink not in without))
-    return ChosenGeneration(wanted, pipeline_of(written, wanted), state_of(base, wanted), base, span, without)
+    return ChosenGeneration(number, pipeline_of(written, number), state_of(base, number), base, span, without)
+
+
+def require_finished(generation: Generation) -> None:
+    """Raise InvalidReplay if the replay of a generation is not finished."""
+    if generation.done is None:
+        hint = "millrace replay FILE --resume resumes it"
+        raise InvalidReplay(f"generation {generation.number} is not finished", hint=hint)
 
 
 def is_single(sink: SinkDef) -> bool:
-    """Whether two generations would give a sink everything twice."""
+    """Return whether a sink cannot have generations, so that two of them would write everything twice."""
     writer, _ = make_writer(sink.connection)
     return writer is not None and not writer.transient and in_generation(sink.connection, 2) is None

@@ -1,18 +1,19 @@
-"""What sinks that have one generation only get twice, or never, when another generation begins to count.
+"""What sinks without generations get twice, or never, when another generation becomes the current one.
 
-Each generation remembers for itself how far it has read. Where the one that counts now does not go on exactly where the
-one before has stopped, the outputs of both are whole; such a sink gets from both.
+Each generation has its own offsets. If the current one does not resume exactly where the previous one has stopped, the
+outputs of both generations are complete, but a sink without generations gets rows from both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.connectors.base.registry import CONNECTORS, system_of
 from millrace.engine.checkpoints.query_history import position, recorded_start
 from millrace.engine.replay.generations import FIRST, is_single, load, pipeline_of, state_of
+from millrace.engine.replay.selection import by_partition
 from millrace.pipeline.compatibility.query_snapshot import snapshot_query
 from millrace.pipeline.model import PipelineDef, SinkDef
 from millrace.pipeline.plan import Query, make_plan
@@ -21,69 +22,75 @@ from millrace.telemetry.progress import offsets_in
 
 @dataclass(frozen=True)
 class SinkHandover:
-    """One sink."""
+    """What a sink without generations gets from the current generation after the previous one."""
 
     sink: SinkDef
-    twice: tuple[str, ...] = ()
-    """Offsets that it gets once more, as `posts[0] 10 to 19`."""
-    never: tuple[str, ...] = ()
-    """Offsets that neither gives it."""
-    anew: tuple[str, ...] = ()
-    """Sources that are read from their beginning: nothing tells how far the generation before has read them."""
+    repeated: tuple[str, ...] = ()
+    """Offsets that it gets again, such as `posts[0] 10 to 19`."""
+    missed: tuple[str, ...] = ()
+    """Offsets that it gets from neither generation."""
+    reread: tuple[str, ...] = ()
+    """Sources that are read from their start, since it is not known how far the previous generation has read them."""
 
 
 def handovers(pipeline: PipelineDef, base: Path, before: int | None, now: int) -> list[SinkHandover]:
-    """The sinks that do not get every record once, as things stand, when a run goes on with a generation."""
+    """Return the sinks that do not get every record once when a run continues the generation `now`."""
     if before is None:
         return []
-    single = [sink for sink in pipeline.sinks if is_single(sink)]
+    single = (sink for sink in pipeline.sinks if is_single(sink))
     found = [_handover(pipeline, sink, base, before, now) for sink in single]
-    return [one for one in found if one.twice or one.never or one.anew]
+    return [handover for handover in found if handover.repeated or handover.missed or handover.reread]
 
 
 def _handover(pipeline: PipelineDef, sink: SinkDef, base: Path, before: int, now: int) -> SinkHandover:
     old, new = (_query(pipeline, sink, number) for number in (before, now))
-    if not _gave(pipeline, sink, old, state_of(base, before)):
+    if not _has_written(pipeline, sink, old, state_of(base, before)):
         return SinkHandover(sink)
-    given = _read(state_of(base, before), old)
-    begins = _begins(base, now, new, given)
-    both = sorted(given.keys() & begins.keys())
-    twice = [_told(place, begins[place], given[place]) for place in both if begins[place] < given[place]]
-    if _gave(pipeline, sink, new, state_of(base, now)):  # it was handed over before: what is between, it has from there
-        return SinkHandover(sink, tuple(twice))
-    never = [_told(place, given[place], begins[place]) for place in both if given[place] < begins[place]]
-    return SinkHandover(sink, tuple(twice), tuple(never), tuple(_anew(pipeline, new, base, now)))
+    ends = _offsets(state_of(base, before), old)
+    starts = _start_offsets(base, now, new, ends)
+    shared = sorted(ends.keys() & starts.keys())
+    repeated = [_range_text(key, starts[key], ends[key]) for key in shared if starts[key] < ends[key]]
+    if _has_written(pipeline, sink, new, state_of(base, now)):  # it wrote the records in between at an earlier handover
+        return SinkHandover(sink, tuple(repeated))
+    missed = [_range_text(key, ends[key], starts[key]) for key in shared if ends[key] < starts[key]]
+    return SinkHandover(sink, tuple(repeated), tuple(missed), tuple(_reread_sources(pipeline, new, base, now)))
 
 
 def _query(pipeline: PipelineDef, sink: SinkDef, number: int) -> Query:
-    """The query that gives a sink its rows in a generation."""
+    """Return the query that writes to a sink in a generation."""
     return next(query for query in make_plan(pipeline_of(pipeline, number)).queries if sink in query.sinks)
 
 
-def _gave(pipeline: PipelineDef, sink: SinkDef, query: Query, state: Path) -> bool:
-    """Whether a query has given anything to a sink."""
-    known = recorded_start(state, query.name)
+def _has_written(pipeline: PipelineDef, sink: SinkDef, query: Query, state: Path) -> bool:
+    """Return whether a query was started with a sink."""
+    start = recorded_start(state, query.name)
     own = snapshot_query(pipeline, query, CONNECTORS)["sinks"][query.sinks.index(sink)]
-    return known is not None and any(
-        (one["connector"], one["to"]) == (own["connector"], own["to"]) for one in known.said["sinks"]
+    return start is not None and any(
+        (recorded["connector"], recorded["to"]) == (own["connector"], own["to"]) for recorded in start.said["sinks"]
     )
 
 
-def _begins(base: Path, number: int, query: Query, known: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """Where a run goes on: after its checkpoint, or else where the replay has ended (0 in partitions of after that)."""
-    made = load(base).get(number)
-    if position(state_of(base, number), query.name) is not None or made is None:
-        return _read(state_of(base, number), query)
-    return dict.fromkeys(known, 0) | _flat(made.end)
+def _start_offsets(
+    base: Path, number: int, query: Query, partitions: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], int]:
+    """Return where a run resumes: at its checkpoint, or else at the end of the replay (0 in newer partitions)."""
+    generation = load(base).get(number)
+    if position(state_of(base, number), query.name) is not None or generation is None:
+        return _offsets(state_of(base, number), query)
+    return dict.fromkeys(partitions, 0) | by_partition(generation.end)
 
 
-def _read(state: Path, query: Query) -> dict[tuple[str, int], int]:
-    """How far a query has read, by topic and partition."""
-    at = position(state, query.name)
-    return {place: offset for source in (at.offsets if at else ()) for place, offset in offsets_in(source).items()}
+def _offsets(state: Path, query: Query) -> dict[tuple[str, int], int]:
+    """Return the offsets up to which a query has read."""
+    checkpoint = position(state, query.name)
+    return {
+        place: offset
+        for source in (checkpoint.offsets if checkpoint else ())
+        for place, offset in offsets_in(source).items()
+    }
 
 
-def _anew(pipeline: PipelineDef, query: Query, base: Path, number: int) -> Iterator[str]:
+def _reread_sources(pipeline: PipelineDef, query: Query, base: Path, number: int) -> Iterator[str]:
     if number == FIRST or position(state_of(base, number), query.name) is not None:
         return
     for name in pipeline.upstream(query.table):
@@ -92,10 +99,6 @@ def _anew(pipeline: PipelineDef, query: Query, base: Path, number: int) -> Itera
             yield source.name
 
 
-def _flat(offsets: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, int], int]:
-    return {(topic, int(number)): offset for topic, own in offsets.items() for number, offset in own.items()}
-
-
-def _told(place: tuple[str, int], first: int, end: int) -> str:
-    topic, number = place
+def _range_text(partition: tuple[str, int], first: int, end: int) -> str:
+    topic, number = partition
     return f"{topic}[{number}] {first:,} to {end - 1:,}"

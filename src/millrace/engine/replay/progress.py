@@ -1,4 +1,4 @@
-"""How far a replay has come: records done and to do, by the offsets of partitions."""
+"""The progress of a replay: records read and left, by the offsets of partitions."""
 
 from __future__ import annotations
 
@@ -10,94 +10,94 @@ from dataclasses import dataclass, field
 
 from millrace.telemetry.progress import BatchProgress, Place
 
-_WINDOW = 15.0
-"""Seconds over which the rate is taken."""
+_RATE_WINDOW_S = 15.0
 
 
 @dataclass
 class PartitionProgress:
-    """What one query has to read."""
+    """What a query has to read, and has read."""
 
     begin: Mapping[Place, int]
     end: Mapping[Place, int]
     read: dict[Place, int] = field(default_factory=dict)
-    certain: bool = True
-    """Whether offsets tell all of it; what files hold is known when they were read."""
-    settled: bool = False
-    """Whether a batch was run after the one that reached the end: it closes the windows of the last watermark."""
+    all_in_kafka: bool = True
+    """Whether offsets cover everything it reads; what files hold is known only when they were read."""
+    has_closed_windows: bool = False
+    """Whether a batch ran after the one that reached the end: it closes the windows of the last watermark."""
 
     @property
     def total(self) -> int:
-        """Records in all; markers of transactions are counted too."""
-        return sum(self.end[place] - self.begin[place] for place in self.end)
+        """All records, including the markers of transactions."""
+        return sum(self.end[partition] - self.begin[partition] for partition in self.end)
 
     @property
     def done(self) -> int:
-        """Records that are behind it."""
+        """The records that were read."""
         return sum(
-            max(0, min(self.end[place], self.read.get(place, first)) - first) for place, first in self.begin.items()
+            max(0, min(self.end[partition], self.read.get(partition, first)) - first)
+            for partition, first in self.begin.items()
         )
 
 
 @dataclass(frozen=True)
 class ReplayStage:
-    """A replay at one moment."""
+    """The progress of a replay at a point in time."""
 
     done: int
     total: int
     rows: int
-    """Rows that were read since it was started, files' too."""
+    """Rows that were read since its start, also from files."""
     rate: float | None
-    """Records a second, lately."""
+    """Records per second in the last seconds."""
 
     @property
-    def left(self) -> float | None:
-        """Seconds until the end, if it goes on like this."""
+    def seconds_left(self) -> float | None:
+        """The estimated time until the end."""
         return None if not self.rate else (self.total - self.done) / self.rate
 
 
 class ReplayProgress:
-    """The way of all queries; told by the engine, read by whoever shows it."""
+    """The progress of all queries; updated by the engine, read by the command line and the dashboard."""
 
-    def __init__(self, ways: Mapping[str, PartitionProgress]) -> None:
-        self._ways = dict(ways)
+    def __init__(self, queries: Mapping[str, PartitionProgress]) -> None:
+        self._queries = dict(queries)
         self._rows = 0
         self._lock = threading.Lock()
         self._past: deque[tuple[float, int]] = deque()
-        """When how much was done, from the first batch on: before it, Spark was starting."""
+        """Times and records read, since the first batch: before it, Spark was starting."""
 
-    def take(self, progress: BatchProgress) -> None:
-        """A batch is finished."""
+    def on_batch(self, progress: BatchProgress) -> None:
+        """Count a finished batch."""
         with self._lock:
-            way = self._ways.get(progress.query)
-            if way is None:
+            query = self._queries.get(progress.query)
+            if query is None:
                 return
-            way.settled = way.settled or (progress.executed and way.done == way.total)
-            way.read.update(progress.read)
+            query.has_closed_windows = query.has_closed_windows or (progress.executed and query.done == query.total)
+            query.read.update(progress.read)
             self._rows += progress.input_rows
             now = time.monotonic()
             self._past.append((now, self._done()))
-            while len(self._past) > 2 and self._past[1][0] < now - _WINDOW:
+            while len(self._past) > 2 and self._past[1][0] < now - _RATE_WINDOW_S:
                 self._past.popleft()
 
-    def is_empty(self, query: str) -> bool:
-        """Whether there is nothing to read for a query."""
-        way = self._ways[query]
-        return way.certain and way.total == 0
+    def is_empty(self, name: str) -> bool:
+        """Return whether a query has nothing to read."""
+        query = self._queries[name]
+        return query.all_in_kafka and query.total == 0
 
-    def is_over(self, query: str) -> bool:
-        """Whether a query has read everything that it shall, as far as offsets tell, and written what came of it.
+    def is_finished(self, name: str) -> bool:
+        """Return whether a query has read everything up to the end and written the results, as far as offsets show.
 
-        Where there is nothing more to read, Spark runs such a batch without input, if there is a watermark, and ends.
+        A query with a watermark that has nothing more to read runs one more batch, without input, and ends.
         """
         with self._lock:
-            way = self._ways.get(query)
-            return way is not None and way.certain and way.settled
+            query = self._queries.get(name)
+            return query is not None and query.all_in_kafka and query.has_closed_windows
 
     def stage(self) -> ReplayStage:
-        """How far it is now."""
+        """Return the current progress."""
         with self._lock:
-            total = sum(way.total for way in self._ways.values())
+            total = sum(query.total for query in self._queries.values())
             return ReplayStage(self._done(), total, self._rows, self._rate() if self._past else None)
 
     def _rate(self) -> float | None:
@@ -105,4 +105,4 @@ class ReplayProgress:
         return (after - before) / (until - since) if until > since else None
 
     def _done(self) -> int:
-        return sum(way.done for way in self._ways.values())
+        return sum(query.done for query in self._queries.values())

@@ -1,4 +1,9 @@
-"""The Kappa way: the retained log once more, through today's code, into a new generation of the outputs."""
+"""Replays the retained log through the current code into a new generation of the outputs (Kappa architecture).
+
+- `begin_replay` creates the generation and fixes the offsets that it covers; `unfinished_generation` resumes one.
+- `run_replay` runs the pipeline up to the end offsets.
+- `truncated_partitions` lists partitions whose oldest records are gone.
+"""
 
 from __future__ import annotations
 
@@ -19,50 +24,58 @@ from millrace.engine.queries.builder import follow_generations
 from millrace.engine.replay import generations
 from millrace.engine.replay.generations import Generation, Generations, Output, mark_of, pipeline_of, state_of
 from millrace.engine.replay.progress import PartitionProgress, ReplayProgress
-from millrace.engine.replay.selection import code_of, covered, replayed_pipeline, sink_target_name, sinks_of, streams_of
+from millrace.engine.replay.selection import (
+    by_partition,
+    code_of,
+    covered,
+    replayed_pipeline,
+    sink_target_name,
+    sinks_of,
+    streams_of,
+)
 from millrace.engine.run import RunSettings, run
 from millrace.errors import InvalidReplay, RunError
 from millrace.pipeline.model import PipelineDef, SourceDef
 from millrace.pipeline.plan import Plan, Query, make_plan
 from millrace.telemetry.query_status import RunStatus
 
-_MOST = 500_000
-"""Records in a batch, where the source does not say: a batch is what is repeated, and what progress is told by."""
+_MAX_BATCH_RECORDS = 500_000
+"""Where the source does not say: an interrupted batch is repeated, and progress is reported by batches."""
 
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """What the user wants."""
+    """What the user asks for."""
 
     start: str
     end: str = "latest"
     leave_out: tuple[str, ...] = ()
-    """Connectors whose sinks the replay does without."""
-    anew: bool = False
-    """Whether one that was not finished is left as it is."""
+    """Connectors whose sinks are not part of the replay."""
+    new: bool = False
+    """Whether a new generation is written even if another one is unfinished."""
 
 
 def require_possible(pipeline: PipelineDef, asked: ReplayRequest) -> None:
-    """Raise when it is clear without asking Kafka that a replay cannot be."""
+    """Raise InvalidReplay if a replay is impossible, as far as that is known without Kafka."""
     parse_bound(asked.start)
     parse_bound(asked.end)
     streams_of(replayed_pipeline(pipeline, 2, asked.leave_out))
 
 
-def begin(pipeline: PipelineDef, base: Path, asked: ReplayRequest, settings: RunSettings) -> Generation:
-    """The generation that a replay goes on with, or a new one; what it covers is fixed from here on."""
-    known = generations.load(base)
-    open_one = known.waiting()
-    if open_one is not None and not asked.anew:
-        if (asked.start, asked.end) != open_one.asked:
-            start, end = open_one.asked
+def begin_replay(pipeline: PipelineDef, base: Path, asked: ReplayRequest, settings: RunSettings) -> Generation:
+    """Return the unfinished generation, or a new one whose offsets are fixed from now on."""
+    stored = generations.load(base)
+    unfinished = stored.unfinished()
+    if unfinished is not None and not asked.new:
+        if (asked.start, asked.end) != unfinished.asked:
+            start, end = unfinished.asked
             raise InvalidReplay(
-                f"generation {open_one.number} is not finished, and was asked for otherwise",
+                f"generation {unfinished.number} is not finished, and has another range",
                 why=f"it goes from {start} to {end}",
-                hint="--resume goes on with it; --new leaves it and begins another",
+                hint="--resume resumes it; --new leaves it and starts another",
             )
-        return resumed(pipeline, base)
-    number = known.last + 1
+        return unfinished_generation(pipeline, base)
+    number = stored.last + 1
     model = follow_generations(replayed_pipeline(pipeline, number, asked.leave_out), settings.context.cluster)
     first, last = covered(
         follow_generations(pipeline, settings.context.cluster),
@@ -70,7 +83,7 @@ def begin(pipeline: PipelineDef, base: Path, asked: ReplayRequest, settings: Run
         (asked.start, asked.end),
         settings.context.cluster,
     )
-    made = Generation(
+    generation = Generation(
         number,
         (asked.start, asked.end),
         code_of(replayed_pipeline(pipeline, number, asked.leave_out)),
@@ -84,140 +97,144 @@ def begin(pipeline: PipelineDef, base: Path, asked: ReplayRequest, settings: Run
 
     def add(now: Generations) -> Generations:
         if now.last >= number:
-            raise InvalidReplay("another replay was begun at the same moment", hint="--list shows it")
-        return now.with_one(made)
+            raise InvalidReplay("another replay was started at the same time", hint="--list shows it")
+        return now.with_generation(generation)
 
     generations.change(base, add)
-    return made
+    return generation
 
 
-def resumed(pipeline: PipelineDef, base: Path) -> Generation:
-    """The generation that was not finished; raises when there is none, or when its code has changed since."""
-    found = generations.load(base).waiting()
-    if found is None:
-        raise InvalidReplay("no replay waits to go on", hint="--from earliest begins one")
-    if code_of(replayed_pipeline(pipeline, found.number, found.left_out)) != found.code:
+def unfinished_generation(pipeline: PipelineDef, base: Path) -> Generation:
+    """Return the unfinished generation; raise InvalidReplay if there is none, or if the code has changed since."""
+    generation = generations.load(base).unfinished()
+    if generation is None:
+        raise InvalidReplay("there is no unfinished replay", hint="--from earliest starts one")
+    if code_of(replayed_pipeline(pipeline, generation.number, generation.left_out)) != generation.code:
         raise InvalidReplay(
-            f"the pipeline has changed since generation {found.number} was begun",
+            f"the pipeline has changed since the start of generation {generation.number}",
             place=pipeline.place,
-            why="one generation would have the rows of two codes",
-            hint="--new begins another generation; or undo the change",
+            why="one generation would have rows of two versions of the code",
+            hint="--new starts another generation; or undo the change",
         )
-    return found
+    return generation
 
 
-def carry_out(
+def run_replay(
     pipeline: PipelineDef,
     base: Path,
-    made: Generation,
+    generation: Generation,
     settings: RunSettings,
     run_status: RunStatus,
     stop: threading.Event,
-    shown: Callable[[ReplayProgress], None] = lambda _: None,
+    on_progress: Callable[[ReplayProgress], None] = lambda _: None,
 ) -> bool:
-    """Run a replay until its end is reached or `stop` is set; tells whether it is finished."""
-    model = follow_generations(replayed_pipeline(pipeline, made.number, made.left_out), settings.context.cluster)
-    _require_same(streams_of(model), made, settings)
+    """Run a replay up to its end or until `stop` is set; return whether it is finished.
+
+    `on_progress` gets the progress, which is updated during the run.
+    """
+    model = follow_generations(
+        replayed_pipeline(pipeline, generation.number, generation.left_out), settings.context.cluster
+    )
+    _require_same_topics(streams_of(model), generation, settings)
     plan = make_plan(model, once=True)
-    folder = state_of(base, made.number)
-    _go_on(model, plan, base, made, settings)
-    _prepare(pipeline, model, made, generations.load(base).current, settings)
-    distance = ReplayProgress({query.name: _way(model, query, made, folder, settings) for query in plan.queries})
-    shown(distance)
+    folder = state_of(base, generation.number)
+    _reopen_finished_queries(model, plan, base, generation, settings)
+    _prepare(pipeline, model, generation, generations.load(base).current, settings)
+    progress = ReplayProgress(
+        {query.name: _query_progress(model, query, generation, folder, settings) for query in plan.queries}
+    )
+    on_progress(progress)
     chosen = replace(
         settings,
         context=replace(
             settings.context,
             state=folder,
-            offset_range=ReplayRange(made.begin, made.end, _MOST),
-            topic_suffix=mark_of(made.number),
+            offset_range=ReplayRange(generation.begin, generation.end, _MAX_BATCH_RECORDS),
+            topic_suffix=mark_of(generation.number),
         ),
-        on_batch=distance.take,
+        on_batch=progress.on_batch,
         start_listeners=False,
-        is_done=distance.is_over,
-        on_locked=lambda: _require_open(base, made),
+        is_done=progress.is_finished,
+        on_locked=lambda: _require_unfinished(base, generation),
     )
-    todo = replace(plan, queries=tuple(query for query in plan.queries if not distance.is_empty(query.name)))
-    if todo.queries:  # one that has nothing to read would read the rest of the log, and throw it away
-        run(todo, chosen, run_status, stop)
-    return _finish(model, plan, base, made, settings, ended=not stop.is_set())
+    remaining = replace(plan, queries=tuple(query for query in plan.queries if not progress.is_empty(query.name)))
+    if remaining.queries:  # a query with nothing to read would read the rest of the log, and discard it
+        run(remaining, chosen, run_status, stop)
+    return _finish(model, plan, base, generation, settings, ended=not stop.is_set())
 
 
-def missing(made: Generation) -> list[tuple[str, int, int]]:
-    """Where the beginning of the log was asked for and is gone: topic, partition, and the first offset that is left."""
-    if made.asked[0] != "earliest":
+def truncated_partitions(generation: Generation) -> list[tuple[str, int, int]]:
+    """Return the partitions that were to be read from their start and have lost it, with their first offset."""
+    if generation.asked[0] != "earliest":
         return []
-    return [(topic, number, offset) for (topic, number), offset in _flat(made.begin).items() if offset > 0]
+    return [(topic, number, offset) for (topic, number), offset in by_partition(generation.begin).items() if offset > 0]
 
 
-def _require_same(sources: Collection[SourceDef], made: Generation, settings: RunSettings) -> None:
-    """Raise when other topics are read than when the replay was begun: its offsets mean nothing in them."""
-    readers = [reader_of(source) for source in sources]
-    read = {
-        name for one in readers if isinstance(one, KafkaSource) for name in one.topics_now(settings.context.cluster())
-    }
-    lost = sorted(made.begin.keys() - read)
+def _require_same_topics(sources: Collection[SourceDef], generation: Generation, settings: RunSettings) -> None:
+    """Raise InvalidReplay if other topics are read than at the start of the replay, to which its offsets belong."""
+    kafka_sources = [reader for source in sources if isinstance(reader := reader_of(source), KafkaSource)]
+    read = {topic for source in kafka_sources for topic in source.topics_now(settings.context.cluster())}
+    lost = sorted(generation.begin.keys() - read)
     if lost:
         raise InvalidReplay(
-            f"generation {made.number} was begun with {', '.join(lost)}, which the pipeline does not read any more",
-            why=f"it reads {', '.join(sorted(read)) or 'no topic'}: another generation of a source counts by now",
-            hint="--new begins another generation",
+            f"generation {generation.number} was started with {', '.join(lost)}, which the pipeline no longer reads",
+            why=f"it reads {', '.join(sorted(read)) or 'no topic'}: the current generation of a source has changed",
+            hint="--new starts another generation",
         )
 
 
-def _go_on(model: PipelineDef, plan: Plan, base: Path, made: Generation, settings: RunSettings) -> None:
-    """Let a query that has read everything do its last batch again, if that has not closed its windows."""
-    folder = state_of(base, made.number)
+def _reopen_finished_queries(
+    model: PipelineDef, plan: Plan, base: Path, generation: Generation, settings: RunSettings
+) -> None:
+    """Let each query that has read everything repeat its last batch, if that has not closed its windows."""
+    folder = state_of(base, generation.number)
     with StateDir(folder, model):
-        _require_open(base, made)
+        _require_unfinished(base, generation)
         for query in plan.queries:
-            begin, end = _within(model, query, made, settings)
-            at = replayed_until(checkpoint_of(folder, query.name), begin, end)
-            if at and all(offset >= _at(end, place) for place, offset in at.items()):
+            begin, end = _query_offsets(model, query, generation, settings)
+            offsets = replayed_until(checkpoint_of(folder, query.name), begin, end)
+            if offsets and all(offset >= end[topic][number] for (topic, number), offset in offsets.items()):
                 reopen_last_batch(checkpoint_of(folder, query.name))
 
 
 def _finish(
-    model: PipelineDef, plan: Plan, base: Path, made: Generation, settings: RunSettings, *, ended: bool
+    model: PipelineDef, plan: Plan, base: Path, generation: Generation, settings: RunSettings, *, ended: bool
 ) -> bool:
-    """Cut the checkpoints back to the end, if all queries have got there, and note it."""
-    folder = state_of(base, made.number)
+    """If all queries have reached the end, trim their checkpoints to it and record that; return whether they have."""
+    folder = state_of(base, generation.number)
     with StateDir(folder, model):
-        if _is_done(base, made):  # by another process, and a run may have gone on from there
+        if _is_finished(base, generation):  # by another process, and a run may have continued from there
             return True
         for query in plan.queries:
-            begin, end = _within(model, query, made, settings)
-            behind = [
-                place
-                for place, at in replayed_until(checkpoint_of(folder, query.name), begin, end).items()
-                if at < _at(end, place)
-            ]
+            begin, end = _query_offsets(model, query, generation, settings)
+            offsets = replayed_until(checkpoint_of(folder, query.name), begin, end)
+            behind = [(topic, number) for (topic, number), offset in offsets.items() if offset < end[topic][number]]
             if behind and not ended:
                 return False
             if behind:
                 topic, number = behind[0]
                 raise RunError(
-                    f"query {query.name!r} ended before the end of {topic}[{number}] was reached",
-                    hint="the same command goes on with it",
+                    f"query {query.name!r} ended before the end of {topic}[{number}]",
+                    hint="the same command resumes it",
                 )
-            if not ended and not (_is_certain(model, query) and is_closed(checkpoint_of(folder, query.name))):
-                return False  # nothing but the end of the query tells that files are done, and windows written
+            if not ended and not (_reads_only_kafka(model, query) and is_closed(checkpoint_of(folder, query.name))):
+                return False  # only the end of the query shows that files were read, and windows written
         for query in plan.queries:
-            trim(checkpoint_of(folder, query.name), made.end)
-        # Before the folder is anybody else's: who finds it not done would cut back what has gone on since.
-        generations.change(base, lambda now: now.with_one(replace(made, done=time.time())))
+            trim(checkpoint_of(folder, query.name), generation.end)
+        # While the folder is locked: a process that finds it unfinished would trim what a run has added since.
+        generations.change(base, lambda now: now.with_generation(replace(generation, done=time.time())))
     return True
 
 
-def _is_done(base: Path, made: Generation) -> bool:
-    """Whether its end was reached; asked while the folder is ours. Raises when it was deleted meanwhile."""
-    found = generations.load(base).require(made.number)
-    return found is not None and found.done is not None
+def _is_finished(base: Path, generation: Generation) -> bool:
+    """Return whether a generation is finished, while its folder is locked; raise InvalidReplay if it was deleted."""
+    stored = generations.load(base).require(generation.number)
+    return stored is not None and stored.done is not None
 
 
-def _require_open(base: Path, made: Generation) -> None:
-    if _is_done(base, made):
-        raise InvalidReplay(f"generation {made.number} is finished already", hint="--list shows it")
+def _require_unfinished(base: Path, generation: Generation) -> None:
+    if _is_finished(base, generation):
+        raise InvalidReplay(f"generation {generation.number} is already finished", hint="--list shows it")
 
 
 def _outputs(pipeline: PipelineDef, number: int, leave_out: Collection[str]) -> Iterator[Output]:
@@ -233,62 +250,59 @@ def _require_free(model: PipelineDef, settings: RunSettings) -> None:
     for sink in model.sinks:
         if writer_of(sink).is_there(replace(settings.context, pipeline=model.name, name=sink.table)):
             raise InvalidReplay(
-                f"{sink_target_name(sink)} is there already, and no replay of this state folder has made it",
+                f"{sink_target_name(sink)} exists, and was not created by a replay of this state folder",
                 place=sink.place,
                 hint="delete it, or use the --state that it belongs to",
             )
 
 
-def _prepare(pipeline: PipelineDef, model: PipelineDef, made: Generation, current: int, settings: RunSettings) -> None:
-    """Make the outputs as those are that count."""
-    with_generations = replace(pipeline, sinks=tuple(sinks_of(pipeline, made.left_out)))
-    counts = pipeline_of(with_generations, current)
-    for plainly, old, new in zip(with_generations.sinks, counts.sinks, model.sinks, strict=True):
-        site = replace(settings.context, pipeline=model.name, name=new.table)
-        # What the file names may be deleted; what counts may not have it yet.
-        like = old if writer_of(old).is_there(site) else plainly
-        writer_of(new).prepare_like(writer_of(like), site)
-        writer_of(new).prepare(site)  # a replay has batches, also where a run of the pipeline has none
+def _prepare(
+    pipeline: PipelineDef, model: PipelineDef, generation: Generation, current: int, settings: RunSettings
+) -> None:
+    """Create the outputs with the properties of the current ones."""
+    with_generations = replace(pipeline, sinks=tuple(sinks_of(pipeline, generation.left_out)))
+    current_sinks = pipeline_of(with_generations, current).sinks
+    for first, old, new in zip(with_generations.sinks, current_sinks, model.sinks, strict=True):
+        context = replace(settings.context, pipeline=model.name, name=new.table)
+        # The output of the first generation may be deleted; the current generation may not have this sink yet.
+        like = old if writer_of(old).is_there(context) else first
+        writer_of(new).prepare_like(writer_of(like), context)
+        writer_of(new).prepare(context)  # a replay has batches, even if the trigger of the pipeline has none
 
 
-def _within(model: PipelineDef, query: Query, made: Generation, settings: RunSettings) -> tuple[Offsets, Offsets]:
-    """The part of the span that a query reads."""
-    readers = [reader_of(source) for source in _streams(model, query)]
-    read = {
-        place for one in readers if isinstance(one, KafkaSource) for place in one.places_now(settings.context.cluster())
-    }
+def _query_offsets(
+    model: PipelineDef, query: Query, generation: Generation, settings: RunSettings
+) -> tuple[Offsets, Offsets]:
+    """Return the start and end offsets of the partitions that a query reads."""
+    sources = _streams(model, query)
+    kafka_sources = [reader for source in sources if isinstance(reader := reader_of(source), KafkaSource)]
+    read = {partition for source in kafka_sources for partition in source.places_now(settings.context.cluster())}
     first, last = (
         {
             topic: {number: offset for number, offset in numbers.items() if (topic, int(number)) in read}
             for topic, numbers in bound.items()
         }
-        for bound in (made.begin, made.end)
+        for bound in (generation.begin, generation.end)
     )
     return first, last
 
 
-def _way(model: PipelineDef, query: Query, made: Generation, folder: Path, settings: RunSettings) -> PartitionProgress:
-    begin, end = _within(model, query, made, settings)
+def _query_progress(
+    model: PipelineDef, query: Query, generation: Generation, folder: Path, settings: RunSettings
+) -> PartitionProgress:
+    begin, end = _query_offsets(model, query, generation, settings)
     read = {
-        (topic, int(number)): at
-        for (topic, number), at in replayed_until(checkpoint_of(folder, query.name), begin, end).items()
+        (topic, int(number)): offset
+        for (topic, number), offset in replayed_until(checkpoint_of(folder, query.name), begin, end).items()
     }
-    return PartitionProgress(_flat(begin), _flat(end), read, _is_certain(model, query))
+    return PartitionProgress(by_partition(begin), by_partition(end), read, _reads_only_kafka(model, query))
 
 
-def _is_certain(model: PipelineDef, query: Query) -> bool:
-    """Whether offsets tell all that a query reads."""
+def _reads_only_kafka(model: PipelineDef, query: Query) -> bool:
+    """Return whether offsets cover everything that a query reads."""
     return all(system_of(source) == "kafka" for source in _streams(model, query))
 
 
 def _streams(model: PipelineDef, query: Query) -> list[SourceDef]:
-    found = [model.source(name) for name in model.upstream(query.table)]
-    return [source for source in found if source and not source.static]
-
-
-def _flat(offsets: Offsets) -> dict[tuple[str, int], int]:
-    return {(topic, int(number)): at for topic, numbers in offsets.items() for number, at in numbers.items()}
-
-
-def _at(offsets: Offsets, place: tuple[str, str]) -> int:
-    return offsets[place[0]][place[1]]
+    sources = [model.source(name) for name in model.upstream(query.table)]
+    return [source for source in sources if source and not source.static]

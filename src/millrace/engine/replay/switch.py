@@ -1,4 +1,8 @@
-"""Which generation counts: the aliases that readers follow, and what `run` goes on with."""
+"""Changes the current generation: the aliases that readers follow, and what `run` continues.
+
+- `switch` makes a generation the current one, and `rollback` the previous one.
+- `drop` deletes a generation that is not current.
+"""
 
 from __future__ import annotations
 
@@ -19,83 +23,81 @@ from millrace.connectors.kafka.generation_alias import GenerationAlias
 from millrace.dead_letters.letter import dead_topic
 from millrace.engine.checkpoints.run_lease import run_group
 from millrace.engine.replay import generations
-from millrace.engine.replay.generations import FIRST, Generations, Output, mark_of, state_of
+from millrace.engine.replay.generations import FIRST, Generations, Output, mark_of, require_finished, state_of
 from millrace.errors import FileUnusable, InvalidReplay, StateMismatch
 from millrace.locks import in_use
 
 
 @dataclass(frozen=True)
 class SystemClients:
-    """How the systems are reached; each is asked only when it is needed."""
+    """The clients of the systems that hold outputs; each is created only when it is needed."""
 
     cluster: Callable[[], Cluster]
     cassandra: Callable[[], Cassandra]
 
 
-def switch(base: Path, pipeline: str, number: int, doors: SystemClients) -> Generations:
-    """Let a generation count from now on: for readers first, then for the next run.
+def switch(base: Path, pipeline: str, number: int, clients: SystemClients) -> Generations:
+    """Make a generation the current one: for readers first, then for the next run.
 
-    Each system changes at once; one after the other, if there are several. A switch that was cut off is noted, and
-    done again it comes to its end.
+    The change is atomic within a system, but the systems change one after the other. An interrupted switch is recorded,
+    and the same command finishes it.
     """
-    known = generations.load(base)
-    found = known.require(number)
-    if found is not None and found.done is None:
-        raise InvalidReplay(
-            f"generation {number} is not finished", hint="millrace replay FILE --resume goes on with it"
-        )
-    if number == known.current and known.switching is None:
+    stored = generations.load(base)
+    if generation := stored.require(number):
+        require_finished(generation)
+    if number == stored.current and stored.switching is None:
         raise InvalidReplay(f"generation {number} is the current one already")
-    outputs = leading(known, number)
+    outputs = alias_targets(stored, number)
     for output in outputs:
         if output.kind == "files":
             _require_link(output)
-    generations.change(base, lambda now: _begun(now, number))
-    _publish(outputs, pipeline, number, doors)
+    generations.change(base, lambda now: _switching(now, number))
+    _publish(outputs, pipeline, number, clients)
     return generations.change(base, lambda now: _switched(now, number))
 
 
-def rollback(base: Path, pipeline: str, doors: SystemClients) -> Generations:
-    """Let the generation count that did before."""
-    known = generations.load(base)
-    to = known.current if known.switching is not None else known.before
-    if to is None:
+def rollback(base: Path, pipeline: str, clients: SystemClients) -> Generations:
+    """Make the previous generation the current one."""
+    stored = generations.load(base)
+    number = stored.current if stored.switching is not None else stored.before
+    if number is None:
         raise InvalidReplay(
-            "there is nothing to go back to", why=f"generation {known.current} was always the current one"
+            "there is no generation to roll back to", why=f"generation {stored.current} was always the current one"
         )
-    return switch(base, pipeline, to, doors)
+    return switch(base, pipeline, number, clients)
 
 
-def leading(known: Generations, number: int) -> list[Output]:
-    """Every output that has an alias, with what it leads to in a generation."""
-    own = known.get(number)
-    every = {(one.kind, one.name): one.name for made in known.made for one in made.outputs}
-    if own is not None:
-        every |= {(one.kind, one.name): one.own for one in own.outputs}
-    return [Output(kind, name, to) for (kind, name), to in sorted(every.items())]
+def alias_targets(stored: Generations, number: int) -> list[Output]:
+    """Return every output that has an alias, with the target of the alias in a generation."""
+    targets = {(output.kind, output.name): output.name for made in stored.made for output in made.outputs}
+    if generation := stored.get(number):
+        targets |= {(output.kind, output.name): output.own for output in generation.outputs}
+    return [Output(kind, name, target) for (kind, name), target in sorted(targets.items())]
 
 
-def drop(base: Path, pipeline: str, number: int, doors: SystemClients) -> None:
-    """Delete a generation that does not count: its outputs, its dead letters of the replay, its state.
+def drop(base: Path, pipeline: str, number: int, clients: SystemClients) -> None:
+    """Delete a generation that is not current: its outputs, the dead letters of its replay, its state.
 
-    That is noted first: one of which something is gone cannot be switched to, and the same again deletes the rest.
+    That is recorded first: a generation that exists in part cannot be switched to, and the same command deletes the
+    rest.
     """
     folder = state_of(base, number)
     if in_use(folder):
-        raise StateMismatch(f"generation {number} is at work, in {folder}", hint="stop it first")
-    known = generations.change(base, lambda now: _dropping(now, number))
-    found = known.get(number)
-    for output in removed(known, number):
-        _remove(output, doors)
-    if found is not None and found.end:
-        _forget(f"{pipeline}@{number}", [dead_topic(f"{name}{mark_of(number)}") for name in found.end], doors.cluster())
+        raise StateMismatch(f"generation {number} is running, in {folder}", hint="stop it first")
+    stored = generations.change(base, lambda now: _dropping(now, number))
+    generation = stored.get(number)
+    for output in outputs_to_drop(stored, number):
+        _remove(output, clients)
+    if generation is not None and generation.end:
+        dead_topics = [dead_topic(f"{name}{mark_of(number)}") for name in generation.end]
+        _remove_from_kafka(f"{pipeline}@{number}", dead_topics, clients.cluster())
     _delete(folder)
     generations.change(base, lambda now: now.without(number))
 
 
-def removed(known: Generations, number: int) -> list[Output]:
-    """What goes with a generation."""
-    return [one for one in leading(known, number) if number == FIRST or one.own != one.name]
+def outputs_to_drop(stored: Generations, number: int) -> list[Output]:
+    """Return the outputs that are deleted with a generation."""
+    return [output for output in alias_targets(stored, number) if number == FIRST or output.own != output.name]
 
 
 def _dropping(now: Generations, number: int) -> Generations:
@@ -105,8 +107,8 @@ def _dropping(now: Generations, number: int) -> Generations:
     return replace(now, dropping=tuple(sorted({*now.dropping, number})))
 
 
-def _begun(now: Generations, number: int) -> Generations:
-    now.require(number)  # nobody may have begun to delete it meanwhile
+def _switching(now: Generations, number: int) -> Generations:
+    now.require(number)  # it may be deleted since the first check
     return replace(now, switching=number)
 
 
@@ -115,14 +117,14 @@ def _switched(now: Generations, number: int) -> Generations:
     return replace(now, current=number, before=before, switching=None)
 
 
-def _publish(outputs: list[Output], pipeline: str, number: int, doors: SystemClients) -> None:
+def _publish(outputs: list[Output], pipeline: str, number: int, clients: SystemClients) -> None:
     by_kind: dict[str, dict[str, str]] = {}
     for output in outputs:
         by_kind.setdefault(output.kind, {})[output.name] = output.own
     if "kafka" in by_kind:
-        generation_alias.publish(doors.cluster(), GenerationAlias(pipeline, number, time.time(), by_kind["kafka"]))
+        generation_alias.publish(clients.cluster(), GenerationAlias(pipeline, number, time.time(), by_kind["kafka"]))
     if "cassandra" in by_kind:
-        publish_alias(doors.cassandra(), pipeline, number, by_kind["cassandra"])
+        publish_alias(clients.cassandra(), pipeline, number, by_kind["cassandra"])
     for output in outputs:
         if output.kind == "files":
             _link(output)
@@ -131,38 +133,36 @@ def _publish(outputs: list[Output], pipeline: str, number: int, doors: SystemCli
 def _require_link(output: Output) -> None:
     link = link_of(output.name)
     if link is not None and link.exists() and not link.is_symlink():
-        raise FileUnusable(
-            f"{link} is in the way: it would lead to the current generation", hint="rename it, or remove it"
-        )
+        raise FileUnusable(f"{link} exists, and is no link to the current generation", hint="rename it, or remove it")
 
 
 def _link(output: Output) -> None:
     link = link_of(output.name)
     if link is None:
         return
-    fresh = link.with_name(f".{link.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    fresh.symlink_to(Path(output.own.removeprefix("file://").rstrip("/")).name)
-    fresh.replace(link)
+    draft = link.with_name(f".{link.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(Path(output.own.removeprefix("file://").rstrip("/")).name)
+    draft.replace(link)
 
 
 def link_of(folder: str) -> Path | None:
-    """The link that leads to the current generation of a folder; none where there are no links, as in S3."""
+    """Return the link to the current generation of a folder; None for stores without links, such as S3."""
     path = folder.removeprefix("file://").rstrip("/")
     return None if "://" in path else Path(f"{path}{CURRENT}")
 
 
-def _remove(output: Output, doors: SystemClients) -> None:
-    if output.kind == "kafka" and output.own in doors.cluster().connect().topics:
-        topics.delete(doors.cluster(), [output.own])
+def _remove(output: Output, clients: SystemClients) -> None:
+    if output.kind == "kafka" and output.own in clients.cluster().connect().topics:
+        topics.delete(clients.cluster(), [output.own])
     if output.kind == "cassandra":
-        doors.cassandra().execute(f"DROP TABLE IF EXISTS {quoted_table(output.own)}", doing=f"drop {output.own}")
-    if output.kind == "files" and is_ours(output):
+        clients.cassandra().execute(f"DROP TABLE IF EXISTS {quoted_table(output.own)}", doing=f"drop {output.own}")
+    if output.kind == "files" and is_deletable(output):
         _delete(Path(output.own.removeprefix("file://")))
 
 
-def is_ours(output: Output) -> bool:
-    """Whether it can be deleted from here: not so a folder in S3 or HDFS."""
+def is_deletable(output: Output) -> bool:
+    """Return whether an output can be deleted from here: a folder in S3 or HDFS cannot."""
     return output.kind != "files" or "://" not in output.own.removeprefix("file://")
 
 
@@ -172,15 +172,15 @@ def _delete(folder: Path) -> None:
             shutil.rmtree(folder)
     except OSError as error:
         raise FileUnusable(
-            f"{folder} cannot be deleted", why=error.strerror or str(error), hint="the same command goes on with it"
+            f"{folder} cannot be deleted", why=error.strerror or str(error), hint="the same command deletes the rest"
         ) from None
 
 
-def _forget(name: str, dead: list[str], cluster: Cluster) -> None:
-    """What Kafka keeps by the name of the pipeline that wrote a generation."""
-    there = [one for one in dead if one in cluster.connect().topics]
-    if there:
-        topics.delete(cluster, there)
+def _remove_from_kafka(name: str, dead_topics: list[str], cluster: Cluster) -> None:
+    """Delete the topics of dead letters and the consumer groups of the pipeline that wrote a generation."""
+    existing = [topic for topic in dead_topics if topic in cluster.connect().topics]
+    if existing:
+        topics.delete(cluster, existing)
     for group in consumer_groups.names(cluster):
         if is_group_of(name, group):
             consumer_groups.delete(cluster, group)
@@ -188,5 +188,5 @@ def _forget(name: str, dead: list[str], cluster: Cluster) -> None:
 
 def is_group_of(pipeline: str, group: str) -> bool:
     """Return whether a consumer group belongs to a pipeline."""
-    ours = (f"millrace.sink/{pipeline}/", f"millrace.{pipeline}.", f"millrace.dead.{pipeline}.")
-    return group.startswith(ours) or group == run_group(pipeline)
+    prefixes = (f"millrace.sink/{pipeline}/", f"millrace.{pipeline}.", f"millrace.dead.{pipeline}.")
+    return group.startswith(prefixes) or group == run_group(pipeline)

@@ -20,7 +20,7 @@ def test_a_file_means_the_generation_that_counts_and_letters_since_its_replay(tm
     assert (before.pipeline, before.since) == ("trending", None)
     made = Generation(2, ("earliest", "latest"), "", {}, {}, (), done=7.5)
     base = tmp_path / "pipelines" / "trending"
-    generations.change(base, lambda now: replace(now.with_one(made), current=2, before=1))
+    generations.change(base, lambda now: replace(now.with_generation(made), current=2, before=1))
     for text in (str(file), "trending@2"):
         after = DeadLetterSelection.named(text, tmp_path, None, None)
         assert (after.pipeline, after.since) == ("trending@2", 7500)

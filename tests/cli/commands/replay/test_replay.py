@@ -56,7 +56,7 @@ def test_generations_are_listed_and_shown_by_plan(offline_run: Run, tmp_path: Pa
     outputs = (Output("kafka", "popular", "popular.g2"),)
     end = {"posts": {"0": 12, "1": 7}}
     made = Generation(2, ("earliest", "latest"), "", {"posts": {"0": 0, "1": 0}}, end, outputs, done=1.0)
-    generations.change(base, lambda now: replace(now.with_one(made), current=2, before=1))
+    generations.change(base, lambda now: replace(now.with_generation(made), current=2, before=1))
     listed = orjson.loads(offline_run("replay", "trending.yaml", "--list", "--json").out)
     assert [(one["number"], one["current"], one["outputs"]) for one in listed] == [
         (1, False, ["popular"]),

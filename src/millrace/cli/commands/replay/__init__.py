@@ -199,13 +199,17 @@ def _replay(
     from millrace.engine.replay import replay as engine
     from millrace.telemetry.query_status import RunStatus
 
-    made = engine.resumed(pipeline, base) if asked is None else engine.begin(pipeline, base, asked, settings)
-    for topic, number, first in engine.missing(made):
+    made = (
+        engine.unfinished_generation(pipeline, base)
+        if asked is None
+        else engine.begin_replay(pipeline, base, asked, settings)
+    )
+    for topic, number, first in engine.truncated_partitions(made):
         say(f"{topic}[{number}] begins at offset {first}: what was before is gone, and will not be in the generation")
     say(f"generation {made.number}: {', '.join(one.own for one in made.outputs)}")
     run_status = RunStatus()
     with showing_progress() as know:
-        done = engine.carry_out(pipeline, base, made, settings, run_status, stop, know)
+        done = engine.run_replay(pipeline, base, made, settings, run_status, stop, know)
     say(run_status.summary())
     if not done:
         say(f"generation {made.number} was stopped before its end; millrace replay {file} --resume goes on with it")
@@ -236,7 +240,7 @@ def stage_text(stage: ReplayStage) -> str:
     share = 100 * stage.done / stage.total
     words = [f"{stage.done:,} of {stage.total:,} records ({share:.0f} %)"]
     words += [f"{stage.rate:,.0f}/s"] if stage.rate else []
-    words += [f"{format_duration(stage.left)} left"] if stage.left and stage.done < stage.total else []
+    words += [f"{format_duration(stage.seconds_left)} left"] if stage.seconds_left and stage.done < stage.total else []
     return ", ".join(words)
 
 

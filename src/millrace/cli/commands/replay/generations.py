@@ -31,7 +31,7 @@ def show_switch(pipeline: PipelineDef, base: Path, doors: SystemClients, number:
         after = switch.rollback(base, pipeline.name, doors)
     else:
         after = switch.switch(base, pipeline.name, number, doors)
-    for output in switch.leading(after, after.current):
+    for output in switch.alias_targets(after, after.current):
         out().print(f"{output.kind} {output.name} -> {output.own}", markup=False, soft_wrap=True)
     say(f"generation {after.current} counts from now on; millrace run goes on with it, --rollback takes {after.before}")
     tell_handovers(pipeline, base, after)
@@ -43,14 +43,14 @@ def tell_handovers(pipeline: PipelineDef, base: Path, known: Generations) -> Non
 
     for one in handovers(pipeline, base, known.before, known.current):
         name = f"the sink {one.sink.connection.connector} of {one.sink.table!r}"
-        if one.twice:
-            told = ", ".join(one.twice)
+        if one.repeated:
+            told = ", ".join(one.repeated)
             say(f"{name} gets offsets twice: generation {known.before} gave them, and {known.current} will: {told}")
-        if one.never:
-            told = ", ".join(one.never)
+        if one.missed:
+            told = ", ".join(one.missed)
             say(f"{name} misses offsets: {known.before} did not give them, and {known.current} is past them: {told}")
-        if one.anew:
-            told = ", ".join(one.anew)
+        if one.reread:
+            told = ", ".join(one.reread)
             say(f"{name} gets all once more that {told} has: generation {known.current} reads it from the beginning")
 
 
@@ -61,13 +61,13 @@ def drop_generation(pipeline: PipelineDef, base: Path, doors: SystemClients, num
 
     known = load(base)
     known.require(number, whole=False)
-    outputs = switch.removed(known, number)
-    named = ", ".join(one.own for one in outputs if switch.is_ours(one))
+    outputs = switch.outputs_to_drop(known, number)
+    named = ", ".join(one.own for one in outputs if switch.is_deletable(one))
     if confirm(f"delete generation {number} for good, with {named or 'its state'}?", yes):
         switch.drop(base, pipeline.name, number, doors)
         say(f"deleted generation {number}: {named or 'its state'}")
         for output in outputs:
-            if not switch.is_ours(output):
+            if not switch.is_deletable(output):
                 say(f"{output.own} is not on this machine and stays: delete it with the tools of its store")
 
 
@@ -87,7 +87,7 @@ def show_list(base: Path, *, as_json: bool) -> None:
 
 def show_comparison(pipeline: PipelineDef, base: Path, number: int, settings: RunSettings, *, as_json: bool) -> None:
     """What differs between the current generation and another; exit code 1 if anything does."""
-    from millrace.engine.replay.compare import comparisons, unequal
+    from millrace.engine.replay.compare import compare_generations, coverage_differences
     from millrace.engine.replay.generations import load
 
     known = load(base)
@@ -95,7 +95,7 @@ def show_comparison(pipeline: PipelineDef, base: Path, number: int, settings: Ru
     if number == known.current:
         raise InvalidReplay(f"generation {number} is the current one", hint="--generation N names another")
     numbers, left_out = (known.current, number), made.left_out if made else ()
-    reach = unequal(pipeline, base, numbers, left_out)
+    reach = coverage_differences(pipeline, base, numbers, left_out)
     with _spark(pipeline, settings) as spark, progress_line() as renew:
         seen = 0
 
@@ -104,7 +104,7 @@ def show_comparison(pipeline: PipelineDef, base: Path, number: int, settings: Ru
             seen += count
             renew(f"{format_count(seen, 'record')} compared")
 
-        found = list(comparisons(pipeline, numbers, left_out, settings.context, spark, told))
+        found = list(compare_generations(pipeline, numbers, left_out, settings.context, spark, told))
     if as_json:
         show_json(
             {"generations": numbers, "same_input": not reach, "input": reach, "outputs": list(map(asdict, found))}
@@ -114,8 +114,8 @@ def show_comparison(pipeline: PipelineDef, base: Path, number: int, settings: Ru
             _show(one, numbers)
         for each in reach:
             say(
-                f"query {each.query!r} has read {each.place} up to {each.old:,} in generation {numbers[0]} and up to "
-                f"{each.new:,} in {numbers[1]}: not all that differs comes from the code"
+                f"query {each.query!r} has read {each.partition} up to {each.old:,} in generation {numbers[0]} "
+                f"and up to {each.new:,} in {numbers[1]}: some differences do not come from the code"
             )
         if not reach:
             say("both have read the same records, as far as their checkpoints tell")
