@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from millrace.testing.runner import find, run
-from millrace.testing.spark import lend_session
-from millrace.testing.spec_file import read_sheet
+from millrace.testing.spark import use_session
+from millrace.testing.spec_file import read_spec_file
 
 from .conftest import EXAMPLES
 
@@ -27,8 +27,10 @@ def test_what_an_example_says_is_so(
     spark: SparkSession, file: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(EXAMPLES.parent)
-    lend_session(spark)
-    sheet = read_sheet(file)
-    results = list(run(replace(sheet, pipelines=tuple(one for one in sheet.pipelines if one.endswith(form)))))
+    use_session(spark)
+    spec_file = read_spec_file(file)
+    results = list(
+        run(replace(spec_file, pipelines=tuple(path for path in spec_file.pipelines if path.endswith(form))))
+    )
     assert results
     assert [(one.name, one.failures, one.error and one.error.lines()) for one in results if not one.passed] == []

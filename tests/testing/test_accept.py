@@ -1,4 +1,4 @@
-"""What came is written in the place of what was expected, where that harms nothing else."""
+"""Actual rows are written in the place of expected ones, where that changes nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from millrace.testing.accept import AcceptResult, accept
 from millrace.testing.runner import CaseFinding, Result
 from millrace.testing.spec import SpecFile
-from millrace.testing.spec_file import read_sheet
+from millrace.testing.spec_file import read_spec_file
 
 Ran = Callable[..., tuple[AcceptResult, str]]
 
@@ -28,23 +28,23 @@ def accepted(tmp_path: Path) -> Ran:
         file.write_bytes(text.encode())
         for name, content in files.items():
             (tmp_path / f"{name}.json").write_text(content)
-        sheet = read_sheet(file)
+        spec_file = read_spec_file(file)
         pipelines = [came] if others is None else [came, others]
-        results = [result for one in pipelines for result in ran(sheet, one, only)]
-        return accept(results, [sheet]), file.read_bytes().decode()
+        results = [result for one in pipelines for result in ran(spec_file, one, only)]
+        return accept(results, [spec_file]), file.read_bytes().decode()
 
     return run
 
 
-def ran(sheet: SpecFile, came: Any, only: str) -> list[Result]:
+def ran(spec_file: SpecFile, came: Any, only: str) -> list[Result]:
     results = []
-    for case in sheet.cases:
+    for case in spec_file.cases:
         parts = [part for step in (*case.steps, case.whole) for part in (step.rows, step.late, step.dead)]
         expected = [one for part in parts for one in part.values()]
         chosen = came.get(case.name) if isinstance(came, dict) else came
         findings = [CaseFinding(None if chosen is None else "unlike", one.place, one, chosen) for one in expected]
         if only in case.name:
-            results.append(Result(sheet, "", case, 0, findings))
+            results.append(Result(spec_file, "", case, 0, findings))
     return results
 
 
@@ -76,7 +76,7 @@ ODD = ["1e5", "1E+5", "0x1F", "007", "no", "null", "", "~", "NaN", "12:30", "a\x
 def test_texts_that_look_like_something_else_stay_texts(accepted: Ran, tmp_path: Path, text: str) -> None:
     frame = "tests:\n  one:\n    given: {posts: [a]}\n    expect: {popular: [{tag: a}]}\n"
     assert not accepted(frame, [{"tag": text}])[0].refused
-    (case,) = read_sheet(tmp_path / "trending.test.yaml").cases
+    (case,) = read_spec_file(tmp_path / "trending.test.yaml").cases
     assert case.steps[0].rows["popular"].value == [{"tag": text}]
 
 
@@ -106,11 +106,13 @@ def test_one_file_by_two_names_can_expect_one_thing_only(tmp_path: Path) -> None
     own = tmp_path / "a" / "p.test.yaml"
     own.write_text(before := "tests:\n  one:\n    given: {posts: [a]}\n    expect: {popular: [{count: 1}]}\n")
     (tmp_path / "b" / "p.test.yaml").symlink_to(own)
-    sheets = [read_sheet(tmp_path / folder / "p.test.yaml") for folder in ("a", "b")]
+    spec_files = [read_spec_file(tmp_path / folder / "p.test.yaml") for folder in ("a", "b")]
     results = [
-        result for sheet, count in zip(sheets, (3, 4), strict=True) for result in ran(sheet, [{"count": count}], "")
+        result
+        for spec_file, count in zip(spec_files, (3, 4), strict=True)
+        for result in ran(spec_file, [{"count": count}], "")
     ]
-    told = accept(results, sheets)
+    told = accept(results, spec_files)
     assert (len(told.refused), told.changed, own.read_text()) == (1, [], before)
 
 

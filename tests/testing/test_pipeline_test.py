@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 
 import millrace as mr
 from millrace.errors import InvalidQuery, InvalidTest, MillraceError
-from millrace.testing import Different, Trial, trial
-from millrace.testing.spark import lend_session
+from millrace.testing import Different, PipelineTest, Trial, trial
+from millrace.testing.spark import use_session
 
-Begin = Callable[..., Trial]
+Begin = Callable[..., PipelineTest]
 
 
 def at(second: int) -> str:
@@ -132,25 +132,25 @@ def test_a_batch_that_is_cut_off_gives_the_same_again_unless_chance_is_in_it(mil
 
 
 def test_a_test_that_asks_for_nothing_is_none(spark: SparkSession) -> None:
-    lend_session(spark)
-    with pytest.raises(InvalidTest) as raised, trial(counting()) as test:
+    use_session(spark)
+    with pytest.raises(InvalidTest) as raised, PipelineTest(counting()) as test:
         test.give(posts=[{"tag": "rain", "at": at(5)}])
     assert raised.value.place
     assert raised.value.place.file == __file__
-    with trial(counting()):
+    with PipelineTest(counting()):
         pass
 
 
 def test_dead_letters_that_nobody_expects_fail_a_test(spark: SparkSession) -> None:
-    lend_session(spark)
-    test = trial(counting())
+    use_session(spark)
+    test = PipelineTest(counting())
     test.give(posts=[{"tag": "rain", "at": at(5)}])
     test.expect("minutes", [])
     test.expect_dead("posts", 0)
     test.give(posts=["{broken"])
     with pytest.raises(Different, match=r"\{broken"), test:
         pass
-    with trial(counting()) as test:
+    with PipelineTest(counting()) as test:
         test.give(posts=["{broken"])
         test.expect_dead("posts", "any")
 
@@ -224,3 +224,7 @@ def test_a_function_that_raises_is_told_in_one_message(millrace_test: Begin) -> 
     test.give(posts=[{"tag": "rain"}])
     with pytest.raises(MillraceError):
         test.rows("broken")
+
+
+def test_the_old_names_work_for_one_release() -> None:
+    assert Trial is trial is PipelineTest

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from millrace.testing.spark import lend_session
+from millrace.testing.spark import use_session
 from words import PIPELINE
 
 TESTS = """\
@@ -38,7 +38,7 @@ class Reports:
 
 
 def test_each_test_of_a_file_is_an_item(spark: SparkSession, tmp_path: Path) -> None:
-    lend_session(spark)
+    use_session(spark)
     (tmp_path / "words.yaml").write_text(PIPELINE)
     (tmp_path / "words.test.yaml").write_text(TESTS)
     (tmp_path / "test_words.py").write_text(IN_PYTHON)

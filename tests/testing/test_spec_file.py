@@ -9,7 +9,7 @@ import pytest
 from millrace.errors import FileUnusable, InvalidTest, SourceLocation
 from millrace.testing.runner import find
 from millrace.testing.spec import place_of
-from millrace.testing.spec_file import read_sheet
+from millrace.testing.spec_file import read_spec_file
 
 
 def written(folder: Path, text: str) -> Path:
@@ -21,12 +21,12 @@ def written(folder: Path, text: str) -> Path:
 
 def problems(folder: Path, text: str) -> list[tuple[int | None, str]]:
     with pytest.raises(InvalidTest) as raised:
-        read_sheet(written(folder, text))
+        read_spec_file(written(folder, text))
     return [(one.place.line if one.place else None, one.message) for one in raised.value.problems]
 
 
 def test_a_test_is_one_step_or_several(tmp_path: Path) -> None:
-    sheet = read_sheet(
+    spec_file = read_spec_file(
         written(
             tmp_path,
             "tests:\n"
@@ -39,8 +39,8 @@ def test_a_test_is_one_step_or_several(tmp_path: Path) -> None:
             "    key: {t: n}\n",
         )
     )
-    one, two = sheet.cases
-    assert sheet.pipelines == (str(tmp_path / "trending.yaml"),)
+    one, two = spec_file.cases
+    assert spec_file.pipelines == (str(tmp_path / "trending.yaml"),)
     assert one.steps[0].given == {"posts": [{"n": 1}]}
     assert [one.steps[0].rows["t"].value, one.steps[0].late["t"].value, one.steps[0].dead["posts"].value] == [[], 2, 1]
     assert not one.moves_watermarks
@@ -81,7 +81,7 @@ def test_numbers_and_keys_are_what_they_must_be(tmp_path: Path, wrong: str) -> N
 def test_rows_know_their_lines_and_long_numbers_are_numbers(tmp_path: Path) -> None:
     rows = "      posts:\n        - n: 1234567890123456789012\n          m: 1\n"
     text = f"tests:\n  a:\n    given:\n{rows}    expect: {{t: []}}\n"
-    (case,) = read_sheet(written(tmp_path, text)).cases
+    (case,) = read_spec_file(written(tmp_path, text)).cases
     (row,) = case.steps[0].given["posts"]
     assert row == {"n": 1234567890123456789012, "m": 1}
     assert [place_of(row, name) for name in row] == [
@@ -97,13 +97,13 @@ def test_what_is_no_file_of_tests(tmp_path: Path, text: str) -> None:
 def test_a_file_is_about_the_pipelines_of_its_name_or_those_it_names(tmp_path: Path) -> None:
     file = written(tmp_path, "tests: {a: {given: {}, expect: {t: []}}}")
     (tmp_path / "trending.py").touch()
-    assert [Path(one).name for one in read_sheet(file).pipelines] == ["trending.yaml", "trending.py"]
+    assert [Path(one).name for one in read_spec_file(file).pipelines] == ["trending.yaml", "trending.py"]
     file.write_text("pipeline: other.py\ntests: {a: {given: {}, expect: {t: []}}}")
-    assert read_sheet(file).pipelines == (str(tmp_path / "other.py"),)
+    assert read_spec_file(file).pipelines == (str(tmp_path / "other.py"),)
     alone = tmp_path / "alone.test.yaml"
     alone.write_text("tests: {a: {given: {}, expect: {t: []}}}")
     with pytest.raises(InvalidTest):
-        read_sheet(alone)
+        read_spec_file(alone)
 
 
 def test_files_of_tests_are_found_by_folder_by_pipeline_and_by_name(tmp_path: Path) -> None:

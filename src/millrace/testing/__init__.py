@@ -1,8 +1,8 @@
-"""Pipelines put to the test: rows given per source, a batch a step, and the rows, late rows and dead letters expected.
+"""Test pipelines: give rows to each source, a batch a step, and expect rows, late rows and dead letters.
 
-    from millrace.testing import trial
+    from millrace.testing import PipelineTest
 
-    with trial("trending.yaml") as test:
+    with PipelineTest("trending.yaml") as test:
         test.give(posts=[{"id": "a", "text": "#rain", "at": "2026-05-04T12:00:00Z"}])
         test.expect("hashtags", [{"tag": "rain"}])
 
@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from millrace.testing.compare import Different
-    from millrace.testing.pipeline_test import Trial, trial
+    from millrace.testing.pipeline_test import PipelineTest
 
-__all__ = ["Different", "Trial", "trial"]
+    Trial = trial = PipelineTest
+
+__all__ = ["Different", "PipelineTest", "Trial", "trial"]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,8 +27,8 @@ def __getattr__(name: str) -> Any:
         from millrace.testing.compare import Different
 
         return Different
-    if name in ("Trial", "trial"):
-        from millrace.testing import pipeline_test as module
+    if name in ("PipelineTest", "Trial", "trial"):  # the last two are its old names, for one release
+        from millrace.testing.pipeline_test import PipelineTest
 
-        return getattr(module, name)
+        return PipelineTest
     raise AttributeError(f"module 'millrace.testing' has no attribute {name!r}")

@@ -1,6 +1,8 @@
-"""What came becomes what is expected, where that can be written without changing anything else; else it is told.
+"""`millrace test --accept`: write actual rows in the place of expected ones.
 
-One value of a YAML file is written anew where it stands; the file is read again, and nothing else may differ.
+- `accept` changes the files of tests and the files of rows, and returns what it refused to change.
+- `rewritten_text` replaces one value of a YAML file: the file is read again, and nothing else may differ. Lines that
+  need no change keep their comments and their formatting.
 """
 
 from __future__ import annotations
@@ -29,112 +31,108 @@ _Path = tuple[str | int, ...]
 
 
 class EditRefused(Exception):
-    """A value that cannot be written without changing something else."""
+    """A value that cannot be replaced without changing something else."""
 
 
 @dataclass(frozen=True)
 class SpecEdit:
-    """The keys that lead to a value, and what it shall be."""
+    """The keys that lead to a value, and its new value."""
 
     path: _Path
     value: Any
 
 
-def rewritten_text(text: str, change: SpecEdit) -> str:
-    """The file's text with another value in one place: as few of its lines as can be are new."""
+def rewritten_text(text: str, edit: SpecEdit) -> str:
+    """Return the file's text with one value replaced, with as few changed lines as possible."""
     before = _read(text)
-    for new in _attempts(text, before, change):
-        if _is_only(before, _read(new), change):
-            return new
-    if _has_anchors(text):
+    for after in _candidates(text, before, edit):
+        if _differs_only_by(edit, before, _read(after)):
+            return after
+    if any(getattr(event, "anchor", None) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
         raise EditRefused(
             "it cannot be rewritten alone; an anchor (&, *, <<) may share it with other parts of the file"
         )
     raise EditRefused("what came would not be read back as it is")
 
 
-def _has_anchors(text: str) -> bool:
-    return any(getattr(event, "anchor", None) for event in yaml.parse(text, Loader=yaml.SafeLoader))
-
-
-def _attempts(text: str, before: Any, change: SpecEdit) -> Iterator[str]:
+def _candidates(text: str, before: Any, edit: SpecEdit) -> Iterator[str]:
     try:
-        place = _found(yaml.compose(text, Loader=yaml.SafeLoader), change.path)
+        target = _find(yaml.compose(text, Loader=yaml.SafeLoader), edit.path)
     except yaml.YAMLError:
         return
-    if place is None:
+    if target is None:
         return
-    if isinstance(change.value, list):
-        old = reduce(getitem, change.path, before)
-        yield from _by_rows(text, place.node, old, change.value)
-    yield _whole(text, place, change.value)
+    is_block = isinstance(target.node, yaml.SequenceNode) and not target.node.flow_style
+    if isinstance(edit.value, list) and edit.value and is_block:
+        yield _with_rows_replaced(text, target.node, reduce(getitem, edit.path, before), edit.value)
+    yield _with_value_replaced(text, target, edit.value)
 
 
 @dataclass(frozen=True)
-class _Found:
-    """A value in the file, its key, and whether braces or brackets are around it."""
+class _Target:
+    """A value in the file, its key, and whether it is inside braces or brackets."""
 
     key: Any
     node: Any
     flow: bool
 
 
-def _found(root: Any, path: _Path) -> _Found | None:
+def _find(root: Any, path: _Path) -> _Target | None:
     key, node, flow = None, root, False
     for part in path:
         flow = flow or bool(node.flow_style)
         if isinstance(part, int):
             node = node.value[part]
         else:
-            pairs = [(name, one) for name, one in node.value if name.value == part]
-            if not pairs:  # it comes from elsewhere, by <<
+            pairs = [(name, value) for name, value in node.value if name.value == part]
+            if not pairs:  # it was merged by <<
                 return None
             key, node = pairs[0]
-    return _Found(key, node, flow)
+    return _Target(key, node, flow)
 
 
-def _by_rows(text: str, node: Any, old: Any, rows: Sequence[Any]) -> Iterator[str]:
-    """Of a list with a row in a line or more: the rows that came stay as they are, and so do comments."""
-    if not isinstance(node, yaml.SequenceNode) or node.flow_style or not rows:
-        return
-    new = [_key(row) for row in rows]
-    gone = [one for one, was in zip(node.value, old, strict=True) if not _taken(_key(was), new)]
-    written = [row for row in rows if _taken(_key(row), new)]
-    lines = text.splitlines(keepends=True)
-    spans = [range(one.start_mark.line, _last_line(text, one) + 1) for one in gone]
+def _with_rows_replaced(text: str, node: Any, old_rows: Any, rows: Sequence[Any]) -> str:
+    """Replace the rows of a block sequence that differ; equal rows and comments keep their lines."""
+    unmatched = [_key(row) for row in rows]
+    removed = [item for item, row in zip(node.value, old_rows, strict=True) if not _take(_key(row), unmatched)]
+    added = [row for row in rows if _take(_key(row), unmatched)]
+    newline = _newline(text)
+    spans = [range(item.start_mark.line, _last_line(text, item) + 1) for item in removed]
     at = spans[0].start if spans else _last_line(text, node) + 1
     dash = " " * node.start_mark.column + "- "
-    added = [f"{dash}{_flow(row)}{_newline(text)}" for row in written]
-    out = [(number, line) for number, line in enumerate(lines) if not any(number in span for span in spans)]
-    before = [line for number, line in out if number < at]
+    lines = [
+        (number, line)
+        for number, line in enumerate(text.splitlines(keepends=True))
+        if not any(number in span for span in spans)
+    ]
+    before = [line for number, line in lines if number < at]
     if before and not before[-1].endswith("\n"):
-        before[-1] += _newline(text)
-    yield "".join([*before, *added, *(line for number, line in out if number >= at)])
+        before[-1] += newline
+    new = [f"{dash}{_flow(row)}{newline}" for row in added]
+    return "".join([*before, *new, *(line for number, line in lines if number >= at)])
 
 
-def _taken(key: bytes, left: list[bytes]) -> bool:
-    """Whether a row is among those that are left; it is no more, then."""
-    if key not in left:
+def _take(key: bytes, keys: list[bytes]) -> bool:
+    """Remove a key from a list; return whether it was in it."""
+    if key not in keys:
         return False
-    left.remove(key)
+    keys.remove(key)
     return True
 
 
-def _whole(text: str, found: _Found, value: Any) -> str:
-    """The file with the value replaced from its first character to its last."""
-    start, end = found.node.start_mark.index, _end(found.node)
+def _with_value_replaced(text: str, target: _Target, value: Any) -> str:
+    """Replace the value from its first character to its last."""
+    start, end = target.node.start_mark.index, _end(target.node)
     if not isinstance(value, list):
         return f"{text[:start]}{value}{text[end:]}"
-    if found.flow or found.key is None or not value:
-        written = f"[{', '.join(map(_flow, value))}]"
-        block = found.key is not None and not found.flow and text[found.key.end_mark.index] == ":"
-        return (
-            f"{text[: found.key.end_mark.index]}: {written}{text[end:]}"
-            if block
-            else f"{text[:start]}{written}{text[end:]}"
-        )
-    dash = f"{_newline(text)}{' ' * (found.key.start_mark.column + 2)}- "
-    return f"{text[: found.key.end_mark.index]}:{''.join(dash + _flow(row) for row in value)}{text[end:]}"
+    after_key = None if target.key is None or target.flow else target.key.end_mark.index
+    if value and after_key is not None:
+        dash = f"{_newline(text)}{' ' * (target.key.start_mark.column + 2)}- "
+        return f"{text[:after_key]}:{''.join(dash + _flow(row) for row in value)}{text[end:]}"
+    written = f"[{', '.join(map(_flow, value))}]"
+    if after_key is not None and text[after_key] == ":":
+        return f"{text[:after_key]}: {written}{text[end:]}"
+    return f"{text[:start]}{written}{text[end:]}"
 
 
 def _newline(text: str) -> str:
@@ -146,71 +144,71 @@ def _last_line(text: str, node: Any) -> int:
 
 
 def _end(node: Any) -> int:
-    """Where the last character of a value stands: of a block, comments and lines after it are not part."""
+    """Return the index after a value; comments and lines after a block are not part of it."""
     if isinstance(node, yaml.ScalarNode) or node.flow_style:
         return int(node.end_mark.index)
     last = node.value[-1]
     return _end(last[1] if isinstance(last, tuple) else last)
 
 
-class _Row(yaml.SafeDumper):
-    """Rows as they are read here, by YAML 1.2: PyYAML itself would leave the text `1e5` without quotes."""
+class _RowDumper(yaml.SafeDumper):
+    """Writes rows for a reader of YAML 1.2: PyYAML itself would leave the text `1e5` without quotes."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
 
 
-def _text(dumper: _Row, text: str) -> Any:
+def _represent_text(dumper: _RowDumper, text: str) -> Any:
     is_text = isinstance(placed(Scalar(text, SourceLocation(""), plain=True)), str)
     style = '"' if not text.isprintable() else None if is_text else "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Row.add_representer(str, _text)
+_RowDumper.add_representer(str, _represent_text)
 
 
 def _flow(row: Any) -> str:
-    """A row in one line."""
-    form = partial(yaml.dump, default_flow_style=True, sort_keys=False, allow_unicode=True, width=1_000_000)
-    return str(form(row, Dumper=_Row)).removesuffix("\n").removesuffix("\n...")
+    """Return a row in one line."""
+    dump = partial(yaml.dump, default_flow_style=True, sort_keys=False, allow_unicode=True, width=1_000_000)
+    return str(dump(row, Dumper=_RowDumper)).removesuffix("\n").removesuffix("\n...")
 
 
 def _read(text: str) -> Any:
-    """What a file says, or None where it cannot be read."""
+    """Return the content of a file, or None if it cannot be read."""
     problems: list[Problem] = []
     root = read_document(text.encode(), "", problems)
     return None if root is None or problems else placed(root)
 
 
-def _is_only(before: Any, after: Any, change: SpecEdit, path: _Path = ()) -> bool:
-    """Whether two documents differ in one value, and that is what it shall be."""
-    if path == change.path:
-        return bool(_told(after) == _told(change.value))
-    if path != change.path[: len(path)]:
+def _differs_only_by(edit: SpecEdit, before: Any, after: Any, path: _Path = ()) -> bool:
+    """Return whether two documents differ in one value only, and the second has the new one."""
+    if path == edit.path:
+        return bool(_in_any_order(after) == _in_any_order(edit.value))
+    if path != edit.path[: len(path)]:
         return bool(before == after)
     if isinstance(before, Mapping) and isinstance(after, Mapping):
-        same = list(before) == list(after)
-        return same and all(_is_only(before[name], after[name], change, (*path, name)) for name in before)
+        same_keys = list(before) == list(after)
+        return same_keys and all(_differs_only_by(edit, before[name], after[name], (*path, name)) for name in before)
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        return all(_is_only(*both, change, (*path, at)) for at, both in enumerate(zip(before, after, strict=True)))
+        pairs = enumerate(zip(before, after, strict=True))
+        return all(_differs_only_by(edit, *pair, (*path, number)) for number, pair in pairs)
     return bool(before == after)
 
 
-def _told(value: Any) -> Any:
-    """Rows in any order."""
+def _in_any_order(value: Any) -> Any:
     return sorted(map(_key, value)) if isinstance(value, list) else value
 
 
 def _key(row: Any) -> bytes:
-    """A row by what it says: 20 is 20.0."""
+    """Return bytes that are equal for equal rows; 20 equals 20.0."""
     return row_key(_normalized(row))
 
 
 def _normalized(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _normalized(one) for name, one in value.items()}
+        return {name: _normalized(column) for name, column in value.items()}
     if isinstance(value, list):
-        return [_normalized(one) for one in value]
+        return [_normalized(item) for item in value]
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return str(value) if isinstance(value, int) and value.bit_length() > BITS else value
@@ -218,93 +216,101 @@ def _normalized(value: Any) -> Any:
 
 @dataclass
 class AcceptResult:
-    """The files that were changed, and what could not be."""
+    """The files that were changed, and the expectations that could not be."""
 
     changed: list[Path] = field(default_factory=list)
     refused: list[Problem] = field(default_factory=list)
 
     def refuse(self, place: SourceLocation, why: str, hint: str) -> None:
-        """Leave an expectation as it is."""
+        """Report an expectation that stays as it is."""
         self.refused.append(Problem("test.invalid", f"this cannot be accepted: {why}", place, hint))
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """All that came of one expectation: of each pipeline that its test was run on."""
+class _Expectation:
+    """An expectation, and its findings for each pipeline that its test was run on."""
 
-    sheet: SpecFile
+    spec_file: SpecFile
     expected: ExpectedRows
     findings: list[CaseFinding]
 
     @property
     def failed(self) -> bool:
-        return any(one.told is not None for one in self.findings)
+        return any(finding.difference is not None for finding in self.findings)
 
     @property
     def values(self) -> list[Any]:
-        """What should be expected, by each of the pipelines."""
-        return [_columns(self.sheet, one) for one in self.findings]
+        """Return the actual value of each pipeline."""
+        return [_actual(self.spec_file, finding) for finding in self.findings]
+
+    @property
+    def rows_file(self) -> Path | None:
+        """Return the file of rows that has the expected rows; None if they are in the file of tests."""
+        return _rows_file(self.spec_file, self.expected.value)
 
 
-def accept(results: Iterable[Result], sheets: Sequence[SpecFile]) -> AcceptResult:
-    """Write what came in the place of what was expected and did not; `sheets` are all tests that were read."""
+def accept(results: Iterable[Result], spec_files: Sequence[SpecFile]) -> AcceptResult:
+    """Write actual values in the place of those that were expected; `spec_files` are all files that were read."""
     accepted = AcceptResult()
-    seen = _by_expectation(results)
-    for sheet in {one.file.resolve(): one for one in reversed(sheets)}.values():
-        own = [one for one in seen if _is(one.sheet, sheet) and one.failed and not _named(one.expected.value)]
-        _accept_written(sheet, [one for one in own if _agreed(one, accepted)], accepted)
-    for file in dict.fromkeys(_file(one.sheet, one.expected) for one in seen if one.failed):
+    expectations = _by_expectation(results)
+    failed = [expectation for expectation in expectations if expectation.failed]
+    for path, spec_file in {spec_file.file.resolve(): spec_file for spec_file in reversed(spec_files)}.items():
+        own = [
+            expectation
+            for expectation in failed
+            if expectation.spec_file.file.resolve() == path and not expectation.rows_file
+        ]
+        agreed = [expectation for expectation in own if _pipelines_agree(expectation, accepted)]
+        _accept_in_spec_file(spec_file, agreed, accepted)
+    for file in dict.fromkeys(expectation.rows_file for expectation in failed):
         if file is not None:
-            _accept_file(file, seen, sheets, accepted)
+            _accept_in_rows_file(file, expectations, spec_files, accepted)
     return accepted
 
 
-def _by_expectation(results: Iterable[Result]) -> list[_Seen]:
-    found: dict[tuple[Path, tuple[str | int, ...]], _Seen] = {}
+def _by_expectation(results: Iterable[Result]) -> list[_Expectation]:
+    expectations: dict[tuple[Path, _Path], _Expectation] = {}
     for result in results:
-        for one in result.findings:
-            if one.expected is not None:
-                new = _Seen(result.sheet, one.expected, [])
-                found.setdefault((result.sheet.file.resolve(), one.expected.path), new).findings.append(one)
-    return list(found.values())
+        for finding in result.findings:
+            if finding.expected is not None:
+                key = result.spec_file.file.resolve(), finding.expected.path
+                new = _Expectation(result.spec_file, finding.expected, [])
+                expectations.setdefault(key, new).findings.append(finding)
+    return list(expectations.values())
 
 
-def _is(one: SpecFile, other: SpecFile) -> bool:
-    """Whether two tests stand in the same file, perhaps by another name."""
-    return one.file.resolve() == other.file.resolve()
-
-
-def _agreed(seen: _Seen, accepted: AcceptResult) -> bool:
-    if _same(seen.values):
+def _pipelines_agree(expectation: _Expectation, accepted: AcceptResult) -> bool:
+    if _all_equal(expectation.values):
         return True
     hint = "make the pipelines agree first: a test that is run on both can expect one thing only"
-    accepted.refuse(seen.expected.place, "the pipelines of this test gave different rows", hint)
+    accepted.refuse(expectation.expected.place, "the pipelines of this test gave different rows", hint)
     return False
 
 
-def _accept_written(sheet: SpecFile, seen: Sequence[_Seen], accepted: AcceptResult) -> None:
-    """Expectations that stand in the file of tests itself."""
-    before = text = sheet.file.read_bytes().decode("utf-8-sig") if seen else ""
-    for one in seen:
+def _accept_in_spec_file(spec_file: SpecFile, expectations: Sequence[_Expectation], accepted: AcceptResult) -> None:
+    before = text = spec_file.file.read_bytes().decode("utf-8-sig") if expectations else ""
+    for expectation in expectations:
+        expected = expectation.expected
         try:
-            text = rewritten_text(text, SpecEdit(one.expected.path, one.values[0]))
+            text = rewritten_text(text, SpecEdit(expected.path, expectation.values[0]))
         except EditRefused as refused:
-            accepted.refuse(one.expected.place, str(refused), "write it by hand; this is what came, in the table above")
+            accepted.refuse(expected.place, str(refused), "write it by hand; this is what came, in the table above")
     if text != before:
-        _write(sheet.file, text)
-        accepted.changed.append(sheet.file)
+        _write(spec_file.file, text)
+        accepted.changed.append(spec_file.file)
 
 
-def _accept_file(file: Path, seen: Sequence[_Seen], sheets: Sequence[SpecFile], accepted: AcceptResult) -> None:
-    """Expectations that stand in a file of rows."""
-    own = [one for one in seen if _file(one.sheet, one.expected) == file]
-    place = next(one.expected.place for one in own if one.failed)
-    run = {(one.sheet.file, one.expected.path) for one in own}
-    if why := next(_also_used(file, sheets, run), None):
+def _accept_in_rows_file(
+    file: Path, expectations: Sequence[_Expectation], spec_files: Sequence[SpecFile], accepted: AcceptResult
+) -> None:
+    own = [expectation for expectation in expectations if expectation.rows_file == file]
+    place = next(expectation.expected.place for expectation in own if expectation.failed)
+    run = {(expectation.spec_file.file, expectation.expected.path) for expectation in own}
+    if why := next(_other_uses(file, spec_files, run), None):
         accepted.refuse(place, f"{file.name} {why}", "give each its own file")
-    elif file.suffix == ".csv" or _named(own[0].expected.value) == "csv":
-        accepted.refuse(place, f"{file.name} is CSV, which knows no types", "write it by hand, or expect {json: FILE}")
-    elif not _same([value for one in own for value in one.values]):
+    elif file.suffix == ".csv" or _form(own[0].expected.value) == "csv":
+        accepted.refuse(place, f"{file.name} is CSV, which has no types", "write it by hand, or expect {json: FILE}")
+    elif not _all_equal([value for expectation in own for value in expectation.values]):
         accepted.refuse(place, f"several tests expect {file.name}, and not the same came", "give each its own file")
     else:
         _write(file, _as_json(own[0].values[0], array=row_files.is_array(file.read_bytes())))
@@ -312,59 +318,58 @@ def _accept_file(file: Path, seen: Sequence[_Seen], sheets: Sequence[SpecFile], 
 
 
 def _write(file: Path, content: str | bytes) -> None:
-    """Into the file itself where its name is a link, which stays one; who may read it stays as well."""
-    own = file.resolve()
-    mode = own.stat().st_mode
-    write_whole(own, content, private=True)  # until it is as it was
-    own.chmod(mode)
+    """Write a file, through a link, with its permissions kept."""
+    target = file.resolve()
+    mode = target.stat().st_mode
+    write_whole(target, content, private=True)  # until chmod
+    target.chmod(mode)
 
 
-def _also_used(file: Path, sheets: Sequence[SpecFile], run: set[tuple[Path, tuple[str | int, ...]]]) -> Iterator[str]:
-    """For what else a file of rows is there: to change it for one would change it for the other."""
-    for sheet in sheets:
-        for case in sheet.cases:
+def _other_uses(file: Path, spec_files: Sequence[SpecFile], run: set[tuple[Path, _Path]]) -> Iterator[str]:
+    """Yield the other uses of a file of rows, which a change would affect."""
+    for spec_file in spec_files:
+        for case in spec_file.cases:
             for step in (*case.steps, case.whole):
-                for rows in step.given.values():
-                    if _named(rows) and (sheet.file.parent / str(rows[_named(rows)])).resolve() == file:
-                        yield f"is also what {case.name!r} is given"
-                for one in (*step.rows.values(), *step.dead.values()):
-                    if _file(sheet, one) == file and (sheet.file, one.path) not in run:
+                if any(_rows_file(spec_file, rows) == file for rows in step.given.values()):
+                    yield f"is also what {case.name!r} is given"
+                for expected in (*step.rows.values(), *step.dead.values()):
+                    if _rows_file(spec_file, expected.value) == file and (spec_file.file, expected.path) not in run:
                         yield f"is also what {case.name!r} expects, which was not run to its end"
-    read = {sheet.file.resolve() for sheet in sheets}
-    for other in sorted({one for sheet in sheets for one in sheet.file.resolve().parent.glob("*.test.y*ml")} - read):
+    read = {spec_file.file.resolve() for spec_file in spec_files}
+    folders = {path.parent for path in read}
+    for other in sorted({path for folder in folders for path in folder.glob("*.test.y*ml")} - read):
         if file.name in other.read_text("utf-8", "replace"):
             yield f"is also in {other.name}, which was not run"
 
 
-def _named(rows: Any) -> str:
-    """The form of a file of rows, where rows are one."""
+def _form(rows: Any) -> str:
+    """Return the form of a file of rows, as "json"; empty if rows are no file."""
     only = next(iter(rows)) if isinstance(rows, dict) and len(rows) == 1 else ""
     return only if only in FORMS else ""
 
 
-def _file(sheet: SpecFile, expected: ExpectedRows) -> Path | None:
-    """The file that an expectation stands in, if it is not the tests' own."""
-    form = _named(expected.value)
-    return (sheet.file.parent / str(expected.value[form])).resolve() if form else None
+def _rows_file(spec_file: SpecFile, rows: Any) -> Path | None:
+    form = _form(rows)
+    return (spec_file.file.parent / str(rows[form])).resolve() if form else None
 
 
-def _columns(sheet: SpecFile, finding: CaseFinding) -> Any:
-    """What came, of the columns that were named; of all when none was."""
+def _actual(spec_file: SpecFile, finding: CaseFinding) -> Any:
+    """Return the actual rows with the columns that the test names; with all if it names none."""
     expected = finding.expected.value if finding.expected else None
-    if not isinstance(finding.came, list):
-        return finding.came
-    rows = expected_rows(expected, sheet.file.parent) if isinstance(expected, list | dict) else []
+    if not isinstance(finding.actual, list):
+        return finding.actual
+    rows = expected_rows(expected, spec_file.file.parent) if isinstance(expected, list | dict) else []
     names = list(dict.fromkeys(name for row in rows for name in row))
-    known = [name for name in names if all(name in row for row in finding.came)]
-    return [{name: row[name] for name in known} for row in finding.came] if known else finding.came
+    common = [name for name in names if all(name in row for row in finding.actual)]
+    return [{name: row[name] for name in common} for row in finding.actual] if common else finding.actual
 
 
-def _same(values: Sequence[Any]) -> bool:
-    """Whether what came is the same everywhere, in any order."""
-    told = [sorted(map(row_key, one)) if isinstance(one, list) else one for one in values]
-    return all(one == told[0] for one in told)
+def _all_equal(values: Sequence[Any]) -> bool:
+    """Return whether values are equal; rows may be in any order."""
+    keys = [sorted(map(row_key, value)) if isinstance(value, list) else value for value in values]
+    return all(key == keys[0] for key in keys)
 
 
 def _as_json(rows: Sequence[Any], *, array: bool) -> bytes:
     lines = [orjson.dumps(row) for row in rows]
-    return b"[\n  " + b",\n  ".join(lines) + b"\n]\n" if array and lines else b"".join(one + b"\n" for one in lines)
+    return b"[\n  " + b",\n  ".join(lines) + b"\n]\n" if array and lines else b"".join(line + b"\n" for line in lines)

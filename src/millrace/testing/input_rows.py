@@ -1,6 +1,8 @@
-"""Rows that a test gives become messages as their source would have them: bytes, and the columns beside them.
+"""Encode the rows that a test gives as messages of their source: bytes, and the columns beside them.
 
-Columns that a row has and its source has not: in a test, they are mistakes.
+- `RowEncoder` encodes rows, texts and files of rows for one source.
+- `stray_columns` finds columns that a source does not have, which in a test are mistakes.
+- `test_moment` reads a time as tests write it.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _AS_IT_IS = "a message that has more is given as a text, or {text: FILE}"
 
 
 def stray_column(source: str, name: str, known: Iterable[str], place: SourceLocation | None) -> InvalidTest:
-    """The error for a column, or a field of one, that a source does not have."""
+    """Return the error for a column, or a field of one, that a source does not have."""
     hint = f"{did_you_mean(name, known)} ({_AS_IT_IS})"
     return InvalidTest(f"{source!r} has no column {name!r}", place=place, hint=hint)
 
@@ -37,40 +39,39 @@ def stray_column(source: str, name: str, known: Iterable[str], place: SourceLoca
 def stray_columns(
     source: str, value: Any, kind: Type, place: SourceLocation | None, path: str = ""
 ) -> Iterator[InvalidTest]:
-    """The errors for all that is in a value and not in its type."""
+    """Yield the errors for all fields of a value that its type does not have."""
     if isinstance(kind, Struct) and isinstance(value, Mapping):
-        fields = {f"{path}{one.name}": one.type for one in kind.fields}
-        for name, one in value.items():
+        fields = {f"{path}{field.name}": field.type for field in kind.fields}
+        for name, content in value.items():
             at = place_of(value, name) or place
             if (full := f"{path}{name}") in fields:
-                yield from stray_columns(source, one, fields[full], at, f"{full}.")
+                yield from stray_columns(source, content, fields[full], at, f"{full}.")
             else:
                 yield stray_column(source, full, fields, at)
     elif isinstance(kind, Array) and isinstance(value, list | tuple):
-        for one in value:
-            yield from stray_columns(source, one, kind.element, place, path)
+        for element in value:
+            yield from stray_columns(source, element, kind.element, place, path)
     elif isinstance(kind, Map) and isinstance(value, Mapping):
-        for name, one in value.items():
-            yield from stray_columns(source, one, kind.value, place_of(value, name) or place, f"{path}{name}.")
+        for name, content in value.items():
+            yield from stray_columns(source, content, kind.value, place_of(value, name) or place, f"{path}{name}.")
 
 
-_WORDS = ("string", "timestamp", "timestamp_ntz", "date", "binary")
-"""Types whose values are written as they are."""
+_TEXT_TYPES = ("string", "timestamp", "timestamp_ntz", "date", "binary")
 FORMS = ("csv", "json", "text", "records")
-"""What a file of rows may be."""
-MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
-"""When a record was written, if the test does not say it: always the same, so that results are."""
+"""The forms of a file of rows."""
+DEFAULT_TIMESTAMP = datetime(2026, 1, 1, tzinfo=UTC)
+"""The timestamp of a record for which the test has none: always the same, so that results are."""
 
 Message = dict[str, Any]
 
 
 def has_typed_rows(reader: Source) -> bool:
-    """Whether Spark itself gives such a source's rows with their types: tests hand them over as JSON."""
+    """Return whether Spark itself reads such a source's rows with their types; tests encode them as JSON."""
     return not isinstance(reader, MessageSource) or getattr(reader, "format", "") in ("parquet", "orc")
 
 
 class RowEncoder:
-    """How rows for one source are written, and what their messages carry besides."""
+    """Encodes rows for one source, with the columns that its messages carry beside the value."""
 
     def __init__(self, name: str, reader: Source) -> None:
         self.name, self.reader = name, reader
@@ -80,16 +81,15 @@ class RowEncoder:
         self._count = 0
 
     def messages(self, rows: Any, folder: Path) -> list[Message]:
-        """The messages that given rows are: a list, a text of lines, or a file by its form."""
-        found = list(self._each(rows, folder))
-        return [self._placed(one) for one in found]
+        """Return the messages for rows: a list, a text of lines, or a file by its form."""
+        return [self._with_metadata(message) for message in list(self._encode(rows, folder))]
 
-    def _each(self, rows: Any, folder: Path) -> Iterator[Message]:
+    def _encode(self, rows: Any, folder: Path) -> Iterator[Message]:
         if isinstance(rows, str):
             yield from (self._message(line) for line in rows.splitlines() if line.strip())
         elif isinstance(rows, Mapping) and len(rows) == 1 and next(iter(rows)) in FORMS:
             ((form, file),) = rows.items()
-            yield from self._of_file(form, folder / str(file))
+            yield from self._encode_file(form, folder / str(file))
         elif isinstance(rows, Iterable) and not isinstance(rows, Mapping | bytes):
             yield from (self._message(row) for row in rows)
         else:
@@ -97,25 +97,25 @@ class RowEncoder:
                 f"rows for {self.name!r} are a list, a text of lines, or one of {', '.join(FORMS)} with a file",
             )
 
-    def _of_file(self, form: str, path: Path) -> Iterator[Message]:
+    def _encode_file(self, form: str, path: Path) -> Iterator[Message]:
         data = row_files.content(path)
         if form == "records":
             yield from read_recording(data, path)
         elif form == "csv" and self.kind != "csv":
             yield from (
-                self._message(self._of_cells(row, place), place) for place, row in row_files.csv_rows(data, path)
+                self._message(self._typed_cells(row, place), place) for place, row in row_files.csv_rows(data, path)
             )
         elif form == "json" and (self.kind != "json" or row_files.is_array(data)):
             yield from (self._message(row, place) for place, row in row_files.json_rows(data, path))
         elif form == "json":
-            yield from self._lines_of_json(data, path)
+            yield from self._json_lines(data, path)
         else:
             lines = [line for line in data.splitlines() if line.strip()]
             header = form == "csv" and lines and self._is_header(lines[0])
             yield from ({"value": line} for line in lines[1 if header else 0 :])
 
-    def _lines_of_json(self, data: bytes, path: Path) -> Iterator[Message]:
-        """Messages as they are, also broken ones; a column that the source does not have is a mistake here too."""
+    def _json_lines(self, data: bytes, path: Path) -> Iterator[Message]:
+        """Yield lines unchanged, also broken ones; a column that the source does not have is a mistake here too."""
         for number, line in enumerate(data.splitlines(), 1):
             with suppress(orjson.JSONDecodeError):
                 if isinstance(row := orjson.loads(line), dict):
@@ -127,19 +127,19 @@ class RowEncoder:
         names = next(csv.reader([line.decode("utf-8", "replace")], delimiter=self._separator()))
         return [name.strip().lower() for name in names] == [name.lower() for name in self._names()]
 
-    def _of_cells(self, row: Mapping[str, str], place: SourceLocation) -> dict[str, Any]:
-        """A row of CSV with the types that the source declares."""
-        simple = {one.name: one.type.name for one in self._columns.fields if isinstance(one.type, Simple)}
+    def _typed_cells(self, row: Mapping[str, str], place: SourceLocation) -> dict[str, Any]:
+        """Return a row of CSV with the types that the source declares."""
+        types = {field.name: field.type.name for field in self._columns.fields if isinstance(field.type, Simple)}
 
-        def meant(name: str, text: str) -> Any:
-            if simple.get(name, "string") in _WORDS:
+        def typed(name: str, text: str) -> Any:
+            if types.get(name, "string") in _TEXT_TYPES:
                 return text
             try:
                 return json.loads(text.lower())
             except ValueError:
-                raise InvalidTest(f"{name!r} of {self.name!r} is {simple[name]}, not {text!r}", place=place) from None
+                raise InvalidTest(f"{name!r} of {self.name!r} is {types[name]}, not {text!r}", place=place) from None
 
-        return {name: meant(name, text) for name, text in row.items()}
+        return {name: typed(name, text) for name, text in row.items()}
 
     def _message(self, row: Any, place: SourceLocation | None = None) -> Message:
         if isinstance(row, str | bytes):
@@ -156,7 +156,7 @@ class RowEncoder:
         return {**beside, "value": self._encoded(own)}
 
     def _require_known(self, row: Mapping[str, Any], place: SourceLocation | None) -> None:
-        """What the source does not have would be left out, and the test be about something else."""
+        """Raise InvalidTest for a column that the source does not have: decoding would ignore it."""
         if self._names() and self.kind in ("json", "csv"):
             for mistake in stray_columns(self.name, row, Struct(self._columns.fields), place):
                 raise mistake
@@ -172,23 +172,23 @@ class RowEncoder:
         hint = "give its messages as text, as bytes, or as records that millrace record has saved"
         raise InvalidTest(f"columns cannot be written as {self.kind} for {self.name!r}", hint=hint)
 
-    def _placed(self, message: Message) -> Message:
-        """The message with all that its source carries: what the test does not say is always the same."""
+    def _with_metadata(self, message: Message) -> Message:
+        """Return the message with all columns that its source carries, with constant defaults."""
         self._count += 1
         topic = next(iter(self.reader.topics()), self.name)
-        usual = {"topic": topic, "partition": 0, "offset": self._count - 1, "file": f"{self.name}.given"}
-        placed = {"source": self.name, "value": message["value"]}
+        defaults = {"topic": topic, "partition": 0, "offset": self._count - 1, "file": f"{self.name}.given"}
+        complete = {"source": self.name, "value": message["value"]}
         for name, kind in self.carried.items():
             value = message.get(name)
             if kind == "timestamp":
-                placed[name] = MOMENT if value is None else test_moment(value)
+                complete[name] = DEFAULT_TIMESTAMP if value is None else test_moment(value)
             elif kind == "binary":
-                placed[name] = None if value is None else _bytes(value)
-            elif kind == "string" and name not in usual:
-                placed[name] = str(self._count - 1 if value is None else value)
+                complete[name] = None if value is None else _bytes(value)
+            elif kind == "string" and name not in defaults:
+                complete[name] = str(self._count - 1 if value is None else value)
             else:
-                placed[name] = usual.get(name) if value is None else value
-        return placed
+                complete[name] = defaults.get(name) if value is None else value
+        return complete
 
     def _names(self) -> tuple[str, ...]:
         return self._columns.names
@@ -199,15 +199,15 @@ class RowEncoder:
 
 
 def test_moment(value: Any) -> datetime:
-    """A point in time as tests write it: without a zone it is UTC, as Spark's session is."""
+    """Return a time as tests write it; without a zone it is UTC, as in Spark's session."""
     if isinstance(value, datetime):
         return value if value.tzinfo else value.replace(tzinfo=UTC)
     text = str(value)
     try:
         if text.isdigit():
             return parse_time(text)
-        found = datetime.fromisoformat(text)
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, InvalidOption):
         hint = "write it as 2026-01-31T12:00:00Z, or as milliseconds since 1970"
         raise InvalidTest(f"{text!r} is not a point in time", hint=hint) from None

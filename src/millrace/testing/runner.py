@@ -1,4 +1,9 @@
-"""Files of tests are found and run, one after the other, on one Spark."""
+"""Find `*.test.yaml` files and run their tests, one after the other, on one Spark session.
+
+- `find` turns paths into files of tests.
+- `run`, `run_one` and `run_case` run tests and return a `Result` for each.
+- A `CaseFinding` is the result of one expectation.
+"""
 
 from __future__ import annotations
 
@@ -14,34 +19,34 @@ from millrace.engine.session.jvm import environment_variables
 from millrace.errors import FileUnusable, InputError, InvalidTest, MillraceError, SourceLocation
 from millrace.testing import compare
 from millrace.testing.spec import ExpectedRows, SpecCase, SpecFile, SpecStep
-from millrace.testing.spec_file import ENDINGS
-from millrace.units import format_count
+from millrace.testing.spec_file import ENDINGS, sound_pipeline
 
 if TYPE_CHECKING:
     from millrace.pipeline.model import PipelineDef
-    from millrace.testing.pipeline_test import Trial
+    from millrace.testing.pipeline_test import PipelineTest
 
-_LEFT_OUT = ("node_modules", "__pycache__", "site-packages")
+_SKIPPED_FOLDERS = ("node_modules", "__pycache__", "site-packages")
 
 
 @dataclass(frozen=True)
 class CaseFinding:
-    """What came of one thing that is expected; in words, if it is another, or if nobody expected it."""
+    """The result of one expectation; without one, something that the test did not expect."""
 
-    told: str | None
+    difference: str | None
+    """The difference in words; None if the expectation is met."""
     place: SourceLocation | None
     expected: ExpectedRows | None = None
-    came: Any = None
+    actual: Any = None
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.told}"
+        return f"{self.place}: {self.difference}"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one test on one pipeline."""
+    """The result of one test on one pipeline."""
 
-    sheet: SpecFile
+    spec_file: SpecFile
     pipeline: str
     case: SpecCase
     seconds: float
@@ -50,142 +55,129 @@ class Result:
 
     @property
     def failures(self) -> list[CaseFinding]:
-        """What is not as expected."""
-        return [one for one in self.findings if one.told is not None]
+        """Return the findings that are no success."""
+        return [finding for finding in self.findings if finding.difference is not None]
 
     @property
     def passed(self) -> bool:
-        """Whether all was as expected."""
+        """Return whether the test passed."""
         return not self.failures and self.error is None
 
     @property
     def name(self) -> str:
-        """The test, and which pipeline it was run on where there are several."""
-        several = len(self.sheet.pipelines) > 1
-        return f"{self.case.name} ({Path(self.pipeline).name})" if several else self.case.name
+        """Return the name of the test, with its pipeline if the file has several."""
+        return self.spec_file.test_name(self.case, self.pipeline)
 
 
 def find(paths: Iterable[str]) -> list[Path]:
-    """The files of tests that paths mean: such a file, the pipeline beside one, or a folder with some in it."""
-    found: dict[Path, None] = {}
-    for given in paths:
-        path = Path(given)
-        found.update(dict.fromkeys(_within(path) if path.is_dir() else [_of(path)]))
-    return list(found)
+    """Return the files of tests for paths: such a file, the pipeline beside one, or a folder."""
+    files: dict[Path, None] = {}
+    for path in map(Path, paths):
+        files.update(dict.fromkeys(_in_folder(path) if path.is_dir() else [_tests_of(path)]))
+    return list(files)
 
 
-def _within(folder: Path) -> Iterator[Path]:
+def _in_folder(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in _LEFT_OUT)
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
         yield from (Path(parent) / name for name in sorted(names) if name.endswith(ENDINGS))
 
 
-def _of(path: Path) -> Path:
+def _tests_of(path: Path) -> Path:
     if not path.is_file():
         raise FileUnusable(f"there is no file {path}", hint="name a test, a pipeline with one beside it, or a folder")
     if path.name.endswith(ENDINGS):
         return path
     beside = [path.with_name(path.stem + ending) for ending in ENDINGS]
-    tests = next((one for one in beside if one.is_file()), None)
+    tests = next((file for file in beside if file.is_file()), None)
     if tests is None:
         raise InvalidTest(f"{path} has no tests beside it", hint=f"write them to {beside[0]}")
     return tests
 
 
-def run(sheet: SpecFile, wanted: str = "", *, chaos: bool = False) -> Iterator[Result]:
-    """Run the tests of a file whose names have these words in them, each on every pipeline that the file is about."""
-    from millrace.testing.spec_file import sound_pipeline
-
-    with environment_variables(sheet.environment):
-        for file in sheet.pipelines:
+def run(spec_file: SpecFile, wanted: str = "", *, chaos: bool = False) -> Iterator[Result]:
+    """Run the tests of a file whose names contain `wanted`, on each of its pipelines."""
+    with environment_variables(spec_file.environment):
+        for file in spec_file.pipelines:
             pipeline = sound_pipeline(file)
-            for case in sheet.cases:
+            for case in spec_file.cases:
                 if wanted.lower() in case.name.lower():
-                    yield run_case(sheet, file, pipeline, case, chaos=chaos)
+                    yield run_case(spec_file, file, pipeline, case, chaos=chaos)
 
 
-def run_one(sheet: SpecFile, file: str, case: SpecCase, *, chaos: bool = False) -> Result:
-    """One test, and the pipeline's file read for it."""
-    from millrace.testing.spec_file import sound_pipeline
-
-    with environment_variables(sheet.environment):
-        return run_case(sheet, file, sound_pipeline(file), case, chaos=chaos)
+def run_one(spec_file: SpecFile, file: str, case: SpecCase, *, chaos: bool = False) -> Result:
+    """Load a pipeline and run one test on it."""
+    with environment_variables(spec_file.environment):
+        return run_case(spec_file, file, sound_pipeline(file), case, chaos=chaos)
 
 
-def run_case(sheet: SpecFile, file: str, pipeline: PipelineDef, case: SpecCase, *, chaos: bool = False) -> Result:
-    """One test on one pipeline."""
+def run_case(spec_file: SpecFile, file: str, pipeline: PipelineDef, case: SpecCase, *, chaos: bool = False) -> Result:
+    """Run one test on one pipeline."""
     from millrace.testing.spark import warm_session
 
-    warm_session()  # the time of its start is no test's
-    began = time.monotonic()
+    warm_session()  # its start does not count as time of a test
+    started = time.monotonic()
     findings: list[CaseFinding] = []
     error = None
     try:
-        with _begun(sheet, pipeline, case, chaos) as trial:
-            findings += _findings(trial, case)
-    except MillraceError as found:
-        found.place = found.place or case.place
-        error = found
-    return Result(sheet, file, case, time.monotonic() - began, findings, error)
+        with _after_steps(spec_file, pipeline, case, chaos) as test:
+            findings += _findings(test, case)
+    except MillraceError as raised:
+        raised.place = raised.place or case.place
+        error = raised
+    return Result(spec_file, file, case, time.monotonic() - started, findings, error)
 
 
 @contextmanager
-def _begun(sheet: SpecFile, pipeline: PipelineDef, case: SpecCase, chaos: bool) -> Iterator[Trial]:
-    """A trial that has been given every step."""
-    from millrace.testing.pipeline_test import Trial
+def _after_steps(spec_file: SpecFile, pipeline: PipelineDef, case: SpecCase, chaos: bool) -> Iterator[PipelineTest]:
+    """Give a pipeline every step of a case."""
+    from millrace.testing.pipeline_test import PipelineTest
 
-    with closing(Trial(pipeline, sheet.file.parent, ticks=case.moves_watermarks, chaos=chaos)) as trial:
+    test = PipelineTest(pipeline, spec_file.file.parent, moves_watermarks=case.moves_watermarks, chaos=chaos)
+    with closing(test):
         for step in case.steps:
-            try:
+            with _at_place(step.place, MillraceError):
                 if step.watermark is None:
-                    trial.give(step.given)
+                    test.give(step.given)
                 else:
-                    trial.watermark(step.watermark)
-            except MillraceError as error:
-                error.place = error.place or step.place
-                raise
-        yield trial
+                    test.watermark(step.watermark)
+        yield test
 
 
-def _findings(trial: Trial, case: SpecCase) -> Iterator[CaseFinding]:
+def _findings(test: PipelineTest, case: SpecCase) -> Iterator[CaseFinding]:
     for number, step in enumerate(case.steps):
-        yield from _of_step(trial, step, number, case.key)
-    yield from _of_step(trial, case.whole, None, case.key)
-    yield from (CaseFinding(told, case.steps[number].place) for number, told in trial.unexpected())
-    yield from (CaseFinding(sentence, case.place) for sentence in trial.unstable())
+        yield from _findings_of_step(test, step, number, case.key)
+    yield from _findings_of_step(test, case.whole, None, case.key)
+    yield from (CaseFinding(text, case.steps[number].place) for number, text in test.unexpected())
+    yield from (CaseFinding(text, case.place) for text in test.unstable())
 
 
-def _of_step(
-    trial: Trial, step: SpecStep, number: int | None, keys: Mapping[str, tuple[str, ...]]
+def _findings_of_step(
+    test: PipelineTest, step: SpecStep, number: int | None, keys: Mapping[str, tuple[str, ...]]
 ) -> Iterator[CaseFinding]:
     for table, expected in step.rows.items():
-        with _placed(expected):
-            came = trial.rows(table, step=number, key=keys.get(table, ()))
-            told = compare.difference(table, came, compare.expected_rows(expected.value, trial.folder))
-            yield CaseFinding(told, expected.place, expected, compare.plain_rows(came))
+        with _at_place(expected.place, InputError):
+            rows = test.rows(table, step=number, key=keys.get(table, ()))
+            text = compare.difference(table, rows, compare.expected_rows(expected.value, test.folder))
+            yield CaseFinding(text, expected.place, expected, compare.plain_rows(rows))
     for table, expected in step.late.items():
-        with _placed(expected):
-            late = trial.late(table, step=number)
-            told = (
-                f"{table}: {format_count(late, 'row')} came too late, not {expected.value}"
-                if late != expected.value
-                else None
-            )
-            yield CaseFinding(told, expected.place, expected, late)
+        with _at_place(expected.place, InputError):
+            late = test.late(table, step=number)
+            text = None if late == expected.value else compare.late_difference(table, late, expected.value)
+            yield CaseFinding(text, expected.place, expected, late)
     for source, expected in step.dead.items():
-        with _placed(expected):
-            letters = trial.dead(source, step=number)
-            told = compare.dead_difference(source, letters, expected.value, trial.folder)
-            yield CaseFinding(
-                told, expected.place, expected, compare.plain_letters(letters, expected.value, trial.folder)
-            )
+        with _at_place(expected.place, InputError):
+            letters = test.dead(source, step=number)
+            text = compare.dead_difference(source, letters, expected.value, test.folder)
+            actual = compare.plain_letters(letters, expected.value, test.folder)
+            yield CaseFinding(text, expected.place, expected, actual)
 
 
 @contextmanager
-def _placed(expected: ExpectedRows) -> Iterator[None]:
-    """Mistakes of what is expected stand where it does."""
+def _at_place(place: SourceLocation | None, kind: type[MillraceError]) -> Iterator[None]:
+    """Give errors of this kind the place of a step or an expectation if they have none."""
     try:
         yield
-    except InputError as error:
-        error.place = error.place or expected.place
+    except kind as error:
+        error.place = error.place or place
         raise

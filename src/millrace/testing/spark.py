@@ -1,6 +1,7 @@
-"""One Spark for every test of a process: started by the first of them, stopped when the process ends.
+"""The Spark session of tests.
 
-Modules that stand beside a pipeline, in the Python workers of a test.
+- `warm_session` starts one session for all tests of a process; it is stopped when the process ends.
+- `own_modules` lets Python workers import the modules in the folder of a pipeline.
 """
 
 from __future__ import annotations
@@ -24,46 +25,42 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",  # a test has a handful of rows, and each partition is a task of every batch
     "spark.sql.streaming.stateStore.maintenanceInterval": "10min",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",  # a second file for each that a batch writes
-    "spark.sql.codegen.wholeStage": "false",  # code that is made and compiled for three rows is most of their time
+    "spark.sql.codegen.wholeStage": "false",  # compiling code takes longer than processing three rows
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.memory": "1g",
-    "spark.buffer.pageSize": "1m",  # an aggregation takes one for three rows; by default its size follows the heap's
-    "spark.broadcast.blockSize": "128k",  # and a batch takes some of these, by default of 4 MB
-    "spark.sql.ui.explainMode": "simple",  # every batch is described for a page that nobody opens
+    "spark.buffer.pageSize": "1m",  # an aggregation allocates one; by default its size follows the heap's
+    "spark.broadcast.blockSize": "128k",  # a batch allocates some of these, by default of 4 MB
+    "spark.sql.ui.explainMode": "simple",  # Spark's web page, for which every batch is described, is not used
 }
 
-_JAVA = "-XX:TieredStopAtLevel=1"
-"""Code that is compiled quickly, not well: a test has run before the other kind would pay."""
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
+"""Compile quickly: a test ends before better code would pay off."""
 
 
 class _Warm:
-    """The session, once there is one; somebody else's is used and left open."""
+    """The session, once there is one; an active session of the program is used and left open."""
 
     spark: SparkSession | None = None
 
 
 def warm_session() -> SparkSession:
-    """The one Spark of this process."""
+    """Return the session of this process, starting one if there is none."""
+    from pyspark.sql import SparkSession
+
     if _Warm.spark is None:
-        _Warm.spark = _active() or _opened()
+        _Warm.spark = SparkSession.getActiveSession() or _open()
     return _Warm.spark
 
 
-def lend_session(spark: SparkSession) -> None:
-    """Use a session that somebody else has opened and will close."""
+def use_session(spark: SparkSession) -> None:
+    """Use a session that the caller has opened and will close."""
     _Warm.spark = spark
 
 
-def _active() -> SparkSession | None:
-    from pyspark.sql import SparkSession
-
-    return SparkSession.getActiveSession()
-
-
-def _opened() -> SparkSession:
+def _open() -> SparkSession:
     from millrace.engine.session.session import close_session, open_session
 
-    java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_JAVA}".strip()
+    java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_JAVA_OPTIONS}".strip()
     with environment_variables({"JDK_JAVA_OPTIONS": java}):
         spark = open_session("millrace test", master="local[2]", settings=_SETTINGS)
     _write_no_checksums(spark)
@@ -85,12 +82,12 @@ def _write_no_checksums(spark: SparkSession) -> None:
 
 @contextmanager
 def own_modules(spark: SparkSession, pipeline: PipelineDef) -> Iterator[None]:
-    """Workers find the modules beside a pipeline that it names; where it names none, those that run are used again."""
-    own = Path(pipeline.place.file).absolute()
+    """Let new Python workers import modules from a pipeline's folder, if it imports any; else reuse running workers."""
+    file = Path(pipeline.place.file).absolute()
     environment: dict[str, str] = spark.sparkContext.environment
     before = dict(environment)
-    if own.suffix == ".py" and own.is_file() and _names_modules(own):
-        environment["PYTHONPATH"] = str(own.parent)
+    if file.suffix == ".py" and file.is_file() and _imports_own_modules(file):
+        environment["PYTHONPATH"] = str(file.parent)
     try:
         yield
     finally:
@@ -98,15 +95,15 @@ def own_modules(spark: SparkSession, pipeline: PipelineDef) -> Iterator[None]:
         environment.update(before)
 
 
-def _names_modules(file: Path) -> bool:
-    """Whether a file imports a module beside it, wherever in it, or has its name in quotes."""
-    named: set[str] = set()
+def _imports_own_modules(file: Path) -> bool:
+    """Return whether a file imports a module of its folder anywhere, or has its name in a string."""
+    names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):
-            named.update(one.name for one in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            named.add(node.module or "")
+            names.add(node.module or "")
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            named.add(node.value)
-    beside = (*file.parent.glob("*.py"), *(one.parent for one in file.parent.glob("*/*.py")))
-    return not {one.stem for one in beside}.isdisjoint(name.partition(".")[0] for name in named)
+            names.add(node.value)
+    modules = (*file.parent.glob("*.py"), *(path.parent for path in file.parent.glob("*/*.py")))
+    return not {module.stem for module in modules}.isdisjoint(name.partition(".")[0] for name in names)

@@ -1,4 +1,8 @@
-"""Tests as data: what a `*.test.yaml` file says."""
+"""The content of a `*.test.yaml` file as data.
+
+- `SpecFile` has cases, a `SpecCase` has steps, a `SpecStep` has rows to give and `ExpectedRows`.
+- `LocatedValue` is a row that knows the lines of its columns.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from millrace.errors import SourceLocation
 
 
 class LocatedValue(dict[str, Any]):
-    """A row, or a part of one, that knows in which lines its columns stand."""
+    """A row, or a part of one, with the location of each column."""
 
     def __init__(self, pairs: Iterable[tuple[str, Any, SourceLocation]]) -> None:
         listed = list(pairs)
@@ -19,28 +23,28 @@ class LocatedValue(dict[str, Any]):
         self.places = {name: place for name, _, place in listed}
 
     def without(self, names: Collection[str]) -> LocatedValue:
-        """The row without some of its columns."""
+        """Return the row without some of its columns."""
         return LocatedValue((name, value, self.places[name]) for name, value in self.items() if name not in names)
 
 
 def place_of(row: Mapping[str, Any], name: str) -> SourceLocation | None:
-    """Where a column of a row stands, if that is known."""
+    """Return the location of a column of a row; None if it is not known."""
     return row.places.get(name) if isinstance(row, LocatedValue) else None
 
 
 @dataclass(frozen=True)
 class ExpectedRows:
-    """What is expected of one table or source, and where it stands."""
+    """The expectation for one table or source, and its location."""
 
     value: Any
     place: SourceLocation
     path: tuple[str | int, ...]
-    """The keys that lead to it in the file, for those who write it anew."""
+    """The keys that lead to it in the file, for `--accept`."""
 
 
 @dataclass(frozen=True)
 class SpecStep:
-    """Rows of one batch, or a watermark that moves; and what is expected after it."""
+    """The rows of one batch, or a watermark to move to; and the expectations after it."""
 
     given: Mapping[str, Any] = field(default_factory=dict)
     watermark: Any = None
@@ -57,22 +61,26 @@ class SpecCase:
     name: str
     steps: tuple[SpecStep, ...]
     whole: SpecStep
-    """What is expected of all steps together."""
+    """The expectations for all steps together."""
     key: Mapping[str, tuple[str, ...]]
-    """Of tables whose rows replace each other: by which columns."""
+    """The key columns of tables whose rows replace each other."""
     place: SourceLocation
 
     @property
     def moves_watermarks(self) -> bool:
-        """Whether a step moves the watermarks by itself."""
+        """Return whether a step moves the watermarks by itself."""
         return any(step.watermark is not None for step in self.steps)
 
 
 @dataclass(frozen=True)
 class SpecFile:
-    """A file of tests, and the pipelines that it is about."""
+    """A file of tests, and the pipelines that it tests."""
 
     file: Path
     pipelines: tuple[str, ...]
     cases: tuple[SpecCase, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    def test_name(self, case: SpecCase, pipeline: str) -> str:
+        """Return the name of a test, with its pipeline if there are several."""
+        return f"{case.name} ({Path(pipeline).name})" if len(self.pipelines) > 1 else case.name

@@ -1,4 +1,4 @@
-"""A `*.test.yaml` file becomes tests; every mistake in it is told at once, with its line.
+"""Read a `*.test.yaml` file; all its mistakes are reported at once, with their lines.
 
     tests:
       a tag is counted in its window:
@@ -7,7 +7,9 @@
 
 Instead of `given`, a test may have `steps`, a list of such: each is one batch.
 
-Pipelines for tests: read as any command reads them, and sound.
+- `read_spec_file` returns the tests of a file.
+- `sound_pipeline` loads and checks a pipeline for a test.
+- `placed` converts YAML to values that know their lines.
 """
 
 from __future__ import annotations
@@ -29,19 +31,19 @@ from millrace.testing.compare import ANY_LETTERS, is_count
 from millrace.testing.spec import ExpectedRows, LocatedValue, SpecCase, SpecFile, SpecStep
 
 ENDINGS = (".test.yaml", ".test.yml")
-_TOP = ("pipeline", "environment", "tests")
-_EXPECTED = ("expect", "late", "dead")
-_STEP = ("given", "watermark", *_EXPECTED)
-_CASE = (*_STEP, "steps", "key")
+_TOP_KEYS = ("pipeline", "environment", "tests")
+_EXPECTATION_KEYS = ("expect", "late", "dead")
+_STEP_KEYS = ("given", "watermark", *_EXPECTATION_KEYS)
+_CASE_KEYS = (*_STEP_KEYS, "steps", "key")
 
-_LONG = re.compile(r"-?[1-9][0-9]{18,99}")
+_LONG_INTEGER = re.compile(r"-?[1-9][0-9]{18,99}")
 
 _Pairs = dict[str, tuple[Scalar, Node]]
 _Path = tuple[str | int, ...]
 
 
-def read_sheet(file: Path) -> SpecFile:
-    """The tests of a file."""
+def read_spec_file(file: Path) -> SpecFile:
+    """Return the tests of a file; raise InvalidTest with all its mistakes."""
     try:
         data = read_start(file, LARGEST + 1)
     except OSError as error:
@@ -50,27 +52,27 @@ def read_sheet(file: Path) -> SpecFile:
     root = read_document(data, str(file), problems)
     if root is None and not problems:
         problems.append(Problem("test.invalid", "the file is empty", SourceLocation(str(file)), "it needs tests:"))
-    sheet = None if root is None else _Form(file, problems).sheet(root)
-    if sheet is None or problems:
+    spec_file = None if root is None else _SpecReader(file, problems).spec_file(root)
+    if spec_file is None or problems:
         raise InvalidTest.listing(str(file), problems)
-    return sheet
+    return spec_file
 
 
 def pipelines_beside(file: Path) -> list[str]:
-    """The pipelines that a file of tests is about when it does not say: those of its own name."""
-    ending = next(one for one in ENDINGS if file.name.endswith(one))
+    """Return the pipelines that a file of tests is for if it names none: those with its name."""
+    ending = next(ending for ending in ENDINGS if file.name.endswith(ending))
     stem = file.with_name(file.name.removesuffix(ending))
-    return [str(one) for one in (Path(f"{stem}{kind}") for kind in (".yaml", ".yml", ".py")) if one.is_file()]
+    return [str(path) for path in (Path(f"{stem}{kind}") for kind in (".yaml", ".yml", ".py")) if path.is_file()]
 
 
-class _Form:
-    """A document read as tests."""
+class _SpecReader:
+    """Reads tests from a YAML document, and collects its problems."""
 
     def __init__(self, file: Path, problems: list[Problem]) -> None:
         self._file, self._problems = file, problems
 
-    def sheet(self, root: Node) -> SpecFile | None:
-        top = self._fields(root, "a file of tests", _TOP)
+    def spec_file(self, root: Node) -> SpecFile | None:
+        top = self._fields(root, "a file of tests", _TOP_KEYS)
         tests = self._fields(top["tests"][1], "tests") if "tests" in top else {}
         if not tests:
             self._wrong(root.place, "the file has no tests", "add tests:")
@@ -84,21 +86,18 @@ class _Form:
 
     def _pipelines(self, top: _Pairs, place: SourceLocation) -> tuple[str, ...]:
         if "pipeline" not in top:
-            found = pipelines_beside(self._file)
-            if not found:
-                self._wrong(place, "no pipeline of this name stands beside the file", "add pipeline: FILE")
-            return tuple(found)
-        named = node_value(top["pipeline"][1])
-        listed = named if isinstance(named, list) else [named]
-        return tuple(str(self._file.parent / str(one)) for one in listed)
+            pipelines = pipelines_beside(self._file)
+            if not pipelines:
+                self._wrong(place, "no pipeline of this name is in the file's folder", "add pipeline: FILE")
+            return tuple(pipelines)
+        return tuple(str(self._file.parent / path) for path in _texts(node_value(top["pipeline"][1])))
 
     def _case(self, name: str, key: Scalar, node: Node) -> SpecCase:
-        parts = self._fields(node, f"test {name!r}", _CASE)
+        parts = self._fields(node, f"test {name!r}", _CASE_KEYS)
         if not isinstance(node, Fields):
             return SpecCase(name, (), SpecStep(), {}, key.place)
         case = self._read_case(name, key.place, parts)
-        expected = [one for step in (*case.steps, case.whole) for one in (step.rows, step.late, step.dead)]
-        if not any(expected):
+        if not any(step.rows or step.late or step.dead for step in (*case.steps, case.whole)):
             hint = "add expect:, late: or dead: with a table or source in it; that nothing comes is []"
             self._wrong(key.place, f"test {name!r} expects nothing", hint)
         for table in case.key:
@@ -112,7 +111,7 @@ class _Form:
             if "given" not in parts:
                 self._wrong(own, f"test {name!r} gives nothing", "add given: or steps:")
             return SpecCase(name, (self._step(parts, path, own),), SpecStep(), self._keys(parts), own)
-        if beside_steps := [one for one in ("given", "watermark") if one in parts]:
+        if beside_steps := [key for key in ("given", "watermark") if key in parts]:
             place = parts[beside_steps[0]][0].place
             self._wrong(place, f"{beside_steps[0]} belongs to a step where there are steps", "move it into one")
         listed = parts["steps"][1]
@@ -120,10 +119,10 @@ class _Form:
         if not nodes:
             self._wrong(listed.place, "steps is a list with a step in it", "write - given: …")
         steps = tuple(
-            self._step(self._fields(one, "a step", _STEP), (*path, "steps", at), one.place)
-            for at, one in enumerate(nodes)
+            self._step(self._fields(step, "a step", _STEP_KEYS), (*path, "steps", number), step.place)
+            for number, step in enumerate(nodes)
         )
-        whole = self._step({name: parts[name] for name in _EXPECTED if name in parts}, path, own)
+        whole = self._step({name: parts[name] for name in _EXPECTATION_KEYS if name in parts}, path, own)
         return SpecCase(name, steps, whole, self._keys(parts), own)
 
     def _step(self, parts: _Pairs, path: _Path, place: SourceLocation) -> SpecStep:
@@ -142,21 +141,20 @@ class _Form:
     def _expected(self, parts: _Pairs, part: str, path: _Path) -> Mapping[str, ExpectedRows]:
         if part not in parts:
             return {}
-        named = self._fields(parts[part][1], part)
-        found = {name: ExpectedRows(placed(node), node.place, (*path, part, name)) for name, (_, node) in named.items()}
-        for name, one in found.items():
-            if part == "late" and not is_count(one.value):
-                self._wrong(one.place, f"late rows of {name!r} are a number", "write how many rows came too late")
-            if part == "dead" and not (
-                is_count(one.value) or isinstance(one.value, list | dict) or one.value == ANY_LETTERS
-            ):
+        expectations = {}
+        for name, (_, node) in self._fields(parts[part][1], part).items():
+            value = placed(node)
+            expectations[name] = ExpectedRows(value, node.place, (*path, part, name))
+            if part == "late" and not is_count(value):
+                self._wrong(node.place, f"late rows of {name!r} are a number", "write how many rows came too late")
+            if part == "dead" and not (is_count(value) or isinstance(value, list | dict) or value == ANY_LETTERS):
                 hint = f"write how many there are, a row for each, or {ANY_LETTERS}"
-                self._wrong(one.place, f"dead letters of {name!r} are a number, a list, or {ANY_LETTERS}", hint)
-        return found
+                self._wrong(node.place, f"dead letters of {name!r} are a number, a list, or {ANY_LETTERS}", hint)
+        return expectations
 
     def _keys(self, parts: _Pairs) -> dict[str, tuple[str, ...]]:
-        named = self._fields(parts["key"][1], "key") if "key" in parts else {}
-        return {name: _texts(node_value(node)) for name, (_, node) in named.items()}
+        keys = self._fields(parts["key"][1], "key") if "key" in parts else {}
+        return {name: _texts(node_value(node)) for name, (_, node) in keys.items()}
 
     def _fields(self, node: Node, what: str, known: tuple[str, ...] = ()) -> _Pairs:
         if not isinstance(node, Fields):
@@ -172,12 +170,12 @@ class _Form:
 
 
 def placed(node: Node) -> Any:
-    """A value as it is written, whose columns know their lines; a whole number is one however long it is."""
+    """Return a value whose columns know their lines; a whole number may have any length."""
     if isinstance(node, Items):
-        return [placed(one) for one in node.nodes]
+        return [placed(item) for item in node.nodes]
     if isinstance(node, Fields):
-        return LocatedValue((key.text, placed(one), key.place) for key, one in node.pairs)
-    return int(node.text) if node.plain and _LONG.fullmatch(node.text) else node_value(node)
+        return LocatedValue((key.text, placed(field), key.place) for key, field in node.pairs)
+    return int(node.text) if node.plain and _LONG_INTEGER.fullmatch(node.text) else node_value(node)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -185,10 +183,10 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def sound_pipeline(file: str) -> PipelineDef:
-    """The pipeline of a file, after `check`: its errors are raised all at once."""
+    """Load and check a pipeline; raise InvalidDefinition with all its errors."""
     pipeline, problems = read_file(file, connector_names())
-    found = [*problems, *(check(pipeline, CONNECTORS) if pipeline else ())]
-    errors = [problem for problem in found if problem.severity == "error"]
+    problems = [*problems, *(check(pipeline, CONNECTORS) if pipeline else ())]
+    errors = [problem for problem in problems if problem.severity == "error"]
     if pipeline is None or errors:
         raise InvalidDefinition.listing(file, errors)
     return pipeline

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from conftest import RunPipeline
 from millrace.cli.commands.init import Template
-from millrace.testing.spark import lend_session
+from millrace.testing.spark import use_session
 
 Run = Callable[..., Any]
 
@@ -32,7 +32,7 @@ def projects() -> Iterator[Any]:
 def test_a_project_is_sound_and_its_tests_pass(
     offline_run: Run, spark: SparkSession, tmp_path: Path, template: Template, form: str
 ) -> None:
-    lend_session(spark)
+    use_session(spark)
     offline_run("init", "my project", "--template", template, f"--{form}")
     folder = tmp_path / "my project"
     assert len((folder / "Makefile").read_text().splitlines()) == 3

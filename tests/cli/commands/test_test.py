@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from millrace.testing.spark import lend_session
+from millrace.testing.spark import use_session
 from words import PIPELINE
 
 Run = Callable[..., Any]
@@ -28,7 +28,7 @@ tests:
 @pytest.fixture
 def project(spark: SparkSession, tmp_path: Path) -> Path:
     """A pipeline with a test that fails."""
-    lend_session(spark)
+    use_session(spark)
     (tmp_path / "words.yaml").write_text(PIPELINE)
     (tmp_path / "words.test.yaml").write_text(TESTS)
     return tmp_path

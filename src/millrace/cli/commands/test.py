@@ -37,19 +37,20 @@ def run_tests(
 
     Exit code 1 when one fails, 2 when a file cannot be read as tests.
     """
-    from millrace.testing import runner, spec_file
+    from millrace.testing import runner
+    from millrace.testing.spec_file import read_spec_file
 
     files = runner.find(paths or ["."])
     if not files:
         raise InvalidTest("there are no tests here", hint="a pipeline's tests stand beside it, in NAME.test.yaml")
-    sheets = [spec_file.read_sheet(file) for file in files]
+    spec_files = [read_spec_file(file) for file in files]
     prepare_spark()
     results = []
-    for sheet in sheets:
-        for result in runner.run(sheet, only, chaos=chaos):
+    for spec_file in spec_files:
+        for result in runner.run(spec_file, only, chaos=chaos):
             _show(result)
             results.append(result)
-    refused = _accept(results, sheets) if accept else 0
+    refused = _accept(results, spec_files) if accept else 0
     failed = sum(not result.passed for result in results)
     if not results:
         raise InvalidTest(f"no test has {only!r} in its name", hint="leave --only out")
@@ -58,11 +59,11 @@ def run_tests(
         raise typer.Exit(1)
 
 
-def _accept(results: list[Result], sheets: list[SpecFile]) -> int:
+def _accept(results: list[Result], spec_files: list[SpecFile]) -> int:
     """Write what came; how many expectations could not be written."""
     from millrace.testing.accept import accept
 
-    accepted = accept(results, sheets)
+    accepted = accept(results, spec_files)
     for file in accepted.changed:
         say(f"{file}: what came is what is expected now")
     for problem in accepted.refused:
@@ -78,7 +79,7 @@ def _stands(result: Result, accept: bool) -> bool:
 def _show(result: Result) -> None:
     console = out()
     mark, style = ("passed", "green") if result.passed else ("FAILED", "bold red")
-    line = f"{mark}  {result.sheet.file}: {result.name} ({format_duration(result.seconds)})"
+    line = f"{mark}  {result.spec_file.file}: {result.name} ({format_duration(result.seconds)})"
     console.print(line, style=style, markup=False, soft_wrap=True)
     for failure in result.failures:
         told = str(failure).replace("\n", "\n  ")
