@@ -31,8 +31,7 @@ from millrace.clients.kafka.cluster import PREFIX as KAFKA_PREFIX
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.security import is_access
 from millrace.connectors.base.api import READERS, WRITERS, RunContext
-from millrace.connectors.base.batch_tasks import _NUMBERS as LANES_PROPERTY
-from millrace.connectors.base.batch_tasks import _TOLD as BATCH_PROPERTY
+from millrace.connectors.base.batch_tasks import ARGUMENTS_PROPERTY, NUMBERS_PROPERTY
 from millrace.connectors.base.record_sink import SINKS
 from millrace.connectors.base.registry import CONNECTORS, sink_forms, source_forms
 from millrace.connectors.cassandra import CassandraSink, times_path
@@ -94,7 +93,7 @@ from millrace.engine.session.shipping import UNPACKED
 from millrace.engine.supervision.offset_commits import group_of
 from millrace.errors import MillraceError
 from millrace.feeds.base.api import FEEDS, Cursor
-from millrace.feeds.x import VARIABLE as X_VARIABLE
+from millrace.feeds.x import TOKEN_VARIABLE as X_VARIABLE
 from millrace.formats.base import FORMATS
 from millrace.object_stores import StorePath, mounted
 from millrace.pipeline.compatibility.query_snapshot import snapshot_query
@@ -645,5 +644,5 @@ def test_channels() -> None:
 
 def test_internal_columns_and_properties() -> None:
     assert (LETTER_COLUMN, TICK_COLUMN) == ("_millrace_letter", "_millrace_tick")
-    assert (LANES_PROPERTY, BATCH_PROPERTY) == ("millrace.lanes", "millrace.batch")
+    assert (NUMBERS_PROPERTY, ARGUMENTS_PROPERTY) == ("millrace.lanes", "millrace.batch")
     assert (METRICS, WITHIN, WHOLE_METRIC) == ("millrace.panels", "millrace.within.", "millrace.whole")

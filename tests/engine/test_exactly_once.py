@@ -20,7 +20,8 @@ from millrace.clients.kafka import offsets, topics
 from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.producer import Producer
 from millrace.clients.kafka.record import Record
-from millrace.connectors.base.batch_tasks import task_inputs, with_deterministic_tasks
+from millrace.connectors.base.batch_tasks import with_deterministic_tasks
+from millrace.connectors.base.rdd_lineage import task_inputs
 from millrace.connectors.kafka import exactly_once
 from millrace.connectors.kafka.sink import KafkaSink
 from millrace.engine.checkpoints.run_lease import RunLease

@@ -34,7 +34,7 @@ def values(reader: KafkaStreamReader, start: dict[str, Any], end: dict[str, Any]
     """What tasks read, by what they say that they read."""
     tasks = pickle.loads(pickle.dumps((reader, reader.partitions(start, end))))  # noqa: S301
     return {
-        part.piece: [value for batch in tasks[0].read(part) for value in batch.column("value").to_pylist()]
+        part.task_input: [value for batch in tasks[0].read(part) for value in batch.column("value").to_pylist()]
         for part in tasks[1]
     }
 

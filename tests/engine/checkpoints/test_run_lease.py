@@ -87,17 +87,17 @@ def test_one_that_stays_is_not_disturbed(asked: pytest.MonkeyPatch) -> None:
 def test_of_two_at_once_the_later_one_gives_way(asked: pytest.MonkeyPatch) -> None:
     others = say(asked, [], [other(since=10**15)], [other(since=10**15)], [])
     with Alone() as earlier:
-        earlier.require()
+        earlier.join()
     assert others.asked >= 4
     say(asked, [], [other(since=1)])
     with Alone() as later, pytest.raises(StateMismatch):
-        later.require()
+        later.join()
 
 
 def test_whoever_was_let_in_before_stays_whatever_its_clock_says(asked: pytest.MonkeyPatch) -> None:
     say(asked, [], [other(since=10**15)])
     with Alone() as slow, pytest.raises(StateMismatch, match="runs already"):
-        slow.require()
+        slow.join()
 
 
 def test_a_name_that_another_has_taken_meanwhile_is_not_held(asked: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_ones_own_folder_is_not_waited_for_but_a_copy_of_it_is(asked: pytest.Mon
     mine = Alone(names[0])
     say(asked, [mine._me, other(state=names[0], host=mine._me.host)])
     with mine:
-        mine.require()
+        mine.join()
     say(asked, [other(state=names[1], host=mine._me.host)])
     with pytest.raises(StateMismatch), Alone(names[0]):
         pass

@@ -186,7 +186,7 @@ class KafkaInputPartition(InputPartition):  # type: ignore[misc]  # pyspark's ty
         self.span = span
 
     @property
-    def piece(self) -> str:
+    def task_input(self) -> str:
         """As of Spark's own source: a batch that it began may be ended by this one."""
         span = self.span
         return f"{span.topic}/{span.partition} {span.start}-{span.stop}"

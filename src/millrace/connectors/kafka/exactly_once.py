@@ -282,7 +282,7 @@ def write_batch(frame: DataFrame, batch: int, site: RunContext, outlet: CommitLe
     last = batches.last(query)
     again = site.unfinished_batch == batch
     cut = TaskPlan.of(frame, site.task_inputs)
-    begun = StartedBatch.of(query, batch, cut.read, outlet.ledger)
+    begun = StartedBatch.of(query, batch, cut.inputs, outlet.ledger)
     if again and last:
         _require_alike(last, begun, outlet)
     # A batch that is repeated keeps the time of its first attempt: what that noted may be as old.

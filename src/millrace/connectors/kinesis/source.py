@@ -123,7 +123,7 @@ class ShardInputPartition(InputPartition):  # type: ignore[misc]  # pyspark's ty
         self.records = records
 
     @property
-    def piece(self) -> str:
+    def task_input(self) -> str:
         """Whether its records are at hand says nothing."""
         return str(self.span)
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import MessageSource, RunContext, Sink, Source, whole_batch
-from millrace.connectors.base.batch_tasks import task_inputs, with_deterministic_tasks
+from millrace.connectors.base.batch_tasks import with_deterministic_tasks
+from millrace.connectors.base.rdd_lineage import task_inputs
 from millrace.connectors.base.registry import make_reader, reader_of, writer_of
 from millrace.connectors.files import CURRENT, FilesSource
 from millrace.connectors.kafka.generation_alias import aliases, leading
