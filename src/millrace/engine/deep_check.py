@@ -1,4 +1,8 @@
-"""What only Spark can tell before a run: the real plans, analysed on empty streams."""
+"""Checks that need Spark: the queries of a pipeline, analysed by Spark on empty streams.
+
+- `deep_problems`: problems of columns, types and operations.
+- `query_fingerprints`: the state schemas of queries, to be compared with those of their checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -29,22 +33,22 @@ if TYPE_CHECKING:
 def deep_problems(
     pipeline: PipelineDef, spark: SparkSession, before_each: Callable[[], None] = lambda: None
 ) -> list[Problem]:
-    """Every query's columns, types and operations as Spark sees them; one problem a query.
+    """Return the problems that Spark finds, at most one for each query.
 
-    `before_each` is called before the functions of a query's tables are.
+    `before_each` is called before the functions of a query's tables are called.
     """
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
         builder = QueryBuilder(pipeline, RunContext(Path(folder), _no_cluster, pipeline=pipeline.name, session=spark))
-        found: list[Problem] = []
+        problems: list[Problem] = []
         for query in make_plan(pipeline).queries:
             before_each()
-            found += _of_query(builder, query)
-        found += _panels(builder, before_each)
-    return list(dict.fromkeys(found))
+            problems += _query_problems(builder, query)
+        problems += _panel_problems(builder, before_each)
+    return list(dict.fromkeys(problems))
 
 
 def query_fingerprints(plan: Plan, spark: SparkSession, state: Path) -> dict[str, StateSchema]:
-    """What Spark makes of each query that writes, to be compared with what made the checkpoints of a state folder."""
+    """Return the state schema of each query with sinks, to be compared with the checkpoints of a state folder."""
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
         builder = QueryBuilder(
             plan.pipeline, RunContext(Path(folder), _no_cluster, pipeline=plan.pipeline.name, session=spark)
@@ -68,7 +72,7 @@ def _fingerprint(builder: QueryBuilder, query: Query, state: Path) -> StateSchem
         raise explain(error, place=query.place) from error
 
 
-def _of_query(builder: QueryBuilder, query: Query) -> list[Problem]:
+def _query_problems(builder: QueryBuilder, query: Query) -> list[Problem]:
     place, tables = query.place, _EmptyTables(builder, query)
     try:
         frame = tables.frame(query.table)
@@ -80,13 +84,13 @@ def _of_query(builder: QueryBuilder, query: Query) -> list[Problem]:
         return [_problem(error, place)]
     except Exception as error:
         return [_problem(explain(error, place=place), place)]
-    return list(_python(builder, tables, query)) if query.trigger.kind == "realtime" else []
+    return list(_python_problems(builder, tables, query)) if query.trigger.kind == "realtime" else []
 
 
-def _python(builder: QueryBuilder, tables: QueryTables, query: Query) -> Iterator[Problem]:
-    """Functions of Python's in a plan of real-time mode, which the file alone does not show; only the first table.
+def _python_problems(builder: QueryBuilder, tables: QueryTables, query: Query) -> Iterator[Problem]:
+    """Yield a problem for the first table with a Python function in an expression, which real-time mode refuses.
 
-    In expressions, also where nobody uses their column. Table functions are found when the query starts.
+    The expression counts even if its column is not used. Table functions are found when the query starts.
     """
     pipeline = builder.pipeline
     jvm: Any = builder.spark._jvm
@@ -98,21 +102,21 @@ def _python(builder: QueryBuilder, tables: QueryTables, query: Query) -> Iterato
             return
 
 
-def _panels(builder: QueryBuilder, before_each: Callable[[], None]) -> Iterator[Problem]:
-    """What panels name: the columns must be there, and be numbers or times where the page needs them to be."""
+def _panel_problems(builder: QueryBuilder, before_each: Callable[[], None]) -> Iterator[Problem]:
+    """Yield the problems of panels: columns that do not exist, or have a type that the dashboard cannot show."""
     for panel in builder.pipeline.panels:
         before_each()
         query = Query("panel", panel.table, (), "append", builder.pipeline.trigger)
         try:
             frame = _EmptyTables(builder, query).frame(panel.table)
-        except Exception:  # noqa: S112 - the table's own problem is told with its sink
+        except Exception:  # noqa: S112 - the problem of the table is reported with its sink
             continue
         for mistake in panel_mistakes(panel, frame):
             yield Problem(mistake.condition, mistake.message, panel.option_place(mistake.option or ""), mistake.hint)
 
 
 class _EmptyTables(QueryTables):
-    """The tables of a query over streams that never have a row."""
+    """The tables of a query over empty streams."""
 
     def _read(self, source: SourceDef) -> DataFrame:
         site = self._builder.site(source.name, static=source.static)

@@ -1,4 +1,9 @@
-"""What a run would do, as plain data: each query with its sources and sinks, what is made, what is needed, and why."""
+"""What a run would do, as JSON objects, for `millrace plan`.
+
+- `query_report`: a query, how it starts and why, its sources, sinks and state.
+- `topics_report`: the topics that a run uses.
+- `settings_report`: the settings of Spark, each with its reason.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +21,14 @@ from millrace.connectors.kafka.source import KafkaSource
 from millrace.dead_letters.letter import dead_topic
 from millrace.engine.checkpoints.query_history import CheckpointPosition, checkpoint_of
 from millrace.engine.checkpoints.resume import ANEW, ResumeDecision, choices
-from millrace.engine.session.spark_conf import ROCKSDB, ROCKSDB_OPTIONS, STATEFUL, ConfChoice, state_store
-from millrace.engine.session.spark_conf import spark_choices as chosen
+from millrace.engine.session.spark_conf import (
+    ROCKSDB,
+    ROCKSDB_OPTIONS,
+    STATEFUL,
+    ConfChoice,
+    spark_choices,
+    state_store,
+)
 from millrace.pipeline.analysis.operators import UNKNOWN, Operator
 from millrace.pipeline.analysis.pipeline import analyse
 from millrace.pipeline.checks.triggers import realtime_obstacles
@@ -27,54 +38,56 @@ from millrace.pipeline.plan import Plan, Query
 from millrace.pipeline.secret import shown
 from millrace.settings import BULK_READER
 
-Told = dict[str, Any]
+Json = dict[str, Any]
 _TOPIC = "topic "
+_DECODING = {
+    "arrow": "decoded in columns (unless decoder: spark)",
+    "spark": "decoded by Spark's functions",
+    "sift": "looked at by Spark",
+    "whole": "taken as they are",
+}
 
 
-def query_report(pipeline: PipelineDef, outlook: ResumeDecision, state: Path, span: ReplayRange | None = None) -> Told:
-    """One query: what becomes of it and why, what it reads (from a span on, where it is new) and writes."""
-    one, at = outlook.query, outlook.position
-    names = pipeline.upstream(one.table)
-    sources = [source for name in names if (source := pipeline.source(name))]
-    told: Told = {
-        "name": one.name,
-        "verdict": outlook.verdict,
-        "why": outlook.why,
-        "changes": [{"effect": each.effect, "part": each.part, "what": each.what} for each in outlook.changes],
-        "choices": choices(one, outlook.obstacles, state) if outlook.obstacles else None,
-        "unasked": outlook.unasked or None,
-        "batch": None if at is None else at.batch,
-        "table": one.table,
-        "mode": one.mode,
-        "trigger": str(one.trigger),
+def query_report(pipeline: PipelineDef, decision: ResumeDecision, state: Path, span: ReplayRange | None = None) -> Json:
+    """Return what becomes of a query and why, what it reads (a new one from the start of `span`) and writes."""
+    query, position = decision.query, decision.position
+    sources = [source for name in pipeline.upstream(query.table) if (source := pipeline.source(name))]
+    operators = analyse(pipeline).get(query.table.lower(), UNKNOWN).steps
+    report: Json = {
+        "name": query.name,
+        "verdict": decision.verdict,
+        "why": decision.why,
+        "changes": [{"effect": change.effect, "part": change.part, "what": change.what} for change in decision.changes],
+        "choices": choices(query, decision.obstacles, state) if decision.obstacles else None,
+        "unasked": decision.unasked or None,
+        "batch": None if position is None else position.batch,
+        "table": query.table,
+        "mode": query.mode,
+        "trigger": str(query.trigger),
         "sources": [
-            _source(source, at, sources, span, anew=outlook.verdict == ANEW) | _way(source, one, part=span is not None)
+            _source_report(source, None if decision.verdict == ANEW else position, sources, span)
+            | _reading_report(source, query, part=span is not None)
             for source in sources
         ],
-        "sinks": [_sink(sink) for sink in one.sinks],
-        "realtime": _realtime(pipeline, one),
-        "state": [
-            _kept(step, one.mode)
-            for step in analyse(pipeline).get(one.table.lower(), UNKNOWN).steps
-            if step.kind in STATEFUL
-        ],
-        "state_bytes": _bytes(checkpoint_of(state, one.name) / "state"),
+        "sinks": [_sink_report(sink) for sink in query.sinks],
+        "realtime": _realtime_report(pipeline, query),
+        "state": [_state_report(operator, query.mode) for operator in operators if operator.kind in STATEFUL],
+        "state_bytes": _folder_bytes(checkpoint_of(state, query.name) / "state"),
     }
-    if outlook.error:
-        error = outlook.error
-        told |= {"why": "; ".join(filter(None, (error.message, error.why))), "choices": error.hint}
-    return told
+    if error := decision.error:
+        report |= {"why": "; ".join(filter(None, (error.message, error.why))), "choices": error.hint}
+    return report
 
 
-def _kept(step: Operator, mode: str) -> Told:
-    """What an operation remembers, by what, and whether it is forgotten one day (None: that cannot be told)."""
-    forgotten = False if mode == "complete" else step.bounded
-    keys = list(step.keys) if step.keys is not None else None
-    return {"operation": step.what, "table": step.table, "keys": keys, "forgotten": forgotten}
+def _state_report(operator: Operator, mode: str) -> Json:
+    """Return the state of an operator, its keys, and whether the state is bounded (None: not known)."""
+    bounded = False if mode == "complete" else operator.bounded
+    keys = list(operator.keys) if operator.keys is not None else None
+    return {"operation": operator.what, "table": operator.table, "keys": keys, "forgotten": bounded}
 
 
-def _bytes(folder: Path) -> int:
-    """What the files of a state take; its query may be at work, and remove some meanwhile."""
+def _folder_bytes(folder: Path) -> int:
+    """Return the size of the files in a folder; a running query may remove some meanwhile."""
     total = 0
     for file in folder.rglob("*"):
         with suppress(OSError):
@@ -82,42 +95,42 @@ def _bytes(folder: Path) -> int:
     return total
 
 
-def _realtime(pipeline: PipelineDef, one: Query) -> Told:
-    """Whether real-time mode could run a query, and what stands in the way."""
-    found = [problem for sink in one.sinks for problem in realtime_obstacles(pipeline, sink, CONNECTORS)]
-    against = list(dict.fromkeys(problem.why or problem.message for problem in found))
-    return {"chosen": one.trigger.kind == "realtime", "possible": not found, "against": against}
+def _realtime_report(pipeline: PipelineDef, query: Query) -> Json:
+    """Return whether real-time mode can run a query, and the obstacles."""
+    problems = [problem for sink in query.sinks for problem in realtime_obstacles(pipeline, sink, CONNECTORS)]
+    obstacles = list(dict.fromkeys(problem.why or problem.message for problem in problems))
+    return {"chosen": query.trigger.kind == "realtime", "possible": not problems, "against": obstacles}
 
 
-def _source(
-    source: SourceDef, at: CheckpointPosition | None, among: list[SourceDef], span: ReplayRange | None, *, anew: bool
-) -> Told:
-    kind = source.connection.connector
-    reads = ", ".join(CONNECTORS.source(source.connection, source.static).touches) or kind
-    told: Told = {"name": source.name, "connector": kind, "reads": reads, "static": source.static}
+def _source_report(
+    source: SourceDef, position: CheckpointPosition | None, sources: list[SourceDef], span: ReplayRange | None
+) -> Json:
+    """Return what a source reads, and where it starts: at the `position` of a checkpoint, if there is one."""
+    connector = source.connection.connector
+    reads = ", ".join(CONNECTORS.source(source.connection, source.static).touches) or connector
+    report: Json = {"name": source.name, "connector": connector, "reads": reads, "static": source.static}
     reader, _ = make_reader(source.connection)
-    filling = reader.filling() if reader else None
-    told |= {"listens": filling.where} if filling else {}
-    streams = [one for one in among if not one.static]
+    if filling := reader.filling() if reader else None:
+        report["listens"] = filling.where
     if source.static:
-        return told | {"start": "whole, in every batch"}
-    if anew or at is None or at.batch < 0:
-        ended = _ended(reader, span)
-        if ended:
-            return told | {"start": "where the replay ended", "offsets": ended}
-        return told | {"start": option_to_json(getattr(reader, "start", "the beginning"))}
-    # Only with one stream is it certain which of Spark's numbers it has.
-    offsets = at.offsets[0] if len(streams) == 1 and at.offsets else None
-    return told | {"start": "where it was", "offsets": offsets if system_of(source) == "kafka" else None}
+        return report | {"start": "whole, in every batch"}
+    if position is None or position.batch < 0:
+        if offsets := _replay_end(reader, span):
+            return report | {"start": "where the replay ended", "offsets": offsets}
+        return report | {"start": option_to_json(getattr(reader, "start", "the beginning"))}
+    # Spark stores offsets by the number of a stream, which is certain only if there is one.
+    single = len([other for other in sources if not other.static]) == 1
+    known = position.offsets[0] if single and position.offsets and system_of(source) == "kafka" else None
+    return report | {"start": "where it was", "offsets": known}
 
 
-def _way(source: SourceDef, query: Query, *, part: bool) -> Told:
-    """How records come in, and what decodes them."""
+def _reading_report(source: SourceDef, query: Query, *, part: bool) -> Json:
+    """Return how records are read and decoded."""
     reader, _ = make_reader(source.connection)
     if not isinstance(reader, MessageSource):
         return {}
     decoding = reader.decoding if query.batches else "spark"
-    decoded = _DECODED[decoding]
+    decoded = _DECODING[decoding]
     if not isinstance(reader, KafkaSource):
         return {"way": decoded}
     why = left_to_spark(reader, batches=query.batches, part=part)
@@ -129,79 +142,78 @@ def _way(source: SourceDef, query: Query, *, part: bool) -> Told:
     return {"way": f"read in bulk (unless MILLRACE_BULK_READER=off), {where}, else by Spark's own source; {together}"}
 
 
-_DECODED = {
-    "arrow": "decoded in columns (unless decoder: spark)",
-    "spark": "decoded by Spark's functions",
-    "sift": "looked at by Spark",
-    "whole": "taken as they are",
-}
-
-
-def _ended(reader: Source | None, span: ReplayRange | None) -> dict[str, Mapping[str, int]]:
-    """Where a source begins in a run of a generation, which begins where its replay ended."""
+def _replay_end(reader: Source | None, span: ReplayRange | None) -> dict[str, Mapping[str, int]]:
+    """Return where a source starts in a run of a generation: at the end of its replay."""
     if span is None or not isinstance(reader, KafkaSource):
         return {}
     names = (*reader.topic, *(reader.partitions or ()))
     return {
-        topic: numbers
-        for topic, numbers in span.begin.items()
+        topic: offsets
+        for topic, offsets in span.begin.items()
         if topic in names or (reader.pattern and re.fullmatch(reader.pattern, topic))
     }
 
 
-def _sink(sink: SinkDef) -> Told:
+def _sink_report(sink: SinkDef) -> Json:
     facts = CONNECTORS.sink(sink.connection, sink.table)
-    kind = sink.connection.connector
-    return {"connector": kind, "to": ", ".join(facts.touches) or kind, "guarantee": facts.guarantee}
+    connector = sink.connection.connector
+    return {"connector": connector, "to": ", ".join(facts.touches) or connector, "guarantee": facts.guarantee}
 
 
 def topics_report(pipeline: PipelineDef) -> list[str]:
-    """Every topic that a run sees to: those of sources and sinks, and of dead letters."""
-    return list(dict.fromkeys([*_read(pipeline), *_written(pipeline)]))
+    """Return every topic that a run uses: those of sources, sinks and dead letters."""
+    return list(dict.fromkeys([*_source_topics(pipeline), *_sink_topics(pipeline)]))
 
 
-def _read(pipeline: PipelineDef) -> Iterator[str]:
+def _source_topics(pipeline: PipelineDef) -> Iterator[str]:
     for source in pipeline.sources:
         reader, _ = make_reader(source.connection)
-        named = _topics(reader.resources()) if reader else []
-        yield from named
+        names = _topics(reader.resources()) if reader else []
+        yield from names
         if reader and reader.keeps_dead_letters:
-            yield from map(dead_topic, named)
+            yield from map(dead_topic, names)
 
 
-def _written(pipeline: PipelineDef) -> Iterator[str]:
+def _sink_topics(pipeline: PipelineDef) -> Iterator[str]:
     for sink in pipeline.sinks:
         yield from _topics(CONNECTORS.sink(sink.connection, sink.table).touches)
 
 
-def _topics(touches: Collection[str]) -> list[str]:
-    return [one.removeprefix(_TOPIC) for one in touches if one.startswith(_TOPIC)]
+def _topics(resources: Collection[str]) -> list[str]:
+    return [resource.removeprefix(_TOPIC) for resource in resources if resource.startswith(_TOPIC)]
 
 
 def settings_report(
-    plan: Plan, master: str | None, given: Mapping[str, str], found: Collection[ResumeDecision]
-) -> list[Told]:
-    """Spark's settings that are chosen, each with its reason; what was given wins, and what a checkpoint keeps wins."""
-    realtime = any(not one.batches for one in plan.queries)
-    made = list(chosen(master=given.get("spark.master", master), realtime=realtime, given=given))
-    made += state_store(plan, master, given)
-    if not _in_rocksdb(made, given, found):
-        made = [one for one in made if one not in ROCKSDB_OPTIONS]
-    told: dict[str, Told] = {one.key: {"key": one.key, "value": one.value, "why": one.why} for one in made}
-    told |= {key: {"key": key, "value": shown(key, value), "why": "--set"} for key, value in given.items()}
-    for one in found:
-        kept = _going_on(one)
-        for key in [key for key in kept if key in told and kept[key] != told[key]["value"]]:
-            told[key].setdefault("kept", {})[one.query.name] = kept[key]
-    return list(told.values())
+    plan: Plan, master: str | None, given: Mapping[str, str], decisions: Collection[ResumeDecision]
+) -> list[Json]:
+    """Return Spark's settings with their reasons: our choices, the `given` ones, and those that a checkpoint keeps."""
+    realtime = any(not query.batches for query in plan.queries)
+    chosen = [
+        *spark_choices(master=given.get("spark.master", master), realtime=realtime, given=given),
+        *state_store(plan, master, given),
+    ]
+    if not _uses_rocksdb(chosen, given, decisions):
+        chosen = [choice for choice in chosen if choice not in ROCKSDB_OPTIONS]
+    settings: dict[str, Json] = {
+        choice.key: {"key": choice.key, "value": choice.value, "why": choice.why} for choice in chosen
+    }
+    settings |= {key: {"key": key, "value": shown(key, value), "why": "--set"} for key, value in given.items()}
+    for decision in decisions:
+        for key, value in _checkpoint_settings(decision).items():
+            if key in settings and value != settings[key]["value"]:
+                settings[key].setdefault("kept", {})[decision.query.name] = value
+    return list(settings.values())
 
 
-def _in_rocksdb(made: Collection[ConfChoice], given: Mapping[str, str], found: Collection[ResumeDecision]) -> bool:
-    """Whether a state is kept in RocksDB: by a query that begins, or by one that goes on with its checkpoint."""
-    chosen_store = given.get(ROCKSDB.key) or next((one.value for one in made if one.key == ROCKSDB.key), None)
-    return ROCKSDB.value in (chosen_store, *(_going_on(one).get(ROCKSDB.key) for one in found))
+def _uses_rocksdb(
+    chosen: Collection[ConfChoice], given: Mapping[str, str], decisions: Collection[ResumeDecision]
+) -> bool:
+    """Return whether a new query, or one that resumes its checkpoint, has its state in RocksDB."""
+    new = given.get(ROCKSDB.key) or next((choice.value for choice in chosen if choice.key == ROCKSDB.key), None)
+    return ROCKSDB.value in (new, *(_checkpoint_settings(decision).get(ROCKSDB.key) for decision in decisions))
 
 
-def _going_on(one: ResumeDecision) -> Mapping[str, str]:
-    """The settings that a checkpoint keeps, of a query that goes on with it."""
-    return one.position.settings if one.position and one.starts and one.verdict != ANEW else {}
+def _checkpoint_settings(decision: ResumeDecision) -> Mapping[str, str]:
+    """Return the settings that the checkpoint of a query keeps; empty if the query does not resume."""
+    position = decision.position
+    return position.settings if position and decision.starts and decision.verdict != ANEW else {}

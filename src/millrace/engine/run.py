@@ -29,7 +29,7 @@ from millrace.engine.memory_sql import MemorySql, QueryServer
 from millrace.engine.queries.builder import QueryBuilder, follow_generations, prepare
 from millrace.engine.session.executors import ExecutorsStopped, RemoteExecutorSettings, require_reachable
 from millrace.engine.session.spark_conf import ON_A_STORE, ON_DISK, conf_doubts, is_local, state_store
-from millrace.engine.source_feeds import filled
+from millrace.engine.source_feeds import run_source_feeds
 from millrace.engine.supervision.monitor import QueryMonitor
 from millrace.engine.supervision.offset_commits import OffsetCommitter
 from millrace.engine.supervision.restart_policy import Policy
@@ -265,7 +265,7 @@ def _offset_commits(plan: Plan, settings: RunSettings) -> Iterator[Callable[[Bat
 def _listeners(plan: Plan, settings: RunSettings, stop: threading.Event) -> AbstractContextManager[None]:
     """Give a time in which the sources that others send to listen."""
     context = settings.context
-    return filled(plan, context.cluster, context.notify, stop) if settings.start_listeners else nullcontext()
+    return run_source_feeds(plan, context.cluster, context.notify, stop) if settings.start_listeners else nullcontext()
 
 
 @contextmanager

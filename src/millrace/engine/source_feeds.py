@@ -1,4 +1,4 @@
-"""Feeds that fill what sources read, for as long as a pipeline runs: listeners that others send to."""
+"""Runs the feeds of sources while a pipeline runs: listeners whose records go to the topic that the source reads."""
 
 from __future__ import annotations
 
@@ -19,84 +19,85 @@ from millrace.pipeline.plan import Plan
 
 
 @contextmanager
-def filled(
-    plan: Plan, cluster: Callable[[], Cluster], tell: Callable[[str], None], stop: threading.Event
+def run_source_feeds(
+    plan: Plan, cluster: Callable[[], Cluster], notify: Callable[[str], None], stop: threading.Event
 ) -> Iterator[None]:
-    """A time in which they run; one that cannot begin raises, and one that fails ends the run, which raises then.
+    """Run the feeds; a feed that cannot start raises, and one that fails sets `stop` and raises at the end.
 
-    A source whose queries all end when they have caught up does not listen: what comes would be read or left by chance.
+    A source whose queries all end when they have caught up does not listen: it would be left to chance whether a record
+    is read.
     """
-    fillers: list[SourceFeeder] = []
+    feeders: list[SourceFeeder] = []
     try:
-        for source, filling in _wanted(plan):
-            if _goes_on(plan, source):
-                fillers.append(SourceFeeder(source, filling, cluster, tell, stop))
-                fillers[-1].start()
+        for source, filling in _fillings(plan):
+            if _is_read_without_end(plan, source):
+                feeders.append(SourceFeeder(source, filling, cluster, notify, stop))
+                feeders[-1].start()
             else:
-                tell(f"source {source.name!r} does not listen at {filling.where}: it is read until it is caught up")
+                notify(f"source {source.name!r} does not listen at {filling.where}: it is read until it is caught up")
         yield
     finally:
-        for one in fillers:
-            one.end()
-    for one in fillers:
-        if one.error:
-            raise one.error
+        for feeder in feeders:
+            feeder.end()
+    for feeder in feeders:
+        if feeder.error:
+            raise feeder.error
 
 
-def _wanted(plan: Plan) -> Iterator[tuple[SourceDef, SourceFilling]]:
+def _fillings(plan: Plan) -> Iterator[tuple[SourceDef, SourceFilling]]:
     for source in plan.pipeline.sources:
         filling = reader_of(source).filling()
         if filling:
             yield source, filling
 
 
-def _goes_on(plan: Plan, source: SourceDef) -> bool:
-    """Whether a query follows a source without end."""
+def _is_read_without_end(plan: Plan, source: SourceDef) -> bool:
+    """Return whether a query reads a source until it is stopped."""
     names = (plan.pipeline.upstream(query.table) for query in plan.queries if query.trigger.kind != "once")
-    return any(source.name in found for found in names)
+    return any(source.name in upstream for upstream in names)
 
 
 class SourceFeeder:
-    """A feed in a thread, from its source's beginning to its end."""
+    """The feed of a source, in a thread."""
 
     def __init__(
         self,
         source: SourceDef,
         filling: SourceFilling,
         cluster: Callable[[], Cluster],
-        tell: Callable[[str], None],
+        notify: Callable[[str], None],
         stop: threading.Event,
     ) -> None:
         self.error: MillraceError | None = None
-        """Why it has ended before it was told to."""
+        """Why it has ended early."""
         self._source, self._filling, self._cluster, self._stop = source, filling, cluster, stop
-        self._settled = threading.Event()
-        self._run = Run(notify=lambda text: tell(f"source {source.name!r}: {text}"), ready=self._settled.set)
-        self._thread = threading.Thread(target=self._pour, name=f"filling-{source.name}", daemon=True)
+        self._started = threading.Event()
+        self._run = Run(notify=lambda text: notify(f"source {source.name!r}: {text}"), ready=self._started.set)
+        self._thread = threading.Thread(target=self._pump, name=f"filling-{source.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns when others may send, and raises when they never will."""
+        """Start it; return when it listens, or raise its error."""
         self._thread.start()
-        self._settled.wait()
+        self._started.wait()
         if self.error:
             raise self.error
 
     def end(self) -> None:
-        """Take nothing more, and wait until what was taken is safe or has failed."""
+        """Stop it, and wait until everything it received is delivered or has failed."""
         self._run.stop.set()
         if self._thread.ident is not None:
             self._thread.join()
 
-    def _pour(self) -> None:
+    def _pump(self) -> None:
         try:
             feed = FEEDS.load(self._filling.feed)(**self._filling.options)
             pump(feed, KafkaRecordSink(self._target(feed.delivery_timeout)), self._run)
         except MillraceError as error:
             self._fail(error)
-        except Exception as error:  # in a thread of its own it would be heard by nobody
+        except Exception as error:  # nobody would see it in this thread
             self._fail(FeedFailed("the listener ended", why=f"{type(error).__name__}: {error}"))
         finally:
-            self._settled.set()
+            self._started.set()
 
     def _target(self, patience: float | None) -> SinkTarget:
         return SinkTarget(self._filling.topic, cluster=self._cluster, stop=self._run.stop, patience=patience)
