@@ -50,7 +50,7 @@ def pixel(cluster: Cluster) -> None:
         command = [MILLRACE, "run", "pixel.yaml", "--kafka", cluster.bootstrap]
         with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as running, browser() as started:
             assert running.stderr
-            address = next(line.split()[-1] for line in running.stderr if line.startswith("the page is at"))
+            address = next(line.split()[-1] for line in running.stderr if line.startswith("the dashboard is at"))
             page = started.new_page()
             page.goto(f"{address}#/results")
             producer = Producer(cluster, "marks")

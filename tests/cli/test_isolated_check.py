@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millrace.cli.isolated_check import CheckedContents, CheckResult, CheckStep, _line_of, _read, examined_apart
+from millrace.cli.isolated_check import CheckedContents, CheckResult, CheckStep, _line_of, _read, check_in_child
 from millrace.errors import JavaUnusable, Problem, SourceLocation
 
 PROBLEM: dict[str, Any] = {
@@ -25,7 +25,7 @@ REPORT: dict[str, Any] = {"failure": None, "problems": [PROBLEM], "contents": No
 
 def apart(examine: Any, limit_s: float = 30.0) -> CheckResult:
     """Examine in a child."""
-    return examined_apart("p.py", examine, limit_s, quiet=False, spark_starts=lambda: None)
+    return check_in_child("p.py", examine, limit_s, quiet=False, spark_starts=lambda: None)
 
 
 def test_what_is_found_comes_back() -> None:

@@ -1,4 +1,4 @@
-"""What the terminal shows of a run_status: a picture where there is one, plain lines elsewhere."""
+"""What the terminal shows of a run: a picture where there is one, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from millrace.cli import output
-from millrace.cli.live_view import Figures, PlainReporter, live, of_board, of_page, picture
+from millrace.cli.live_view import Figures, PlainReporter, dashboard_figures, live, picture, status_figures
 from millrace.errors import QueryFailed
 from millrace.telemetry.channels import Channels
 from millrace.telemetry.measurements import Lag, Measurements
@@ -36,7 +36,7 @@ def batch(number: int) -> BatchProgress:
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Each plain line."""
     lines: list[str] = []
-    monkeypatch.setattr("millrace.cli.live_view.say", lines.append)
+    monkeypatch.setattr("millrace.cli.live_view.print_line", lines.append)
     return lines
 
 
@@ -62,7 +62,7 @@ def shown(run_status: RunStatus, figures: Figures | None = None) -> str:
 
     console = Console(width=160, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
     with console.file:
-        console.print(picture(run_status, figures or of_board(run_status)))
+        console.print(picture(run_status, figures or status_figures(run_status)))
         return console.export_text()
 
 
@@ -83,7 +83,7 @@ def test_without_a_page_the_figures_are_sparks() -> None:
     run_status = RunStatus()
     run_status.started("popular")
     run_status.batch_done(batch(0))
-    (told,) = of_board(run_status)()
+    (told,) = status_figures(run_status)()
     assert (told["lag"], told["lag_seconds"], told["batch_ms"], told["late"]) == (7, None, 345, 2)
     assert " 7 " in shown(run_status)
 
@@ -94,12 +94,12 @@ def test_with_a_page_the_figures_are_the_pages() -> None:
         (ExpectedQuery("popular", "popular", batches=False, sources=("posts",)),), (), {"posts": ("posts",)}
     )
     telling = StatusPublisher(run_status, measurements, topology, channels)
-    assert of_page(channels)() == ()
+    assert dashboard_figures(channels)() == ()
     run_status.started("popular")  # in real-time mode no batch ends for minutes
     measurements.put_lag("popular", Lag(12, 3.5))
     measurements.put_rates({"posts": 8.0})
     telling.look()
-    text = shown(run_status, of_page(channels))
+    text = shown(run_status, dashboard_figures(channels))
     assert re.search(r"8\.0 +– +12 +3\.5 s", text), text
 
 
@@ -113,14 +113,14 @@ def test_the_picture_shows_why_a_query_failed() -> None:
 def test_a_kafka_that_does_not_answer_is_said_once_and_that_it_is_back(said: list[str]) -> None:
     run_status = RunStatus()
     run_status.started("popular")
-    teller = PlainReporter(run_status, of_board(run_status))
-    teller.tell(0)
+    reporter = PlainReporter(run_status, status_figures(run_status))
+    reporter.report(0)
     run_status.kafka.asked("here:9092", time.monotonic() - 12)
-    teller.tell(1)
-    teller.tell(2)
+    reporter.report(1)
+    reporter.report(2)
     assert "Kafka at here:9092 has not answered for 12 s; the run waits for it" in shown(run_status)
     run_status.kafka.came()
-    teller.tell(3)
+    reporter.report(3)
     assert said[1:] == [
         "Kafka at here:9092 does not answer; the run waits for it",
         "Kafka at here:9092 answers again",
@@ -129,20 +129,20 @@ def test_a_kafka_that_does_not_answer_is_said_once_and_that_it_is_back(said: lis
 
 def test_a_restart_is_one_sentence(said: list[str]) -> None:
     run_status = RunStatus()
-    teller = PlainReporter(run_status, of_board(run_status))
+    reporter = PlainReporter(run_status, status_figures(run_status))
     run_status.started("popular")
-    teller.tell(0)
+    reporter.report(0)
     due = datetime.now(UTC) + timedelta(seconds=3.5)
     run_status.restarting(
         "popular", QueryFailed("no broker answers"), RestartRecord(2, 5, due, "Kafka does not answer")
     )
-    teller.tell(1)
+    reporter.report(1)
     assert "popular: restarting in 4 s (2 of 5): Kafka does not answer" in shown(run_status)
-    teller.tell(2)
+    reporter.report(2)
     run_status.started("popular")
-    teller.tell(3)
+    reporter.report(3)
     run_status.update("popular", Phase.WAITING)
-    teller.tell(4)
+    reporter.report(4)
     assert said == [
         "popular: started",
         "popular: restarting in 4 s (2 of 5): Kafka does not answer",
@@ -153,24 +153,24 @@ def test_a_restart_is_one_sentence(said: list[str]) -> None:
 
 def test_lines_at_the_start_at_the_end_and_now_and_then(said: list[str]) -> None:
     run_status = RunStatus()
-    teller = PlainReporter(run_status, measured(POPULAR), every=5)
-    teller.tell(0)
+    reporter = PlainReporter(run_status, measured(POPULAR), interval_s=5)
+    reporter.report(0)
     assert said == []
     run_status.started("popular")
-    teller.tell(0)
+    reporter.report(0)
     assert said == ["popular: started"]
     run_status.update("popular", Phase.RUNNING)
     run_status.batch_done(batch(0))
-    teller.tell(1)
+    reporter.report(1)
     assert len(said) == 1
-    teller.tell(6)
+    reporter.report(6)
     figures = "rows/s 1,234, batch ms 345, lag 7, behind 1.2 s, watermark 2026-01-01 00:00:00, state rows 6, late 2"
     assert said[1:] == [f"popular: running, 10 rows in 1 batch, {figures}"]
-    teller.tell(20)
+    reporter.report(20)
     assert len(said) == 2  # no news
     run_status.ended("popular")
-    teller.tell(21)
-    teller.tell(22)
+    reporter.report(21)
+    reporter.report(22)
     assert said[2:] == ["popular: stopped after 10 rows in 1 batch"]
 
 
@@ -178,7 +178,7 @@ def test_what_a_query_left_undone_is_told_with_its_end(said: list[str]) -> None:
     run_status = RunStatus()
     run_status.started("dstreams")
     run_status.ended("dstreams", None, "the batches in hand were cut off")
-    PlainReporter(run_status, of_board(run_status)).tell(0)
+    PlainReporter(run_status, status_figures(run_status)).report(0)
     assert said[-1] == "dstreams: stopped after 0 rows in 0 batches; the batches in hand were cut off"
 
 
@@ -187,12 +187,12 @@ def test_a_query_that_ends_no_batch_has_news_too(said: list[str]) -> None:
     run_status.started("popular")
     run_status.update("popular", Phase.RUNNING)
     lag = {"name": "popular", "lag": 0, "lag_seconds": 0.0}
-    teller = PlainReporter(run_status, lambda: [lag], every=5)
+    reporter = PlainReporter(run_status, lambda: [lag], interval_s=5)
     for moment in (0, 6, 12):
-        teller.tell(moment)
+        reporter.report(moment)
     assert said == ["popular: started"]
     lag |= {"lag": 5, "lag_seconds": 0.25}
-    teller.tell(18)
+    reporter.report(18)
     assert said[1:] == ["popular: running, 0 rows in 0 batches, lag 5, behind 250 ms"]
 
 
@@ -243,11 +243,11 @@ def test_delays_are_shown_where_there_are_dstreams(said: list[str]) -> None:
     delayed = measured({"name": "dstreams", "batch_ms": 345, "delay_ms": 1678})
     assert "delay ms" in shown(run_status, delayed)
     assert "1,678" in shown(run_status, delayed)
-    teller = PlainReporter(run_status, delayed, every=5)
-    teller.tell(0)
+    reporter = PlainReporter(run_status, delayed, interval_s=5)
+    reporter.report(0)
     run_status.batch_failed("dstreams", QueryFailed("no"))
-    teller.tell(6)
-    teller.tell(7)
+    reporter.report(6)
+    reporter.report(7)
     assert said[1:] == [
         "dstreams: a batch failed: no",
         "dstreams: running, 0 rows in 0 batches, batch ms 345, delay ms 1,678",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -54,6 +55,36 @@ def test_help_tells_every_option(offline_run: Run, monkeypatch: pytest.MonkeyPat
         if option.param_type_name == "option" and not option.hidden:
             assert option.opts[0] in shown
             assert option.help
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_fits_80_columns(offline_run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = offline_run(*name.split(), "--help").out
+    command = COMMANDS[name] if name else PROGRAM
+    assert "<" not in shown, "a type instead of a metavar"
+    for option in command.params:
+        if option.param_type_name == "option" and not option.hidden:
+            for word in (*option.opts, *option.secondary_opts):
+                assert re.search(rf"{word}(?![\w-])", shown), f"{word} is cut"
+            assert name == "" or option.rich_help_panel in shown, f"{option.name} is in no panel"
+    assert not re.search(r"--[\w-]*…", shown)
+
+
+@pytest.mark.parametrize(
+    ("command", "old", "new"),
+    [
+        ("run", "--patience=5s", "--stop-timeout"),
+        ("replay", "--patience=5s", "--stop-timeout"),
+        ("run", "--accept=totals", "--accept-state-change"),
+        ("plan", "--accept=totals", "--accept-state-change"),
+    ],
+)
+def test_an_old_name_of_an_option_works_with_a_notice(offline_run: Run, command: str, old: str, new: str) -> None:
+    ran = offline_run(command, "missing.yaml", old, *(["--list"] if command == "replay" else []), code=2)
+    assert f"{old.partition('=')[0]} is now called {new}" in ran.err
+    assert "there is no file missing.yaml" in ran.err
+    assert old.partition("=")[0] + " " not in offline_run(command, "--help").out
 
 
 def test_no_arguments_is_help(offline_run: Run) -> None:

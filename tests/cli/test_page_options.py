@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from millrace.cli import run_options
-from millrace.cli.run_options import served_page
+from millrace.cli.run_options import DashboardOptions, served_dashboard
 from millrace.dashboard.run_page import RunPage
 
 TOKEN = "a-token-of-16/or+more"
@@ -30,11 +30,11 @@ class Page:
 
 def test_the_token_comes_from_the_environment_alone(set_environment: Callable[..., None]) -> None:
     set_environment(MILLRACE_TOKEN=TOKEN)
-    options = run_options.page_options(0, all_topics=True)
+    options = DashboardOptions(port=0, all_topics=True).server_options()
     assert (options.token, options.all_topics, options.host) == (TOKEN, True, "127.0.0.1")
     assert TOKEN not in repr(options)
     set_environment(MILLRACE_TOKEN=None)
-    assert run_options.page_options(0).token is None
+    assert DashboardOptions(port=0).server_options().token is None
 
 
 @pytest.mark.parametrize(("loopback", "opened"), [(True, ["http://127.0.0.1:4040/"]), (False, [])])
@@ -43,6 +43,6 @@ def test_no_command_line_of_a_browser_has_the_token(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(run_options.webbrowser, "open", asked.append)
-    with served_page(cast("RunPage", Page(loopback)), open_=True):
+    with served_dashboard(cast("RunPage", Page(loopback)), open_=True):
         pass
     assert asked == opened

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.cli.run_options import AlertOptions, alerting
+from millrace.cli.run_options import AlertSettings, alerting
 from millrace.errors import MillraceError, SparkFailed
 from millrace.pipeline.loading import load
 from millrace.pipeline.plan import Plan, make_plan
@@ -36,7 +36,10 @@ def test_an_error_that_ends_a_run_is_told(plan: Plan, error: Exception, why: str
     def send(alert: Alert) -> None:
         told.append(alert)
 
-    with pytest.raises((MillraceError, OSError)), alerting(AlertOptions(send, Limits()), plan, RunStatus(), None, None):
+    with (
+        pytest.raises((MillraceError, OSError)),
+        alerting(AlertSettings(send, Limits()), plan, RunStatus(), None, None),
+    ):
         raise error
     assert [(one.pipeline, one.what) for one in told] == [("ticks", "gave-up")]
     assert why in told[0].why

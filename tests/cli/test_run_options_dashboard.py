@@ -47,7 +47,7 @@ def address(running: subprocess.Popen[bytes]) -> str:
     """Where the page is, as it is told on standard error."""
     assert running.stderr
     for line in running.stderr:
-        if line.startswith(b"the page is at "):
+        if line.startswith(b"the dashboard is at "):
             return line.decode().split()[-1]
     raise AssertionError("it ended without a page")
 
@@ -110,7 +110,7 @@ def test_a_port_in_use_is_told_before_anything_starts(offline_millrace: CommandL
 def test_without_a_page(offline_millrace: CommandLine) -> None:
     (offline_millrace.folder / "p.yaml").write_text(PIPELINE)
     said = offline_millrace("run", "p.yaml", "--no-dashboard", "--for", "1s").stderr
-    assert "the page is at" not in said
+    assert "the dashboard is at" not in said
 
 
 @pytest.mark.parametrize("command", ["run", "exec"])
@@ -119,4 +119,4 @@ def test_options_of_a_page_that_is_left_out_are_refused(
     offline_run: Callable[..., Any], command: str, option: tuple[str, ...]
 ) -> None:
     said = offline_run(command, "--no-dashboard", *option, "job.py", code=2).err
-    assert f"{option[0]} is about the page" in said
+    assert f"{option[0]} has no effect with --no-dashboard" in said

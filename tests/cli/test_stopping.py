@@ -68,7 +68,7 @@ def test_the_batch_in_hand_is_finished(offline_millrace: CommandLine) -> None:
 
 
 def test_a_second_ctrl_c_does_not_wait(offline_millrace: CommandLine) -> None:
-    with begin(offline_millrace, "--patience", "1h") as process:
+    with begin(offline_millrace, "--stop-timeout", "1h") as process:
         process.send_signal(signal.SIGINT)
         read_until(process, b"running batch")
         process.send_signal(signal.SIGINT)

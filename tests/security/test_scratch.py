@@ -105,7 +105,7 @@ def started(project: Path, environment: dict[str, str], *before: str) -> Iterato
     (project / "begun").unlink(missing_ok=True)
     (project / "hold").touch()
     process = subprocess.Popen(
-        [*before, MILLRACE, "run", "counting.py", "--no-dashboard", "--patience", "1h"],
+        [*before, MILLRACE, "run", "counting.py", "--no-dashboard", "--stop-timeout", "1h"],
         cwd=project,
         env=environment,
         stdout=subprocess.PIPE,

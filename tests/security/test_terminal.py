@@ -18,7 +18,11 @@ from terminal import at_a_terminal
 
 TITLE = "\x1b]0;mine\x07"
 HOSTILE = f"a{TITLE}\x9b31m\u202eb\r\x7f"
-SHOW = f"from millrace.cli.output import say, show_table; show_table([{HOSTILE!r}], [[{HOSTILE!r}]]); say({HOSTILE!r})"
+SHOW = f"""\
+from millrace.cli.output import print_line, show_table
+show_table([{HOSTILE!r}], [[{HOSTILE!r}]])
+print_line({HOSTILE!r})
+"""
 
 
 @pytest.mark.parametrize("options", [[], ["--json"], ["--format", "json"], ["--keys"]])

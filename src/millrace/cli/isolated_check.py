@@ -1,12 +1,12 @@
-"""A pipeline's file examined in a process of its own, within a time limit.
+"""Check a pipeline's file in a process of its own, within a time limit.
 
-The code of the file may do anything to the process that reads it: end it, block it, exhaust it, close its files. So
-`check` forks a child for it and believes nothing of the child but the shape of its report:
+The code of the file may do anything to the process that reads it: end it, block it, exhaust its memory, close its
+files. So `check` forks a child for it and trusts only the shape of the child's report:
 
-- The report is JSON in memory that both share; no file descriptor leads to it that the file could close.
-- The child's line is known when it does not come back: `faulthandler` writes it when the time is over or a signal ends
-  the process, and the calls that end a process (`os._exit`, `os.kill`, `os.exec…`) note theirs.
-- The parent keeps the time too, and at the end it kills the child's process group, with all that was started in it.
+- The report is JSON in shared memory; there is no file descriptor that the file could close.
+- If the child does not report, its line is known: `faulthandler` writes it at the time-out or at a fatal signal, and
+  the calls that end a process (`os._exit`, `os.kill`, `os.exec…`) note theirs.
+- The parent has the time limit too; at the end it kills the child's process group with everything it started.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -40,30 +40,32 @@ from millrace.units import format_duration
 _REPORT_BYTES = 16 << 20
 _REPORT_AT = 4096
 _HEADER = struct.Struct("=QQ")
-"""The step that the child is at, and the length of its report."""
+"""The child's step, and the length of its report."""
 _NOTE = struct.Struct("=16sQ")
-"""The call that is ending the process, and the line of the file that made it."""
-_LONGEST_TEXT = 4000
+"""The call that ends the process, and its line in the file."""
+_OPEN_LINES = struct.Struct("=??")
+"""Whether the last output to standard output and to standard error has no line end."""
+_MAX_TEXT_CHARS = 4000
 _GRACE_S = 2.0
-"""How much longer than the child the parent waits: the child knows the line."""
-_OWN_WORK_S = 600.0
-"""The limit of a step that is Millrace's own: to start and to stop Spark."""
-_LOOK_S = 0.05
-_MOST_MEMORY_BYTES = 16 << 30
-_LEAST_MEMORY_BYTES = 2 << 30
+"""The parent waits longer than the child, which knows the line."""
+_SPARK_TIMEOUT_S = 600.0
+"""The limit for Millrace's own steps: to start and to stop Spark."""
+_POLL_INTERVAL_S = 0.05
+_MAX_MEMORY_BYTES = 16 << 30
+_MIN_MEMORY_BYTES = 2 << 30
 _FIRST_DESCRIPTOR = 200
-"""Of the file that faulthandler writes to: higher than those that a file gets which opens files of its own."""
+"""Of the file that faulthandler writes to: higher than those of files that the pipeline's file opens."""
 _ENDING_CALLS = ("_exit", "abort", "kill", "killpg", "execv", "execve")
 _ENDING_SIGNALS = ("SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGPROF", "SIGVTALRM", "SIGQUIT")
-"""Those that end a process unless it handles them, beside the ones that faulthandler knows by itself."""
-_NO_ENDING = "leave it out: the file only describes the pipeline, and what reads it is not its own"
+"""They end a process that does not handle them; faulthandler handles others by itself."""
+_NO_ENDING = "remove it: the file only describes the pipeline, and must not end the process that reads it"
 
 _exit, _getpid = os._exit, os.getpid
 
 
 @dataclass(frozen=True)
 class CheckedContents:
-    """How much a pipeline has."""
+    """The size of a pipeline."""
 
     sources: int
     tables: int
@@ -72,58 +74,69 @@ class CheckedContents:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What there is to say of a file."""
+    """The problems of a file."""
 
     problems: list[Problem]
     contents: CheckedContents | None = None
     left_out: int = 0
-    """Problems that the report had no room for."""
+    """The number of problems that did not fit into the report."""
     spark_asked: bool = False
     complete: bool = True
-    """Whether the child has reported; else its end is all that is known."""
+    """Whether the child has reported."""
 
     @property
     def errors(self) -> list[Problem]:
-        """The problems that are certain."""
+        """The problems that are errors."""
         return [problem for problem in self.problems if problem.severity == "error"]
 
 
 class CheckStep:
-    """What the child is at, for the side that keeps the time."""
+    """Tells the parent which step the child begins."""
 
-    def __init__(self, begin: Callable[[bool], None]) -> None:
+    def __init__(self, begin: Callable[[bool], None], report: Callable[[CheckResult], None]) -> None:
         self._begin = begin
+        self.report = report
+        """Report a result in case that the next steps do not end."""
 
     def of_the_file(self) -> None:
-        """From now on the code of the file runs, with the whole time limit."""
+        """Begin a step that runs code of the file, with the whole time limit."""
         self._begin(False)
 
     def of_millrace(self) -> None:
-        """From now on it is Millrace and Spark that take their time."""
+        """Begin a step of Millrace and Spark."""
         self._begin(True)
 
 
 Examine = Callable[[CheckStep], CheckResult]
 
 
-def examined_apart(
+def check_in_child(
     file: str, examine: Examine, limit_s: float, *, quiet: bool, spark_starts: Callable[[], None]
 ) -> CheckResult:
-    """Return what `examine` finds, which runs in a child; raise the error of ours that it raises.
+    """Run `examine` in a child and return its result; raise the MillraceError that it raises.
 
-    `quiet` sends what the file prints to standard error. `spark_starts` is called when the child starts Spark.
+    `quiet` sends the output of the file to standard error. `spark_starts` is called when the child starts Spark.
     """
-    board = _CheckReporter()
+    channel = _CheckReporter()
+    path = file.partition("::")[0]
     with tempfile.TemporaryFile() as trace, _forked() as child:
         if child.pid == 0:
-            _run(board, trace.fileno(), file.partition("::")[0], examine, limit_s, quiet=quiet)
-        code = _waited(child, board, limit_s, spark_starts)
+            _run(channel, trace.fileno(), path, examine, limit_s, quiet=quiet)
+        code = _wait(child, channel, limit_s, spark_starts)
         trace.seek(0)
         dump = trace.read(_REPORT_BYTES).decode("utf-8", "replace")
-    report = board.report() if code == 0 else None
-    if report is not None and (found := _read(report)):
-        return found
-    return CheckResult([_ended_early(file.partition("::")[0], code, dump, board.note(), limit_s)], complete=False)
+    for stream, is_open in zip((sys.stderr if quiet else sys.stdout, sys.stderr), channel.open_lines(), strict=True):
+        if is_open and stream:
+            stream.write("\n")  # else the file's output would be glued to ours
+            stream.flush()
+    report = channel.report()
+    result = None if report is None else _read(report)
+    if code == 0 and result:
+        return result
+    problem = _ended_early(path, code, dump, channel.note(), limit_s)
+    if result is None:
+        return CheckResult([problem], complete=False)
+    return replace(result, problems=[*result.problems, problem], complete=False)
 
 
 # The parent's side
@@ -133,12 +146,12 @@ def examined_apart(
 class _Child:
     pid: int
     alive: int
-    """A pipe that is at its end when no process of the child's has it any more."""
+    """A pipe that is at its end when no process of the child has it open."""
 
 
 @contextmanager
 def _forked() -> Iterator[_Child]:
-    """Fork; in the parent, the child and what it started are gone at the end."""
+    """Fork; the parent kills the child and what it started at the end."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError):  # closed, or None when there is none
             stream.flush()
@@ -163,20 +176,20 @@ def _forked() -> Iterator[_Child]:
             os.waitpid(pid, 0)
 
 
-def _waited(child: _Child, board: _CheckReporter, limit_s: float, spark_starts: Callable[[], None]) -> int | None:
-    """Return the child's exit code (of a signal, its number below zero) or None when its time is over."""
+def _wait(child: _Child, channel: _CheckReporter, limit_s: float, spark_starts: Callable[[], None]) -> int | None:
+    """Return the child's exit code (minus the number of a signal), or None at the time-out."""
     step, deadline, at_end = 0, time.monotonic() + limit_s + _GRACE_S, False
     while time.monotonic() < deadline:
         if at_end:
-            time.sleep(_LOOK_S / 10)
+            time.sleep(_POLL_INTERVAL_S / 10)
         else:
-            at_end = bool(select.select([child.alive], [], [], _LOOK_S)[0])
+            at_end = bool(select.select([child.alive], [], [], _POLL_INTERVAL_S)[0])
         # Not waited for yet: the process group must not be another's when it is killed.
         if (code := _exit_code(child.pid)) is not None:
             return code
-        if board.step() != step:
-            step = board.step()
-            deadline = time.monotonic() + (_OWN_WORK_S if step % 2 else limit_s) + _GRACE_S
+        if channel.step() != step:
+            step = channel.step()
+            deadline = time.monotonic() + (_SPARK_TIMEOUT_S if step % 2 else limit_s) + _GRACE_S
             if step == 1:
                 spark_starts()
     return None
@@ -188,19 +201,19 @@ def _exit_code(pid: int) -> int | None:
         if ended is None:
             return None
         return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-    found, status = os.waitpid(pid, os.WNOHANG)
-    return os.waitstatus_to_exitcode(status) if found else None
+    ended_pid, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended_pid else None
 
 
 def _read(report: bytes) -> CheckResult | None:
-    """Return the report if it has the shape of one; raise the error of ours that it tells of."""
+    """Return the report if it has the shape of one; raise the MillraceError that it contains."""
     try:
         fields = json.loads(report)
         failure = fields["failure"]
         if failure is not None:
             raise _failure(failure)
         return CheckResult(
-            [_problem(one) for one in fields["problems"]],
+            [_problem(each) for each in fields["problems"]],
             CheckedContents(**{name: int(count) for name, count in fields["contents"].items()})
             if fields["contents"]
             else None,
@@ -236,32 +249,32 @@ def _text(value: Any) -> str | None:
         return None
     if not isinstance(value, str):
         raise TypeError
-    return printable(value[:_LONGEST_TEXT])
+    return printable(value[:_MAX_TEXT_CHARS])
 
 
 def _ended_early(file: str, code: int | None, dump: str, note: tuple[str, int], limit_s: float) -> Problem:
-    """Return what a child that made no report tells by its end."""
+    """Return the problem of a child that ended without a report."""
     line, innermost = _line_of(dump, file)
     if code is None or dump.startswith("Timeout"):
-        said = f"the file was not read and checked within {format_duration(limit_s)}"
-        less = "let it neither wait nor compute there" if file.endswith(".py") else "make it smaller"
-        hint = f"{less}, or give it more time with --timeout"
+        message = f"the file was not read and checked within {format_duration(limit_s)}"
+        less = "do not wait or compute there" if file.endswith(".py") else "make it smaller"
+        hint = f"{less}, or allow more time with --timeout"
         return Problem(
-            "pipeline.timeout", said, SourceLocation(file, line), hint, innermost and f"it was at {innermost}"
+            "pipeline.timeout", message, SourceLocation(file, line), hint, innermost and f"it was at {innermost}"
         )
     call, noted_line = note
     if call:
-        said = f"the file ends the process that reads it: os.{call}"
-        return Problem("pipeline.ended", said, SourceLocation(file, noted_line or None), _NO_ENDING)
+        message = f"the file ends the process that reads it: os.{call}"
+        return Problem("pipeline.ended", message, SourceLocation(file, noted_line or None), _NO_ENDING)
     place = SourceLocation(file, line)
     if code < 0:
-        said = f"the process that read the file was ended by the signal {_signal_name(-code)}"
-        why = "by the system, for want of memory, or by another process" if code == -signal.SIGKILL else None
+        message = f"the process that read the file was ended by the signal {_signal_name(-code)}"
+        why = "by the system, because memory ran out, or by another process" if code == -signal.SIGKILL else None
         why = f"it was at {innermost}" if innermost else why
-        return Problem("pipeline.ended", said, place, _NO_ENDING, why)
-    said = f"the process that read the file ended with exit code {code} and without a result"
+        return Problem("pipeline.ended", message, place, _NO_ENDING, why)
+    message = f"the process that read the file ended with exit code {code} and without a result"
     why = "code that the file runs has ended it"
-    return Problem("pipeline.ended", said, place, _NO_ENDING, why)
+    return Problem("pipeline.ended", message, place, _NO_ENDING, why)
 
 
 def _signal_name(number: int) -> str:
@@ -272,7 +285,7 @@ def _signal_name(number: int) -> str:
 
 
 def _line_of(dump: str, file: str) -> tuple[int | None, str | None]:
-    """Return the line of the file in what faulthandler wrote, and where the process was, if it was elsewhere."""
+    """Return the line of the file in faulthandler's dump, and where the process was, if it was elsewhere."""
     # The thread that reads the file is the oldest, and the last one listed.
     *_, section = dump.split("(most recent call first):")
     frames = re.findall(r'^  File "(.*)", line (\d+) in (.*)$', section, re.MULTILINE)
@@ -283,8 +296,8 @@ def _line_of(dump: str, file: str) -> tuple[int | None, str | None]:
 
 
 def _as_dumped(file: str) -> str:
-    """Return a file's name as faulthandler writes it: in ASCII, and not all of a long one."""
-    text = "".join(one if " " <= one <= "~" else _escaped(ord(one)) for one in file[:500])
+    """Return a file's name as faulthandler writes it: in ASCII, and a long one cut."""
+    text = "".join(char if " " <= char <= "~" else _escaped(ord(char)) for char in file[:500])
     return text + "..." if len(file) > 500 else text
 
 
@@ -296,55 +309,70 @@ def _escaped(code: int) -> str:
 
 
 class _CheckReporter:
-    """Memory that parent and child share."""
+    """Memory that the parent and the child share."""
+
+    _OPEN_LINES_AT = _HEADER.size + _NOTE.size
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _REPORT_AT + _REPORT_BYTES)
 
     def step(self) -> int:
-        """Return the step that the child is at; odd ones are Millrace's own work."""
+        """Return the child's step; odd ones are Millrace's own work."""
         step: int = _HEADER.unpack_from(self._memory)[0]
         return step
 
     def begin(self, own: bool) -> None:
         """Begin the next step."""
         step = self.step() + 1
-        _HEADER.pack_into(self._memory, 0, step if step % 2 == own else step + 1, 0)
+        _HEADER.pack_into(self._memory, 0, step if step % 2 == own else step + 1, self._size())
 
     def write(self, report: bytes) -> None:
-        """Leave a report, which fits."""
+        """Store a report, which must fit."""
         self._memory[_REPORT_AT : _REPORT_AT + len(report)] = report
         _HEADER.pack_into(self._memory, 0, self.step(), len(report))
 
     def report(self) -> bytes | None:
-        """Return the report that was left."""
-        size = _HEADER.unpack_from(self._memory)[1]
+        """Return the stored report."""
+        size = self._size()
         return self._memory[_REPORT_AT : _REPORT_AT + size] if 0 < size <= _REPORT_BYTES else None
 
     def set_note(self, call: str, line: int) -> None:
-        """Leave word of the call that is about to end the process."""
+        """Note the call that is about to end the process."""
         _NOTE.pack_into(self._memory, _HEADER.size, call.encode(), line)
 
     def note(self) -> tuple[str, int]:
-        """Return the call that was ending the process and its line; nothing when none was."""
+        """Return the call that ended the process and its line, if there was one."""
         call, line = _NOTE.unpack_from(self._memory, _HEADER.size)
-        found = [name for name in _ENDING_CALLS if name.encode() == call.rstrip(b"\0")]
-        return (found[0], min(line, 10**9)) if found else ("", 0)
+        names = [name for name in _ENDING_CALLS if name.encode() == call.rstrip(b"\0")]
+        return (names[0], min(line, 10**9)) if names else ("", 0)
+
+    def set_open_line(self, number: int, is_open: bool) -> None:
+        """Note whether the last output to a stream has no line end; 0 is standard output, 1 is standard error."""
+        self._memory[self._OPEN_LINES_AT + number] = is_open
+
+    def open_lines(self) -> tuple[bool, ...]:
+        """Return whether the last output to standard output and to standard error has no line end."""
+        return _OPEN_LINES.unpack_from(self._memory, self._OPEN_LINES_AT)
+
+    def _size(self) -> int:
+        size: int = _HEADER.unpack_from(self._memory)[1]
+        return size
 
 
 # The child's side
 
 
-def _run(board: _CheckReporter, trace: int, file: str, examine: Examine, limit_s: float, *, quiet: bool) -> NoReturn:
+def _run(channel: _CheckReporter, trace: int, file: str, examine: Examine, limit_s: float, *, quiet: bool) -> NoReturn:
     """Examine, report and end, whatever happens."""
-    pid, write = _getpid(), board.write
-    gc.freeze()  # what the parent has left to collect may belong to threads that are not here
+    pid, write = _getpid(), channel.write
+    gc.freeze()  # garbage of the parent may belong to threads that do not exist here
     try:
-        trace = _set_apart(trace, quiet=quiet)
-        _note_endings(board, file, pid)
+        trace = _detach(trace, quiet=quiet)
+        _note_endings(channel, file, pid)
+        _note_open_lines(channel)
 
         def begin(own: bool) -> None:
-            board.begin(own)
+            channel.begin(own)
             if own:
                 free_memory()
                 faulthandler.cancel_dump_traceback_later()
@@ -353,9 +381,10 @@ def _run(board: _CheckReporter, trace: int, file: str, examine: Examine, limit_s
 
         free_memory = _limit_memory()
         faulthandler.dump_traceback_later(limit_s, exit=True, file=trace)
-        report = _reported(file, examine, CheckStep(begin), free_memory)
-        _flush()
-        if _getpid() == pid:  # a process that the file has forked also comes here
+        step = CheckStep(begin, lambda result: write(_as_report(result)))
+        report = _reported(file, examine, step, free_memory)
+        _finish_output()
+        if _getpid() == pid:  # a process that the file has forked also gets here
             write(report)
             _exit(0)
     except BaseException:
@@ -363,8 +392,8 @@ def _run(board: _CheckReporter, trace: int, file: str, examine: Examine, limit_s
     _exit(0)
 
 
-def _set_apart(trace: int, *, quiet: bool) -> int:
-    """Leave the terminal and the signals to the parent; return where faulthandler writes."""
+def _detach(trace: int, *, quiet: bool) -> int:
+    """Leave the terminal and the signals to the parent; return the descriptor for faulthandler."""
     import fcntl
 
     os.setsid()
@@ -372,7 +401,7 @@ def _set_apart(trace: int, *, quiet: bool) -> int:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(OSError):
-        if os.isatty(0):  # nobody can answer: the terminal is the parent's
+        if os.isatty(0):  # the terminal is the parent's
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     if quiet:
         with suppress(OSError):
@@ -384,18 +413,18 @@ def _set_apart(trace: int, *, quiet: bool) -> int:
     return trace
 
 
-def _note_endings(board: _CheckReporter, file: str, pid: int) -> None:
-    """Let the calls that end this process leave a note of their line."""
+def _note_endings(channel: _CheckReporter, file: str, pid: int) -> None:
+    """Let the calls that end this process note their line."""
 
     def noting(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def noted(*arguments: Any, **named: Any) -> Any:
             if _getpid() != pid or not _ends_us(name, arguments, pid):
                 return call(*arguments, **named)
-            board.set_note(name, _own_line(sys._getframe(1), file))
+            channel.set_note(name, _own_line(sys._getframe(1), file))
             try:
                 return call(*arguments, **named)
             finally:
-                board.set_note("", 0)  # it did not end the process
+                channel.set_note("", 0)  # it did not end the process
 
         return noted
 
@@ -404,6 +433,22 @@ def _note_endings(board: _CheckReporter, file: str, pid: int) -> None:
         noted = noting(name, getattr(os, name))
         for module in modules:
             setattr(module, name, noted)
+
+
+def _note_open_lines(channel: _CheckReporter) -> None:
+    """Let the standard streams note whether their last output ends a line."""
+
+    def noting(number: int, write: Callable[[str], int]) -> Callable[[str], int]:
+        def noted(text: str) -> int:
+            if text:
+                channel.set_open_line(number, not text.endswith("\n"))
+            return write(text)
+
+        return noted
+
+    for number, stream in enumerate((sys.stdout, sys.stderr)):
+        with suppress(AttributeError):  # None when it is closed
+            stream.write = noting(number, stream.write)  # type: ignore[method-assign]
 
 
 def _ends_us(name: str, arguments: tuple[Any, ...], pid: int) -> bool:
@@ -417,17 +462,17 @@ def _own_line(frame: FrameType | None, file: str) -> int:
 
 
 def _data_bytes() -> int:
-    """Return what this process has of its own already, which is the parent's."""
+    """Return the size of this process's data, which is a copy of the parent's."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text("ascii").split()[5]) * resource.getpagesize()
     return 0
 
 
 def _limit_memory() -> Callable[[], None]:
-    """Let a file that takes all memory have a MemoryError before other processes lack it; return what undoes it."""
+    """Raise MemoryError in a file that takes too much memory; return what removes the limit."""
     half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = _data_bytes() + max(_LEAST_MEMORY_BYTES, min(half, _MOST_MEMORY_BYTES))
+    wanted = _data_bytes() + max(_MIN_MEMORY_BYTES, min(half, _MAX_MEMORY_BYTES))
     if before[0] == resource.RLIM_INFINITY or before[0] > wanted:
         with suppress(ValueError, OSError):  # macOS knows no such limit
             resource.setrlimit(resource.RLIMIT_DATA, (wanted, before[1]))
@@ -446,19 +491,19 @@ def _reported(file: str, examine: Examine, step: CheckStep, free_memory: Callabl
         fields = asdict(Problem(error.condition, error.message, error.place, error.hint, error.why))
         return _encoded({"failure": _flat(fields) | {"type": type(error).__name__}})
     except BaseException as error:
-        free_memory()  # to tell of a MemoryError takes some
-        made = mistake(file, error)
-        why = made.why or "what the file has changed in Python (sys.modules, builtins, …) may be the cause"
-        return _as_report(CheckResult([Problem(made.condition, made.message, made.place, made.hint, why)]))
+        free_memory()  # to report a MemoryError takes some
+        failure = mistake(file, error)
+        why = failure.why or "changes of the file to Python itself (sys.modules, builtins, …) may be the cause"
+        return _as_report(CheckResult([Problem(failure.condition, failure.message, failure.place, failure.hint, why)]))
 
 
 def _as_report(examined: CheckResult) -> bytes:
-    """Return the report, with as many of the problems as there is room for."""
+    """Return the report, with as many of the problems as fit."""
     kept: list[dict[str, Any]] = []
     room = _REPORT_BYTES - _REPORT_AT
     for problem in examined.problems:
         fields = _flat(asdict(problem))
-        room -= len(_encoded(fields)) + 2  # and what separates it from the next
+        room -= len(_encoded(fields)) + 2  # and the separator
         if room < 0:
             break
         kept.append(fields)
@@ -477,7 +522,7 @@ def _as_report(examined: CheckResult) -> bytes:
 
 def _flat(fields: dict[str, Any]) -> dict[str, Any]:
     place = fields.pop("place") or {"file": None, "line": None}
-    texts = {key: value[:_LONGEST_TEXT] if isinstance(value, str) else value for key, value in fields.items()}
+    texts = {key: value[:_MAX_TEXT_CHARS] if isinstance(value, str) else value for key, value in fields.items()}
     return texts | place
 
 
@@ -485,7 +530,7 @@ def _encoded(fields: dict[str, Any]) -> bytes:
     return json.dumps(fields).encode()
 
 
-def _flush() -> None:
+def _finish_output() -> None:
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         with suppress(BaseException):
             stream.flush()  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""The `millrace` command: its groups, its exit codes, and how errors are shown."""
+"""The `millrace` command: its sub-commands, its exit codes, and how errors are shown."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from millrace import __version__
+from millrace.cli.app import App
 from millrace.cli.commands import (
     cassandra,
     check,
@@ -31,15 +32,14 @@ from millrace.cli.commands import (
     test,
 )
 from millrace.cli.commands import exec as exec_
-from millrace.cli.output import say, show_error
+from millrace.cli.output import print_line, show_error
 from millrace.errors import MillraceError, RunError, described
 from millrace.masking import masked
 from millrace.settings import VERBOSE, old_name_notices
 
-app = typer.Typer(
+app = App(
     name="millrace",
-    help="Real-time data pipelines in Python on Apache Kafka and PySpark, with the broker already there.",
-    no_args_is_help=True,
+    help="Real-time data pipelines in Python on Apache Kafka and PySpark, with a Kafka broker included.",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -64,8 +64,8 @@ app.command("doctor")(doctor.doctor)
 app.command("settings")(settings.settings)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"millrace {__version__}")
         raise typer.Exit
 
@@ -73,20 +73,20 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _root(
     verbose: Annotated[bool, typer.Option("--verbose", help=VERBOSE.help)] = False,
-    version: Annotated[bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)] = (
-        False
-    ),
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True)
+    ] = (False),
 ) -> None:
     del version
     if verbose:
-        # Children and every room read the same setting, so it is set where all of them look.
+        # Child processes and every package read it from the environment.
         os.environ[VERBOSE.variable] = "1"
     for notice in old_name_notices():
-        say(notice)
+        print_line(notice)
 
 
 def main() -> None:
-    """Run the command line; every failure is one message and an exit code."""
+    """Run the command line; report a failure as a message and an exit code."""
     try:
         app(prog_name="millrace")
     except MillraceError as error:
@@ -94,16 +94,16 @@ def main() -> None:
         _show_trace()
         sys.exit(error.exit_code)
     except OSError as error:
-        refused = RunError(f"the system refused: {error.strerror or error}", why=error.filename and str(error.filename))
-        show_error(refused)
+        failure = RunError(f"the system refused: {error.strerror or error}", why=error.filename and str(error.filename))
+        show_error(failure)
         _show_trace()
-        sys.exit(refused.exit_code)
+        sys.exit(failure.exit_code)
     except Exception as error:
-        # A mistake of ours, not of the user's: still no stack trace unless it is asked for.
+        # A bug of Millrace; there is no stack trace without --verbose either.
         show_error(
             MillraceError(
-                f"Millrace made a mistake: {described(error)}",
-                hint="run it again as millrace --verbose … and report what it prints",
+                f"internal error of Millrace: {described(error)}",
+                hint="run it again as millrace --verbose … and report the output",
             )
         )
         _show_trace()
@@ -111,7 +111,7 @@ def main() -> None:
 
 
 def _show_trace() -> None:
-    """The stack trace of what is being handled, if it was asked for; no secret is in it."""
+    """Print the current stack trace, without secrets, if --verbose was given."""
     if VERBOSE.value():
         sys.stderr.write(masked(traceback.format_exc()))
 

@@ -1,19 +1,23 @@
-"""Options that several commands share, each made from its setting.
+"""Options that several commands share, and what their values mean.
 
-Options of the commands that take a pipeline's file: which one, where it remembers, and what Spark is told.
+- `KafkaOptions` chooses a cluster; `SparkOptions` the master and Spark's settings.
+- `State` and `state_folder` name the state directory of a pipeline.
+- `setting_option` makes the option of a setting, with its environment variable.
+- `pairs` and `confirm` read `KEY=VALUE` options and ask before data is deleted.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.output import say
+from millrace.cli.app import KAFKA_PANEL, OUTPUT_PANEL, SPARK_PANEL, STATE_PANEL, OptionGroup, option, renamed_option
+from millrace.cli.output import print_line
 from millrace.errors import InvalidOption, NoCluster
 from millrace.object_stores import StorePath, state_path
 from millrace.settings import KAFKA, KAFKA_CONFIG, KAFKA_DATA, STATE, Setting
@@ -23,119 +27,165 @@ if TYPE_CHECKING:
     from millrace.pipeline.model import PipelineDef
 
 
-def setting_option(setting: Setting[Any], metavar: str, flag: str | None = None) -> Any:
-    """The command-line option of a setting; its text is given to `Setting.value`."""
-    return typer.Option(
+def setting_option(setting: Setting[Any], metavar: str, flag: str | None = None, *, panel: str) -> Any:
+    """Return the command-line option of a setting; its text is given to `Setting.value`."""
+    return option(
         flag or setting.flag,
+        panel=panel,
         metavar=metavar,
         help=f"{setting.help} (env {setting.variable})",
         show_default=setting.shown_default or str(setting.default),
     )
 
 
-KafkaAddress = Annotated[str | None, setting_option(KAFKA, "HOST:PORT")]
-KafkaConfig = Annotated[str | None, setting_option(KAFKA_CONFIG, "FILE")]
-DataFolder = Annotated[str | None, setting_option(KAFKA_DATA, "DIR", "--data")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Act without asking.")]
+KafkaAddress = Annotated[str | None, setting_option(KAFKA, "HOST:PORT", panel=KAFKA_PANEL)]
+KafkaConfig = Annotated[str | None, setting_option(KAFKA_CONFIG, "FILE", panel=KAFKA_PANEL)]
+DataFolder = Annotated[str | None, setting_option(KAFKA_DATA, "DIR", "--data", panel=KAFKA_PANEL)]
+AsJson = Annotated[bool, option("--json", panel=OUTPUT_PANEL, help="Print JSON instead of a table.")]
+Yes = Annotated[bool, option("--yes", "-y", panel=OUTPUT_PANEL, help="Do not ask for confirmation.")]
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The name of the topic.", show_default=False)]
+PipelineFile = Annotated[str, typer.Argument(metavar="FILE", help="The pipeline's .py or .yaml file.")]
+State = Annotated[
+    Path | None,
+    option(
+        "--state",
+        panel=STATE_PANEL,
+        metavar="DIR",
+        parser=state_path,
+        show_default=".millrace/pipelines/NAME",
+        help="State directory.",
+    ),
+]
+StateRoot = Annotated[str | None, setting_option(STATE, "DIR", panel=STATE_PANEL)]
+ShipPackages = Annotated[
+    bool,
+    option(
+        "--ship-packages",
+        panel=SPARK_PANEL,
+        help="Send the packages of this Python to executors that do not have them.",
+    ),
+]
 
 
-def chosen_cluster(kafka: str | None, config: str | None, data: str | None) -> Cluster:
-    """The cluster to work on: the one that was named, else ours that runs in the data folder."""
-    from millrace.clients.kafka.cluster import Cluster
-    from millrace.clients.properties import read_properties
-    from millrace.services import kafka as service
+@dataclass(frozen=True)
+class KafkaOptions(OptionGroup):
+    """Which Kafka cluster to work on."""
 
-    address = KAFKA.value(kafka)
-    if address:
-        return Cluster.at(address, KAFKA_CONFIG.value(config), environment=True, notify=warn)
-    folder = KAFKA_DATA.value(data)
-    layout = service.running(folder)
-    if layout is None:
-        raise NoCluster(
-            f"there is no Kafka to use: none was named, and none of ours runs in {folder}",
-            hint="start one with millrace kafka up --detach, or name one with --kafka HOST:PORT",
-        )
-    ours = service.cluster_of(folder, layout)
-    extra = KAFKA_CONFIG.value(config)
-    return replace(ours, options={**ours.options, **read_properties(extra, warn)}) if extra else ours
+    kafka: KafkaAddress = None
+    kafka_config: KafkaConfig = None
+    data: DataFolder = None
+
+    def cluster(self) -> Cluster:
+        """Return the cluster that was named, else ours that runs in the data directory."""
+        from millrace.clients.kafka.cluster import Cluster
+        from millrace.clients.properties import read_properties
+        from millrace.services import kafka as service
+
+        address = KAFKA.value(self.kafka)
+        if address:
+            return Cluster.at(address, KAFKA_CONFIG.value(self.kafka_config), environment=True, notify=warn)
+        folder = KAFKA_DATA.value(self.data)
+        layout = service.running(folder)
+        if layout is None:
+            raise NoCluster(
+                f"there is no Kafka to use: none was named, and none of ours runs in {folder}",
+                hint="start one with millrace kafka up --detach, or name one with --kafka HOST:PORT",
+            )
+        ours = service.cluster_of(folder, layout)
+        extra = KAFKA_CONFIG.value(self.kafka_config)
+        return replace(ours, options={**ours.options, **read_properties(extra, warn)}) if extra else ours
+
+
+SparkSettings = Annotated[
+    list[str] | None,
+    option("--set", panel=SPARK_PANEL, metavar="KEY=VALUE", help="A Spark setting; may be given several times."),
+]
+
+
+@dataclass(frozen=True)
+class SparkOptions(OptionGroup):
+    """Where Spark runs, and its settings."""
+
+    master: Annotated[
+        str | None, option("--master", panel=SPARK_PANEL, metavar="URL", show_default="local[*]", help="Spark master.")
+    ] = None
+    set_: SparkSettings = None
+
+    def settings(self) -> dict[str, str]:
+        """Return the settings."""
+        return spark_settings(self.set_)
+
+
+@dataclass(frozen=True)
+class AcceptOptions(OptionGroup):
+    """Which queries may keep a state that another version of their code has computed."""
+
+    accept_state_change: Annotated[
+        list[str] | None,
+        option(
+            "--accept-state-change",
+            panel=STATE_PANEL,
+            metavar="QUERY",
+            help="Resume a query with its state although its code has changed; may be given several times.",
+        ),
+    ] = None
+    accept: Annotated[list[str] | None, renamed_option("--accept", "--accept-state-change")] = None
+
+    def queries(self) -> list[str]:
+        """Return the names of the queries."""
+        return [*(self.accept_state_change or ()), *(self.accept or ())]
 
 
 def warn(sentence: str) -> None:
-    """Tell what is not an error and should not stay as it is."""
-    say(f"warning: {sentence}")
+    """Print a warning."""
+    print_line(f"warning: {sentence}")
 
 
-def pairs(given: list[str] | None, option: str) -> list[tuple[str, str]]:
-    """`KEY=VALUE` options in their order."""
-    found: list[tuple[str, str]] = []
+def pairs(given: list[str] | None, flag: str) -> list[tuple[str, str]]:
+    """Return the keys and values of `KEY=VALUE` options, in their order."""
+    parsed: list[tuple[str, str]] = []
     for pair in given or []:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             missing = "name before its '='" if equals else "'='"
-            raise InvalidOption(f"{option} {pair!r} has no {missing}", hint=f"write {option} KEY=VALUE")
-        found.append((key, value))
-    return found
+            raise InvalidOption(f"{flag} {pair!r} has no {missing}", hint=f"write {flag} KEY=VALUE")
+        parsed.append((key, value))
+    return parsed
 
 
 def spark_settings(given: list[str] | None) -> dict[str, str]:
-    """The `--set` options; `${NAME}` and `${file:PATH}` in a value keep a secret out of the command line."""
+    """Return Spark's settings; `${NAME}` and `${file:PATH}` in a value keep a secret out of the command line."""
     from millrace.pipeline.interpolation import fill
     from millrace.pipeline.secret import Secret, guarded
 
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for key, text in pairs(given, "--set"):
         filled = fill(text, os.environ)
         for name in filled.missing:
             raise InvalidOption(f"--set {key}: the environment variable {name} is not set", hint=f"export {name}=…")
         for error in filled.unusable:
             raise error
-        found[key] = Secret(filled.text) if filled.files else guarded(key, filled.text)
-    return found
+        settings[key] = Secret(filled.text) if filled.files else guarded(key, filled.text)
+    return settings
 
 
 def confirm(question: str, yes: bool) -> bool:
-    """Whether the user agrees; where nobody can be asked, only --yes does."""
+    """Return whether the user agrees; without a terminal, only --yes does."""
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise InvalidOption("nothing was done: nobody can be asked here", hint="add --yes to act without asking")
+        raise InvalidOption(
+            "nothing was done: there is no terminal to ask for confirmation", hint="add --yes to act without asking"
+        )
     return typer.confirm(question, err=True)
 
 
-PipelineFile = Annotated[str, typer.Argument(metavar="FILE", help="The pipeline's .py or .yaml file.")]
-State = Annotated[
-    Path | None,
-    typer.Option(
-        "--state", metavar="DIR", parser=state_path, show_default=".millrace/pipelines/NAME", help="Where it remembers."
-    ),
-]
-Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", show_default="local[*]", help="The Spark master.")
-]
-SparkSettings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A Spark setting; may be given several times."),
-]
-ShipPackages = Annotated[
-    bool, typer.Option("--ship-packages", help="Send this Python's packages to executors that do not have them.")
-]
-Accept = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--accept",
-        metavar="QUERY",
-        help="Go on with the state of a query though it was computed otherwise; may be given several times.",
-    ),
-]
-
-
 def state_folder(pipeline: PipelineDef, state: Path | None, *, store: bool = False) -> Path:
-    """Where a pipeline remembers; its first generation, if it has several. Only a run reaches one on a store."""
+    """Return the state directory of a pipeline (of its first generation). Only a run can use an object store."""
     if isinstance(state, StorePath) and not store:
         raise InvalidOption(
-            f"this command does not reach a state folder on a store: {state}",
-            why="only a run has the keys and the way to it",
-            hint="millrace run and submit take it; this command wants a folder that this machine sees",
+            f"this command cannot read a state directory on an object store: {state}",
+            why="only a run has the credentials for it",
+            hint="millrace run and submit accept it; this command needs a directory on this machine",
         )
     return state or STATE.value() / "pipelines" / pipeline.name

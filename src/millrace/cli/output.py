@@ -1,4 +1,9 @@
-"""What the terminal shows: tables for people, JSON for programs, errors for both."""
+"""Output of commands: tables for people, JSON for programs, errors for both.
+
+- Results go to standard output (`print_result`, `show_table`, `show_json`), everything else to standard error.
+- Text that comes from records or files cannot control the terminal (`without_controls`).
+- `progress_line`, `status_line` and `fetching` show progress, on a terminal in place.
+"""
 
 from __future__ import annotations
 
@@ -19,40 +24,46 @@ if TYPE_CHECKING:
     from millrace.errors import MillraceError
     from millrace.services.jars import Progress
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Characters that steer a terminal or turn the direction of writing; tabs and ends of lines are none."""
-WIDE = 250
-"""Columns when the output goes to a file or a program: nothing is cut."""
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that control a terminal or change the direction of text; tabs and line ends are not among them."""
+_UPDATE_INTERVAL_S = 0.1
+_COLUMNS_WITHOUT_TERMINAL = 250
+"""Output to a file or a program is not cut."""
 
 
 @cache
 def out() -> Console:
-    """Standard output."""
+    """Return the console for standard output."""
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _COLUMNS_WITHOUT_TERMINAL)
 
 
 @cache
 def err() -> Console:
-    """Standard error: progress, summaries and errors, so that standard output holds only results."""
+    """Return the console for standard error: progress, summaries and errors."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else WIDE)
+    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else _COLUMNS_WITHOUT_TERMINAL)
 
 
-def say(text: str) -> None:
-    """One line for the user, not part of the result."""
+def print_line(text: str) -> None:
+    """Print a line for the user that is not part of the result."""
     err().print(without_controls(without_passwords(text)), markup=False, soft_wrap=True)
 
 
+def print_result(text: str, *, style: str | None = None, end: str = "\n") -> None:
+    """Print text of the result as it is."""
+    out().print(text, style=style, markup=False, highlight=False, soft_wrap=True, end=end)
+
+
 def without_controls(text: str) -> str:
-    """Text that cannot steer the terminal it is shown on: it may come from a record that anybody wrote."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    """Return text that cannot control the terminal it is shown on."""
+    return CONTROL_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def show_error(error: MillraceError) -> None:
-    """An error, its first line in red."""
+    """Print an error, its first line in red."""
     first, *rest = map(without_controls, error.lines())
     console = err()
     console.print(first, style="bold red", markup=False, soft_wrap=True)
@@ -61,8 +72,8 @@ def show_error(error: MillraceError) -> None:
 
 
 @contextmanager
-def reader_may_leave() -> Iterator[None]:
-    """A time in which whoever reads standard output may have had enough (`| head`): an end, not a failure."""
+def closed_output_allowed() -> Iterator[None]:
+    """End the block without an error when the reader of standard output closes it (`| head`)."""
     try:
         yield
     except BrokenPipeError:
@@ -70,13 +81,13 @@ def reader_may_leave() -> Iterator[None]:
 
 
 def delivered_line(delivered: int, failed: int, seconds: float) -> str:
-    """What became of records, in one line."""
+    """Return the result of a delivery in one line."""
     rate = delivered / seconds if seconds else 0.0
     return f"{delivered:,} delivered, {failed:,} failed, in {format_duration(seconds)} ({rate:,.0f} records/s)"
 
 
 def show_json(value: object) -> None:
-    """A value as JSON; dataclasses become objects."""
+    """Print a value as JSON; dataclasses become objects."""
     import orjson
 
     options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
@@ -85,23 +96,23 @@ def show_json(value: object) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
-    """Rows under headings; numbers stand at the right."""
+    """Print rows under headings, with numbers right-aligned."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    kept = [list(row) for row in rows]
+    cells = [list(row) for row in rows]
     table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
     for number, column in enumerate(columns):
-        numeric = bool(kept) and all(isinstance(row[number], int | float) or row[number] is None for row in kept)
+        numeric = bool(cells) and all(isinstance(row[number], int | float) or row[number] is None for row in cells)
         table.add_column(Text(without_controls(column)), justify="right" if numeric else "left", overflow="fold")
-    for row in kept:
+    for row in cells:
         table.add_row(*(value if isinstance(value, Text) else Text(without_controls(_cell(value))) for value in row))
     out().print(table)
 
 
 def show_rows(columns: Mapping[str, str], rows: Iterable[Sequence[Any]], *, as_json: bool) -> None:
-    """Rows as a table, or as JSON objects; `columns` gives the heading of each key."""
+    """Print rows as a table, or as JSON objects; `columns` gives the heading of each key."""
     if as_json:
         show_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
@@ -110,7 +121,7 @@ def show_rows(columns: Mapping[str, str], rows: Iterable[Sequence[Any]], *, as_j
 
 @contextmanager
 def progress_line(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A figure that is renewed a few times a second on a terminal, and not shown elsewhere."""
+    """Yield what updates a line on the terminal, at most ten times a second; elsewhere nothing is shown."""
     console = err()
     if quiet or not console.is_terminal:
         yield lambda _: None
@@ -118,21 +129,21 @@ def progress_line(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
     last = 0.0
     with console.status("") as status:
 
-        def renew(text: str) -> None:
+        def update(text: str) -> None:
             nonlocal last
-            if time.monotonic() - last > 0.1:
+            if time.monotonic() - last > _UPDATE_INTERVAL_S:
                 last = time.monotonic()
                 status.update(text)
 
-        yield renew
+        yield update
 
 
 @contextmanager
 def status_line() -> Iterator[Callable[[str], None]]:
-    """A line that says what is being waited for: replaced on a terminal, one after the other elsewhere."""
+    """Yield what prints the current step: in place on a terminal, one line after the other elsewhere."""
     console = err()
     if not console.is_terminal:
-        yield say
+        yield print_line
         return
     with console.status("") as status:
         yield lambda text: status.update(f"{text} …")
@@ -140,7 +151,7 @@ def status_line() -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def fetching() -> Iterator[Progress]:
-    """A progress bar that appears when jars are being fetched, and only then."""
+    """Yield what shows a progress bar for jars; nothing is shown unless jars are fetched."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     bar = Progress(
@@ -174,5 +185,5 @@ def _cell(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, tuple | list):
-        return ",".join(str(one) for one in value)
+        return ",".join(map(str, value))
     return str(value)

@@ -1,6 +1,8 @@
-"""The options of a run that say what happens when something fails, and the alerts around it.
+"""Options of the commands that run queries: `run`, `replay`, `exec` and `demo`.
 
-The options of commands that serve the page, and the page itself around what they do.
+- `RecoveryOptions`: how often queries are restarted, and how long a stop waits.
+- `AlertOptions`: where alerts are sent; `alerting` sends them while a block runs.
+- `DashboardOptions`: the dashboard; `served_dashboard` serves it while a block runs.
 """
 
 from __future__ import annotations
@@ -12,12 +14,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from millrace.cli.app import DASHBOARD_PANEL, STATE_PANEL, OptionGroup, option, renamed_option
 from millrace.cli.options import setting_option
-from millrace.cli.output import say
+from millrace.cli.output import print_line
 from millrace.errors import InvalidOption
-from millrace.settings import ALERT, ALERT_DEAD, ALERT_LAG, RESTARTS, STOP_TIMEOUT, TOKEN, Setting
+from millrace.settings import ALERT, ALERT_DEAD, ALERT_LAG, RESTARTS, STOP_TIMEOUT, TOKEN
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
@@ -28,58 +29,64 @@ if TYPE_CHECKING:
     from millrace.telemetry.alerts import Limits, Send
     from millrace.telemetry.query_status import RunStatus
 
-_FAILURE_PANEL = "When something fails"
 
+@dataclass(frozen=True)
+class RecoveryOptions(OptionGroup):
+    """How often queries are restarted, and how long a stop waits for running batches."""
 
-def _option(setting: Setting[Any], metavar: str, flag: str | None = None) -> Any:
-    made = setting_option(setting, metavar, flag)
-    made.rich_help_panel = _FAILURE_PANEL
-    return made
+    restarts: Annotated[str | None, setting_option(RESTARTS, "N", panel=STATE_PANEL)] = None
+    stop_timeout: Annotated[str | None, setting_option(STOP_TIMEOUT, "DURATION", panel=STATE_PANEL)] = None
+    patience: Annotated[str | None, renamed_option("--patience", "--stop-timeout")] = None
 
+    def policy(self) -> Policy:
+        """Return how often queries are restarted."""
+        from millrace.engine.supervision.restart_policy import Policy
 
-Restarts = Annotated[str | None, _option(RESTARTS, "N")]
-Patience = Annotated[str | None, _option(STOP_TIMEOUT, "DURATION", STOP_TIMEOUT.old_flag)]
-AlertTo = Annotated[str | None, _option(ALERT, "URL|COMMAND")]
-AlertLag = Annotated[str | None, _option(ALERT_LAG, "LAG")]
-AlertDead = Annotated[str | None, _option(ALERT_DEAD, "RATE")]
+        return Policy(restarts=RESTARTS.value(self.restarts))
+
+    def stop_timeout_s(self) -> float:
+        """Return how many seconds a stop waits."""
+        return STOP_TIMEOUT.value(self.patience if self.stop_timeout is None else self.stop_timeout)
 
 
 @dataclass(frozen=True)
-class AlertOptions:
-    """Where alerts go, and what is too much."""
+class AlertSettings:
+    """Where alerts go, and from which values on."""
 
     send: Send
     limits: Limits
 
 
-def restart_policy(restarts: str | None) -> Policy:
-    """How often queries are restarted."""
-    from millrace.engine.supervision.restart_policy import Policy
+@dataclass(frozen=True)
+class AlertOptions(OptionGroup):
+    """Where alerts go, and from which values on, as the user wrote it."""
 
-    return Policy(restarts=RESTARTS.value(restarts))
+    alert: Annotated[str | None, setting_option(ALERT, "URL|COMMAND", panel=DASHBOARD_PANEL)] = None
+    alert_lag: Annotated[str | None, setting_option(ALERT_LAG, "LAG", panel=DASHBOARD_PANEL)] = None
+    alert_dead: Annotated[str | None, setting_option(ALERT_DEAD, "RATE", panel=DASHBOARD_PANEL)] = None
 
+    def settings(self) -> AlertSettings | None:
+        """Return the alerts to send; raise InvalidOption if the options do not fit together."""
+        from millrace.telemetry.alerts import Limits, alert_sender
 
-def alerts_of(to: str | None, lag: str | None, dead: str | None) -> AlertOptions | None:
-    """The alerts that were asked for; raises when what was asked for cannot be."""
-    from millrace.telemetry.alerts import Limits, alert_sender
-
-    target = ALERT.value(to)
-    if target is None:
-        if lag or dead:
-            raise InvalidOption("--alert-lag and --alert-dead need somebody to tell", hint="add --alert URL_OR_COMMAND")
-        return None
-    return AlertOptions(alert_sender(target), Limits(ALERT_LAG.value(lag), ALERT_DEAD.value(dead)))
+        target = ALERT.value(self.alert)
+        if target is None:
+            if self.alert_lag or self.alert_dead:
+                raise InvalidOption("--alert-lag and --alert-dead need --alert", hint="add --alert URL_OR_COMMAND")
+            return None
+        limits = Limits(ALERT_LAG.value(self.alert_lag), ALERT_DEAD.value(self.alert_dead))
+        return AlertSettings(alert_sender(target), limits)
 
 
 @contextmanager
 def alerting(
-    alerts: AlertOptions | None,
+    alerts: AlertSettings | None,
     plan: Plan,
     run_status: RunStatus,
     page: RunPage | None,
     cluster: Callable[[], Cluster] | None,
 ) -> Iterator[None]:
-    """A time in which alerts are sent; an error that ends it is one of them."""
+    """Send alerts while the block runs; an error that ends the block is one of them."""
     if alerts is None:
         yield
         return
@@ -88,16 +95,16 @@ def alerting(
     from millrace.telemetry.measurements import Measurements, Sampler
     from millrace.telemetry.topology import topology_of
 
-    with ExitStack() as opened:
-        sender = AlertSender(alerts.send, say)
-        opened.callback(sender.close)
+    with ExitStack() as stack:
+        sender = AlertSender(alerts.send, print_line)
+        stack.callback(sender.close)
         measurements = page.measurements if page else Measurements()
         topology = topology_of(plan, topics_read(plan.pipeline))
         monitor = AlertMonitor(plan.pipeline.name, run_status, measurements, topology, alerts.limits, sender.send)
         if page is None and cluster and alerts.limits.lag:
-            opened.callback(_metered(cluster, run_status, measurements, plan))
+            stack.callback(_measure_lag(cluster, run_status, measurements, plan))
         sampler = Sampler("alerts", lambda: monitor.look(time.monotonic()), POLL_INTERVAL_S).start()
-        opened.callback(sampler.close)
+        stack.callback(sampler.close)
         try:
             yield
         except KeyboardInterrupt:
@@ -109,10 +116,10 @@ def alerting(
             raise
 
 
-def _metered(
+def _measure_lag(
     cluster: Callable[[], Cluster], run_status: RunStatus, measurements: Any, plan: Plan
 ) -> Callable[[], None]:
-    """Measure lag where there is no page that does it; gives what ends that."""
+    """Measure lag for a run without a dashboard; return what stops it."""
     from millrace.connectors.base.registry import topics_read
     from millrace.dashboard.kafka.lag import LAG_EVERY, LagMeter
     from millrace.telemetry.channels import Channels
@@ -122,69 +129,78 @@ def _metered(
     meter = LagMeter(cluster, run_status, measurements, topology_of(plan, topics_read(plan.pipeline)), Channels())
     sampler = Sampler("lag", meter.look, LAG_EVERY, last=False).start()
 
-    def end() -> None:
+    def stop() -> None:
         sampler.close()
         meter.close()
 
-    return end
+    return stop
 
 
-LOCAL = "127.0.0.1"
-_PAGE_PANEL = "The page"
-Dashboard = Annotated[
-    bool, typer.Option("--dashboard/--no-dashboard", help="Serve a live page of the run.", rich_help_panel=_PAGE_PANEL)
-]
+LOCAL_HOST = "127.0.0.1"
 Port = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--port",
+        panel=DASHBOARD_PANEL,
+        metavar="N",
         min=0,
         max=65535,
         show_default="the first free one from 4040",
-        help="The page's port.",
-        rich_help_panel=_PAGE_PANEL,
+        help="The dashboard's port.",
     ),
-]
-Host = Annotated[
-    str,
-    typer.Option(
-        "--host", help="The page's address; one beyond this machine asks for a token.", rich_help_panel=_PAGE_PANEL
-    ),
-]
-ReadOnly = Annotated[
-    bool, typer.Option("--read-only", help="No actions on the page, as SQL.", rich_help_panel=_PAGE_PANEL)
 ]
 AllTopics = Annotated[
-    bool,
-    typer.Option(
-        "--all-topics", help="Show every topic of the cluster, not only those of the run.", rich_help_panel=_PAGE_PANEL
-    ),
-]
-Open = Annotated[
-    bool, typer.Option("--open/--no-open", help="Open the page in a browser.", rich_help_panel=_PAGE_PANEL)
+    bool, option("--all-topics", panel=DASHBOARD_PANEL, help="Show every topic of the cluster, not only the run's.")
 ]
 
 
-def page_options(
-    port: int | None, host: str = LOCAL, *, read_only: bool = False, all_topics: bool = False
-) -> ServerOptions:
-    """Return what was chosen for the page; the token comes from the environment alone, which others cannot see."""
-    from millrace.dashboard.server import ServerOptions
+@dataclass(frozen=True)
+class DashboardOptions(OptionGroup):
+    """Whether there is a dashboard, where, and what it may do."""
 
-    return ServerOptions(host, port, read_only, TOKEN.value(), all_topics)
+    dashboard: Annotated[
+        bool, option("--dashboard/--no-dashboard", panel=DASHBOARD_PANEL, help="Serve a live dashboard of the run.")
+    ] = True
+    port: Port = None
+    host: Annotated[
+        str,
+        option(
+            "--host",
+            panel=DASHBOARD_PANEL,
+            metavar="ADDRESS",
+            help="The dashboard's address; one that other machines reach requires a token.",
+        ),
+    ] = LOCAL_HOST
+    read_only: Annotated[
+        bool, option("--read-only", panel=DASHBOARD_PANEL, help="Allow no actions on the dashboard, such as SQL.")
+    ] = False
+    all_topics: AllTopics = False
+    open_: Annotated[
+        bool, option("--open/--no-open", panel=DASHBOARD_PANEL, help="Open the dashboard in a browser.")
+    ] = False
 
+    def server_options(self) -> ServerOptions:
+        """Return the options of the server; raise InvalidOption if --no-dashboard contradicts them.
 
-def require_page(dashboard: bool, **options: object) -> None:
-    """Refuse options of a page that is not wanted."""
-    for name, value in options.items():
-        if value and not dashboard:
-            said = f"--{name.replace('_', '-')} is about the page, and --no-dashboard leaves that out"
-            raise InvalidOption(said, hint="drop one of them")
+        The token comes from the environment only, which other users cannot see.
+        """
+        from millrace.dashboard.server import ServerOptions
+
+        given = {
+            "--port": self.port is not None,
+            "--host": self.host != LOCAL_HOST,
+            "--all-topics": self.all_topics,
+            "--open": self.open_,
+        }
+        for flag, is_given in given.items():
+            if is_given and not self.dashboard:
+                raise InvalidOption(f"{flag} has no effect with --no-dashboard", hint="drop one of them")
+        return ServerOptions(self.host, self.port, self.read_only, TOKEN.value(), self.all_topics)
 
 
 @contextmanager
 def with_kafka(page: RunPage | None, cluster: Callable[[], Cluster] | None) -> Iterator[None]:
-    """A time in which a page, if there is one, knows of a Kafka, if there is one."""
+    """Let the dashboard, if there is one, show a cluster while the block runs."""
     if page is None or cluster is None:
         yield
         return
@@ -193,15 +209,17 @@ def with_kafka(page: RunPage | None, cluster: Callable[[], Cluster] | None) -> I
 
 
 @contextmanager
-def served_page(page: RunPage | None, *, open_: bool) -> Iterator[RunPage | None]:
-    """Serve a page for the time of a block, and say where it is."""
+def served_dashboard(page: RunPage | None, *, open_: bool) -> Iterator[RunPage | None]:
+    """Serve the dashboard while the block runs, and print its address."""
     if page is None:
         yield None
         return
     with page:
-        say(f"the page is at {page.address}")
-        if open_ and page.loopback:  # where this account needs no token, which a command line would show to all
+        print_line(f"the dashboard is at {page.address}")
+        if open_ and page.loopback:  # this account needs no token, which a command line would show to every account
             webbrowser.open(page.address.partition("?")[0])
         elif open_:
-            say("open it yourself: on a browser's command line, every account of this machine could see the token")
+            print_line(
+                "open it yourself: on the browser's command line, other accounts of this machine could read the token"
+            )
         yield page

@@ -1,6 +1,7 @@
-"""A service of ours in the terminal: what `kafka up` and `cassandra up` share.
+"""Services and libraries that commands need.
 
-What every command that starts Spark has ready before: the connectors, and an archive for quick starts.
+- `start_until_stopped` is `kafka up` and `cassandra up`; `found_or_own` finds a service or starts one for a run.
+- `prepare_spark` fetches Spark's jars and creates its class archive; `fetch_jars` fetches other sets.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
-
-from millrace.cli.output import fetching, out, say, status_line
+from millrace.cli.app import SERVICE_PANEL, option
+from millrace.cli.output import fetching, print_line, print_result, status_line
 from millrace.cli.signals import interruptible, until_stopped
 
 if TYPE_CHECKING:
@@ -20,19 +20,28 @@ if TYPE_CHECKING:
     from millrace.services.lifecycle import Embedded
 
 Client = TypeVar("Client")
+_POLL_INTERVAL_S = 0.5
 Secure = Annotated[
     bool | None,
-    typer.Option(
+    option(
         "--secure/--plain",
-        show_default="plain, or as the data was",
-        help="Ask clients for TLS and a password; the client properties are written beside the data.",
+        panel=SERVICE_PANEL,
+        show_default="plain, or as before",
+        help="Require TLS and a password; the client properties are written to the data directory.",
     ),
 ]
 
 
 def detach_option(command: str) -> Any:
-    """The option that leaves a service running."""
-    return typer.Option("--detach", help=f"Leave it running; stop it with millrace {command} down.")
+    """Return the option that leaves a service running."""
+    return option("--detach", panel=SERVICE_PANEL, help=f"Run in the background; millrace {command} down stops it.")
+
+
+def port_option(help_: str) -> Any:
+    """Return the option for a service's port."""
+    return option(
+        "--port", panel=SERVICE_PANEL, metavar="N", min=1024, max=65000, show_default="a free one", help=help_
+    )
 
 
 def start_until_stopped(service: Embedded[Any, Any], *, detach: bool, data: str | None) -> None:
@@ -40,33 +49,33 @@ def start_until_stopped(service: Embedded[Any, Any], *, detach: bool, data: str 
     if detach:
         start_service(service)
         flag = f" --data {data}" if data else ""
-        say(f"it goes on in the background; stop it with: millrace {service.name.lower()} down{flag}")
+        print_line(f"it runs in the background; stop it with: millrace {service.name.lower()} down{flag}")
         return
     with until_stopped() as stop:
         try:
             start_service(service)
-            say("Ctrl-C stops it")
-            _stay(service, stop)
+            print_line("Ctrl-C stops it")
+            _wait(service, stop)
         finally:
             service.stop()
-    say("stopped; the data is kept")
+    print_line("stopped; the data is kept")
 
 
 def start_service(service: Embedded[Any, Client]) -> Client:
-    """Start a service, telling what is being waited for and then the address (on standard output)."""
+    """Start a service; print what is waited for and then the address (on standard output)."""
     from millrace.services.lifecycle import client_properties
 
     with interruptible(), fetching() as progress, status_line() as status:
         client = service.start(status, progress)
-    out().print(f"{service.name} is up at {service.require_layout().address}", markup=False, soft_wrap=True)
+    print_result(f"{service.name} is up at {service.require_layout().address}")
     if service.require_layout().secure:
-        say(f"clients need --{service.name.lower()}-config {client_properties(service.folder)}")
+        print_line(f"clients need --{service.name.lower()}-config {client_properties(service.folder)}")
     return client
 
 
 @contextmanager
 def found_or_own(find: Callable[[], Client], own: Embedded[Any, Client]) -> Iterator[Client]:
-    """The one that is named or runs already; else one of ours meanwhile."""
+    """Yield the service that is named or already runs; else start one and stop it after the block."""
     try:
         try:
             client = find()
@@ -77,30 +86,30 @@ def found_or_own(find: Callable[[], Client], own: Embedded[Any, Client]) -> Iter
         own.stop()
 
 
-def _stay(service: Embedded[Any, Any], stop: Event) -> None:
-    """Wait for Ctrl-C, or until somebody else has stopped it (`down`); a process that fails raises."""
-    while not stop.wait(0.5):
-        gone = service.died()
-        if gone and not gone.was_stopped():
-            raise gone.failure(f"{gone.name} ended by itself")
-        if gone:
+def _wait(service: Embedded[Any, Any], stop: Event) -> None:
+    """Wait for Ctrl-C, or until `down` has stopped the service; raise if a process fails."""
+    while not stop.wait(_POLL_INTERVAL_S):
+        process = service.died()
+        if process and not process.was_stopped():
+            raise process.failure(f"{process.name} ended by itself")
+        if process:
             return
 
 
 def prepare_spark(*sets: str) -> None:
-    """Fetch and make what is missing; the first time takes a while and says so. `sets` are jars besides Spark's."""
+    """Fetch Spark's jars and the sets named, and create the class archive, unless they exist."""
     from millrace.engine.session.class_archive import ensure_class_archive
     from millrace.engine.session.session import is_submitted
 
-    if is_submitted():  # Spark runs, and has its jars
+    if is_submitted():  # Spark is running and has its jars
         return
     fetch_jars("spark", *sets)
-    with interruptible(), status_line() as tell:
-        ensure_class_archive(tell)
+    with interruptible(), status_line() as notify:
+        ensure_class_archive(notify)
 
 
 def fetch_jars(*sets: str) -> None:
-    """Fetch the sets that are missing."""
+    """Fetch the jar sets that are missing."""
     from millrace.services import jars
 
     for name in sets:

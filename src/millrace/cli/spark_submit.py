@@ -1,4 +1,4 @@
-"""A pipeline as spark-submit wants it: the command, and what is packed for it."""
+"""The spark-submit command for a pipeline, and the archives that it sends."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from millrace.object_stores import is_url
 from millrace.pipeline.secret import holds_password, shown
 
 PROJECT = "project"
-"""The folder, where a driver on the cluster works, that has the pipeline's file and what stands beside it."""
+"""The folder with the pipeline's file and its neighbours, in the working directory of a driver on the cluster."""
 IN_IMAGE = "local:///opt/millrace/submitted.py"
-"""The program in an image of ours."""
+"""The program in the image of deploy/Dockerfile."""
 _JARS, _ARCHIVES = "spark.jars", "spark.archives"
-_OF_THE_DRIVER = ("spark.master", PARTITIONS, MEMORY)
-_FILLED_THERE = re.compile(r"\$\{[^}]+\}")
-"""A value that the driver fills in, from its own environment or a file."""
-_UPLOADS = "spark.kubernetes.file.upload.path"
+_DRIVER_SETTINGS = ("spark.master", PARTITIONS, MEMORY)
+_REFERENCE = re.compile(r"\$\{[^}]+\}")
+"""A value that the driver replaces, from its own environment or a file."""
+_UPLOAD_PATH = "spark.kubernetes.file.upload.path"
 
 
 @dataclass(frozen=True)
 class Submission:
-    """What shall run where."""
+    """What to run, and where."""
 
     file: Path
     name: str
     master: str
     deploy: str = "client"
-    """`client`: the driver, with its page, is here. `cluster`: the cluster runs it."""
+    """`client`: the driver, with its dashboard, runs here. `cluster`: the cluster runs it."""
     settings: Mapping[str, str] = field(default_factory=dict)
     jar_sets: tuple[str, ...] = ()
     packages: bool = False
     image: str | None = None
     """For Kubernetes: an image with Millrace in it."""
     arguments: tuple[str, ...] = ()
-    """For `millrace run` there, after the file and the master."""
+    """Of `millrace run`, after the file and the master."""
     chosen: str = ""
-    """Which pipeline of the file, where it has several."""
+    """Which pipeline of the file, if it has several."""
 
     def require_sound(self) -> None:
-        """Raise when such a submission cannot work."""
+        """Raise InvalidOption if such a submission cannot work."""
         self._require_no_secrets()
         if is_local(self.master):
             raise InvalidOption(f"{self.master} is no cluster", hint="millrace run FILE is enough for this machine")
@@ -58,32 +58,31 @@ class Submission:
                 "a standalone cluster does not run drivers in Python", hint="leave --deploy-mode cluster out"
             )
         if kubernetes and self.image is None:
-            raise InvalidOption("Kubernetes needs an image", hint="add --image NAME; deploy/Dockerfile makes one")
-        if kubernetes and self.deploy == "cluster" and _UPLOADS not in self.settings:
+            raise InvalidOption("Kubernetes needs an image", hint="add --image NAME; deploy/Dockerfile builds one")
+        if kubernetes and self.deploy == "cluster" and _UPLOAD_PATH not in self.settings:
             raise InvalidOption(
                 "a driver in Kubernetes cannot fetch the project from this machine",
-                why="Spark puts what is sent on a store first, and nobody says which",
-                hint=f"add --set {_UPLOADS}=s3a://BUCKET/FOLDER, which spark-submit must reach from here; or start it "
-                "with deploy/kubernetes/pipeline.yaml, which needs none",
+                why="Spark uploads what is sent to an object store first, and none is configured",
+                hint=f"add --set {_UPLOAD_PATH}=s3a://BUCKET/FOLDER, which spark-submit must reach from here; or start "
+                "it with deploy/kubernetes/pipeline.yaml, which needs none",
             )
         if self.deploy == "cluster" and not is_url(self._state):
             raise InvalidOption(
-                "a driver on the cluster needs its state on a store",
-                why="its own disk is gone when it ends, and the next one would begin anew",
+                "a driver on the cluster needs its state on an object store",
+                why="its disk is deleted when it ends, and the next one would start from scratch",
                 hint="add --state s3a://BUCKET/FOLDER or hdfs://HOST:PORT/FOLDER",
             )
 
     def _require_no_secrets(self) -> None:
-        """Raise when a setting, here or among the arguments for the driver, is one."""
-        behind = [(key, value) for key, _, value in (word.partition("=") for word in self.arguments)]
-        open_there = [(key, value) for key, value in behind if not _FILLED_THERE.fullmatch(value)]
-        given = [*self.settings.items(), *open_there]
-        found = [key for key, value in given if value and shown(key, value) != value]
-        if found or any(map(holds_password, self.arguments)):
+        """Raise InvalidOption if a setting, here or among the arguments for the driver, is a secret."""
+        pairs = [(key, value) for key, _, value in (word.partition("=") for word in self.arguments)]
+        given = [*self.settings.items(), *((key, value) for key, value in pairs if not _REFERENCE.fullmatch(value))]
+        secrets = [key for key, value in given if value and shown(key, value) != value]
+        if secrets or any(map(holds_password, self.arguments)):
             raise InvalidOption(
-                f"{found[0] if found else 'an argument'} holds a secret, and everybody can read the command line of "
-                "spark-submit",
-                hint="put it into the spark-defaults.conf there, or give the cluster's machines their own rights",
+                f"{secrets[0] if secrets else 'an argument'} holds a secret, and every user can read the command line "
+                "of spark-submit",
+                hint="put it into the cluster's spark-defaults.conf, or give its machines permissions of their own",
             )
 
     @property
@@ -92,76 +91,78 @@ class Submission:
         return given[given.index("--state") + 1] if "--state" in given else ""
 
 
-def submit_environment(wanted: Submission) -> dict[str, str]:
-    """What spark-submit has to know of this Python; a driver on the cluster has its own, and would look for ours."""
-    return {"PYSPARK_DRIVER_PYTHON": sys.executable} if wanted.deploy == "client" else {}
+def submit_environment(submission: Submission) -> dict[str, str]:
+    """Return the environment for spark-submit: a driver that runs here uses this Python."""
+    return {"PYSPARK_DRIVER_PYTHON": sys.executable} if submission.deploy == "client" else {}
 
 
-def submit_command(wanted: Submission, folder: Path) -> list[str]:
-    """The command; what it sends is packed in a folder."""
-    wanted.require_sound()
-    settings = dict(_settings(wanted))
-    made = [str(spark_submit()), "--master", wanted.master, "--deploy-mode", wanted.deploy, "--name", wanted.name]
-    archives = [settings.pop(_ARCHIVES, ""), *([_project(wanted, folder)] if wanted.deploy == "cluster" else [])]
-    made += _listed("--jars", settings.pop(_JARS, "").split(","))
-    made += _listed("--py-files", [str(one) for one in _modules(wanted, folder)])
-    made += _listed("--archives", archives)
-    made += [word for key, value in sorted(settings.items()) for word in ("--conf", f"{key}={value}")]
-    return [*made, *_program(wanted)]
+def submit_command(submission: Submission, folder: Path) -> list[str]:
+    """Return the command; the archives that it sends are written to a folder."""
+    submission.require_sound()
+    settings = dict(_settings(submission))
+    command = [str(spark_submit()), "--master", submission.master]
+    command += ["--deploy-mode", submission.deploy, "--name", submission.name]
+    project = [_project(submission, folder)] if submission.deploy == "cluster" else []
+    archives = [settings.pop(_ARCHIVES, ""), *project]
+    command += _listed("--jars", settings.pop(_JARS, "").split(","))
+    command += _listed("--py-files", list(map(str, _modules(submission, folder))))
+    command += _listed("--archives", archives)
+    command += [word for key, value in sorted(settings.items()) for word in ("--conf", f"{key}={value}")]
+    return [*command, *_program(submission)]
 
 
-def _settings(wanted: Submission) -> Mapping[str, str]:
-    """What must be said here; what follows from other settings, the driver chooses, who knows its machine's too."""
-    chosen = {choice.key: choice.value for choice in spark_choices(master=wanted.master, given=wanted.settings)}
-    for key in _OF_THE_DRIVER:
+def _settings(submission: Submission) -> Mapping[str, str]:
+    """Return the settings for the command line; the driver chooses those that depend on its machine."""
+    chosen = {choice.key: choice.value for choice in spark_choices(master=submission.master, given=submission.settings)}
+    for key in _DRIVER_SETTINGS:
         del chosen[key]
-    given = with_connectors({**chosen, **wanted.settings}, wanted.jar_sets)
-    if wanted.image:
-        given = {"spark.kubernetes.container.image": wanted.image, **given}
-    return with_packages(given) if wanted.packages else given
+    given = with_connectors({**chosen, **submission.settings}, submission.jar_sets)
+    if submission.image:
+        given = {"spark.kubernetes.container.image": submission.image, **given}
+    return with_packages(given) if submission.packages else given
 
 
-def _program(wanted: Submission) -> list[str]:
-    """What runs, and its arguments: `millrace run`, wherever that is."""
-    inside = f"{PROJECT}/{wanted.file.name}" if wanted.deploy == "cluster" else str(wanted.file.absolute())
-    inside = f"{inside}::{wanted.chosen}" if wanted.chosen else inside
+def _program(submission: Submission) -> list[str]:
+    """Return the program and its arguments: `millrace run`, here or on the cluster."""
+    inside = f"{PROJECT}/{submission.file.name}" if submission.deploy == "cluster" else str(submission.file.absolute())
+    inside = f"{inside}::{submission.chosen}" if submission.chosen else inside
     here = Path(millrace.__file__).parent / "cli" / "submit_main.py"
-    main = IN_IMAGE if wanted.image and wanted.deploy == "cluster" else str(here)
-    return [main, "run", inside, "--master", wanted.master, *wanted.arguments]
+    main = IN_IMAGE if submission.image and submission.deploy == "cluster" else str(here)
+    return [main, "run", inside, "--master", submission.master, *submission.arguments]
 
 
 def carried_properties(config: Path, file: Path) -> Path:
-    """A file of client properties as a driver on the cluster finds it, if it stands beside the pipeline."""
+    """Return the path of a file of client properties, in the pipeline's folder, for a driver on the cluster."""
     try:
         return Path(PROJECT) / config.absolute().relative_to(file.absolute().parent)
     except ValueError:
         raise InvalidOption(
             f"a driver on the cluster has no {config}",
-            why="what goes there is what stands beside the pipeline's file",
-            hint="put it there, or leave --deploy-mode cluster out",
+            why="only the folder of the pipeline's file is sent there",
+            hint="move it to that folder, or leave --deploy-mode cluster out",
         ) from None
 
 
-def _modules(wanted: Submission, folder: Path) -> Iterator[Path]:
-    if wanted.image is None:
+def _modules(submission: Submission, folder: Path) -> Iterator[Path]:
+    if submission.image is None:
         yield shipping.millrace_zip(folder)
-    yield shipping.project_zip(wanted.file.absolute().parent, folder)
+    yield shipping.project_zip(submission.file.absolute().parent, folder)
 
 
-def _project(wanted: Submission, folder: Path) -> str:
-    """All that stands beside the file, not only what can be imported: data that the pipeline names too."""
-    return f"{shipping.whole_zip(wanted.file.absolute().parent, folder)}#{PROJECT}"
+def _project(submission: Submission, folder: Path) -> str:
+    """Return the archive of the pipeline's whole folder, with data that the pipeline names."""
+    return f"{shipping.whole_zip(submission.file.absolute().parent, folder)}#{PROJECT}"
 
 
 def _listed(option: str, values: Sequence[str]) -> list[str]:
-    given = [one for one in values if one]
-    return [option, ",".join(given)] if given else []
+    given = ",".join(filter(None, values))
+    return [option, given] if given else []
 
 
 def spark_submit() -> Path:
-    """PySpark's own."""
+    """Return the path of PySpark's spark-submit."""
     spec = util.find_spec("pyspark")
-    found = Path(spec.origin).parent / "bin" / "spark-submit" if spec and spec.origin else None
-    if found is None or not found.exists():
+    path = Path(spec.origin).parent / "bin" / "spark-submit" if spec and spec.origin else None
+    if path is None or not path.exists():
         raise SparkFailed("PySpark's spark-submit is missing", hint="pip install pyspark")
-    return found
+    return path

@@ -69,10 +69,10 @@ def ran(folder: Path, text: str, *, batch: int = 7) -> Path:
 def test_a_pipeline_that_never_ran(offline_run: Run, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(COUNTED)
     shown = offline_run("plan", "p.yaml").out
-    assert "counts-update  starts anew: it has no checkpoint yet" in shown
+    assert "counts-update  starts from scratch: it has no checkpoint yet" in shown
     assert "  reads lines: topic lines, from earliest" in shown
     assert "  writes topic counts: " in shown
-    assert "topics that a run makes: lines, lines.dead, counts" in shown
+    assert "topics that a run creates: lines, lines.dead, counts" in shown
     assert "a Kafka of its own, in .millrace/kafka" in shown
     assert not (tmp_path / ".millrace").exists()
 
@@ -80,7 +80,7 @@ def test_a_pipeline_that_never_ran(offline_run: Run, tmp_path: Path) -> None:
 def test_whether_real_time_mode_could_run_it(offline_run: Run, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(COUNTED)
     assert (
-        "real-time mode: possible, as far as the file tells, with trigger: realtime"
+        "real-time mode: possible, as far as the file shows, with trigger: realtime"
         in offline_run("plan", "p.yaml", "--explain").out
     )
     (tmp_path / "p.yaml").write_text(COUNTED.replace("kafka: counts", "cassandra: k.counts"))
@@ -92,10 +92,10 @@ def test_what_is_remembered_and_read_more_than_once_is_explained(offline_run: Ru
     more = "  - {from: lines, kafka: copies, format: raw, value: value}\n"
     (tmp_path / "p.yaml").write_text(COUNTED + more)
     shown = offline_run("plan", "p.yaml", "--explain").out
-    assert "  lines is read by 2 queries, by each for itself: counts-update, lines" in shown
-    grows = "a row for each value: never forgotten, so it grows with the number of keys"
-    assert f"  remembers, for GROUP BY in counts, {grows}" in shown
-    assert "  remembers nothing but offsets" in shown
+    assert "  lines is read by 2 queries, by each separately: counts-update, lines" in shown
+    grows = "a row for each value: never removed, so it grows with the number of keys"
+    assert f"  keeps state for GROUP BY in counts, {grows}" in shown
+    assert "  keeps no state but offsets" in shown
     state = ran(tmp_path, COUNTED) / "checkpoints" / "counts-update" / "state" / "0" / "0" / "1.delta"
     state.parent.mkdir(parents=True)
     state.write_bytes(bytes(2048))
@@ -137,7 +137,7 @@ def test_what_cannot_go_on(offline_run: Run, tmp_path: Path) -> None:
     shown = offline_run("plan", "p.yaml", code=2).out
     assert "counts-update  cannot resume" in shown
     assert "the keys of GROUP BY were value; now value, partition" in shown
-    assert f"remove {state}/checkpoints/counts-update to begin anew" in shown
+    assert f"remove {state}/checkpoints/counts-update to start from scratch" in shown
     found = json.loads(offline_run("plan", "p.yaml", "--json", code=2).out)
     assert (found["starts"], found["queries"][0]["verdict"]) == (False, "cannot resume")
     assert found["queries"][0]["changes"][0]["effect"] == "breaks"
@@ -146,9 +146,11 @@ def test_what_cannot_go_on(offline_run: Run, tmp_path: Path) -> None:
 def test_a_change_that_may_be_accepted(offline_run: Run, tmp_path: Path) -> None:
     ran(tmp_path, COUNTED)
     (tmp_path / "p.yaml").write_text(COUNTED.replace("count(*)", "max(offset)"))
-    assert "--accept counts-update" in offline_run("plan", "p.yaml", code=2).out
-    offline_run("plan", "p.yaml", "--accept", "counts-update")
-    assert "did you mean 'counts-update'" in offline_run("plan", "p.yaml", "--accept", "counts", code=2).err
+    assert "--accept-state-change counts-update" in offline_run("plan", "p.yaml", code=2).out
+    offline_run("plan", "p.yaml", "--accept-state-change", "counts-update")
+    assert (
+        "did you mean 'counts-update'" in offline_run("plan", "p.yaml", "--accept-state-change", "counts", code=2).err
+    )
 
 
 def test_another_source_and_what_is_not_used(offline_run: Run, tmp_path: Path) -> None:
@@ -157,9 +159,9 @@ def test_another_source_and_what_is_not_used(offline_run: Run, tmp_path: Path) -
     assert "it read lines (kafka 'lines' of cluster ours)" in offline_run("plan", "p.yaml", code=2).out
     (tmp_path / "p.yaml").write_text(COUNTED.replace("mode: update", "mode: complete"))
     shown = offline_run("plan", "p.yaml").out
-    assert "counts-complete  starts anew" in shown
+    assert "counts-complete  starts from scratch" in shown
     assert "new: topic counts has the output of query 'counts-update', which is not in the file any more" in shown
-    assert "the checkpoint of query 'counts-update' is not used any more" in shown
+    assert "the checkpoint of query 'counts-update' is no longer used" in shown
 
 
 def test_a_table_with_another_name_would_write_to_its_topic_what_is_there(offline_run: Run, tmp_path: Path) -> None:
@@ -169,9 +171,12 @@ def test_a_table_with_another_name_would_write_to_its_topic_what_is_there(offlin
     shown = offline_run("plan", "p.yaml", code=2).out
     assert "totals-update  cannot start" in shown
     assert "topic counts has the output of query 'counts-update', which is not in the file any more" in shown
-    assert "totals-update  starts anew" in offline_run("plan", "p.yaml", "--accept", "totals-update").out
+    assert (
+        "totals-update  starts from scratch"
+        in offline_run("plan", "p.yaml", "--accept-state-change", "totals-update").out
+    )
     (tmp_path / "p.yaml").write_text(renamed.replace("kafka: counts", "kafka: totals"))
-    assert "totals-update  starts anew" in offline_run("plan", "p.yaml").out
+    assert "totals-update  starts from scratch" in offline_run("plan", "p.yaml").out
 
 
 def test_a_kafka_that_would_be_new_has_none_of_the_records(offline_run: Run, tmp_path: Path) -> None:
@@ -184,7 +189,7 @@ def test_a_cluster_that_does_not_answer(offline_run: Run, tmp_path: Path, monkey
     monkeypatch.setenv("MILLRACE_KAFKA_TIMEOUT", "1s")
     (tmp_path / "p.yaml").write_text(COUNTED)
     shown = offline_run("plan", "p.yaml", "--kafka", f"127.0.0.1:{free_port()}", code=1)
-    assert "starts anew" in shown.out
+    assert "starts from scratch" in shown.out
     assert "kafka.unreachable" in shown.err
 
 
@@ -241,7 +246,7 @@ def test_a_quick_start_is_explained(offline_run: Run, tmp_path: Path, monkeypatc
 
 def test_memory_and_full_folders(offline_run: Run, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(FILES.replace("console: ", "memory: "))
-    assert "starts anew: memory keeps nothing beyond a run" in offline_run("plan", "p.yaml").out
+    assert "starts from scratch: memory keeps nothing beyond a run" in offline_run("plan", "p.yaml").out
     log = tmp_path / "out" / "_spark_metadata"
     log.mkdir(parents=True)
     (log / "0").touch()

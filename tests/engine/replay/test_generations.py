@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import millrace as mr
-from millrace.cli.commands.replay.generations import tell_handovers
+from millrace.cli.commands.replay.generations import print_handovers
 from millrace.connectors.base.registry import CONNECTORS
 from millrace.engine.checkpoints.query_history import record_start
 from millrace.engine.replay import generations, switch
@@ -118,9 +118,9 @@ def test_what_a_sink_with_one_generation_gets_twice_is_told(tmp_path: Path, caps
     assert handovers(model, base, 1, 2) == handovers(model, base, None, 1) == []
     has_read(base, model, 1, 25)  # the replay has ended at 10
     assert handovers(model, base, 1, 2) == [SinkHandover(foreach, repeated=("posts[0] 10 to 24",))]
-    tell_handovers(model, base, switched)
+    print_handovers(model, base, switched)
     assert capsys.readouterr().err == (
-        "the sink foreach of 'posts' gets offsets twice: generation 1 gave them, and 2 will: posts[0] 10 to 24\n"
+        "the sink foreach of 'posts' gets offsets twice: generation 1 wrote them, and 2 will: posts[0] 10 to 24\n"
     )
     has_read(base, plain, 2, 40)  # beside the first one, and further than that
     assert handovers(model, base, 1, 2) == [SinkHandover(foreach, missed=("posts[0] 25 to 39",))]

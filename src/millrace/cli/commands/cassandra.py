@@ -1,17 +1,19 @@
-"""`millrace cassandra`: our own Cassandra up, down and seen, and CQL for any."""
+"""`millrace cassandra`: start, stop and inspect a Cassandra of our own, and CQL for any."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from millrace.cli import services
+from millrace.cli.app import CASSANDRA_PANEL, SERVICE_PANEL, App, OptionGroup
 from millrace.cli.options import AsJson, setting_option, warn
-from millrace.cli.output import out, say, show_json, show_rows
-from millrace.cli.services import Secure, detach_option, start_until_stopped
+from millrace.cli.output import print_line, print_result, show_json, show_rows
+from millrace.cli.services import Secure, detach_option, port_option, start_until_stopped
 from millrace.errors import NoCassandra
 from millrace.settings import CASSANDRA, CASSANDRA_CONFIG, CASSANDRA_DATA, CASSANDRA_HEAP
 from millrace.units import format_count
@@ -19,22 +21,43 @@ from millrace.units import format_count
 if TYPE_CHECKING:
     from millrace.clients.cassandra import Cassandra
 
-CassandraAddress = Annotated[str | None, setting_option(CASSANDRA, "HOST:PORT")]
-CassandraConfig = Annotated[str | None, setting_option(CASSANDRA_CONFIG, "FILE")]
-DataFolder = Annotated[str | None, setting_option(CASSANDRA_DATA, "DIR", "--data")]
+CassandraData = Annotated[str | None, setting_option(CASSANDRA_DATA, "DIR", "--data", panel=CASSANDRA_PANEL)]
 
-app = typer.Typer(help="A real Cassandra of your own, and CQL for any.", no_args_is_help=True)
+app = App(help="A Cassandra of your own, and CQL for any.")
+
+
+@dataclass(frozen=True)
+class CassandraConnectionOptions(OptionGroup):
+    """Which Cassandra to use."""
+
+    cassandra: Annotated[str | None, setting_option(CASSANDRA, "HOST:PORT", panel=CASSANDRA_PANEL)] = None
+    cassandra_config: Annotated[str | None, setting_option(CASSANDRA_CONFIG, "FILE", panel=CASSANDRA_PANEL)] = None
+
+    def client(self, data: str | None = None) -> Cassandra:
+        """Return a client for the Cassandra that was named, else for ours that runs in the data directory."""
+        from millrace.clients.cassandra import Cassandra
+        from millrace.services import cassandra as service
+
+        address = CASSANDRA.value(self.cassandra)
+        if address:
+            return Cassandra.at(address, CASSANDRA_CONFIG.value(self.cassandra_config), environment=True, notify=warn)
+        folder = CASSANDRA_DATA.value(data)
+        ring = service.running(folder)
+        if ring is None:
+            raise NoCassandra(
+                f"there is no Cassandra to use: none was named, and none of ours runs in {folder}",
+                hint="start one with millrace cassandra up --detach, or name one with --cassandra HOST:PORT",
+            )
+        return service.client_of(folder, ring)
 
 
 @app.command()
 def up(
-    port: Annotated[
-        int | None, typer.Option("--port", min=1024, max=65000, show_default="a free one", help="The port for CQL.")
-    ] = None,
-    data: DataFolder = None,
+    port: Annotated[int | None, port_option("Port for CQL.")] = None,
+    data: CassandraData = None,
     detach: Annotated[bool, detach_option("cassandra")] = False,
     secure: Secure = None,
-    heap: Annotated[str | None, setting_option(CASSANDRA_HEAP, "SIZE", "--heap")] = None,
+    heap: Annotated[str | None, setting_option(CASSANDRA_HEAP, "SIZE", "--heap", panel=SERVICE_PANEL)] = None,
 ) -> None:
     """Start Cassandra and keep it running until Ctrl-C, or in the background with --detach."""
     from millrace.services.cassandra import CassandraOptions, CassandraService
@@ -46,113 +69,89 @@ def up(
 
 
 @app.command()
-def down(data: DataFolder = None) -> None:
-    """Stop the Cassandra of a data folder; its data is kept."""
+def down(data: CassandraData = None) -> None:
+    """Stop the Cassandra of a data directory; its data is kept."""
     from millrace.services import cassandra as service
 
     service.stop(CASSANDRA_DATA.value(data))
-    say("stopped; the data is kept")
+    print_line("stopped; the data is kept")
 
 
 @app.command()
-def status(
-    cassandra: CassandraAddress = None,
-    cassandra_config: CassandraConfig = None,
-    data: DataFolder = None,
-    as_json: AsJson = False,
-) -> None:
-    """Which nodes there are, in which datacenter, and the tables with their keyspaces."""
-    door = chosen(cassandra, cassandra_config, data)
-    found = _status(door)
+def status(cassandra: CassandraConnectionOptions, data: CassandraData = None, as_json: AsJson = False) -> None:
+    """Show the nodes with their datacenters, and the tables with their keyspaces."""
+    client = cassandra.client(data)
+    cluster = _status(client)
     if as_json:
-        show_json(found)
+        show_json(cluster)
         return
-    out().print(f"Cassandra {found['version']} at {door.address}", markup=False, soft_wrap=True)
+    print_result(f"Cassandra {cluster['version']} at {client.address}")
     columns = {"address": "node", "datacenter": "datacenter"}
-    show_rows(columns, [tuple(node.values()) for node in found["nodes"]], as_json=False)
-    say(f"{len(found['tables'])} tables: {', '.join(found['tables']) or 'none'}")
+    show_rows(columns, [tuple(node.values()) for node in cluster["nodes"]], as_json=False)
+    print_line(f"{len(cluster['tables'])} tables: {', '.join(cluster['tables']) or 'none'}")
 
 
 @app.command()
 def cql(
-    statement: Annotated[str, typer.Argument(metavar="STATEMENT", help="One statement of CQL.")],
-    cassandra: CassandraAddress = None,
-    cassandra_config: CassandraConfig = None,
-    data: DataFolder = None,
+    statement: Annotated[str, typer.Argument(metavar="STATEMENT", help="One CQL statement.")],
+    cassandra: CassandraConnectionOptions,
+    data: CassandraData = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one statement of CQL and show its rows."""
-    door = chosen(cassandra, cassandra_config, data)
-    with door.translated_errors("run it"):
-        result = door.session().execute(statement.strip().removesuffix(";"))
-        rows = [[_shown(one) for one in row] for row in result]
+    """Run one CQL statement and show its rows."""
+    client = cassandra.client(data)
+    with client.translated_errors("run it"):
+        result = client.session().execute(statement.strip().removesuffix(";"))
+        rows = [[_readable(value) for value in row] for row in result]
     if result.column_names:
         show_rows({name: name for name in result.column_names}, rows, as_json=as_json)
     if not as_json:
-        say(format_count(len(rows), "row") if result.column_names else "done")
-
-
-def chosen(cassandra: str | None, config: str | None, data: str | None) -> Cassandra:
-    """The Cassandra to work on: the one that was named, else ours that runs in the data folder."""
-    from millrace.clients.cassandra import Cassandra
-    from millrace.services import cassandra as service
-
-    address = CASSANDRA.value(cassandra)
-    if address:
-        return Cassandra.at(address, CASSANDRA_CONFIG.value(config), environment=True, notify=warn)
-    folder = CASSANDRA_DATA.value(data)
-    ring = service.running(folder)
-    if ring is None:
-        raise NoCassandra(
-            f"there is no Cassandra to use: none was named, and none of ours runs in {folder}",
-            hint="start one with millrace cassandra up --detach, or name one with --cassandra HOST:PORT",
-        )
-    return service.client_of(folder, ring)
+        print_line(format_count(len(rows), "row") if result.column_names else "done")
 
 
 @contextmanager
 def node(
-    wanted: bool, cassandra: str | None, config: str | None, doing: Callable[[str], None]
+    wanted: bool, options: CassandraConnectionOptions, notify: Callable[[str], None]
 ) -> Iterator[Callable[[], Cassandra]]:
-    """The Cassandra that is named or runs already; else, when one is wanted, ours for as long as the block."""
+    """Yield the Cassandra that is named or already runs; else, when one is wanted, ours while the block runs."""
     from millrace.services.cassandra import CassandraOptions, CassandraService
 
     if not wanted:
-        yield lambda: chosen(cassandra, config, None)
+        yield options.client
         return
     own = CassandraService(CASSANDRA_DATA.value(), CassandraOptions(heap=CASSANDRA_HEAP.value()))
 
     def find() -> Cassandra:
         try:
-            return chosen(cassandra, config, None)
+            return options.client()
         except NoCassandra:
-            doing("Cassandra is starting")
+            notify("Cassandra is starting")
             raise
 
-    with services.found_or_own(find, own) as door:
-        yield lambda: door
+    with services.found_or_own(find, own) as client:
+        yield lambda: client
 
 
-def _status(door: Cassandra) -> dict[str, Any]:
-    ((version, here),) = door.execute(
+def _status(client: Cassandra) -> dict[str, Any]:
+    ((version, here),) = client.execute(
         "SELECT release_version, data_center FROM system.local", doing="ask for its state"
     )
-    others = door.execute("SELECT peer, data_center FROM system.peers", doing="ask for its nodes")
-    tables = door.execute("SELECT keyspace_name, table_name FROM system_schema.tables", doing="list the tables")
-    first = door.address.partition(",")[0]
+    others = client.execute("SELECT peer, data_center FROM system.peers", doing="ask for its nodes")
+    tables = client.execute("SELECT keyspace_name, table_name FROM system_schema.tables", doing="list the tables")
+    first = client.address.partition(",")[0]
     return {
         "version": version,
-        "address": door.address,
+        "address": client.address,
         "nodes": [
             {"address": first, "datacenter": here},
-            *({"address": peer, "datacenter": place} for peer, place in others),
+            *({"address": peer, "datacenter": datacenter} for peer, datacenter in others),
         ],
         "tables": sorted(f"{space}.{name}" for space, name in tables if not space.startswith("system")),
     }
 
 
-def _shown(value: Any) -> Any:
-    """A value as a person reads it; a time with its zone."""
+def _readable(value: Any) -> Any:
+    """Return a value as a person reads it; a time with its zone."""
     if isinstance(value, bytes):
         return f"0x{value.hex()}"
     if hasattr(value, "isoformat") and hasattr(value, "hour"):

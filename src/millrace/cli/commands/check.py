@@ -1,4 +1,8 @@
-"""`millrace check`: every problem of a pipeline, before anything runs."""
+"""`millrace check`: report every problem of a pipeline before anything runs.
+
+- `check` reads the file in a process of its own (see `isolated_check`) and prints or exports the problems.
+- `load_sound` and `require_sound` are for commands that need a pipeline without errors.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from millrace.cli.app import OUTPUT_PANEL, RUN_PANEL, option
 from millrace.cli.options import setting_option
-from millrace.cli.output import out, say, show_json, status_line
+from millrace.cli.output import print_line, print_result, show_json, status_line
 from millrace.errors import FileUnusable, InvalidDefinition, InvalidOption, Problem
 from millrace.settings import ARCHIVE, BULK_READER, CHECK_TIMEOUT, RESTARTS, STATE_KEYS, Setting
 from millrace.units import format_count
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
     from millrace.cli.isolated_check import CheckedContents, CheckResult, CheckStep
     from millrace.pipeline.model import PipelineDef
 
-_OF_RUNS: tuple[Setting[Any], ...] = (BULK_READER, ARCHIVE, STATE_KEYS, RESTARTS)
+_RUN_SETTINGS: tuple[Setting[Any], ...] = (BULK_READER, ARCHIVE, STATE_KEYS, RESTARTS)
 
 
 def check(
@@ -29,15 +34,15 @@ def check(
         str | None, typer.Argument(metavar="FILE", show_default=False, help="A pipeline's .py, .yaml or .yml file.")
     ] = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Start Spark as well, and let it analyse the plans on empty streams.")
+        bool, option("--deep", panel=RUN_PANEL, help="Also start Spark, which analyses the queries on empty streams.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of problems.")] = False,
-    timeout: Annotated[str | None, setting_option(CHECK_TIMEOUT, "DURATION", "--timeout")] = None,
+    timeout: Annotated[str | None, setting_option(CHECK_TIMEOUT, "DURATION", "--timeout", panel=RUN_PANEL)] = None,
+    as_json: Annotated[bool, option("--json", panel=OUTPUT_PANEL, help="Print a JSON list of problems.")] = False,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of the YAML form, for editors, and nothing else.")
+        bool, option("--schema", panel=OUTPUT_PANEL, help="Print the JSON Schema of pipeline files, for editors.")
     ] = False,
 ) -> None:
-    """Tell every problem of a pipeline at once, with its place and what to do; exit code 2 when one is an error."""
+    """Report every problem of a pipeline, with its line and how to fix it; exit code 2 if one is an error."""
     if schema:
         _show_schema()
         return
@@ -45,32 +50,32 @@ def check(
         raise InvalidOption("no file was named", hint="millrace check FILE")
     limit_s = CHECK_TIMEOUT.value(timeout)
     try:
-        found = _examined_apart(file, limit_s, deep=deep, as_json=as_json)
+        result = _check_isolated(file, limit_s, deep=deep, as_json=as_json)
     except FileUnusable as error:
         if not as_json:
             raise
-        show_json([_problem_fields(Problem(error.condition, error.message, error.place, error.hint, error.why))])
+        show_json([_as_json(Problem(error.condition, error.message, error.place, error.hint, error.why))])
         raise typer.Exit(2) from None
     if as_json:
-        show_json([_problem_fields(problem) for problem in found.problems])
+        show_json([_as_json(problem) for problem in result.problems])
     else:
-        _show(file, found)
-        if deep and found.complete and not found.spark_asked:
-            say("Spark was not asked: fix these first")
-    if found.left_out:
-        say(f"and {format_count(found.left_out, 'more problem')}, which are not shown")
-    if found.errors or found.left_out:  # which may be errors as well
+        _show(file, result)
+        if deep and result.complete and not result.spark_asked:
+            print_line("Spark was not asked: fix these first")
+    if result.left_out:
+        print_line(f"and {format_count(result.left_out, 'more problem')}, which are not shown")
+    if result.errors or result.left_out:  # those left out may be errors as well
         raise typer.Exit(2)
 
 
-def _examined_apart(file: str, limit_s: float, *, deep: bool, as_json: bool) -> CheckResult:
-    """Return what a child finds that reads the file: whatever its code does, this process is not touched by it."""
-    from millrace.cli.isolated_check import CheckedContents, CheckResult, examined_apart
+def _check_isolated(file: str, limit_s: float, *, deep: bool, as_json: bool) -> CheckResult:
+    """Check the file in a child process, so that its code cannot affect this one."""
+    from millrace.cli.isolated_check import CheckedContents, CheckResult, check_in_child
     from millrace.cli.signals import interruptible
     from millrace.connectors.base.registry import connector_names
     from millrace.pipeline.loading import require_file
 
-    # Before the fork: it is no time of the file's, and the file may leave the child unable to import anything.
+    # Before the fork: the file's time limit does not include it, and the file may leave the child unable to import.
     connectors = connector_names()
     importlib.import_module("millrace.pipeline.checks")
     importlib.import_module("millrace.connectors.base.registry")
@@ -81,62 +86,62 @@ def _examined_apart(file: str, limit_s: float, *, deep: bool, as_json: bool) -> 
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))) if deep else None
 
         def examine(step: CheckStep) -> CheckResult:
-            pipeline, problems = _examined(file, connectors)
+            pipeline, problems = _problems_of_file(file, connectors)
             if pipeline is None:
                 return CheckResult(problems)
             contents = CheckedContents(len(pipeline.sources), len(pipeline.tables), len(pipeline.sinks))
             if folder is None or _errors(problems):
                 return CheckResult(problems, contents)
+            step.report(CheckResult(problems, contents))  # in case the deep check does not end
             return CheckResult([*problems, *_deep(pipeline, folder, step)], contents, spark_asked=True)
 
         def spark_starts() -> None:
             opened.enter_context(status_line())("Spark analyses the plans")
 
         with interruptible():
-            return examined_apart(file, examine, limit_s, quiet=as_json, spark_starts=spark_starts)
+            return check_in_child(file, examine, limit_s, quiet=as_json, spark_starts=spark_starts)
 
 
 def load_sound(file: str) -> PipelineDef:
-    """The pipeline of a file, after `check`: its errors are raised all at once, its warnings are said."""
+    """Return the pipeline of a file; raise all its errors at once, and print its warnings."""
     _require_settings()
     from millrace.connectors.base.registry import connector_names
 
-    pipeline, problems = _examined(file, connector_names())
-    _refuse(file, problems)
+    pipeline, problems = _problems_of_file(file, connector_names())
+    _raise_errors(file, problems)
     if pipeline is None:
         raise InvalidDefinition(f"{file} is no pipeline")
     return pipeline
 
 
 def require_sound(pipeline: PipelineDef) -> None:
-    """The same for a pipeline that is loaded already."""
-    _refuse(pipeline.place.file, _checked(pipeline))
+    """Raise all errors of a pipeline at once, and print its warnings."""
+    _raise_errors(pipeline.place.file, _problems_of_pipeline(pipeline))
 
 
-def _refuse(file: str, problems: list[Problem]) -> None:
+def _raise_errors(file: str, problems: list[Problem]) -> None:
     if _errors(problems):
         raise InvalidDefinition.listing(file, _errors(problems))
     for problem in problems:
         for line in problem.lines():
-            say(line)
+            print_line(line)
 
 
 def _require_settings() -> None:
-    """Raise what a run would raise later, when topics have been made."""
-    for setting in _OF_RUNS:
+    """Raise now what a run would raise later, after it has created topics."""
+    for setting in _RUN_SETTINGS:
         setting.value()
 
 
-def _examined(file: str, connectors: Collection[str]) -> tuple[PipelineDef | None, list[Problem]]:
+def _problems_of_file(file: str, connectors: Collection[str]) -> tuple[PipelineDef | None, list[Problem]]:
     from millrace.pipeline.checks import in_order
     from millrace.pipeline.loading import read_file
 
     pipeline, problems = read_file(file, connectors)
-    found = _checked(pipeline) if pipeline else []
-    return pipeline, in_order([*problems, *found])
+    return pipeline, in_order([*problems, *(_problems_of_pipeline(pipeline) if pipeline else [])])
 
 
-def _checked(pipeline: PipelineDef) -> list[Problem]:
+def _problems_of_pipeline(pipeline: PipelineDef) -> list[Problem]:
     from millrace.connectors.base.registry import CONNECTORS
     from millrace.pipeline.checks import check as check_pipeline
 
@@ -144,7 +149,7 @@ def _checked(pipeline: PipelineDef) -> list[Problem]:
 
 
 def _deep(pipeline: PipelineDef, folder: Path, step: CheckStep) -> list[Problem]:
-    """What Spark says, which is started for this alone."""
+    """Start Spark, and return the problems that it reports."""
     from millrace.engine.deep_check import deep_problems
     from millrace.engine.session.session import close_session, open_session
 
@@ -162,33 +167,26 @@ def _errors(problems: list[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.severity == "error"]
 
 
-def _show(file: str, found: CheckResult) -> None:
-    console = out()
-    for problem in found.problems:
+def _show(file: str, result: CheckResult) -> None:
+    for problem in result.problems:
         first, *rest = problem.lines()
-        console.print(
-            first, style="bold red" if problem.severity == "error" else "yellow", markup=False, soft_wrap=True
-        )
+        print_result(first, style="bold red" if problem.severity == "error" else "yellow")
         for line in rest:
-            console.print(line, markup=False, soft_wrap=True)
-    errors = len(found.errors)
-    counted = [_count(errors, "error"), _count(len(found.problems) - errors, "warning")]
-    summary = ", ".join(one for one in counted if one) or "no problems"
-    console.print(f"{file}: {summary}{_contents(found.contents)}", markup=False, soft_wrap=True)
+            print_result(line)
+    errors = len(result.errors)
+    counts = {"error": errors, "warning": len(result.problems) - errors}
+    summary = ", ".join(format_count(count, noun) for noun, count in counts.items() if count) or "no problems"
+    print_result(f"{file}: {summary}{_contents(result.contents)}")
 
 
 def _contents(contents: CheckedContents | None) -> str:
     if contents is None:
         return ""
     parts = (("source", contents.sources), ("table", contents.tables), ("sink", contents.sinks))
-    return f" ({', '.join(_count(count, noun, always=True) for noun, count in parts)})"
+    return f" ({', '.join(format_count(count, noun) for noun, count in parts)})"
 
 
-def _count(number: int, noun: str, *, always: bool = False) -> str:
-    return format_count(number, noun) if number or always else ""
-
-
-def _problem_fields(problem: Problem) -> dict[str, str | int | None]:
+def _as_json(problem: Problem) -> dict[str, str | int | None]:
     place = problem.place
     return {
         "file": place.file if place else None,

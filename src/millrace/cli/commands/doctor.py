@@ -1,4 +1,4 @@
-"""`millrace doctor`: what is wrong with this machine and how to mend it."""
+"""`millrace doctor`: report problems of this machine and how to fix them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from millrace.cli.output import show_json, show_table
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Check Java, Python, PySpark, jars, ports, disk, memory and Kafka; say what mends each."""
+    """Check Java, Python, PySpark, jars, ports, disk, memory and Kafka; show how to fix each problem."""
     from rich.text import Text
 
     from millrace.services.doctor import examine
@@ -19,7 +19,10 @@ def doctor(as_json: AsJson = False) -> None:
         show_json(findings)
     else:
         style = {"ok": "green", "warn": "yellow", "bad": "bold red"}
-        rows = [(one.name, Text(one.verdict, style=style[one.verdict]), one.found, one.mend or "") for one in findings]
-        show_table(("what", "verdict", "found", "to mend it"), rows)
-    if any(one.verdict == "bad" for one in findings):
+        rows = [
+            (finding.name, Text(finding.verdict, style=style[finding.verdict]), finding.found, finding.mend or "")
+            for finding in findings
+        ]
+        show_table(("what", "verdict", "found", "how to fix it"), rows)
+    if any(finding.verdict == "bad" for finding in findings):
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`millrace exec SCRIPT.py`: any PySpark program, with connectors and settings in place and its queries in view."""
+"""`millrace exec SCRIPT.py`: run any PySpark program with connectors and settings, and show its queries."""
 
 from __future__ import annotations
 
@@ -16,21 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millrace.cli.options import setting_option, spark_settings
-from millrace.cli.output import err, say
-from millrace.cli.run_options import (
-    LOCAL,
-    AllTopics,
-    Dashboard,
-    Host,
-    Open,
-    Port,
-    ReadOnly,
-    page_options,
-    require_page,
-    served_page,
-    with_kafka,
-)
+from millrace.cli.app import OUTPUT_PANEL, option
+from millrace.cli.options import DataFolder, SparkOptions
+from millrace.cli.output import err, print_line
+from millrace.cli.run_options import DashboardOptions, served_dashboard, with_kafka
 from millrace.cli.services import prepare_spark
 from millrace.errors import FileUnusable, MillraceError
 from millrace.settings import KAFKA, KAFKA_CONFIG, KAFKA_DATA, STATE, VERBOSE
@@ -40,79 +29,78 @@ if TYPE_CHECKING:
     from millrace.engine.programs.launcher import ProgramLauncher
     from millrace.engine.session.jvm import OutputRouting
 
-_JAVA = re.compile(
+_JAVA_FRAME = re.compile(
     r"^\s+at [\w.$]+\(.*$|^\s+at [\w.$/<>]+.*\((?:.+\.(?:java|scala):\d+|Native Method|Unknown Source)\)$"
 )
-_MORE = re.compile(r"^\s+\.\.\. \d+ (?:more|elided)$")
+_MORE_JAVA_FRAMES = re.compile(r"^\s+\.\.\. \d+ (?:more|elided)$")
 
-_MOMENT = 2.0
+_EXIT_TIMEOUT_S = 2.0
+"""How long a program may take to end by itself after its queries were stopped."""
 
-# Everything after the script's name belongs to the script, also what looks like an option of ours.
+# Everything after the script's name belongs to the script, even if it looks like an option of ours.
 CONTEXT = {"allow_interspersed_args": False}
 
 
 def exec_(
-    script: Annotated[Path, typer.Argument(help="The program: a Python file.", show_default=False)],
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The program: a Python file.", show_default=False)],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGS]…", help="Handed to the program as they are.")
+        list[str] | None, typer.Argument(metavar="[ARGS]…", help="Passed to the program as they are.")
     ] = None,
-    master: Annotated[
-        str | None,
-        typer.Option("--master", help="Where Spark runs; the program's own choice wins.", show_default="local[*]"),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A Spark setting; the program's own wins. May be repeated."),
-    ] = None,
+    *,
     log: Annotated[
         Path | None,
-        typer.Option("--log", metavar="FILE", help="Spark's log.", show_default=".millrace/exec/SCRIPT.log"),
+        option(
+            "--log",
+            panel=OUTPUT_PANEL,
+            metavar="FILE",
+            help="Spark's log.",
+            show_default=".millrace/exec/SCRIPT.log",
+        ),
     ] = None,
-    dashboard: Dashboard = True,
-    port: Port = None,
-    host: Host = LOCAL,
-    read_only: ReadOnly = False,
-    all_topics: AllTopics = False,
-    open_: Open = False,
-    data: Annotated[str | None, setting_option(KAFKA_DATA, "DIR", "--data")] = None,
+    spark: SparkOptions,
+    data: DataFolder = None,
+    dashboard: DashboardOptions,
 ) -> None:
-    """Run a PySpark program, unchanged, with the Kafka connector and good settings in place; shows its queries live."""
-    from millrace.cli.live_view import live, of_board, of_page
+    """Run a PySpark program, unchanged, with the Kafka connector and good settings; show its queries live.
+
+    The master and the settings that the program chooses itself take precedence.
+    """
+    from millrace.cli.live_view import dashboard_figures, live, status_figures
     from millrace.engine.programs.launcher import ProgramLauncher
     from millrace.telemetry.query_status import RunStatus
 
-    settings = spark_settings(set_)
-    require_page(dashboard, port=port is not None, host=host != LOCAL, all_topics=all_topics, open=open_)
-    options = page_options(port, host, read_only=read_only, all_topics=all_topics)
+    settings, server_options = spark.settings(), dashboard.server_options()
     _require(script)
     prepare_spark()
-    _name_kafka(data)
+    _export_kafka(data)
     run_status = RunStatus()
-    figures = [of_board(run_status)]
-    written = log or STATE.value() / "exec" / f"{script.stem}.log"
-    with ExitStack() as opened:
+    figures = [status_figures(run_status)]
+    log_file = log or STATE.value() / "exec" / f"{script.stem}.log"
+    with ExitStack() as stack:
 
         def serve() -> None:
             from millrace.dashboard.run_page import page_of_program
 
-            kafka = KAFKA.value()
-            page = page_of_program(script, run_status, options, master=master, spark=settings, kafka=kafka)
-            opened.enter_context(served_page(page, open_=open_))
-            opened.enter_context(with_kafka(page, _kafka()))
-            figures.append(of_page(page.channels))
+            address = KAFKA.value()
+            page = page_of_program(
+                script, run_status, server_options, master=spark.master, spark=settings, kafka=address
+            )
+            stack.enter_context(served_dashboard(page, open_=dashboard.open_))
+            stack.enter_context(with_kafka(page, _kafka()))
+            figures.append(dashboard_figures(page.channels))
 
-        def known() -> Sequence[Mapping[str, Any]]:
+        def current_figures() -> Sequence[Mapping[str, Any]]:
             return figures[-1]()
 
-        guest = ProgramLauncher(run_status, master=master, settings=settings, log=written, output=_voice())
-        # A program that never starts Spark has no use for a page.
-        guest.before_launch = serve if dashboard else guest.before_launch
-        with live(run_status, known), guest, _Asked(guest) as asked:
-            _run(script, arguments or [], asked)
+        launcher = ProgramLauncher(run_status, master=spark.master, settings=settings, log=log_file, output=_routing())
+        # A program that never starts Spark has no use for a dashboard.
+        launcher.before_launch = serve if dashboard.dashboard else launcher.before_launch
+        with live(run_status, current_figures), launcher, _StopSignals(launcher) as signals:
+            _run(script, arguments or [], signals)
 
 
 def _kafka() -> Callable[[], Cluster] | None:
-    """The Kafka that the program was told of; it may use another one, of which the page then knows what Spark tells."""
+    """Return the Kafka of the environment; of any other that the program uses, the dashboard shows what Spark knows."""
     from millrace.clients.kafka.cluster import Cluster
 
     address = KAFKA.value()
@@ -126,11 +114,11 @@ def _require(script: Path) -> None:
     if not script.exists():
         raise FileUnusable(f"there is no file {script}", hint="name a Python program")
     if not os.access(script, os.R_OK):
-        raise FileUnusable(f"{script} cannot be read", hint="check its rights")
+        raise FileUnusable(f"{script} cannot be read", hint="check its permissions")
 
 
-def _name_kafka(data: str | None) -> None:
-    """Tell the program where our own Kafka is, when one runs here and no other was named."""
+def _export_kafka(data: str | None) -> None:
+    """Put the address of our own Kafka into the environment, if one runs here and no other was named."""
     from millrace.services import kafka as service
 
     folder = KAFKA_DATA.value(data)
@@ -139,53 +127,50 @@ def _name_kafka(data: str | None) -> None:
         os.environ[KAFKA.variable] = service.cluster_of(folder, layout).bootstrap
 
 
-def _voice() -> OutputRouting:
-    """What Spark prints is the program's output; on a terminal it goes above the live view, by way of us."""
+def _routing() -> OutputRouting:
+    """Return where Spark's output goes: it is the program's, and on a terminal it is printed above the live view."""
     from millrace.engine.session.jvm import OutputRouting
 
     shared = sys.stdout.isatty() and err().is_terminal
-    return OutputRouting(_above if shared else _stdout(), _above if err().is_terminal else _stderr)
+    stdout = sys.__stdout__.fileno() if sys.__stdout__ else 1
+    return OutputRouting(_print_above if shared else stdout, _print_above if err().is_terminal else _print_to_stderr)
 
 
-def _above(line: str) -> None:
+def _print_above(line: str) -> None:
     err().out(line, highlight=False)
 
 
-def _stdout() -> int:
-    return sys.__stdout__.fileno() if sys.__stdout__ else 1
-
-
-def _stderr(line: str) -> None:
+def _print_to_stderr(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
-class _Asked:
-    """Ctrl-C and SIGTERM: the queries are stopped first, then the program is interrupted; twice, and it is at once.
+class _StopSignals:
+    """Ctrl-C and SIGTERM: stop the queries first, then interrupt the program; a second signal interrupts at once.
 
-    A program mostly waits for the JVM to answer. Interrupted there, Py4J would be of no use for stopping queries.
+    A program mostly waits for an answer of the JVM. If it were interrupted there, Py4J could not stop queries any more.
     """
 
-    def __init__(self, guest: ProgramLauncher) -> None:
+    def __init__(self, launcher: ProgramLauncher) -> None:
         self.number: int | None = None
-        self._guest = guest
-        self._over = threading.Event()
+        self._launcher = launcher
+        self._ended = threading.Event()
         self._lock = threading.Lock()
 
-    def __enter__(self) -> _Asked:
-        wanted = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not signal.SIG_IGN]
-        self._before = {number: signal.signal(number, self._handle) for number in wanted}
+    def __enter__(self) -> _StopSignals:
+        handled = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._handle) for number in handled}
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._over.set()
+            self._ended.set()
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _handle(self, number: int, _: object) -> None:
         first, self.number = self.number is None, self.number or number
-        if first and self._guest.started:
+        if first and self._launcher.started:
             threading.Thread(target=self._stop, args=(number,), name="stopping", daemon=True).start()
             return
         from millrace.engine.session.jvm import silence_py4j
@@ -194,22 +179,22 @@ class _Asked:
         raise KeyboardInterrupt
 
     def _stop(self, number: int) -> None:
-        self._guest.stop_queries()
+        self._launcher.stop_queries()
         # Most programs wait for their queries, and end by themselves now.
-        self._over.wait(_MOMENT)
+        self._ended.wait(_EXIT_TIMEOUT_S)
         with self._lock:
-            if not self._over.is_set():
+            if not self._ended.is_set():
                 os.kill(os.getpid(), number)
 
 
-_DROPPED = "pyspark.streaming.kafka"
-"""Where programs of the RDD era import KafkaUtils from."""
-_HOLLOW = "pyspark.streaming.kinesis"
-"""Where they import KinesisUtils from: it is still there, and calls what is not."""
+_KAFKA_UTILS_MODULE = "pyspark.streaming.kafka"
+"""Programs for DStreams import KafkaUtils from this module, which PySpark no longer has."""
+_KINESIS_UTILS_MODULE = "pyspark.streaming.kinesis"
+"""They import KinesisUtils from this module, which calls Java classes that Spark no longer has."""
 
 
-def _run(script: Path, arguments: list[str], asked: _Asked) -> None:
-    """Run the program as Python would; its exit code is ours."""
+def _run(script: Path, arguments: list[str], signals: _StopSignals) -> None:
+    """Run the program as Python would; exit with its exit code."""
     sys.argv = [str(script), *arguments]
     sys.path[0] = str(script.absolute().parent)
     try:
@@ -219,37 +204,37 @@ def _run(script: Path, arguments: list[str], asked: _Asked) -> None:
     except MillraceError:
         raise
     except Exception as error:
-        if asked.number is None:
+        if signals.number is None:
             from millrace.engine.programs.dstream_errors import explain_dstream_error
 
-            if told := explain_dstream_error(error):
-                raise told from error
+            if explained := explain_dstream_error(error):
+                raise explained from error
             err().out("".join(_trace(error, script)).rstrip("\n"), highlight=False)
             if hint := _import_instead(error):
-                say(hint)
+                print_line(hint)
             raise SystemExit(1) from None
-    if asked.number is not None:
-        raise SystemExit(128 + asked.number)
+    if signals.number is not None:
+        raise SystemExit(128 + signals.number)
 
 
 def _import_instead(error: Exception) -> str | None:
-    """What a program of the RDD era should import, where that is why it failed."""
-    if isinstance(error, ModuleNotFoundError) and error.name == _DROPPED:
-        return "PySpark has dropped KafkaUtils; it is here: from millrace.dstreams import KafkaUtils"
-    if isinstance(error, TypeError) and "JavaPackage" in str(error) and _HOLLOW in sys.modules:
-        return "Spark 4 has no receiver for Kinesis; there is one here: from millrace.dstreams import KinesisUtils"
+    """Return what a program for DStreams should import, if that is why it failed."""
+    if isinstance(error, ModuleNotFoundError) and error.name == _KAFKA_UTILS_MODULE:
+        return "PySpark has dropped KafkaUtils; import it from here: from millrace.dstreams import KafkaUtils"
+    if isinstance(error, TypeError) and "JavaPackage" in str(error) and _KINESIS_UTILS_MODULE in sys.modules:
+        return "Spark 4 has no receiver for Kinesis; import it from here: from millrace.dstreams import KinesisUtils"
     return None
 
 
 def _trace(error: Exception, script: Path) -> Iterator[str]:
-    """The program's own traceback: nothing of ours above it and, unless all is asked for, nothing of Java's in it."""
-    told = traceback.TracebackException.from_exception(error)
-    own = [number for number, frame in enumerate(told.stack) if frame.filename == str(script)]
+    """Return the program's traceback without our frames and, unless --verbose is given, without those of Java."""
+    shown = traceback.TracebackException.from_exception(error)
+    own = [number for number, frame in enumerate(shown.stack) if frame.filename == str(script)]
     if own:
-        del told.stack[: own[0]]
+        del shown.stack[: own[0]]
     elif isinstance(error, SyntaxError):
-        told.stack.clear()
-    for text in told.format():
+        shown.stack.clear()
+    for text in shown.format():
         for line in text.splitlines():
-            if VERBOSE.value() or not (_JAVA.match(line) or _MORE.match(line)):
+            if VERBOSE.value() or not (_JAVA_FRAME.match(line) or _MORE_JAVA_FRAMES.match(line)):
                 yield f"{line}\n"

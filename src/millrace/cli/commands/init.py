@@ -1,4 +1,4 @@
-"""`millrace init`: a project to begin with, whose first run and first test work at once."""
+"""`millrace init`: create a project whose first run and first test work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 
 import millrace
-from millrace.cli.output import say
+from millrace.cli.app import RUN_PANEL, option
+from millrace.cli.output import print_line
 from millrace.errors import FileUnusable
 
 _TEMPLATES = Path(millrace.__file__).parent / "templates"
@@ -26,7 +27,7 @@ _COMMON = {
 
 
 class Template(StrEnum):
-    """What a project may begin as."""
+    """The templates for a project."""
 
     posts = "posts"
     logs = "logs"
@@ -34,25 +35,28 @@ class Template(StrEnum):
     blank = "blank"
 
 
-_LONGEST = 100
-"""Characters that a pipeline's name may have."""
+_MAX_NAME_CHARS = 100
 _FEEDS = {Template.logs: "weblogs", Template.sensors: "sensors"}
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder; it is made if it is missing.")],
-    template: Annotated[Template, typer.Option("--template", help="What the pipeline is about.")] = Template.posts,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The project's folder; it is created if it does not exist.")
+    ],
+    template: Annotated[
+        Template, option("--template", panel=RUN_PANEL, help="What the pipeline is about.")
+    ] = Template.posts,
     python: Annotated[
-        bool, typer.Option("--python/--yaml", help="The pipeline in Python, or in YAML with SQL.")
+        bool, option("--python/--yaml", panel=RUN_PANEL, help="The pipeline in Python, or in YAML with SQL.")
     ] = False,
 ) -> None:
-    """Make a project: a pipeline, a test that passes, sample data, a Makefile, CI. Nothing is overwritten."""
-    if blocking := next((one for one in (folder, *folder.parents) if one.exists() and not one.is_dir()), None):
-        raise FileUnusable(f"{blocking} is a file, not a folder", hint="choose another folder")
+    """Create a project: a pipeline, a test, sample data, a Makefile, CI. Nothing is overwritten."""
+    if file := next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None):
+        raise FileUnusable(f"{file} is a file, not a folder", hint="choose another folder")
     files = _files(folder, template, "pipeline.py" if python else "pipeline.yaml")
-    if there := [name for name in files if (folder / name).exists()]:
+    if existing := [name for name in files if (folder / name).exists()]:
         raise FileUnusable(
-            f"{folder} has {', '.join(there)} already", why="nothing is overwritten", hint="choose another folder"
+            f"{folder} already has {', '.join(existing)}", why="nothing is overwritten", hint="choose another folder"
         )
     try:
         for name, content in files.items():
@@ -61,11 +65,11 @@ def init(
             path.write_text(content, "utf-8")
     except OSError as error:
         raise FileUnusable(f"{path} cannot be written", why=error.strerror, hint="choose another folder") from None
-    say(f"{len(files)} files in {folder}; now:\n  cd {quote(str(folder))}\n  millrace test\n  make run")
+    print_line(f"{len(files)} files in {folder}; now:\n  cd {quote(str(folder))}\n  millrace test\n  make run")
 
 
 def _files(folder: Path, template: Template, file: str) -> dict[str, str]:
-    """Every file of a project, and what is in it."""
+    """Return the files of a project with their contents."""
     own = _TEMPLATES / template.value
     source = {Template.logs: "weblogs", Template.sensors: "sensors", Template.blank: "lines"}.get(template, "posts")
     words = {
@@ -76,19 +80,19 @@ def _files(folder: Path, template: Template, file: str) -> dict[str, str]:
         "source": source,
         "feed": _FEEDS.get(template, "posts"),
     }
-    made = {name: _TEMPLATES / "common" / form for name, form in _COMMON.items()}
-    made |= {one: own / f"{one}.in" for one in (file, "pipeline.test.yaml")}
-    filled = {name: _filled(path.read_text("utf-8"), words) for name, path in made.items()}
-    return filled | {f"data/{one.name}": one.read_text("utf-8") for one in sorted((own / "data").iterdir())}
+    forms = {name: _TEMPLATES / "common" / form for name, form in _COMMON.items()}
+    forms |= {name: own / f"{name}.in" for name in (file, "pipeline.test.yaml")}
+    filled = {name: _filled(path.read_text("utf-8"), words) for name, path in forms.items()}
+    return filled | {f"data/{path.name}": path.read_text("utf-8") for path in sorted((own / "data").iterdir())}
 
 
 def _filled(text: str, words: dict[str, str]) -> str:
-    """The words in braces, of those that are known: YAML has braces of its own."""
-    return re.sub(r"\{(\w+)\}", lambda found: words.get(found[1], found[0]), text)
+    """Replace the words in braces that are defined; YAML has other braces."""
+    return re.sub(r"\{(\w+)\}", lambda match: words.get(match[1], match[0]), text)
 
 
 def _name(folder: Path) -> str:
-    """A pipeline's name from that of its folder: in plain letters, and not the word that means none in YAML."""
+    """Return a pipeline's name, made from that of its folder: in ASCII letters, and not YAML's null."""
     letters = unicodedata.normalize("NFKD", folder.absolute().name).encode("ascii", "ignore").decode()
-    found = re.sub(r"[^A-Za-z0-9_-]+", "-", letters)[:_LONGEST].strip("-")
-    return found if found and found.lower() != "null" else "pipeline"
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", letters)[:_MAX_NAME_CHARS].strip("-")
+    return name if name and name.lower() != "null" else "pipeline"

@@ -1,68 +1,66 @@
-"""`millrace plan`: what a run would do, against what ran before."""
+"""`millrace plan`: show what a run would do with each query, compared with what ran before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from millrace.cli.app import OUTPUT_PANEL, option
 from millrace.cli.options import (
-    Accept,
+    AcceptOptions,
     AsJson,
-    DataFolder,
-    KafkaAddress,
-    KafkaConfig,
-    Master,
+    KafkaOptions,
     PipelineFile,
-    SparkSettings,
+    SparkOptions,
     State,
-    chosen_cluster,
-    spark_settings,
     state_folder,
 )
-from millrace.cli.output import out, say, show_error, show_json, show_table, status_line
+from millrace.cli.output import print_line, print_result, show_error, show_json, show_table, status_line
 from millrace.errors import MillraceError, NoCluster, StateMismatch
 from millrace.settings import ARCHIVE, KAFKA_DATA
 from millrace.units import format_bytes
 
 if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
-    from millrace.connectors.base.api import RunContext
     from millrace.engine.replay.generations import ChosenGeneration
     from millrace.pipeline.compatibility.state_schema import StateSchema
     from millrace.pipeline.model import PipelineDef
     from millrace.pipeline.plan import Plan
 
-_CLASSES = ("spark.jars", "spark.driver.extraClassPath")
-"""Settings of Spark SQL may name what is in there."""
-_NEW_CLUSTER = "(new)"
-"""Stands for the id of a cluster that a run would make: no checkpoint is of use with it."""
-_STYLES = {"resumes": "bold green", "starts anew": "bold cyan", "asks Spark": "bold yellow"}
+_CLASS_PATH_SETTINGS = ("spark.jars", "spark.driver.extraClassPath")
+"""Settings of Spark SQL may name classes that are in there."""
+_NEW_CLUSTER_ID = "(new)"
+"""Stands for the id of a cluster that a run would create: no checkpoint fits it."""
+_STYLES = {"resumes": "bold green", "starts from scratch": "bold cyan", "asks Spark": "bold yellow"}
 
 
 def plan(
     file: PipelineFile,
-    state: State = None,
+    *,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Start Spark as well, and compare what it makes of the queries.")
+        bool, option("--deep", panel=OUTPUT_PANEL, help="Also start Spark, and compare its plans of the queries.")
     ] = False,
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="What is remembered, whether real-time mode fits, Spark's settings and why."),
+        option(
+            "--explain",
+            panel=OUTPUT_PANEL,
+            help="Also show state, whether real-time mode is possible, and Spark's settings with their reasons.",
+        ),
     ] = False,
-    accept: Accept = None,
-    master: Master = None,
-    set_: SparkSettings = None,
     as_json: AsJson = False,
-    kafka: KafkaAddress = None,
-    kafka_config: KafkaConfig = None,
-    data: DataFolder = None,
+    state: State = None,
+    accept: AcceptOptions,
+    spark: SparkOptions,
+    kafka: KafkaOptions,
 ) -> None:
-    """Tell what a run would do with each query: resume, start anew, or not start at all, and why."""
+    """Show what a run would do with each query: resume, start from scratch, or not start, and why."""
     from millrace.cli.commands.check import load_sound
+    from millrace.connectors.base.api import RunContext
     from millrace.connectors.base.registry import CONNECTORS
     from millrace.engine.checkpoints.resume import check_sinks, resume_decisions
     from millrace.engine.checkpoints.state_dir import unused_checkpoints
@@ -70,44 +68,46 @@ def plan(
     from millrace.engine.queries.builder import follow_generations
     from millrace.pipeline.plan import make_plan, with_letters
 
-    given = spark_settings(set_)
-    chosen, others = _generations(load_sound(file), state)
+    given, accepted = spark.settings(), accept.queries()
+    chosen, generations = _generations(load_sound(file), state)
     pipeline, folder = chosen.pipeline, chosen.state.absolute()
-    with suppress(MillraceError):  # whoever cannot be asked for the current generation is told of below
-        pipeline = follow_generations(pipeline, lambda: chosen_cluster(kafka, kafka_config, data))
+    with suppress(MillraceError):  # a system that does not answer is reported below
+        pipeline = follow_generations(pipeline, kafka.cluster)
     made = with_letters(make_plan(pipeline), CONNECTORS)
-    kafka_told, cluster_id, problem = _kafka(made, kafka, kafka_config, data)
-    found = resume_decisions(made, folder, cluster_id, accept or ())
-    doubtful: list[str] | None = None
+    kafka_report, cluster_id, problem = _kafka(made, kafka)
+    decisions = resume_decisions(made, folder, cluster_id, accepted)
+    doubts: list[str] | None = None
     if deep:
-        fingerprints, doubtful = _asked(made, folder, given)
-        found = resume_decisions(made, folder, cluster_id, accept or (), fingerprints)
+        schemas, doubts = _ask_spark(made, folder, given)
+        decisions = resume_decisions(made, folder, cluster_id, accepted, schemas)
     in_use = _in_use(folder)
-    if in_use is None:  # else its run goes on while we look, and would seem to be ahead of it
-        context = _context(pipeline.name, folder, lambda: _answering(problem, kafka, kafka_config, data))
-        found = [check_sinks(one, context) for one in found]
+    if in_use is None:  # else its run continues meanwhile, and its sinks would seem to be ahead of it
+        context = RunContext(
+            folder, lambda: _answering_cluster(problem, kafka), pipeline=pipeline.name, create_topics=False
+        )
+        decisions = [check_sinks(decision, context) for decision in decisions]
     problem = in_use or problem
-    refused = not all(one.starts for one in found)
-    told = {
+    refused = not all(decision.starts for decision in decisions)
+    report = {
         "starts": not refused and problem is None,
         "pipeline": pipeline.name,
         "file": pipeline.place.file,
         "state": str(folder),
         "generation": chosen.number,
-        "generations": others,
-        "queries": [query_report(pipeline, one, folder, chosen.span) for one in found],
-        "letters": {one.name: one.undertakes.name for one in made.queries if one.undertakes},
+        "generations": generations,
+        "queries": [query_report(pipeline, decision, folder, chosen.span) for decision in decisions],
+        "letters": {query.name: query.undertakes.name for query in made.queries if query.undertakes},
         "unused": unused_checkpoints(folder, made),
-        "kafka": kafka_told,
-        "needs": _needs(made, kafka_told),
-        "settings": settings_report(made, master, given, found),
-        "doubts": doubtful,
+        "kafka": kafka_report,
+        "needs": _needs(made, kafka_report),
+        "settings": settings_report(made, spark.master, given, decisions),
+        "doubts": doubts,
         "error": None if problem is None else {"condition": problem.condition, "message": problem.message},
     }
     if as_json:
-        show_json(told)
+        show_json(report)
     else:
-        _show(told, explain=explain, deep=deep)
+        _show(report, explain=explain, deep=deep)
         if problem:
             show_error(problem)
     if refused:
@@ -116,48 +116,39 @@ def plan(
         raise typer.Exit(problem.exit_code)
 
 
-def _kafka(
-    made: Plan, kafka: str | None, config: str | None, data: str | None
-) -> tuple[dict[str, Any] | None, str | None, MillraceError | None]:
-    """The cluster that a run would use, its id as far as it is known, and why it cannot be used."""
+def _kafka(plan: Plan, kafka: KafkaOptions) -> tuple[dict[str, Any] | None, str | None, MillraceError | None]:
+    """Return the cluster that a run would use, its id if it is known, and why it cannot be used."""
     from millrace.connectors.base.registry import uses_system
     from millrace.engine.plan_report import topics_report
     from millrace.services.kafka import ClusterLayout
 
-    if not uses_system(made.pipeline, "kafka"):
+    if not uses_system(plan.pipeline, "kafka"):
         return None, None, None
-    wanted = topics_report(made.pipeline)
+    topics = topics_report(plan.pipeline)
     try:
-        cluster = chosen_cluster(kafka, config, data)
+        cluster = kafka.cluster()
     except NoCluster:
-        folder = KAFKA_DATA.value(data)
-        lies = ClusterLayout.load(folder) if (folder / "cluster.json").exists() else None
-        own = {"address": None, "own": str(folder), "topics": wanted, "missing": wanted if lies is None else None}
-        return own, lies.cluster_id if lies else _NEW_CLUSTER, None
-    told: dict[str, Any] = {"address": cluster.bootstrap, "own": None, "topics": wanted, "missing": None}
+        folder = KAFKA_DATA.value(kafka.data)
+        layout = ClusterLayout.load(folder) if (folder / "cluster.json").exists() else None
+        own = {"address": None, "own": str(folder), "topics": topics, "missing": topics if layout is None else None}
+        return own, layout.cluster_id if layout else _NEW_CLUSTER_ID, None
+    report: dict[str, Any] = {"address": cluster.bootstrap, "own": None, "topics": topics, "missing": None}
     try:
         metadata = cluster.connect()
     except MillraceError as error:
-        return told, None, error
-    return told | {"missing": [one for one in wanted if one not in metadata.topics]}, metadata.cluster_id, None
+        return report, None, error
+    return report | {"missing": [topic for topic in topics if topic not in metadata.topics]}, metadata.cluster_id, None
 
 
-def _answering(problem: MillraceError | None, kafka: str | None, config: str | None, data: str | None) -> Cluster:
-    """The cluster, unless it has not answered already."""
+def _answering_cluster(problem: MillraceError | None, kafka: KafkaOptions) -> Cluster:
+    """Return the cluster; raise at once if it has not answered before."""
     if problem:
         raise problem
-    return chosen_cluster(kafka, config, data)
-
-
-def _context(pipeline: str, folder: Path, cluster: Callable[[], Cluster]) -> RunContext:
-    """What sinks may know of a run that is not begun; none of what they are asked needs Spark."""
-    from millrace.connectors.base.api import RunContext
-
-    return RunContext(folder, cluster, pipeline=pipeline, create_topics=False)
+    return kafka.cluster()
 
 
 def _generations(pipeline: PipelineDef, state: Path | None) -> tuple[ChosenGeneration, list[dict[str, Any]]]:
-    """The generation that a run would go on with, and all that there are, if a replay has made one."""
+    """Return the generation that a run would resume, and all of them if a replay has created one."""
     from millrace.engine.replay.generations import choose, listed
 
     base = state_folder(pipeline, state)
@@ -171,149 +162,147 @@ def _in_use(folder: Path) -> MillraceError | None:
         return None
     return StateMismatch(
         f"another run uses the state folder {folder}",
-        hint="stop it first; to run beside it, a pipeline needs another name in its file",
+        hint="stop it first; to run at the same time, a pipeline needs another name in its file",
     )
 
 
-def _asked(made: Plan, folder: Path, given: Mapping[str, str]) -> tuple[dict[str, StateSchema], list[str]]:
-    """What Spark says of the queries, and of settings; it is started for this alone."""
+def _ask_spark(plan: Plan, folder: Path, given: Mapping[str, str]) -> tuple[dict[str, StateSchema], list[str]]:
+    """Start Spark; return the state schemas of the queries, and doubts about settings."""
     from millrace.cli.services import prepare_spark
     from millrace.engine.deep_check import query_fingerprints
     from millrace.engine.session.session import close_session, open_session
     from millrace.engine.session.spark_conf import LISTED, conf_doubts
 
-    # Others are for where it would run.
-    readable = {key: value for key, value in given.items() if key.startswith((LISTED, *_CLASSES))}
+    # The others are for the place where it would run.
+    readable = {key: value for key, value in given.items() if key.startswith((LISTED, *_CLASS_PATH_SETTINGS))}
     prepare_spark()
-    with status_line() as waiting:
-        waiting("Spark analyses the plans")
-        name, beside = made.pipeline.name, Path(made.pipeline.place.file).absolute().parent
+    with status_line() as notify:
+        notify("Spark analyses the plans")
+        name, beside = plan.pipeline.name, Path(plan.pipeline.place.file).absolute().parent
         spark = open_session(name, master="local[1]", settings=readable, module_folder=beside)
         try:
-            return query_fingerprints(made, spark, folder), conf_doubts(spark, given)
+            return query_fingerprints(plan, spark, folder), conf_doubts(spark, given)
         finally:
             close_session(spark)
 
 
-def _needs(made: Plan, kafka: dict[str, Any] | None) -> list[str]:
+def _needs(plan: Plan, kafka: dict[str, Any] | None) -> list[str]:
     from millrace.connectors.base.registry import uses_system
 
     needs = ["Java and Spark"]
     if kafka:
         named = f"Kafka at {kafka['address']}" if kafka["address"] else f"a Kafka of its own, in {kafka['own']}"
         needs.append(named)
-    return [*needs, "Cassandra"] if uses_system(made.pipeline, "cassandra") else needs
+    return [*needs, "Cassandra"] if uses_system(plan.pipeline, "cassandra") else needs
 
 
-def _show(told: dict[str, Any], *, explain: bool, deep: bool) -> None:
-    for one in told["queries"]:
-        _show_query(one)
+def _show(report: dict[str, Any], *, explain: bool, deep: bool) -> None:
+    for query in report["queries"]:
+        _show_query(query)
         if explain:
-            _explain_query(one, told["queries"])
-    for name, source in told["letters"].items():
-        _line(f"{name}  reads {source} once more, each second, for its dead letters: without batches nothing is buried")
-    for name in told["unused"]:
-        _line(f"the checkpoint of query {name!r} is not used any more: no sink of the pipeline leads to it")
-    missing = (told["kafka"] or {}).get("missing")
+            _explain_query(query, report["queries"])
+    for name, source in report["letters"].items():
+        print_result(
+            f"{name}  reads {source} a second time, each second, for its dead letters: a query without batches "
+            "stores none"
+        )
+    for name in report["unused"]:
+        print_result(f"the checkpoint of query {name!r} is no longer used: no sink of the pipeline leads to it")
+    missing = (report["kafka"] or {}).get("missing")
     if missing:
-        _line(f"topics that a run makes: {', '.join(missing)}")
-    _line(f"a run needs: {', '.join(told['needs'])}")
-    _line(f"state: {told['state']}")
-    for one in told["generations"]:
-        current = ", the current one" if one["current"] else ""
-        _line(f"generation {one['number']}{current}: {one['standing']}; {', '.join(one['outputs'])}")
+        print_result(f"topics that a run creates: {', '.join(missing)}")
+    print_result(f"a run needs: {', '.join(report['needs'])}")
+    print_result(f"state: {report['state']}")
+    for generation in report["generations"]:
+        current = ", the current one" if generation["current"] else ""
+        outputs = ", ".join(generation["outputs"])
+        print_result(f"generation {generation['number']}{current}: {generation['standing']}; {outputs}")
     if explain:
-        rows = [(one["key"], one["value"], _why(one)) for one in told["settings"]]
+        rows = [(setting["key"], setting["value"], _reason(setting)) for setting in report["settings"]]
         show_table(("setting", "value", "why"), rows)
         if ARCHIVE.value():
-            _line(f"Spark starts from an archive of its classes, made once (unless {ARCHIVE.variable}=off)")
+            print_result(f"Spark starts from an archive of its classes, created once (unless {ARCHIVE.variable}=off)")
     else:
         more = "" if deep else "; --deep asks Spark itself"
-        say(f"millrace plan --explain says more, with Spark's settings and their reasons{more}")
-    for sentence in told["doubts"] or ():
-        _line(sentence)
+        print_line(f"millrace plan --explain shows more, with Spark's settings and their reasons{more}")
+    for doubt in report["doubts"] or ():
+        print_result(doubt)
 
 
-def _show_query(one: dict[str, Any]) -> None:
-    done = one["batch"] is not None and one["batch"] >= 0
-    at = f" after batch {one['batch']}" if done and one["verdict"] in ("resumes", "asks Spark") else ""
-    why = f": {one['why']}" if one["why"] else ""
-    console = out()
-    console.print(one["name"], style="bold", markup=False, end="  ")
-    console.print(one["verdict"], style=_STYLES.get(one["verdict"], "bold red"), markup=False, end="")
-    console.print(f"{at}{why}", markup=False, soft_wrap=True)
-    for change in one["changes"]:
-        _line(f"  {_LABELS[change['effect']]}: {change['what']}")
-    if one["choices"]:
-        _line(f"  try: {one['choices']}")
-    if one["unasked"]:
-        _line(f"  not asked: whether its sinks hold more than this state folder knows ({one['unasked']})")
-    for source in one["sources"]:
+def _show_query(query: dict[str, Any]) -> None:
+    verdict, batch = query["verdict"], query["batch"]
+    done = batch is not None and batch >= 0
+    at = f" after batch {batch}" if done and verdict in ("resumes", "asks Spark") else ""
+    why = f": {query['why']}" if query["why"] else ""
+    print_result(query["name"], style="bold", end="  ")
+    print_result(verdict, style=_STYLES.get(verdict, "bold red"), end="")
+    print_result(f"{at}{why}")
+    for change in query["changes"]:
+        print_result(f"  {_CHANGES[change['effect']]}: {change['what']}")
+    if query["choices"]:
+        print_result(f"  try: {query['choices']}")
+    if query["unasked"]:
+        print_result(f"  not asked: whether its sinks hold more than this state folder knows ({query['unasked']})")
+    for source in query["sources"]:
         start = f"{source['start']}{_offsets(source.get('offsets'))}"
+        start = start if start.startswith(("where", "whole")) else f"from {start}"
         listens = f" (listens at {source['listens']})" if "listens" in source else ""
-        _line(f"  reads {source['name']}: {source['reads']}{listens}, {_from(start)}")
-    for sink in one["sinks"]:
-        _line(f"  writes {sink['to']}: {sink['guarantee']}")
-    _line(f"  trigger {one['trigger']}, mode {one['mode']}")
+        print_result(f"  reads {source['name']}: {source['reads']}{listens}, {start}")
+    for sink in query["sinks"]:
+        print_result(f"  writes {sink['to']}: {sink['guarantee']}")
+    print_result(f"  trigger {query['trigger']}, mode {query['mode']}")
 
 
-def _explain_query(one: dict[str, Any], among: list[dict[str, Any]]) -> None:
-    """What an expert would add: what it reads beside others, what it remembers, whether it could be quicker."""
-    for source in one["sources"]:
+def _explain_query(query: dict[str, Any], queries: list[dict[str, Any]]) -> None:
+    """Print what a query shares with others, its state, and whether it could be faster."""
+    for source in query["sources"]:
+        name = source["name"]
         if "way" in source:
-            _line(f"  records of {source['name']} are {source['way']}")
-        readers = [query["name"] for query in among if source["name"] in (read["name"] for read in query["sources"])]
+            print_result(f"  records of {name} are {source['way']}")
+        readers = [each["name"] for each in queries if name in (read["name"] for read in each["sources"])]
         if len(readers) > 1:
-            _line(f"  {source['name']} is read by {len(readers)} queries, by each for itself: {', '.join(readers)}")
-    if len(one["sinks"]) > 1:
-        _line(f"  its {len(one['sinks'])} sinks share one reading and one computation")
-    for kept in one["state"]:
-        keys = f"a row for each {', '.join(kept['keys'])}" if kept["keys"] else "rows"
-        _line(f"  remembers, for {kept['operation']} in {kept['table']}, {keys}: {_FORGOTTEN[kept['forgotten']]}")
-    if one["state"] and one["state_bytes"]:
-        _line(f"  its state takes {format_bytes(one['state_bytes'])} on disk now")
-    if not one["state"]:
-        _line("  remembers nothing but offsets from batch to batch, as far as the file tells")
-    _line(f"  real-time mode: {_realtime(one['realtime'])}")
+            print_result(f"  {name} is read by {len(readers)} queries, by each separately: {', '.join(readers)}")
+    if len(query["sinks"]) > 1:
+        print_result(f"  its {len(query['sinks'])} sinks share one reading and one computation")
+    for state in query["state"]:
+        keys = f"a row for each {', '.join(state['keys'])}" if state["keys"] else "rows"
+        print_result(
+            f"  keeps state for {state['operation']} in {state['table']}, {keys}: {_EXPIRY[state['forgotten']]}"
+        )
+    if query["state"] and query["state_bytes"]:
+        print_result(f"  its state takes {format_bytes(query['state_bytes'])} on disk now")
+    if not query["state"]:
+        print_result("  keeps no state but offsets from batch to batch, as far as the file shows")
+    print_result(f"  real-time mode: {_realtime(query['realtime'])}")
 
 
-_FORGOTTEN = {
-    True: "forgotten when the watermark has passed it",
-    False: "never forgotten, so it grows with the number of keys",
-    None: "whether it is ever forgotten, only Spark can tell",
+_CHANGES = {"new": "new", "asks": "changed", "mixes": "not the same", "breaks": "not possible"}
+_EXPIRY = {
+    True: "removed when the watermark has passed it",
+    False: "never removed, so it grows with the number of keys",
+    None: "only Spark knows whether it is ever removed",
 }
 
 
-def _realtime(told: dict[str, Any]) -> str:
-    if told["chosen"]:
+def _realtime(mode: dict[str, Any]) -> str:
+    if mode["chosen"]:
         return "chosen"
-    if told["possible"]:
-        return "possible, as far as the file tells, with trigger: realtime (milliseconds, at least once)"
-    return f"not possible: {'; '.join(told['against'])}"
+    if mode["possible"]:
+        return "possible, as far as the file shows, with trigger: realtime (milliseconds, at least once)"
+    return f"not possible: {'; '.join(mode['against'])}"
 
 
-_LABELS = {"new": "new", "asks": "changed", "mixes": "not the same", "breaks": "not possible"}
-
-
-def _from(start: str) -> str:
-    return start if start.startswith(("where", "whole")) else f"from {start}"
-
-
-def _offsets(found: Any) -> str:
-    """A Kafka source's offsets: the next record of each partition."""
-    if not isinstance(found, dict):
+def _offsets(topics: Any) -> str:
+    """Return the offsets of a Kafka source: the next record of each partition."""
+    if not isinstance(topics, dict):
         return ""
-    return f" ({'; '.join(f'{topic} {_partitions(one)}' for topic, one in found.items())})"
+    return f" ({'; '.join(f'{topic} {_partitions(offsets)}' for topic, offsets in topics.items())})"
 
 
-def _partitions(found: dict[str, int]) -> str:
-    return " ".join(f"{number}:{offset}" for number, offset in sorted(found.items(), key=lambda one: int(one[0])))
+def _partitions(offsets: dict[str, int]) -> str:
+    return " ".join(f"{number}:{offset}" for number, offset in sorted(offsets.items(), key=lambda item: int(item[0])))
 
 
-def _why(one: dict[str, Any]) -> str:
-    kept = ", ".join(f"{query} has {value}" for query, value in one.get("kept", {}).items())
-    return f"{one['why']}; checkpoints keep theirs: {kept}" if kept else one["why"]
-
-
-def _line(text: str) -> None:
-    out().print(text, markup=False, soft_wrap=True)
+def _reason(setting: dict[str, Any]) -> str:
+    kept = ", ".join(f"{query} has {value}" for query, value in setting.get("kept", {}).items())
+    return f"{setting['why']}; checkpoints keep theirs: {kept}" if kept else str(setting["why"])

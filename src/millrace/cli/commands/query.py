@@ -1,4 +1,4 @@
-"""`millrace query`: SQL over the tables that a running pipeline keeps in memory."""
+"""`millrace query`: SQL over the memory tables of a running pipeline."""
 
 from __future__ import annotations
 
@@ -7,38 +7,41 @@ from typing import Annotated
 
 import typer
 
+from millrace.cli.app import OUTPUT_PANEL, RUN_PANEL, STATE_PANEL, option
 from millrace.cli.options import AsJson
-from millrace.cli.output import say, show_json, show_table
+from millrace.cli.output import print_line, show_json, show_table
 from millrace.errors import InvalidOption
 from millrace.settings import STATE
 
-_OF_A_STORE = "[0-9a-f]" * 8
-"""What the folder here of a run with its state on a store is called besides its pipeline's name."""
+_OBJECT_STORE_SUFFIX = "[0-9a-f]" * 8
+"""Follows the pipeline's name in the local folder of a run whose state is on an object store."""
 
 
 def query(
-    sql: Annotated[
-        str, typer.Argument(metavar="SQL", help="A SELECT over the names of memory tables, in DuckDB's dialect.")
-    ],
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT over memory tables, in DuckDB's dialect.")],
     pipeline: Annotated[
-        str | None, typer.Option("--pipeline", show_default="the one that runs", help="Which pipeline.")
+        str | None,
+        option("--pipeline", panel=RUN_PANEL, metavar="NAME", show_default="the one that runs", help="Which pipeline."),
     ] = None,
     state: Annotated[
-        Path | None, typer.Option("--state", metavar="DIR", help="Its state folder, if it was started with one.")
+        Path | None,
+        option("--state", panel=STATE_PANEL, metavar="DIR", help="State directory, if the run was started with one."),
     ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=1, max=10_000, help="At most N rows.")] = 100,
+    rows: Annotated[
+        int, option("--rows", panel=OUTPUT_PANEL, metavar="N", min=1, max=10_000, help="Maximum number of rows.")
+    ] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a running pipeline for rows of its memory sinks."""
+    """Query the memory sinks of a running pipeline."""
     from millrace.engine.memory_sql import ask_run
 
-    answered = ask_run(state or _folder(pipeline), sql, rows)
+    answer = ask_run(state or _folder(pipeline), sql, rows)
     if as_json:
-        show_json([dict(zip(answered["columns"], row, strict=True)) for row in answered["rows"]])
+        show_json([dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]])
     else:
-        show_table(answered["columns"], answered["rows"])
-    if answered["more"]:
-        say(f"there are more rows than these {len(answered['rows']):,}: --rows shows up to 10,000")
+        show_table(answer["columns"], answer["rows"])
+    if answer["more"]:
+        print_line(f"there are more rows than these {len(answer['rows']):,}: --rows shows up to 10,000")
 
 
 def _folder(pipeline: str | None) -> Path:
@@ -46,9 +49,9 @@ def _folder(pipeline: str | None) -> Path:
     if pipeline:
         from millrace.engine.replay.generations import load, state_of
 
-        named = state_of(root / pipeline, load(root / pipeline).current)
-        on_stores = sorted(path.parent for path in root.glob(f"{pipeline}-{_OF_A_STORE}/query.json"))
-        return on_stores[0] if len(on_stores) == 1 and not (named / "query.json").exists() else named
+        local = state_of(root / pipeline, load(root / pipeline).current)
+        on_stores = sorted(path.parent for path in root.glob(f"{pipeline}-{_OBJECT_STORE_SUFFIX}/query.json"))
+        return on_stores[0] if len(on_stores) == 1 and not (local / "query.json").exists() else local
     running = sorted(path.parent for path in root.glob("*/query.json"))
     if len(running) != 1:
         names = ", ".join(path.name for path in running)

@@ -1,4 +1,4 @@
-"""`millrace settings`: every setting, and what holds now."""
+"""`millrace settings`: list every setting with its current value."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from millrace.units import parse_rate_with_unit
 
 
 def settings(as_json: AsJson = False) -> None:
-    """List every setting: its environment variable, what holds now, what it means."""
-    rows = [(one.variable, _shown(one), one.shown_default or one.default, one.help) for one in SETTINGS]
+    """List every setting: its environment variable, current value, default and meaning."""
+    rows = [(each.variable, _written(each), each.shown_default or each.default, each.help) for each in SETTINGS]
     columns = {"variable": "environment variable", "value": "now", "default": "default", "help": "what it means"}
     show_rows(columns, rows, as_json=as_json)
 
 
-def _shown(setting: Setting[object]) -> object:
-    """What holds now, as one would write it; those with a point are durations, or rates."""
+def _written(setting: Setting[object]) -> object:
+    """Return the current value as the user would write it; a float is a duration or a rate."""
     value = setting.value()
     if setting.secret and value:
         return "***"

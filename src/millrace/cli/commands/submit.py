@@ -1,4 +1,4 @@
-"""`millrace submit`: a pipeline packed and handed to a cluster."""
+"""`millrace submit`: send a pipeline to a cluster with spark-submit."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from millrace.cli.app import OUTPUT_PANEL, SPARK_PANEL, option
 from millrace.cli.options import (
     KafkaAddress,
     KafkaConfig,
@@ -20,7 +21,7 @@ from millrace.cli.options import (
     spark_settings,
     state_folder,
 )
-from millrace.cli.output import out, say
+from millrace.cli.output import print_line, print_result
 from millrace.cli.services import fetch_jars
 from millrace.errors import InvalidOption, SparkFailed
 from millrace.settings import KAFKA, KAFKA_CONFIG
@@ -30,24 +31,42 @@ _MODES = ("client", "cluster")
 
 def submit(
     file: PipelineFile,
-    master: Annotated[str, typer.Option("--master", metavar="URL", help="spark://HOST:PORT, yarn or k8s://URL.")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="More for millrace run.")
+        list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="Options for millrace run.")
     ] = None,
-    deploy_mode: Annotated[
-        str, typer.Option("--deploy-mode", metavar="client|cluster", help="Where the driver runs: here, or there.")
-    ] = "client",
-    state: State = None,
+    *,
+    master: Annotated[
+        str, option("--master", panel=SPARK_PANEL, metavar="URL", help="spark://HOST:PORT, yarn or k8s://URL.")
+    ],
     set_: SparkSettings = None,
+    deploy_mode: Annotated[
+        str,
+        option(
+            "--deploy-mode",
+            panel=SPARK_PANEL,
+            metavar="client|cluster",
+            help="Run the driver here, or on the cluster.",
+        ),
+    ] = "client",
     ship_packages: ShipPackages = False,
     image: Annotated[
-        str | None, typer.Option("--image", help="For Kubernetes: an image with Millrace in it.", show_default="none")
+        str | None,
+        option(
+            "--image",
+            panel=SPARK_PANEL,
+            metavar="NAME",
+            help="For Kubernetes: an image with Millrace in it.",
+            show_default="none",
+        ),
     ] = None,
+    state: State = None,
     kafka: KafkaAddress = None,
     kafka_config: KafkaConfig = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command, and run nothing.")] = False,
+    dry_run: Annotated[
+        bool, option("--dry-run", panel=OUTPUT_PANEL, help="Print the command, and run nothing.")
+    ] = False,
 ) -> None:
-    """Pack a pipeline with all it needs and hand it to a cluster through spark-submit."""
+    """Send a pipeline with everything it needs to a cluster, with spark-submit."""
     from millrace.cli.commands.check import load_sound
     from millrace.cli.spark_submit import Submission, carried_properties, submit_command, submit_environment
     from millrace.connectors.base.registry import CONNECTORS, uses_system
@@ -69,10 +88,10 @@ def submit(
     config = KAFKA_CONFIG.value(kafka_config)
     if config is not None and deploy_mode == "cluster":
         config = carried_properties(Path(config), Path(path))
-    named = {"--state": state, "--kafka": address, "--kafka-config": config}
-    given = [word for flag, value in named.items() if value is not None for word in (flag, str(value))]
+    options = {"--state": state, "--kafka": address, "--kafka-config": config}
+    given = [word for flag, value in options.items() if value is not None for word in (flag, str(value))]
     sets = jar_sets(pipeline, folder)
-    wanted = Submission(
+    submission = Submission(
         Path(path),
         pipeline.name,
         master,
@@ -84,14 +103,14 @@ def submit(
         (*given, *(arguments or ())),
         chosen,
     )
-    wanted.require_sound()
+    submission.require_sound()
     fetch_jars("spark", *sets)
-    line = submit_command(wanted, nearby(folder, pipeline.name).absolute() / "shipped")
+    line = submit_command(submission, nearby(folder, pipeline.name).absolute() / "shipped")
     if dry_run:
-        told = [f"{name}={shlex.quote(value)}" for name, value in submit_environment(wanted).items()]
-        out().print(" ".join([*told, shlex.join(line)]), markup=False, highlight=False, soft_wrap=True)
+        environment = [f"{name}={shlex.quote(value)}" for name, value in submit_environment(submission).items()]
+        print_result(" ".join([*environment, shlex.join(line)]))
         return
-    say(f"submitting {pipeline.name!r} to {master}")
-    code = subprocess.run(line, env=os.environ | submit_environment(wanted), check=False).returncode
+    print_line(f"submitting {pipeline.name!r} to {master}")
+    code = subprocess.run(line, env=os.environ | submit_environment(submission), check=False).returncode
     if code:
-        raise SparkFailed(f"spark-submit ended with exit code {code}", why="its own words are above")
+        raise SparkFailed(f"spark-submit ended with exit code {code}", why="its output is above")

@@ -1,4 +1,4 @@
-"""`millrace test`: the tests beside pipelines, on one Spark."""
+"""`millrace test`: run the tests of pipelines, on one Spark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.output import out, say
+from millrace.cli.app import OUTPUT_PANEL, RUN_PANEL, option
+from millrace.cli.output import print_line, print_result
 from millrace.cli.services import prepare_spark
 from millrace.errors import InvalidTest
 from millrace.units import format_duration
@@ -22,72 +23,72 @@ def run_tests(
         typer.Argument(
             metavar="[FILE|DIR]...",
             show_default="this folder",
-            help="A pipeline with NAME.test.yaml beside it, such a file, or a folder with some in it.",
+            help="A pipeline with tests in NAME.test.yaml, such a file, or a folder with some.",
         ),
     ] = None,
-    only: Annotated[str, typer.Option("--only", metavar="TEXT", help="Tests whose names have this in them.")] = "",
-    accept: Annotated[
-        bool, typer.Option("--accept", help="Write what came into the files, in the place of what was expected.")
-    ] = False,
+    only: Annotated[
+        str, option("--only", panel=RUN_PANEL, metavar="TEXT", help="Only tests whose names contain this.")
+    ] = "",
     chaos: Annotated[
-        bool, typer.Option("--chaos", help="Cut off every batch between its write and its commit, and run it again.")
+        bool,
+        option("--chaos", panel=RUN_PANEL, help="Kill every batch between its write and its commit, and run it again."),
+    ] = False,
+    accept: Annotated[
+        bool, option("--accept", panel=OUTPUT_PANEL, help="Write the actual rows into the files as expected rows.")
     ] = False,
 ) -> None:
-    """Test pipelines: rows in, rows out, event time under control; no Kafka is needed.
+    """Test pipelines: rows in, rows out, with control over event time; no Kafka is needed.
 
-    Exit code 1 when one fails, 2 when a file cannot be read as tests.
+    Exit code 1 if a test fails, 2 if a file cannot be read as tests.
     """
     from millrace.testing import runner
     from millrace.testing.spec_file import read_spec_file
 
     files = runner.find(paths or ["."])
     if not files:
-        raise InvalidTest("there are no tests here", hint="a pipeline's tests stand beside it, in NAME.test.yaml")
-    spec_files = [read_spec_file(file) for file in files]
+        raise InvalidTest(
+            "there are no tests here", hint="the tests of NAME.yaml are in NAME.test.yaml, in the same folder"
+        )
+    specs = [read_spec_file(file) for file in files]
     prepare_spark()
     results = []
-    for spec_file in spec_files:
-        for result in runner.run(spec_file, only, chaos=chaos):
+    for spec in specs:
+        for result in runner.run(spec, only, chaos=chaos):
             _show(result)
             results.append(result)
-    refused = _accept(results, spec_files) if accept else 0
+    refused = _accept(results, specs) if accept else 0
     failed = sum(not result.passed for result in results)
     if not results:
         raise InvalidTest(f"no test has {only!r} in its name", hint="leave --only out")
-    _sum_up(len(results), failed, sum(result.seconds for result in results))
-    if refused or any(result.error or _stands(result, accept) for result in results):
+    summary = f"{len(results) - failed} passed" + (f", {failed} failed" if failed else "")
+    print_result(f"{summary} in {format_duration(sum(result.seconds for result in results))}")
+    if refused or any(result.error or _fails_after(result, accept) for result in results):
         raise typer.Exit(1)
 
 
-def _accept(results: list[Result], spec_files: list[SpecFile]) -> int:
-    """Write what came; how many expectations could not be written."""
+def _accept(results: list[Result], specs: list[SpecFile]) -> int:
+    """Write the actual rows; return how many expectations could not be written."""
     from millrace.testing.accept import accept
 
-    accepted = accept(results, spec_files)
+    accepted = accept(results, specs)
     for file in accepted.changed:
-        say(f"{file}: what came is what is expected now")
+        print_line(f"{file}: the actual rows are expected now")
     for problem in accepted.refused:
-        say("\n".join(problem.lines()))
+        print_line("\n".join(problem.lines()))
     return len(accepted.refused)
 
 
-def _stands(result: Result, accept: bool) -> bool:
-    """Whether a test has failed in what cannot be accepted, if that was asked for."""
-    return any(not accept or one.expected is None for one in result.failures)
+def _fails_after(result: Result, accept: bool) -> bool:
+    """Return whether a test still fails after its rows were accepted, if they were."""
+    return any(not accept or failure.expected is None for failure in result.failures)
 
 
 def _show(result: Result) -> None:
-    console = out()
     mark, style = ("passed", "green") if result.passed else ("FAILED", "bold red")
     line = f"{mark}  {result.spec_file.file}: {result.name} ({format_duration(result.seconds)})"
-    console.print(line, style=style, markup=False, soft_wrap=True)
+    print_result(line, style=style)
     for failure in result.failures:
-        told = str(failure).replace("\n", "\n  ")
-        console.print(f"  {told}", markup=False, soft_wrap=True)
-    for told in result.error.lines() if result.error else ():
-        console.print(f"  {told}", markup=False, soft_wrap=True)
-
-
-def _sum_up(count: int, failed: int, seconds: float) -> None:
-    told = f"{count - failed} passed" + (f", {failed} failed" if failed else "")
-    out().print(f"{told} in {format_duration(seconds)}", markup=False)
+        text = str(failure).replace("\n", "\n  ")
+        print_result(f"  {text}")
+    for text in result.error.lines() if result.error else ():
+        print_result(f"  {text}")

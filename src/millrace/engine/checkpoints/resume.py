@@ -34,7 +34,7 @@ from millrace.plugins import PluginRegistry
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-RESUMES, ASKED, ANEW = "resumes", "asks Spark", "starts anew"
+RESUMES, ASKED, ANEW = "resumes", "asks Spark", "starts from scratch"
 REFUSED, BLOCKED = "cannot resume", "cannot start"
 
 _UNKNOWN_CLUSTER = " of cluster None"
@@ -222,15 +222,15 @@ def _refusal(
 def choices(query: Query, obstacles: list[Change], state: Path) -> str:
     """What the user can do about a query that cannot go on."""
     if not checkpoint_of(state, query.name).exists():
-        return f"undo the change, write to another topic, or --accept {query.name} to have it written again"
+        return f"undo the change, write to another topic, or --accept-state-change {query.name} to write it again"
     begin = (
-        "have it computed anew beside this one (millrace replay), "
+        "compute it again into a new generation (millrace replay), "
         "run with another --state (what is in its outputs stays there), "
-        f"or remove {checkpoint_of(state, query.name)} to begin anew"
+        f"or remove {checkpoint_of(state, query.name)} to start from scratch"
     )
     if any(one.effect == BREAKS for one in obstacles):
         return f"undo the change, {begin}"
-    return f"undo the change, {begin}; --accept {query.name} goes on all the same, and mixes what was with what is"
+    return f"undo the change, {begin}; --accept-state-change {query.name} resumes with old and new results mixed"
 
 
 class ResumePlanner:

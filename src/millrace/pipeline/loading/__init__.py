@@ -88,7 +88,8 @@ def require_file(path: str) -> None:
     if file.is_dir():
         raise FileUnusable(f"{file} is a folder, and a pipeline is one file", hint=_among(file))
     if not file.is_file():
-        raise FileUnusable(f"there is no file {file}", hint="name a pipeline's .py or .yaml file")
+        what = f"{file} is not a regular file" if file.exists() else f"there is no file {file}"
+        raise FileUnusable(what, hint="name a pipeline's .py or .yaml file")
     if file.suffix not in (*_YAML, ".py"):
         raise FileUnusable(f"{file} is no pipeline's file", hint="it ends in .py, .yaml or .yml")
     if file.suffix == ".py" and file.stat().st_size > DEFINITION_BYTES:

@@ -82,7 +82,7 @@ def test_list_counts_by_reason(run: Run, topic: str, pipeline: str) -> None:
 
 def test_list_has_folders_too_and_needs_no_kafka_for_them(offline_run: Run, folder: Path) -> None:
     listed = offline_run("dead", "list")
-    assert "only folders were looked at" in listed.err
+    assert "only folders were searched" in listed.err
     assert "3 × line N: N columns" in listed.out
     assert [row["letters"] for row in rows(offline_run)] == [3]
     elsewhere = offline_run("dead", "list", "--state", "elsewhere")

@@ -70,7 +70,7 @@ def numbers(run: Run, topic: str) -> tuple[int, int]:
 
 def test_a_dry_run_changes_nothing(run: Run, topic: str, pipeline: str) -> None:
     ran = run("dead", "redrive", pipeline, "--dry-run", "--fix-sql", "value || '}'")
-    assert '  mended:   {"id": 0}' in ran.out
+    assert '  fixed:    {"id": 0}' in ran.out
     assert "3   not JSON at column N" in ran.out
     assert f"4 letters, to {topic}" in ran.err
     told = json.loads(run("dead", "redrive", pipeline, "--dry-run", "--json", "--reason", "MISSING").out)
@@ -112,11 +112,11 @@ def test_a_fix_that_fails_leaves_its_letter(run: Run, tmp_path: Path, topic: str
         "    return letter.value + b'}'\n"
     )
     dry = run("dead", "redrive", pipeline, "--dry-run", "--fix", "mend.py:mend", code=1)
-    assert f"{topic}[1]@2 stays: ValueError: no two (mend.py:3)" in dry.err
+    assert f"{topic}[1]@2 is kept: ValueError: no two (mend.py:3)" in dry.err
     assert f"4 letters, 1 stay, 3 to {topic}" in dry.err
     ran = run("dead", "redrive", pipeline, "--yes", "--fix", "mend.py:mend", code=1)
-    assert f"{topic}[1]@2 stays: ValueError: no two (mend.py:3)" in ran.err
-    assert "3 sent again, 1 failed and stay" in ran.err
+    assert f"{topic}[1]@2 is kept: ValueError: no two (mend.py:3)" in ran.err
+    assert "3 sent again, 1 failed and are kept" in ran.err
     assert numbers(run, topic) == (1, 3)
 
 

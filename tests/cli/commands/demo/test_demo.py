@@ -15,6 +15,7 @@ from millrace.cli.commands import demo as command
 from millrace.cli.commands.check import load_sound
 from millrace.cli.commands.demo.catalog import DEMOS, Demo
 from millrace.cli.commands.demo.startup_progress import StartupProgress
+from millrace.cli.options import KafkaOptions
 from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import MillraceError
 from millrace.feeds.base.api import FEEDS
@@ -51,16 +52,16 @@ def test_a_kafka_that_cannot_be_used_is_told_before_anything_starts(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MILLRACE_KAFKA_TIMEOUT", "1s")
-    monkeypatch.setattr(command, "_play", None)
-    monkeypatch.setattr(command, "fetching", None)
+    monkeypatch.setattr(command, "_run_demo", None)
+    monkeypatch.setattr(command, "fetch_jars", None)
     with pytest.raises(MillraceError, match=address):
-        command.demo(name="wordcount", for_="1s", kafka=address)
+        command.demo(name="wordcount", for_="1s", kafka=KafkaOptions(address))
     assert not list(tmp_path.iterdir())
 
 
 def test_runs_for_its_time_and_stops_its_broker(offline_millrace: CommandLine) -> None:
     said = offline_millrace("demo", "--for", "3s", "--rate", "200/s").stderr
-    assert "the page is at http://127.0.0.1:" in said
+    assert "the dashboard is at http://127.0.0.1:" in said
     assert "records are in topic 'posts'" in said
     assert "demo town --show > town.yaml" in said
     assert kafka.running(offline_millrace.folder / ".millrace" / "kafka") is None

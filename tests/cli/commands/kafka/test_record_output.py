@@ -10,7 +10,7 @@ import orjson
 import pytest
 from confluent_kafka import Message
 
-from millrace.cli.commands.kafka.record_output import SHOWN, record_line
+from millrace.cli.commands.kafka.record_output import RECORD_FORMATS, record_line
 from millrace.clients.kafka.record import Record
 
 BINARY = b"\xff\x00\xfe"
@@ -104,23 +104,23 @@ def test_a_header_that_comes_twice_is_there_twice() -> None:
     ],
 )
 def test_a_value_as_json_is_one_line_of_json(value: bytes | None, text: bytes) -> None:
-    assert SHOWN["json"](Shown(Record(value))) == text  # type: ignore[arg-type]
+    assert RECORD_FORMATS["json"](Shown(Record(value))) == text  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("depth", [300, 2000])
 def test_json_of_any_depth_is_shown(depth: int) -> None:
     value = b"[" * depth + b"]" * depth
-    assert SHOWN["json"](Shown(Record(value))) in (value, b'"%b"' % value)  # type: ignore[arg-type]
+    assert RECORD_FORMATS["json"](Shown(Record(value))) in (value, b'"%b"' % value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("form", "text"), [("text", b"v\xff"), ("keys", b"k\tv\xff")])
 def test_text_is_the_bytes_as_they_are(form: str, text: bytes) -> None:
-    assert SHOWN[form](Shown(Record(b"v\xff", b"k"))) == text  # type: ignore[arg-type]
+    assert RECORD_FORMATS[form](Shown(Record(b"v\xff", b"k"))) == text  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("form", "text"), [("text", b""), ("keys", b"\t")])
 def test_null_is_nothing_as_text(form: str, text: bytes) -> None:
-    assert SHOWN[form](Shown(Record(None))) == text  # type: ignore[arg-type]
+    assert RECORD_FORMATS[form](Shown(Record(None))) == text  # type: ignore[arg-type]
 
 
 def test_a_real_message_is_shown(lane: str, put: Callable[..., object], drain: Callable[..., list[Message]]) -> None:

@@ -39,7 +39,7 @@ def test_wrong_wishes_are_told_in_one_message(offline_run: Run, tmp_path: Path) 
     (tmp_path / "trending.yaml").write_text(FILE)
     (tmp_path / "lines.yaml").write_text(SOCKET)
     for arguments, said in (
-        (("trending.yaml",), "what shall be done"),
+        (("trending.yaml",), "nothing to do"),
         (("trending.yaml", "--switch", "--rollback"), "--switch and --rollback"),
         (("trending.yaml", "--to", "now"), "--from earliest"),
         (("trending.yaml", "--from", "whenever"), "'whenever' is not a valid start"),

@@ -9,47 +9,37 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from millrace.atomic_files import AtomicFile
+from millrace.cli.app import OUTPUT_PANEL, RECORDS_PANEL, App, option
 from millrace.cli.commands.dead.redrive import redrive
 from millrace.cli.commands.dead.selection import (
-    DeadLetterSelection,
-    Named,
-    OfOffset,
-    OfPartition,
-    StateFolder,
+    DeadLetterOptions,
+    PositionOptions,
+    Target,
     letter_line,
     letter_text,
     letter_time,
     safe_text,
-    the_cluster,
 )
-from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig
-from millrace.cli.output import out, reader_may_leave, say, show_json, show_table
-from millrace.errors import FileUnusable, InvalidOption
+from millrace.cli.options import AsJson
+from millrace.cli.output import closed_output_allowed, print_line, print_result, show_json, show_table
+from millrace.errors import FileUnusable
 from millrace.settings import STATE
 from millrace.units import format_count
 
 if TYPE_CHECKING:
     from millrace.dead_letters.redrive_filter import DeadLetterSummary
 
-app = typer.Typer(help="Dead letters: the records that pipelines could not use.", no_args_is_help=True)
+app = App(help="Dead letters: the records that pipelines could not use.")
 app.command()(redrive)
 
-All = Annotated[bool, typer.Option("--all", help="Also those that were sent again.")]
-_TOP = 3
+All = Annotated[bool, option("--all", panel=RECORDS_PANEL, help="Also letters that were sent again.")]
+_REASONS_PRINTED = 3
+_REASON_CHARS_PRINTED = 80
 
 
 @app.command("list")
-def list_(
-    kafka: KafkaAddress = None,
-    kafka_config: KafkaConfig = None,
-    data: DataFolder = None,
-    state: StateFolder = None,
-    every: All = False,
-    as_json: AsJson = False,
-) -> None:
+def list_(*, every: All = False, as_json: AsJson = False, where: DeadLetterOptions) -> None:
     """List where dead letters are, how many are open, and why."""
     from millrace.dead_letters.redrive_filter import DeadLetterSummary
     from millrace.dead_letters.store import (
@@ -60,89 +50,89 @@ def list_(
         redrive_markers_in_topics,
     )
 
-    cluster, missing = the_cluster(kafka, kafka_config, data)
+    cluster, missing = where.cluster()
     topics = dead_topics(cluster) if cluster else []
     counts = {topic: DeadLetterSummary() for topic in topics}
-    for one in letters_in_topics(cluster, topics, marks=redrive_markers_in_topics(cluster, topics)) if cluster else ():
-        counts[one.location].add(one)
-    for folder in dead_folders(STATE.value(state)):
+    for letter in (
+        letters_in_topics(cluster, topics, marks=redrive_markers_in_topics(cluster, topics)) if cluster else ()
+    ):
+        counts[letter.location].add(letter)
+    for folder in dead_folders(STATE.value(where.state)):
         counts[str(folder)] = DeadLetterSummary()
-        for one in letters_in_folder(folder):
-            counts[str(folder)].add(one)
+        for letter in letters_in_folder(folder):
+            counts[str(folder)].add(letter)
     if not every:
-        counts = {home: count for home, count in counts.items() if count.letters or not count.redriven}
+        counts = {location: count for location, count in counts.items() if count.letters or not count.redriven}
     if missing:
-        say(f"only folders were looked at: {missing.message}")
+        print_line(f"only folders were searched: {missing.message}")
     if as_json:
-        show_json([_counted(home, count) for home, count in counts.items()])
+        show_json([_as_json(location, count) for location, count in counts.items()])
     elif not any(count.letters or count.redriven for count in counts.values()):
-        say("there are no dead letters")
+        print_line("there are no dead letters")
     else:
         rows = [
-            (home, sorted(count.pipelines), count.letters, count.redriven, letter_time(count.newest), _top(count))
-            for home, count in counts.items()
+            (location, sorted(count.pipelines), count.letters, count.redriven, letter_time(count.newest), _top(count))
+            for location, count in counts.items()
         ]
         show_table(("where", "pipelines", "open", "redriven", "newest", "reasons"), rows)
 
 
 @app.command()
 def show(
-    target: Named,
-    most: Annotated[int, typer.Option("--max", min=1, help="At most so many, the newest.")] = 20,
-    partition: OfPartition = None,
-    offset: OfOffset = None,
-    kafka: KafkaAddress = None,
-    kafka_config: KafkaConfig = None,
-    data: DataFolder = None,
-    state: StateFolder = None,
+    target: Target,
+    *,
+    most: Annotated[
+        int, option("--max", panel=RECORDS_PANEL, metavar="N", min=1, help="Maximum number of letters, the newest.")
+    ] = 20,
+    position: PositionOptions,
     every: All = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a letter.")] = False,
+    as_json: Annotated[
+        bool, option("--json", panel=OUTPUT_PANEL, help="Print one JSON object for each letter.")
+    ] = False,
+    where: DeadLetterOptions,
 ) -> None:
-    """Show dead letters: where each record was, why it could not be used, and what it was."""
-    if offset is not None and partition is None:
-        raise InvalidOption("an offset needs a partition", hint="offsets count within a partition: add --partition P")
-    aim = DeadLetterSelection.named(target, STATE.value(state), *the_cluster(kafka, kafka_config, data))
-    wanted = (
-        one
-        for one in aim.letters(redriven=every)
-        if partition in (None, one.letter.partition) and offset in (None, one.letter.offset)
+    """Show dead letters: where each record was, why it could not be used, and its content."""
+    position.require_partition()
+    selection = where.select(target)
+    letters = (letter for letter in selection.letters(redriven=every) if position.fits(letter))
+    newest = heapq.nlargest(
+        most, letters, key=lambda letter: (letter.stored_at, letter.location, letter.partition or 0, letter.offset)
     )
-    newest = heapq.nlargest(most, wanted, key=lambda one: (one.stored_at, one.location, one.partition or 0, one.offset))
-    with reader_may_leave():
-        for one in reversed(newest):
+    with closed_output_allowed():
+        for letter in reversed(newest):
             if as_json:
-                sys.stdout.buffer.write(letter_line(one))
+                sys.stdout.buffer.write(letter_line(letter))
             else:
-                out().print("\n".join(letter_text(one)), markup=False, soft_wrap=True)
+                print_result("\n".join(letter_text(letter)))
         sys.stdout.buffer.flush()
-        say(f"{len(newest):,} of {aim.read:,} dead letters" if newest else "no dead letters")
+        print_line(f"{len(newest):,} of {selection.read:,} dead letters" if newest else "no dead letters")
 
 
 @app.command()
 def export(
-    target: Named,
-    to: Annotated[str, typer.Option("--out", metavar="FILE", help="Where to; - is standard output.")] = "-",
-    kafka: KafkaAddress = None,
-    kafka_config: KafkaConfig = None,
-    data: DataFolder = None,
-    state: StateFolder = None,
+    target: Target,
+    *,
+    to: Annotated[
+        str, option("--out", panel=OUTPUT_PANEL, metavar="FILE", help="The file; - is standard output.")
+    ] = "-",
     every: All = False,
+    where: DeadLetterOptions,
 ) -> None:
     """Write dead letters as JSON lines, with their bytes in base64."""
-    aim = DeadLetterSelection.named(target, STATE.value(state), *the_cluster(kafka, kafka_config, data))
-    lines = (letter_line(one) for one in aim.letters(redriven=every))
+    selection = where.select(target)
+    lines = (letter_line(letter) for letter in selection.letters(redriven=every))
     with closing(lines):
         if to == "-":
-            with reader_may_leave():
+            with closed_output_allowed():
                 sys.stdout.buffer.writelines(lines)
                 sys.stdout.buffer.flush()
         else:
             _write(Path(to), lines)
-    say(format_count(aim.read, "dead letter"))
+    print_line(format_count(selection.read, "dead letter"))
 
 
 def _write(path: Path, lines: Iterable[bytes]) -> None:
-    """A file that is whole or not there."""
+    """Write a complete file or none."""
     try:
         with AtomicFile(path) as draft:
             draft.file.writelines(lines)
@@ -151,15 +141,18 @@ def _write(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def _top(count: DeadLetterSummary) -> str:
-    told = [f"{number:,} × {safe_text(reason)[:80]}" for reason, number in count.kinds.most_common(_TOP)]
-    more = len(count.kinds) - _TOP
-    return "\n".join([*told, f"and {more:,} more"] if more > 0 else told)
+    lines = [
+        f"{number:,} × {safe_text(reason)[:_REASON_CHARS_PRINTED]}"
+        for reason, number in count.kinds.most_common(_REASONS_PRINTED)
+    ]
+    more = len(count.kinds) - _REASONS_PRINTED
+    return "\n".join([*lines, f"and {more:,} more"] if more > 0 else lines)
 
 
-def _counted(home: str, count: DeadLetterSummary) -> dict[str, Any]:
+def _as_json(location: str, count: DeadLetterSummary) -> dict[str, Any]:
     reasons = [{"reason": reason, "letters": number} for reason, number in count.kinds.most_common(100)]
     return {
-        "where": home,
+        "where": location,
         "pipelines": sorted(count.pipelines),
         "letters": count.letters,
         "redriven": count.redriven,

@@ -1,6 +1,7 @@
-"""`millrace dead redrive`: dead letters through their pipeline again, mended or not, each once.
+"""`millrace dead redrive`: send dead letters through their pipeline again, fixed or as they are, each once.
 
-What a redrive would send: how many letters for each reason, and the first few as the fix makes them.
+- `RedrivePreview` counts what would be sent, by reason, and applies the fix to the first letters.
+- `redrive` asks for confirmation, sends the letters and prints the result.
 """
 
 from __future__ import annotations
@@ -13,21 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from millrace.cli.app import OUTPUT_PANEL, RECORDS_PANEL, option
 from millrace.cli.commands.dead.selection import (
+    DeadLetterOptions,
     DeadLetterSelection,
-    Named,
-    OfOffset,
-    OfPartition,
-    StateFolder,
+    PositionOptions,
+    Target,
     bytes_preview,
     safe_text,
-    the_cluster,
 )
-from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, Yes, confirm
-from millrace.cli.output import out, progress_line, say, show_json, show_table
+from millrace.cli.options import Yes, confirm
+from millrace.cli.output import print_line, print_result, progress_line, show_json, show_table
 from millrace.dead_letters.redrive_result import RedriveResult
 from millrace.errors import InvalidOption
-from millrace.settings import STATE
 from millrace.units import format_count
 
 if TYPE_CHECKING:
@@ -37,219 +36,228 @@ if TYPE_CHECKING:
     from millrace.dead_letters.redrive_filter import RedriveFilter
     from millrace.dead_letters.store import StoredDeadLetter
 
-_FEW = 3
-_TOLD = 20
-_KINDS = 20
+_SAMPLE_LETTERS = 3
+_FAILURES_PRINTED = 20
+_REASONS_PRINTED = 20
+_REDRIVE_PANEL = "Redrive"
 
 
 @dataclass
 class RedrivePreview:
     """What would be sent."""
 
-    kinds: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
     topics: Counter[str] = field(default_factory=Counter)
-    """Letters of each dead topic."""
+    """Letters in each dead letter topic."""
     folders: Counter[Path] = field(default_factory=Counter)
     sources: set[str] = field(default_factory=set)
     """Topics that the records came from."""
-    outcome: RedriveResult = field(default_factory=RedriveResult)
-    few: list[tuple[StoredDeadLetter, Any]] = field(default_factory=list)
-    """The first letters, and what the fix makes of them."""
+    result: RedriveResult = field(default_factory=RedriveResult)
+    sample: list[tuple[StoredDeadLetter, Any]] = field(default_factory=list)
+    """The first letters, and what the fix returns for them."""
 
     @property
     def letters(self) -> int:
-        """How many."""
-        return sum(self.kinds.values())
+        """The number of letters."""
+        return sum(self.reasons.values())
 
     @classmethod
-    def of(cls, aim: DeadLetterSelection, selection: RedriveFilter, fix: Fix, *, whole: bool) -> RedrivePreview:
-        """A look at the open letters; the fix is tried on the first few, or on all."""
+    def of(cls, selection: DeadLetterSelection, filter_: RedriveFilter, fix: Fix, *, whole: bool) -> RedrivePreview:
+        """Read the open letters; apply the fix to the first few, or to all."""
         from millrace.dead_letters.fixes import apply_fix
         from millrace.dead_letters.redrive_filter import reason_kind
 
-        made = cls()
-        for one in aim.letters():
-            if not selection.matches(one):
+        preview = cls()
+        for stored in selection.letters():
+            if not filter_.matches(stored):
                 continue
-            if whole or made.letters < _FEW:
-                made.tried(one, apply_fix(fix, one.letter))
-            made.kinds[reason_kind(one.letter.reason)] += 1
-            if one.partition is None:
-                made.folders[Path(one.location).parent] += 1
+            if whole or preview.letters < _SAMPLE_LETTERS:
+                preview._count(stored, apply_fix(fix, stored.letter))
+            preview.reasons[reason_kind(stored.letter.reason)] += 1
+            if stored.partition is None:
+                preview.folders[Path(stored.location).parent] += 1
             else:
-                made.topics[one.location] += 1
-                made.sources.add(one.letter.topic or "")
-        return made
+                preview.topics[stored.location] += 1
+                preview.sources.add(stored.letter.topic or "")
+        return preview
 
-    def tried(self, one: StoredDeadLetter, fixed: Any) -> None:
-        """Count what the fix made of a letter."""
-        if len(self.few) < _FEW:
-            self.few.append((one, fixed))
+    def _count(self, stored: StoredDeadLetter, fixed: Any) -> None:
+        if len(self.sample) < _SAMPLE_LETTERS:
+            self.sample.append((stored, fixed))
         if fixed is None:
-            self.outcome.left += 1
+            self.result.left += 1
         elif isinstance(fixed, str):
-            self.outcome.fail(one.letter.origin, fixed)
+            self.result.fail(stored.letter.origin, fixed)
         else:
-            self.outcome.sent += 1
+            self.result.sent += 1
 
 
-def tell_failures(whole: RedriveResult) -> None:
-    """Say which letters stay, and why; the first of them when there are many."""
-    for one in whole.failures[:_TOLD]:
-        say(f"{one.place} stays: {safe_text(one.why)}")
-    if whole.failed > _TOLD:
-        say(f"and {whole.failed - _TOLD:,} more")
+def _print_failures(result: RedriveResult) -> None:
+    for failure in result.failures[:_FAILURES_PRINTED]:
+        print_line(f"{failure.place} is kept: {safe_text(failure.why)}")
+    if result.failed > _FAILURES_PRINTED:
+        print_line(f"and {result.failed - _FAILURES_PRINTED:,} more")
 
 
-def show_preview(found: RedrivePreview, wanted: Redrive, cluster: Cluster | None, *, as_json: bool = False) -> None:
-    """Show it to people, or to programs."""
+def _show_preview(preview: RedrivePreview, request: Redrive, cluster: Cluster | None, *, as_json: bool = False) -> None:
     if as_json:
-        reasons = [{"reason": reason, "letters": count} for reason, count in found.kinds.most_common()]
-        show_json({"letters": found.letters, "reasons": reasons, "would": asdict(found.outcome)})
+        reasons = [{"reason": reason, "letters": count} for reason, count in preview.reasons.most_common()]
+        show_json({"letters": preview.letters, "reasons": reasons, "would": asdict(preview.result)})
         return
-    if found.letters:
-        rows = [(count, safe_text(reason)[:160]) for reason, count in found.kinds.most_common(_KINDS)]
+    if preview.letters:
+        rows = [(count, safe_text(reason)[:160]) for reason, count in preview.reasons.most_common(_REASONS_PRINTED)]
         show_table(("letters", "reason"), rows)
-    for one, fixed in found.few:
-        out().print("\n".join(_mended(one, fixed, wanted.fix)), markup=False, soft_wrap=True)
-    tell_failures(found.outcome)
-    say(f"{format_count(found.letters, 'letter')}, {_stay(found.outcome, found.letters)}{_where(found, wanted)}")
-    if cluster and not wanted.to:
-        _tell_readers(cluster, found.sources)
+    for stored, fixed in preview.sample:
+        print_result("\n".join(_sample_lines(stored, fixed, request.fix)))
+    _print_failures(preview.result)
+    kept = _kept(preview.result, preview.letters)
+    print_line(f"{format_count(preview.letters, 'letter')}, {kept}{_destination(preview, request)}")
+    if cluster and not request.to:
+        _print_readers(cluster, preview.sources)
 
 
-def _mended(one: StoredDeadLetter, fixed: Any, fix: Fix) -> list[str]:
+def _sample_lines(stored: StoredDeadLetter, fixed: Any, fix: Fix) -> list[str]:
     lines = [
-        one.letter.origin,
-        f"  reason:   {safe_text(one.letter.reason)}",
-        f"  value:    {bytes_preview(one.letter.value)}",
+        stored.letter.origin,
+        f"  reason:   {safe_text(stored.letter.reason)}",
+        f"  value:    {bytes_preview(stored.letter.value)}",
     ]
     if fix.name is None:
         return lines
     if fixed is None:
-        return [*lines, "  the fix leaves it"]
+        return [*lines, "  the fix skips it"]
     return [
         *lines,
-        f"  the fix:  {safe_text(fixed)}" if isinstance(fixed, str) else f"  mended:   {bytes_preview(fixed.value)}",
+        f"  the fix:  {safe_text(fixed)}" if isinstance(fixed, str) else f"  fixed:    {bytes_preview(fixed.value)}",
     ]
 
 
-def _stay(would: RedriveResult, letters: int) -> str:
-    """How many of them would not go, where the fix was tried on all."""
-    if would.sent == letters or would.sent + would.left + would.failed < letters:
+def _kept(result: RedriveResult, letters: int) -> str:
+    """Return how many letters would not be sent, if the fix was applied to all."""
+    if result.sent == letters or result.sent + result.left + result.failed < letters:
         return ""
-    left = [f"{would.left:,} left by the fix"] if would.left else []
-    failed = [f"{would.failed:,} stay"] if would.failed else []
-    return f"{', '.join([*left, *failed])}, {would.sent:,} "
+    skipped = [f"{result.left:,} skipped by the fix"] if result.left else []
+    failed = [f"{result.failed:,} kept"] if result.failed else []
+    return f"{', '.join([*skipped, *failed])}, {result.sent:,} "
 
 
-def _where(found: RedrivePreview, wanted: Redrive) -> str:
-    into = [wanted.to] if wanted.to else sorted(found.sources)
-    parts = [f"to {', '.join(into)}"] if found.topics else []
-    parts += ["back to their folders as new files"] if found.folders else []
+def _destination(preview: RedrivePreview, request: Redrive) -> str:
+    topics = [request.to] if request.to else sorted(preview.sources)
+    parts = [f"to {', '.join(topics)}"] if preview.topics else []
+    parts += ["back to their folders as new files"] if preview.folders else []
     return " and ".join(parts) or "nothing to send"
 
 
-def _tell_readers(cluster: Cluster, sources: set[str]) -> None:
-    """Who else reads a topic gets its records again."""
+def _print_readers(cluster: Cluster, sources: set[str]) -> None:
+    """Print the other consumer groups of the topics: they get the records again."""
     from millrace.clients.kafka.consumer_groups import list_groups
 
-    groups = [one.name for one in list_groups(cluster) if sources & set(one.topics)]
+    groups = [group.name for group in list_groups(cluster) if sources & set(group.topics)]
     others = sorted(name for name in groups if not name.startswith("millrace.dead."))
     if others:
         names, readers = ", ".join(sorted(sources)), ", ".join(others)
-        say(f"all who read {names} get these records again: {readers} (--to sends them elsewhere)")
+        print_line(f"all readers of {names} get these records again: {readers} (--to sends them elsewhere)")
 
 
 def redrive(
-    target: Named,
+    target: Target,
+    *,
     reason: Annotated[
-        str | None, typer.Option("--reason", metavar="TEXT", help="Only letters whose reason has this in it.")
+        str | None,
+        option("--reason", panel=RECORDS_PANEL, metavar="TEXT", help="Only letters whose reason contains this."),
     ] = None,
-    source: Annotated[str | None, typer.Option("--source", metavar="NAME", help="Only letters of this source.")] = None,
+    source: Annotated[
+        str | None, option("--source", panel=RECORDS_PANEL, metavar="NAME", help="Only letters of this source.")
+    ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Only letters that were buried since then.")
+        str | None, option("--since", panel=RECORDS_PANEL, metavar="TIME", help="Only letters stored since then.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Only letters that were buried before.")
+        str | None, option("--until", panel=RECORDS_PANEL, metavar="TIME", help="Only letters stored before then.")
     ] = None,
-    partition: OfPartition = None,
-    offset: OfOffset = None,
+    position: PositionOptions,
     letter: Annotated[
         str | None,
-        typer.Option("--letter", metavar="PLACE", help="Only this one, as dead show tells its place: posts.dead[0]@7."),
+        option(
+            "--letter",
+            panel=RECORDS_PANEL,
+            metavar="LETTER",
+            help="Only this letter, as millrace dead show prints it: posts.dead[0]@7.",
+        ),
     ] = None,
     fix: Annotated[
-        str | None, typer.Option("--fix", metavar="FILE.py:FUNCTION", help="A function that mends each letter.")
+        str | None,
+        option("--fix", panel=_REDRIVE_PANEL, metavar="FILE.py:FUNCTION", help="A function that fixes each letter."),
     ] = None,
     fix_sql: Annotated[
-        str | None, typer.Option("--fix-sql", metavar="EXPRESSION", help="A SQL expression for the new value.")
+        str | None,
+        option("--fix-sql", panel=_REDRIVE_PANEL, metavar="EXPRESSION", help="A SQL expression for the new value."),
     ] = None,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="TOPIC", help="Into this topic, not into that of the record.")
+        str | None,
+        option("--to", panel=_REDRIVE_PANEL, metavar="TOPIC", help="Send to this topic instead of the record's own."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be sent, mended as it would be; change nothing.")
+        bool,
+        option("--dry-run", panel=_REDRIVE_PANEL, help="Show what would be sent, after the fix; change nothing."),
     ] = False,
     yes: Yes = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The outcome as JSON.")] = False,
-    kafka: KafkaAddress = None,
-    kafka_config: KafkaConfig = None,
-    data: DataFolder = None,
-    state: StateFolder = None,
+    as_json: Annotated[bool, option("--json", panel=OUTPUT_PANEL, help="Print the result as JSON.")] = False,
+    where: DeadLetterOptions,
 ) -> None:
-    """Send dead letters through their pipeline again, and mark them: each goes once."""
+    """Send dead letters through their pipeline again, and mark them, so that each is sent once."""
     from millrace.dead_letters.redrive import Redrive
     from millrace.dead_letters.redrive_filter import RedriveFilter
 
-    if offset is not None and partition is None:
-        raise InvalidOption("an offset needs a partition", hint="offsets count within a partition: add --partition P")
-    mend = _fix(fix, fix_sql)
-    aim = DeadLetterSelection.named(target, STATE.value(state), *the_cluster(kafka, kafka_config, data))
-    selection = RedriveFilter(
-        pipeline=aim.pipeline,
+    position.require_partition()
+    chosen_fix = _fix(fix, fix_sql)
+    selection = where.select(target)
+    filter_ = RedriveFilter(
+        pipeline=selection.pipeline,
         source=source,
         containing=reason,
-        since=max(filter(None, (_milliseconds(since), aim.since)), default=None),
+        since=max(filter(None, (_milliseconds(since), selection.since)), default=None),
         until=_milliseconds(until),
-        partition=partition,
-        offset=offset,
+        partition=position.partition,
+        offset=position.offset,
         letter=letter,
-        include_replays=aim.pipeline is None or letter is not None,
+        include_replays=selection.pipeline is None or letter is not None,
     )
-    wanted = Redrive(selection, mend, to)
-    found = RedrivePreview.of(aim, selection, mend, whole=dry_run)
+    request = Redrive(filter_, chosen_fix, to)
+    preview = RedrivePreview.of(selection, filter_, chosen_fix, whole=dry_run)
     if dry_run:
-        if letter is not None and not found.letters:
-            _tell_none(aim, selection)
-        show_preview(found, wanted, aim.cluster, as_json=as_json)
-        raise typer.Exit(1 if found.outcome.failed else 0)
-    if not found.letters:
-        _tell_none(aim, selection)
+        if letter is not None and not preview.letters:
+            _print_none(selection, filter_)
+        _show_preview(preview, request, selection.cluster, as_json=as_json)
+        raise typer.Exit(1 if preview.result.failed else 0)
+    if not preview.letters:
+        _print_none(selection, filter_)
     elif not yes:
-        show_preview(found, wanted, aim.cluster)
-    if not found.letters or confirm(f"send {format_count(found.letters, 'letter')} again?", yes):
-        _finish(_run(aim, wanted, found), as_json=as_json)
+        _show_preview(preview, request, selection.cluster)
+    if not preview.letters or confirm(f"send {format_count(preview.letters, 'letter')} again?", yes):
+        _finish(_send(selection, request, preview), as_json=as_json)
 
 
-def _tell_none(aim: DeadLetterSelection, selection: RedriveFilter) -> None:
-    """Say why there is nothing to do; raises when a letter was named that is none."""
-    if selection.letter is not None:
-        if not any(selection.matches(one) for one in aim.letters(redriven=True)):
-            hint = "write it as millrace dead show tells it, such as posts.dead[0]@7; --all shows those sent again too"
-            raise InvalidOption(f"--letter: there is no dead letter {selection.letter!r}", hint=hint)
-        say(f"{selection.letter} was sent again before")
-    elif aim.read and "@" in aim.name:
-        say(f"{aim.read:,} open letters of a replay: send those again by their topic, as millrace dead list has it")
+def _print_none(selection: DeadLetterSelection, filter_: RedriveFilter) -> None:
+    """Print why there is nothing to do; raise InvalidOption if a letter was named that does not exist."""
+    if filter_.letter is not None:
+        if not any(filter_.matches(letter) for letter in selection.letters(redriven=True)):
+            hint = "write it as millrace dead show prints it, such as posts.dead[0]@7; --all shows those sent again too"
+            raise InvalidOption(f"--letter: there is no dead letter {filter_.letter!r}", hint=hint)
+        print_line(f"{filter_.letter} was sent again before")
+    elif selection.read and "@" in selection.name:
+        print_line(
+            f"{selection.read:,} open letters of a replay: to send them again, name their topic (millrace dead list)"
+        )
     else:
-        say("no dead letters to send again")
+        print_line("no dead letters to send again")
 
 
 def _fix(function: str | None, expression: str | None) -> Fix:
     from millrace.dead_letters.fixes import NO_FIX, python_fix, sql_fix
 
     if function is not None and expression is not None:
-        raise InvalidOption("--fix and --fix-sql are two fixes", hint="give one of them")
+        raise InvalidOption("--fix and --fix-sql exclude each other", hint="give one of them")
     if function is not None:
         return python_fix(function)
     return NO_FIX if expression is None else sql_fix(expression)
@@ -261,44 +269,40 @@ def _milliseconds(text: str | None) -> int | None:
     return None if text is None else round(parse_time(text).timestamp() * 1000)
 
 
-def _run(aim: DeadLetterSelection, wanted: Redrive, found: RedrivePreview) -> RedriveResult:
+def _send(selection: DeadLetterSelection, request: Redrive, preview: RedrivePreview) -> RedriveResult:
     from millrace.dead_letters.file_redrive import redrive_files
-    from millrace.dead_letters.redrive import redrive_topic as of_topic
+    from millrace.dead_letters.redrive import redrive_topic
 
-    whole = RedriveResult()
-    with progress_line() as renew:
+    result = RedriveResult()
+    with progress_line() as update:
 
-        def tell(so_far: RedriveResult) -> None:
-            renew(f"{whole.sent + so_far.sent:,} of {found.letters:,} letters sent again")
+        def on_progress(so_far: RedriveResult) -> None:
+            update(f"{result.sent + so_far.sent:,} of {preview.letters:,} letters sent again")
 
-        for topic in found.topics:
-            if aim.cluster:
-                whole.add(of_topic(aim.cluster, topic, wanted, tell))
-        for folder in {**found.folders, **dict.fromkeys([] if wanted.to else _interrupted(aim.folders))}:
-            whole.add(redrive_files(folder, wanted, tell))
-    return whole
+        for topic in preview.topics:
+            if selection.cluster:
+                result.add(redrive_topic(selection.cluster, topic, request, on_progress))
+        for folder in {**preview.folders, **dict.fromkeys([] if request.to else _interrupted(selection.folders))}:
+            result.add(redrive_files(folder, request, on_progress))
+    return result
 
 
 def _interrupted(folders: Iterable[Path]) -> list[Path]:
-    """Folders in which a redrive was killed that has files to be named, whichever letters are asked for now."""
+    """Return the folders in which a redrive was killed before it renamed its files, whichever letters it sent."""
     from millrace.dead_letters.file_journal import Journal
 
-    return [one for one in folders if not all(entry.is_done() for entry in Journal(one).entries())]
+    return [folder for folder in folders if not all(entry.is_done() for entry in Journal(folder).entries())]
 
 
-def _finish(whole: RedriveResult, *, as_json: bool) -> None:
-    tell_failures(whole)
+def _finish(result: RedriveResult, *, as_json: bool) -> None:
+    _print_failures(result)
     if as_json:
-        show_json(asdict(whole))
+        show_json(asdict(result))
     else:
-        say(_summary(whole))
-    if whole.failed:
+        parts = [f"{result.sent:,} sent again"]
+        parts += [f"{result.already:,} only marked: their records had been sent"] if result.already else []
+        parts += [f"{result.left:,} skipped by the fix"] if result.left else []
+        parts += [f"{result.failed:,} failed and are kept"] if result.failed else []
+        print_line(", ".join(parts))
+    if result.failed:
         raise typer.Exit(1)
-
-
-def _summary(whole: RedriveResult) -> str:
-    parts = [f"{whole.sent:,} sent again"]
-    parts += [f"{whole.already:,} only marked: their records had been sent"] if whole.already else []
-    parts += [f"{whole.left:,} left by the fix"] if whole.left else []
-    parts += [f"{whole.failed:,} failed and stay"] if whole.failed else []
-    return ", ".join(parts)

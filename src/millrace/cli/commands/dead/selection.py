@@ -1,6 +1,8 @@
-"""Whose dead letters are meant: those of a pipeline, by its name or its file, or those of a topic.
+"""Which dead letters are meant, and how they are printed.
 
-A dead letter in the terminal: as lines for people, and as one line of JSON for programs.
+- `DeadLetterOptions` and `PositionOptions` are options that the commands share.
+- `DeadLetterSelection` finds the letters of a pipeline, by its name or its file, or those of a topic.
+- `letter_text` and `letter_line` print a letter for people and for programs.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.options import chosen_cluster, setting_option
-from millrace.cli.output import say
-from millrace.errors import FileUnusable, NoCluster, Problem, UnknownName
+from millrace.cli.app import RECORDS_PANEL, OptionGroup, option
+from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, KafkaOptions, StateRoot
+from millrace.cli.output import print_line
+from millrace.errors import FileUnusable, InvalidOption, NoCluster, Problem, UnknownName
 from millrace.limited_files import read_start
 from millrace.settings import STATE
 
@@ -23,33 +26,72 @@ if TYPE_CHECKING:
     from millrace.clients.kafka.cluster import Cluster
     from millrace.dead_letters.store import StoredDeadLetter
 
-_FILES = {".py", ".yaml", ".yml"}
+_PIPELINE_SUFFIXES = {".py", ".yaml", ".yml"}
+_MAX_VALUE_CHARS = 1000
 
-Named = Annotated[
+Target = Annotated[
     str,
     typer.Argument(
         metavar="TARGET", help="A pipeline's name or file, or a topic (posts, posts.dead).", show_default=False
     ),
 ]
-StateFolder = Annotated[str | None, setting_option(STATE, "DIR")]
-OfPartition = Annotated[
-    int | None, typer.Option("--partition", min=0, help="Only records of this partition of the source.")
-]
-OfOffset = Annotated[
-    int | None, typer.Option("--offset", min=0, help="Only the record that had this offset; needs --partition.")
-]
 
 
-def the_cluster(kafka: str | None, config: str | None, data: str | None) -> tuple[Cluster | None, NoCluster | None]:
-    """The cluster to work on, or why there is none: the letters of files can be read without."""
-    try:
-        return chosen_cluster(kafka, config, data), None
-    except NoCluster as error:
-        return None, error
+@dataclass(frozen=True)
+class PositionOptions(OptionGroup):
+    """Which record of the source."""
+
+    partition: Annotated[
+        int | None,
+        option("--partition", panel=RECORDS_PANEL, metavar="N", min=0, help="Only records of this source partition."),
+    ] = None
+    offset: Annotated[
+        int | None,
+        option(
+            "--offset",
+            panel=RECORDS_PANEL,
+            metavar="N",
+            min=0,
+            help="Only the record that had this offset; needs --partition.",
+        ),
+    ] = None
+
+    def require_partition(self) -> None:
+        """Raise InvalidOption if there is an offset without a partition."""
+        if self.offset is not None and self.partition is None:
+            raise InvalidOption(
+                "an offset needs a partition", hint="offsets count within a partition: add --partition P"
+            )
+
+    def fits(self, stored: StoredDeadLetter) -> bool:
+        """Return whether a letter's record was at this position."""
+        letter = stored.letter
+        return self.partition in (None, letter.partition) and self.offset in (None, letter.offset)
+
+
+@dataclass(frozen=True)
+class DeadLetterOptions(OptionGroup):
+    """Where dead letters are looked for."""
+
+    kafka: KafkaAddress = None
+    kafka_config: KafkaConfig = None
+    data: DataFolder = None
+    state: StateRoot = None
+
+    def cluster(self) -> tuple[Cluster | None, NoCluster | None]:
+        """Return the cluster, or why there is none: letters in files can be read without."""
+        try:
+            return KafkaOptions(self.kafka, self.kafka_config, self.data).cluster(), None
+        except NoCluster as error:
+            return None, error
+
+    def select(self, target: str) -> DeadLetterSelection:
+        """Return the letters of a pipeline or topic."""
+        return DeadLetterSelection.named(target, STATE.value(self.state), *self.cluster())
 
 
 def load_name(path: Path) -> str:
-    """The name of the pipeline that a file defines."""
+    """Return the name of the pipeline that a file defines."""
     from millrace.pipeline.loading import load
     from millrace.pipeline.loading.yaml_document import LARGEST, Fields, Scalar, read_document
 
@@ -65,40 +107,39 @@ def load_name(path: Path) -> str:
     fields = {key.text: value for key, value in root.pairs} if isinstance(root, Fields) else {}
     name = fields.get("name")
     if not isinstance(name, Scalar) or not name.text:
-        raise FileUnusable(f"{path} gives no name to its pipeline", hint="begin it with name: …")
+        raise FileUnusable(f"{path} gives no name to its pipeline", hint="start it with name: …")
     return name.text
 
 
 @dataclass
 class DeadLetterSelection:
-    """Dead letters that were asked for."""
+    """The dead letters of a pipeline or topic."""
 
     name: str
     topics: list[str]
     folders: list[Path]
     cluster: Cluster | None
     pipeline: str | None = None
-    """Only letters of this pipeline; the topics may have those of others."""
+    """Only letters of this pipeline; the topics may have letters of others."""
     known: bool = True
-    """Whether something of that name is there, even if it has no letters."""
+    """Whether something of that name exists, even if it has no letters."""
     read: int = 0
     since: int | None = None
-    """When the replay ended that made this generation of the pipeline, in milliseconds since 1970; its own letters are
-    older."""
+    """When the replay that created this generation ended, in milliseconds since 1970; its own letters are older."""
 
     @classmethod
     def named(cls, text: str, state: Path, cluster: Cluster | None, missing: NoCluster | None) -> DeadLetterSelection:
-        """What a user has named; a topic goes before a pipeline of the same name."""
+        """Return the selection for a name; a topic takes precedence over a pipeline of the same name."""
         from millrace.dead_letters.letter import DEAD_TOPIC_SUFFIX
         from millrace.dead_letters.store import dead_folders, dead_topics
 
         file = Path(text)
         topics = dead_topics(cluster) if cluster else []
         topic = text.removesuffix(DEAD_TOPIC_SUFFIX) + DEAD_TOPIC_SUFFIX
-        is_file = file.suffix in _FILES
+        is_file = file.suffix in _PIPELINE_SUFFIXES
         if topic in topics and not is_file:
             if (state / "pipelines" / text).is_dir():
-                say(f"{text} is taken for the topic; for the pipeline of that name give its file")
+                print_line(f"{text} is a topic and a pipeline: the topic is used; to use the pipeline, give its file")
             return cls(text, [topic], [], cluster)
         name = _current(load_name(file), state) if is_file else text
         folders = dead_folders(state, name)
@@ -108,80 +149,77 @@ class DeadLetterSelection:
         return cls(name, topics, folders, cluster, name, known, since=_replayed(name, state))
 
     def letters(self, *, redriven: bool = False) -> Iterator[StoredDeadLetter]:
-        """The open letters, or all, counted in `read`; raises at the end when nothing has that name."""
+        """Yield the open letters, or all, counted in `read`; raise UnknownName at the end if nothing has that name."""
         from millrace.dead_letters.store import letters_in_folder, letters_in_topics, redrive_markers_in_topics
 
-        strange = 0
+        foreign = 0
 
-        def one_more() -> None:
-            nonlocal strange
-            strange += 1
+        def count_foreign() -> None:
+            nonlocal foreign
+            foreign += 1
 
         if self.cluster:
             marks = redrive_markers_in_topics(self.cluster, self.topics)
-            yield from self._counted(letters_in_topics(self.cluster, self.topics, one_more, marks=marks), redriven)
+            yield from self._counted(letters_in_topics(self.cluster, self.topics, count_foreign, marks=marks), redriven)
         for folder in self.folders:
             yield from self._counted(letters_in_folder(folder), redriven)
-        if strange and self.pipeline is None:
-            say(f"{strange:,} records of {self.topics[0]} are left out: they are no dead letters of Millrace")
+        if foreign and self.pipeline is None:
+            print_line(f"{foreign:,} records of {self.topics[0]} are left out: they are no dead letters of Millrace")
         if not self.read and not self.known:
             raise UnknownName.among("pipeline or topic with dead letters", self.name, self.topics)
 
-    def _counted(self, found: Iterator[StoredDeadLetter], redriven: bool) -> Iterator[StoredDeadLetter]:
-        for one in found:
-            if self.pipeline not in (None, one.letter.pipeline):
+    def _counted(self, letters: Iterator[StoredDeadLetter], redriven: bool) -> Iterator[StoredDeadLetter]:
+        for stored in letters:
+            if self.pipeline not in (None, stored.letter.pipeline):
                 continue
             self.known = True
-            if redriven or not one.redriven:
+            if redriven or not stored.redriven:
                 self.read += 1
-                yield one
+                yield stored
 
 
 def _current(name: str, state: Path) -> str:
-    """The name under which a run of the pipeline goes on: that of the generation that counts."""
+    """Return the name of the pipeline's current generation, which a run resumes."""
     from millrace.engine.replay.generations import load, name_of
 
-    now = name_of(name, load(state / "pipelines" / name).current)
-    if now != name:
-        say(f"{now} is meant, the current generation; letters of others: millrace dead show {name}")
-    return now
+    current = name_of(name, load(state / "pipelines" / name).current)
+    if current != name:
+        print_line(f"{current} is used, the current generation; letters of others: millrace dead show {name}")
+    return current
 
 
 def _replayed(name: str, state: Path) -> int | None:
-    """When the replay ended that made a generation."""
+    """Return when the replay that created a generation ended."""
     from millrace.engine.replay.generations import load
 
     base, _, number = name.partition("@")
-    found = load(state / "pipelines" / base).get(int(number)) if number.isdecimal() else None
-    return None if found is None or found.done is None else int(found.done * 1000)
+    generation = load(state / "pipelines" / base).get(int(number)) if number.isdecimal() else None
+    return None if generation is None or generation.done is None else int(generation.done * 1000)
 
 
 def _has_topic(cluster: Cluster, name: str) -> bool:
     return name in cluster.connect().topics
 
 
-_LONGEST = 1000
-
-
-def letter_line(one: StoredDeadLetter) -> bytes:
-    """A letter as a line of JSON, with where it lies and what became of it."""
+def letter_line(stored: StoredDeadLetter) -> bytes:
+    """Return a letter as a line of JSON, with where it is stored and whether it was sent again."""
     from millrace.dead_letters.letter import to_json_line
 
-    home = {"topic": one.location, "partition": one.partition, "offset": one.offset}
-    lies = {"file": one.location, "line": one.offset} if one.partition is None else home
-    more = {"attempts": one.letter.attempts, "redriven": one.redriven}
-    return to_json_line(one.letter, dead=lies, buried=one.stored_at, **more)
+    in_topic = {"topic": stored.location, "partition": stored.partition, "offset": stored.offset}
+    location = {"file": stored.location, "line": stored.offset} if stored.partition is None else in_topic
+    more = {"attempts": stored.letter.attempts, "redriven": stored.redriven}
+    return to_json_line(stored.letter, dead=location, buried=stored.stored_at, **more)
 
 
-def letter_text(one: StoredDeadLetter) -> list[str]:
-    """A letter as lines for people."""
-    letter = one.letter
-    made = "" if letter.timestamp is None else f" of {letter_time(letter.timestamp)}"
+def letter_text(stored: StoredDeadLetter) -> list[str]:
+    """Return a letter as lines for people."""
+    letter = stored.letter
+    time = "" if letter.timestamp is None else f" of {letter_time(letter.timestamp)}"
     return [
-        f"{letter.origin}{made}",
+        f"{letter.origin}{time}",
         f"  reason:   {safe_text(letter.reason)}",
         f"  pipeline: {letter.pipeline}, source {letter.source}",
-        f"  letter:   {one.position} of {letter_time(one.stored_at)}{', sent again' if one.redriven else ''}",
+        f"  letter:   {stored.position} of {letter_time(stored.stored_at)}{', sent again' if stored.redriven else ''}",
         *([f"  attempts: {letter.attempts}"] if letter.attempts > 1 else []),
         *([] if letter.key is None else [f"  key:      {bytes_preview(letter.key)}"]),
         *(f"  header:   {safe_text(name)}: {bytes_preview(content)}" for name, content in letter.headers),
@@ -190,27 +228,27 @@ def letter_text(one: StoredDeadLetter) -> list[str]:
 
 
 def bytes_preview(content: bytes | None) -> str:
-    """Bytes as text when they are text, else as hex; the first of them when there are many."""
+    """Return the first bytes as text, or as hex if they are not UTF-8."""
     from millrace.clients.kafka.record import text_or_none
 
     if content is None:
         return "(null)"
-    words = text_or_none(content)
-    if words is None:
-        first = content[: _LONGEST // 10]
+    text = text_or_none(content)
+    if text is None:
+        first = content[: _MAX_VALUE_CHARS // 10]
         return f"{first.hex(' ')}{' …' * (len(first) < len(content))} ({len(content):,} bytes, not UTF-8)"
-    if len(words) > _LONGEST:
-        return f"{safe_text(words[:_LONGEST])}… ({len(content):,} bytes)"
-    return safe_text(words)
+    if len(text) > _MAX_VALUE_CHARS:
+        return f"{safe_text(text[:_MAX_VALUE_CHARS])}… ({len(content):,} bytes)"
+    return safe_text(text)
 
 
-def safe_text(words: str) -> str:
-    """Text that cannot steer the terminal it is shown on."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in words)
+def safe_text(text: str) -> str:
+    """Return text that cannot control the terminal it is shown on."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
 def letter_time(milliseconds: int | None) -> str | None:
-    """A time, unless it is none that a calendar has."""
+    """Return a timestamp as text."""
     if milliseconds is None:
         return None
     try:

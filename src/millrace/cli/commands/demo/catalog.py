@@ -1,4 +1,4 @@
-"""The demos that there are: a pipeline's file each, in `millrace/demos`, and what is poured into it."""
+"""The demos: a pipeline file each, in `millrace/demos`, and the feeds that write to its topics."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 import millrace
 from millrace.errors import UnknownName
 
-QUICK = "-XX:TieredStopAtLevel=1"
-"""For Java: the first compiler only. Its code is slower and there much sooner, with half the CPU of a start."""
-LIGHT = {
-    "spark.driver.extraJavaOptions": f"{QUICK} -XX:+UseSerialGC",
+FAST_START = "-XX:TieredStopAtLevel=1"
+"""Java uses its first compiler only: the code is slower, but compiled sooner, with half the CPU time of a start."""
+SMALL_BATCHES = {
+    "spark.driver.extraJavaOptions": f"{FAST_START} -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",
 }
-"""What makes small batches cheap, so that six queries leave two cores some rest: 0.21 s of CPU a batch, not 0.37.
+"""Settings for small batches, so that six queries fit on two cores: 0.21 s of CPU time a batch instead of 0.37 s.
 
-A few hundred rows need neither parallel shuffles nor compiled stages. For data of any size the defaults of
-`millrace run` are better.
+A few hundred rows need neither parallel shuffles nor compiled stages. For larger data the defaults of `millrace run`
+are better.
 """
 FOLDER = Path(millrace.__file__).parent / "demos"
 
 
 @dataclass(frozen=True)
 class DemoFeed:
-    """A feed into the topic of its name, and how many records a second."""
+    """A feed that writes to the topic of its name, and its records per second."""
 
     feed: str
     rate: float
@@ -41,13 +41,13 @@ class DemoFeed:
 
 @dataclass(frozen=True)
 class Demo:
-    """Something to watch."""
+    """A pipeline with its feeds."""
 
     name: str
     about: str
     feeds: tuple[DemoFeed, ...] = ()
     typed: str | None = None
-    """The topic of what is typed in the terminal."""
+    """The topic for lines typed in the terminal."""
 
     @property
     def file(self) -> Path:
@@ -56,11 +56,11 @@ class Demo:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that it fills."""
-        return (*(one.feed for one in self.feeds), *((self.typed,) if self.typed else ()))
+        """The topics that it writes to."""
+        return (*(feed.feed for feed in self.feeds), *((self.typed,) if self.typed else ()))
 
 
-# Late enough, often enough, that the watermark of the pipeline leaves some out.
+# Some events are late enough for the watermark of the pipeline to drop them.
 _TOWN = (DemoFeed("posts", 200.0, disorder=20.0), DemoFeed("sensors", 200.0))
 DEMOS = {
     demo.name: demo
@@ -71,11 +71,11 @@ DEMOS = {
         Demo("logs", "the logs of a web shop: how much, how slow, what fails", (DemoFeed("weblogs", 300.0),)),
     )
 }
-FIRST = "town"
+DEFAULT = "town"
 
 
 def demo_of(name: str) -> Demo:
-    """A demo by its name."""
+    """Return the demo with this name."""
     if name not in DEMOS:
         raise UnknownName.among("demo", name, DEMOS)
     return DEMOS[name]

@@ -1,7 +1,4 @@
-"""What a demo pours into Kafka while it runs: feeds, and lines that somebody types.
-
-Lines that somebody types become records of a topic, and what is made of them is told below.
-"""
+"""What a demo writes to Kafka while it runs: the records of its feeds, and lines that the user types."""
 
 from __future__ import annotations
 
@@ -14,36 +11,103 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from millrace.cli.commands.demo.catalog import Demo, DemoFeed
-from millrace.cli.output import say
+from millrace.cli.output import print_line
 from millrace.clients.kafka.cluster import Cluster
 from millrace.errors import MillraceError, RunError
 from millrace.telemetry.channels import Channels
 
-_LOOK = 0.1
-_TOLD = 8
+_POLL_INTERVAL_S = 0.1
+_STOP_TIMEOUT_S = 10.0
+_WORDS_PRINTED = 8
+_PARTITIONS = 2
+_COUNTS_PANEL = "counts-top"
 
 
-def send_typed(
-    cluster: Cluster, topic: str, ready: Callable[[], bool], stop: threading.Event, over: threading.Event
+@dataclass
+class RunningFeed:
+    """The result of writing."""
+
+    totals: dict[str, int] = field(default_factory=dict)
+    """The number of records in each topic, at the end."""
+    failure: MillraceError | None = None
+
+
+@contextmanager
+def running_feeds(
+    demo: Demo, cluster: Cluster, channels: Channels, ready: Callable[[], bool], stop: threading.Event
+) -> Iterator[RunningFeed]:
+    """Write to the demo's topics while the block runs; a failure stops the demo and is raised at the end."""
+    from millrace.clients.kafka import topics
+
+    for topic in demo.topics:
+        topics.ensure(cluster, topic, _PARTITIONS)
+    end, result = threading.Event(), RunningFeed()
+    tasks = [_feed_task(feed, cluster, end) for feed in demo.feeds]
+    if typed := demo.typed:
+        tasks.append(lambda: _send_typed_lines(cluster, typed, ready, stop, end))
+        tasks.append(lambda: _print_counts(channels, end))
+    threads = [
+        threading.Thread(target=_run_task, args=(task, result, stop), name="demo feed", daemon=True) for task in tasks
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield result
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join(_STOP_TIMEOUT_S)
+    with suppress(MillraceError):
+        described = topics.describe(cluster, demo.topics)
+        result.totals = {topic.name: sum(part.end or 0 for part in topic.partitions) for topic in described}
+    if result.failure:
+        raise result.failure
+
+
+def _feed_task(feed: DemoFeed, cluster: Cluster, end: threading.Event) -> Callable[[], None]:
+    from millrace.connectors.base.record_sink import SINKS, SinkTarget
+    from millrace.feeds.base.api import FEEDS, Run
+    from millrace.feeds.base.pump import pump
+
+    def write() -> None:
+        sink = SINKS.load("kafka")(SinkTarget(feed.feed, cluster=lambda: cluster))
+        pump(FEEDS.load(feed.feed)(**feed.options), sink, Run(feed.rate, stop=end))
+
+    return write
+
+
+def _run_task(task: Callable[[], None], result: RunningFeed, stop: threading.Event) -> None:
+    try:
+        task()
+    except MillraceError as error:
+        result.failure = error
+        stop.set()
+    except Exception as error:  # without its feed the demo would run without input
+        result.failure = RunError("the feed ended", why=f"{type(error).__name__}: {error}")
+        stop.set()
+
+
+def _send_typed_lines(
+    cluster: Cluster, topic: str, ready: Callable[[], bool], stop: threading.Event, end: threading.Event
 ) -> None:
-    """Send each line of standard input until its end or ours (`over`); at a terminal Ctrl-D ends all (`stop`).
+    """Send each line of standard input until its end or until `end`; at a terminal Ctrl-D sets `stop`.
 
-    What is typed before the queries are `ready` waits: they read from where the topic ends when they start.
+    Lines typed before the queries are `ready` wait: the queries read from the end of the topic when they start.
     """
     from millrace.clients.kafka.producer import Producer
     from millrace.clients.kafka.record import Record
 
     while not ready():
-        if over.wait(_LOOK):
+        if end.wait(_POLL_INTERVAL_S):
             return
-    producer = Producer(cluster, topic, stop=over)
+    producer = Producer(cluster, topic, stop=end)
     if sys.stdin.isatty():
-        say("type words; each line is sent when you press Enter, and Ctrl-D ends it")
+        print_line("type words; Enter sends a line, and Ctrl-D stops the demo")
     rest = b""
     try:
         # Not by readline, which would still wait for the keyboard when everything else has ended.
-        while not over.is_set():
-            if not select.select([sys.stdin.fileno()], [], [], _LOOK)[0]:
+        while not end.is_set():
+            if not select.select([sys.stdin.fileno()], [], [], _POLL_INTERVAL_S)[0]:
                 continue
             read = os.read(sys.stdin.fileno(), 65_536)
             *lines, rest = (rest + read).split(b"\n") if read else (rest, b"")
@@ -57,96 +121,13 @@ def send_typed(
         producer.close()
 
 
-def tell_counts(channels: Channels, panel: str, over: threading.Event) -> None:
-    """Say the words with the highest counts whenever they change."""
-    slot = channels.slot(f"panel:{panel}")
-    told = ""
-    while not over.wait(_LOOK):
+def _print_counts(channels: Channels, end: threading.Event) -> None:
+    """Print the words with the highest counts whenever they change."""
+    slot = channels.slot(f"panel:{_COUNTS_PANEL}")
+    printed = ""
+    while not end.wait(_POLL_INTERVAL_S):
         rows = (slot.value or {}).get("rows") or ()
-        line = ", ".join(f"{label} {value}" for label, value in rows[:_TOLD])
-        if line != told:
-            told = line
-            say(f"  {line}")
-
-
-_PARTITIONS = 2
-_PATIENCE = 10.0
-
-
-@dataclass
-class RunningFeed:
-    """What became of it."""
-
-    totals: dict[str, int] = field(default_factory=dict)
-    """Records that are in each topic, at the end."""
-    failure: MillraceError | None = None
-
-
-@contextmanager
-def pouring(
-    demo: Demo, cluster: Cluster, channels: Channels, ready: Callable[[], bool], stop: threading.Event
-) -> Iterator[RunningFeed]:
-    """Pour for the time of a block; what fails ends the demo and is raised at the end."""
-    from millrace.clients.kafka import topics
-
-    for topic in demo.topics:
-        topics.ensure(cluster, topic, _PARTITIONS)
-    over, poured = threading.Event(), RunningFeed()
-    threads = [
-        threading.Thread(target=_guarded, args=(work, poured, stop), name="pouring", daemon=True)
-        for work in (
-            *(_feed(feed, cluster, over) for feed in demo.feeds),
-            *(_typed(demo.typed, cluster, channels, ready, stop, over) if demo.typed else ()),
-        )
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        yield poured
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join(_PATIENCE)
-    with suppress(MillraceError):
-        poured.totals = {
-            one.name: sum(p.end or 0 for p in one.partitions) for one in topics.describe(cluster, demo.topics)
-        }
-    if poured.failure:
-        raise poured.failure
-
-
-def _typed(
-    topic: str,
-    cluster: Cluster,
-    channels: Channels,
-    ready: Callable[[], bool],
-    stop: threading.Event,
-    over: threading.Event,
-) -> tuple[Callable[[], None], ...]:
-    return (
-        lambda: send_typed(cluster, topic, ready, stop, over),
-        lambda: tell_counts(channels, "counts-top", over),
-    )
-
-
-def _feed(feed: DemoFeed, cluster: Cluster, over: threading.Event) -> Callable[[], None]:
-    from millrace.connectors.base.record_sink import SINKS, SinkTarget
-    from millrace.feeds.base.api import FEEDS, Run
-    from millrace.feeds.base.pump import pump
-
-    def pour() -> None:
-        sink = SINKS.load("kafka")(SinkTarget(feed.feed, cluster=lambda: cluster))
-        pump(FEEDS.load(feed.feed)(**feed.options), sink, Run(feed.rate, stop=over))
-
-    return pour
-
-
-def _guarded(work: Callable[[], None], poured: RunningFeed, stop: threading.Event) -> None:
-    try:
-        work()
-    except MillraceError as error:
-        poured.failure = error
-        stop.set()
-    except Exception as error:  # without its feed a demo would run on, empty
-        poured.failure = RunError("the feed ended", why=f"{type(error).__name__}: {error}")
-        stop.set()
+        line = ", ".join(f"{label} {value}" for label, value in rows[:_WORDS_PRINTED])
+        if line != printed:
+            printed = line
+            print_line(f"  {line}")

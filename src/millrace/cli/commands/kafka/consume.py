@@ -1,79 +1,104 @@
-"""`millrace kafka consume`: records of a topic, printed."""
+"""`millrace kafka consume`: print the records of a topic."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster
-from millrace.cli.output import reader_may_leave, say, without_controls
+from millrace.cli.app import OUTPUT_PANEL, RECORDS_PANEL, option
+from millrace.cli.options import KafkaOptions, TopicName
+from millrace.cli.output import closed_output_allowed, print_line
 from millrace.cli.signals import until_stopped
 from millrace.errors import InvalidOption, MillraceError
 from millrace.units import format_count, parse_duration, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
-
-    from confluent_kafka import Message
 
     from millrace.clients.kafka.cluster import Cluster
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to read.", show_default=False)],
+    topic: TopicName,
+    *,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="From the oldest record, not only what comes from now on.")
+        bool, option("--from-beginning", panel=RECORDS_PANEL, help="Start at the oldest record, not at new ones.")
     ] = False,
-    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Only this partition.")] = None,
-    offset: Annotated[int | None, typer.Option("--offset", min=0, help="From this offset; needs --partition.")] = None,
+    partition: Annotated[
+        int | None, option("--partition", panel=RECORDS_PANEL, metavar="N", min=0, help="Only this partition.")
+    ] = None,
+    offset: Annotated[
+        int | None,
+        option("--offset", panel=RECORDS_PANEL, metavar="N", min=0, help="Start at this offset; needs --partition."),
+    ] = None,
     from_time: Annotated[
         str | None,
-        typer.Option("--from-time", metavar="TIME", help="From this time on: 2026-01-31T12:00:00Z, '5m ago'."),
+        option(
+            "--from-time",
+            panel=RECORDS_PANEL,
+            metavar="TIME",
+            help="Start at this time: 2026-01-31T12:00:00Z, '5m ago'.",
+        ),
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", help="Read as a member of this group and commit its offsets.")
+        str | None,
+        option(
+            "--group",
+            panel=RECORDS_PANEL,
+            metavar="NAME",
+            help="Read as a member of this consumer group, and commit its offsets.",
+        ),
     ] = None,
-    most: Annotated[int | None, typer.Option("--max", min=1, help="Stop after so many records.")] = None,
+    most: Annotated[
+        int | None,
+        option("--max", panel=RECORDS_PANEL, metavar="N", min=1, help="Maximum number of records; then stop."),
+    ] = None,
     timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="DURATION", help="Stop when no record came for so long.")
+        str | None,
+        option("--timeout", panel=RECORDS_PANEL, metavar="DURATION", help="Stop when no record came for this long."),
     ] = None,
     committed: Annotated[
         bool,
-        typer.Option("--read-committed/--read-uncommitted", help="Only records of committed transactions, or all."),
+        option(
+            "--read-committed/--read-uncommitted",
+            panel=RECORDS_PANEL,
+            help="Only records of committed transactions, or all.",
+        ),
     ] = True,
+    current: Annotated[
+        bool,
+        option(
+            "--current", panel=RECORDS_PANEL, help="Read the topic's current generation; see millrace replay --help."
+        ),
+    ] = False,
     format_: Annotated[
         str,
-        typer.Option(
-            "--format", help="text: values as they are; json: values as JSON; record: with key, headers and place."
+        option(
+            "--format",
+            panel=OUTPUT_PANEL,
+            metavar="FORMAT",
+            help="text: values as they are; json: values as JSON; record: with key, headers and position.",
         ),
     ] = "text",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a record, with key, headers, timestamp and place.")
+    as_json: Annotated[bool, option("--json", panel=OUTPUT_PANEL, help="The same as --format record.")] = False,
+    keys: Annotated[
+        bool, option("--keys", panel=OUTPUT_PANEL, help="With --format text: print key, tab, value.")
     ] = False,
-    keys: Annotated[bool, typer.Option("--keys", help="With text: key, tab, value.")] = False,
-    current: Annotated[
-        bool, typer.Option("--current", help="The generation of the topic that counts; see millrace replay.")
-    ] = False,
-    kafka: KafkaAddress = None,
-    kafka_config: KafkaConfig = None,
-    data: DataFolder = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Print the records of a topic until Ctrl-C, --max or --timeout."""
-    from millrace.cli.commands.kafka.record_output import SHOWN
+    from millrace.cli.commands.kafka.record_output import RECORD_FORMATS, for_terminal
     from millrace.clients.kafka.consumer import ReadRequest, read_records
 
-    shown = "record" if as_json else "keys" if keys and format_ == "text" else format_
-    if shown not in SHOWN:
+    name = "record" if as_json else "keys" if keys and format_ == "text" else format_
+    if name not in RECORD_FORMATS:
         raise InvalidOption(f"there is no format {format_!r}", hint="use text, json or record")
-    show = _for_terminal(SHOWN[shown]) if sys.stdout.isatty() else SHOWN[shown]
-    cluster = chosen_cluster(kafka, kafka_config, data)
+    to_line = for_terminal(name) if sys.stdout.isatty() else RECORD_FORMATS[name]
+    cluster = kafka.cluster()
     topic = _current(cluster, topic) if current else topic
     printed = 0
     with until_stopped() as stop:
-        reading = ReadRequest(
+        request = ReadRequest(
             topic,
             _start(from_beginning, offset, from_time),
             partition,
@@ -82,43 +107,38 @@ def consume(
             None if timeout is None else parse_duration(timeout),
             committed,
             stop,
-            say,
+            print_line,
         )
-        if sys.stdout.isatty() and not group and reading.start == "latest":
-            say("waiting for new records (--from-beginning shows older ones); Ctrl-C ends it")
+        if sys.stdout.isatty() and not group and request.start == "latest":
+            print_line("waiting for new records (--from-beginning shows older ones); Ctrl-C stops it")
         try:
-            with reader_may_leave():
-                for batch in read_records(cluster, reading):
-                    sys.stdout.buffer.write(b"".join(show(message) + b"\n" for message in batch))
+            with closed_output_allowed():
+                for batch in read_records(cluster, request):
+                    sys.stdout.buffer.write(b"".join(to_line(message) + b"\n" for message in batch))
                     sys.stdout.buffer.flush()
                     printed += len(batch)
         except MillraceError:
             if printed:
-                say(format_count(printed, "record"))
+                print_line(format_count(printed, "record"))
             raise
-        say(format_count(printed, "record"))
+        print_line(format_count(printed, "record"))
 
 
 def _current(cluster: Cluster, name: str) -> str:
     from millrace.connectors.kafka.generation_alias import current_topic
 
-    found = current_topic(cluster, name)
-    say(f"the current generation of {name} is the topic {found}")
-    return found
+    topic = current_topic(cluster, name)
+    print_line(f"the current generation of {name} is the topic {topic}")
+    return topic
 
 
 def _start(from_beginning: bool, offset: int | None, from_time: str | None) -> str | int | datetime:
     if sum((from_beginning, offset is not None, from_time is not None)) > 1:
         raise InvalidOption(
-            "there is more than one place to start", hint="use one of --from-beginning, --offset, --from-time"
+            "there is more than one position to start at", hint="use one of --from-beginning, --offset, --from-time"
         )
     if offset is not None:
         return offset
     if from_time is not None:
         return parse_time(from_time)
     return "earliest" if from_beginning else "latest"
-
-
-def _for_terminal(show: Callable[[Message], bytes]) -> Callable[[Message], bytes]:
-    """The same for people: a program that reads the output gets every byte, a terminal none that steers it."""
-    return lambda message: without_controls(show(message).decode("utf-8", "replace")).encode()

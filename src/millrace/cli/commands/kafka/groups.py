@@ -1,4 +1,4 @@
-"""`millrace kafka groups`: members, lag, and moving a group to another place."""
+"""`millrace kafka groups`: members and lag of consumer groups, and moving a group to other offsets."""
 
 from __future__ import annotations
 
@@ -7,96 +7,99 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.options import AsJson, DataFolder, KafkaAddress, KafkaConfig, Yes, chosen_cluster, confirm
-from millrace.cli.output import out, say, show_json, show_rows, show_table
+from millrace.cli.app import RECORDS_PANEL, App, option
+from millrace.cli.options import AsJson, KafkaOptions, Yes, confirm
+from millrace.cli.output import print_line, print_result, show_json, show_rows, show_table
 from millrace.units import parse_start
 
-app = typer.Typer(help="Consumer groups: list, describe, reset, delete.", no_args_is_help=True)
+app = App(help="Consumer groups: list, describe, reset, delete.")
 
-Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.", show_default=False)]
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The name of the group.", show_default=False)]
 
 
 @app.command("list")
-def list_(
-    kafka: KafkaAddress = None, kafka_config: KafkaConfig = None, data: DataFolder = None, as_json: AsJson = False
-) -> None:
+def list_(kafka: KafkaOptions, as_json: AsJson = False) -> None:
     """List consumer groups."""
     from millrace.clients.kafka import consumer_groups
 
-    found = consumer_groups.list_groups(chosen_cluster(kafka, kafka_config, data))
-    rows = [(one.name, one.state, len(one.members), one.topics, one.lag) for one in found]
+    groups = consumer_groups.list_groups(kafka.cluster())
+    rows = [(group.name, group.state, len(group.members), group.topics, group.lag) for group in groups]
     columns = {"name": "group", "state": "state", "members": "members", "topics": "topics", "lag": "lag"}
     show_rows(columns, rows, as_json=as_json)
 
 
 @app.command()
-def describe(
-    name: Name,
-    kafka: KafkaAddress = None,
-    kafka_config: KafkaConfig = None,
-    data: DataFolder = None,
-    as_json: AsJson = False,
-) -> None:
+def describe(name: GroupName, kafka: KafkaOptions, as_json: AsJson = False) -> None:
     """Describe a group: its members, and its offset and lag in each partition."""
     from millrace.clients.kafka import consumer_groups
 
-    group = consumer_groups.describe(chosen_cluster(kafka, kafka_config, data), name)
+    group = consumer_groups.describe(kafka.cluster(), name)
     if as_json:
-        positions = [asdict(one) | {"lag": one.lag} for one in group.positions]
+        positions = [asdict(position) | {"lag": position.lag} for position in group.positions]
         show_json(asdict(group) | {"positions": positions, "lag": group.lag})
         return
-    out().print(f"group {group.name}: {group.state}, lag {group.lag:,}", markup=False, soft_wrap=True)
-    rows = [(one.topic, one.partition, one.offset, one.end, one.lag, one.member) for one in group.positions]
+    print_result(f"group {group.name}: {group.state}, lag {group.lag:,}")
+    rows = [(at.topic, at.partition, at.offset, at.end, at.lag, at.member) for at in group.positions]
     show_table(("topic", "partition", "offset", "end", "lag", "member"), rows)
     if group.members:
-        members = [(one.id, one.client, one.host, len(one.partitions)) for one in group.members]
+        members = [(member.id, member.client, member.host, len(member.partitions)) for member in group.members]
         show_table(("member", "client", "host", "partitions"), members)
 
 
 @app.command()
 def reset(
-    name: Name,
-    topic: Annotated[str, typer.Option("--topic", help="The topic to move in.", show_default=False)],
+    name: GroupName,
+    *,
+    topic: Annotated[
+        str,
+        option("--topic", panel=RECORDS_PANEL, metavar="TOPIC", help="The topic to move in.", show_default=False),
+    ],
     to: Annotated[
         str,
-        typer.Option("--to", metavar="PLACE", show_default=False, help="earliest, latest, an offset, or a time."),
+        option(
+            "--to",
+            panel=RECORDS_PANEL,
+            metavar="POSITION",
+            show_default=False,
+            help="earliest, latest, an offset, or a time.",
+        ),
     ],
-    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Only this partition.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change and stop.")] = False,
+    partition: Annotated[
+        int | None, option("--partition", panel=RECORDS_PANEL, metavar="N", min=0, help="Only this partition.")
+    ] = None,
+    dry_run: Annotated[
+        bool, option("--dry-run", panel=RECORDS_PANEL, help="Show what would change, and change nothing.")
+    ] = False,
+    kafka: KafkaOptions,
     yes: Yes = False,
-    kafka: KafkaAddress = None,
-    kafka_config: KafkaConfig = None,
-    data: DataFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move a group to another place, after showing what would change."""
+    """Move a group to other offsets, after showing what would change."""
     from millrace.clients.kafka import consumer_groups
 
-    cluster = chosen_cluster(kafka, kafka_config, data)
+    cluster = kafka.cluster()
     moves = consumer_groups.plan_reset(cluster, name, topic, parse_start(to), partition)
     if as_json:
         show_json(moves)
     else:
-        rows = [(one.topic, one.partition, one.before, one.after) for one in moves]
+        rows = [(move.topic, move.partition, move.before, move.after) for move in moves]
         show_table(("topic", "partition", "offset now", "offset then"), rows)
-    if all(one.before is None for one in moves):
-        say(f"the group {name!r} has no offsets in {topic!r} yet: they would be its first")
+    if all(move.before is None for move in moves):
+        print_line(f"the group {name!r} has no offsets in {topic!r} yet: they would be its first")
     if dry_run:
-        say("nothing was changed (--dry-run)")
+        print_line("nothing was changed (--dry-run)")
     elif confirm(f"move group {name}?", yes):
         consumer_groups.apply_reset(cluster, name, moves)
-        say(f"moved {name}")
+        print_line(f"moved {name}")
 
 
 @app.command()
-def delete(
-    name: Name, yes: Yes = False, kafka: KafkaAddress = None, kafka_config: KafkaConfig = None, data: DataFolder = None
-) -> None:
+def delete(name: GroupName, kafka: KafkaOptions, yes: Yes = False) -> None:
     """Delete a group and its offsets."""
     from millrace.clients.kafka import consumer_groups
 
-    cluster = chosen_cluster(kafka, kafka_config, data)
+    cluster = kafka.cluster()
     consumer_groups.require(cluster, name)
     if confirm(f"delete group {name} and its offsets?", yes):
         consumer_groups.delete(cluster, name)
-        say(f"deleted {name}")
+        print_line(f"deleted {name}")

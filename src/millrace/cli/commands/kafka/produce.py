@@ -1,4 +1,4 @@
-"""`millrace kafka produce`: lines into a topic."""
+"""`millrace kafka produce`: write lines to a topic."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from millrace.cli.options import DataFolder, KafkaAddress, KafkaConfig, chosen_cluster, pairs
-from millrace.cli.output import delivered_line, progress_line, say
+from millrace.cli.app import option
+from millrace.cli.options import KafkaOptions, TopicName, pairs
+from millrace.cli.output import delivered_line, print_line, progress_line
 from millrace.cli.signals import until_stopped
 from millrace.errors import MillraceError, NotDelivered
 from millrace.units import parse_duration
@@ -22,48 +21,95 @@ if TYPE_CHECKING:
     from millrace.clients.kafka.record import Record
 
 
+_INPUT_PANEL = "Input"
+_DELIVERY_PANEL = "Delivery"
+
+
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.", show_default=False)],
+    topic: TopicName,
+    *,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", show_default="standard input", help="A file of lines, one record each."),
+        option(
+            "--file",
+            "-f",
+            panel=_INPUT_PANEL,
+            metavar="FILE",
+            show_default="standard input",
+            help="A file with one record on each line.",
+        ),
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", help="The same key for every record.")] = None,
+    key: Annotated[
+        str | None, option("--key", panel=_INPUT_PANEL, metavar="TEXT", help="The key of every record.")
+    ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", metavar="TEXT", help="What stands between key and value in a line.")
+        str | None,
+        option("--key-separator", panel=_INPUT_PANEL, metavar="TEXT", help="Separates key and value in a line."),
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", metavar="KEY=VALUE", help="A header; may be given several times.")
+        list[str] | None,
+        option("--header", panel=_INPUT_PANEL, metavar="KEY=VALUE", help="A header; may be given several times."),
     ] = None,
     null: Annotated[
-        str | None, typer.Option("--null", metavar="TEXT", help="A value to be sent as null (deletes a key).")
+        str | None,
+        option("--null", panel=_INPUT_PANEL, metavar="TEXT", help="Send this value as null (deletes a key)."),
     ] = None,
+    raw: Annotated[
+        bool, option("--raw", panel=_INPUT_PANEL, help="Send bytes as they are; lines need not be UTF-8.")
+    ] = False,
     partition: Annotated[
-        int | None, typer.Option("--partition", min=0, show_default="by key", help="The partition to write to.")
+        int | None,
+        option(
+            "--partition",
+            panel=_DELIVERY_PANEL,
+            metavar="N",
+            min=0,
+            show_default="by key",
+            help="The partition to write to.",
+        ),
     ] = None,
-    acks: Annotated[str, typer.Option("--acks", help="Who must have a record: 0, 1 or all.")] = "all",
+    acks: Annotated[
+        str,
+        option("--acks", panel=_DELIVERY_PANEL, metavar="0|1|all", help="How many replicas must acknowledge a record."),
+    ] = "all",
     idempotence: Annotated[
         bool | None,
-        typer.Option("--idempotence/--no-idempotence", show_default="on with --acks all", help="No duplicates."),
+        option(
+            "--idempotence/--no-idempotence",
+            panel=_DELIVERY_PANEL,
+            show_default="on with --acks all",
+            help="Write no duplicates.",
+        ),
     ] = None,
     compression: Annotated[
-        str | None, typer.Option("--compression", show_default="lz4", help="none, gzip, snappy, lz4 or zstd.")
+        str | None,
+        option(
+            "--compression",
+            panel=_DELIVERY_PANEL,
+            metavar="CODEC",
+            show_default="lz4",
+            help="none, gzip, snappy, lz4 or zstd.",
+        ),
     ] = None,
     transaction: Annotated[
-        bool, typer.Option("--transaction", help="All lines in one transaction: all are seen, or none.")
+        bool, option("--transaction", panel=_DELIVERY_PANEL, help="Send all lines in one transaction.")
     ] = False,
     transactional_id: Annotated[
         str | None,
-        typer.Option("--transactional-id", metavar="ID", help="The transaction's id; implies --transaction."),
+        option(
+            "--transactional-id",
+            panel=_DELIVERY_PANEL,
+            metavar="ID",
+            help="The transactional id; implies --transaction.",
+        ),
     ] = None,
-    abort: Annotated[bool, typer.Option("--abort", help="Abort the transaction at the end, to see what that does.")] = (
-        False
-    ),
-    raw: Annotated[bool, typer.Option("--raw", help="Send bytes as they are; lines need not be UTF-8.")] = False,
-    timeout: Annotated[str, typer.Option("--timeout", metavar="DURATION", help="How long a record may take.")] = "2m",
-    kafka: KafkaAddress = None,
-    kafka_config: KafkaConfig = None,
-    data: DataFolder = None,
+    abort: Annotated[
+        bool, option("--abort", panel=_DELIVERY_PANEL, help="Abort the transaction at the end, to see the effect.")
+    ] = False,
+    timeout: Annotated[
+        str, option("--timeout", panel=_DELIVERY_PANEL, metavar="DURATION", help="Delivery timeout of a record.")
+    ] = "2m",
+    kafka: KafkaOptions,
 ) -> None:
     """Write lines from standard input or a file to a topic."""
     from millrace.clients.kafka import topics
@@ -77,7 +123,7 @@ def produce(
         split_lines,
     )
 
-    cluster = chosen_cluster(kafka, kafka_config, data)
+    cluster = kafka.cluster()
     format_ = LineFormat(key, key_separator, pairs(header, "--header"), null, partition, raw)
     id_ = transactional_id or (new_transactional_id() if transaction or abort else None)
     delivery = Delivery(acks, idempotence, compression, id_, parse_duration(timeout), only_failures=True)
@@ -86,18 +132,18 @@ def produce(
         producer = Producer(cluster, topic, delivery, stop)
         lines = split_lines(input_chunks(descriptor, stop), stop, crlf=not raw)
         if descriptor == 0 and sys.stdin.isatty():
-            say("type lines; Ctrl-D ends them")
+            print_line("type lines; Ctrl-D ends them")
         started = time.monotonic()
         try:
             _send(producer, line_records(lines, format_), abort)
         finally:
-            say(delivered_line(producer.delivered, producer.failed, time.monotonic() - started))
+            print_line(delivered_line(producer.delivered, producer.failed, time.monotonic() - started))
     if producer.failed:
         raise producer.failure()
 
 
 def _send(producer: Producer, batches: Iterator[list[Record]], abort: bool) -> None:
-    """Send everything, in a transaction if it is one; what stopped it decides how that ends."""
+    """Send everything; commit the transaction, if there is one, or abort it."""
     if producer.transactional:
         producer.begin()
     try:
@@ -105,11 +151,11 @@ def _send(producer: Producer, batches: Iterator[list[Record]], abort: bool) -> N
         if producer.transactional:
             _end_transaction(producer, abort)
     except BaseException:
-        with suppress(MillraceError):  # the first failure is the one to tell
+        with suppress(MillraceError):  # the first failure is the one to report
             producer.abort()
         raise
     finally:
-        producer.close(say)
+        producer.close(print_line)
 
 
 def _send_all(producer: Producer, batches: Iterator[list[Record]]) -> None:
@@ -122,12 +168,12 @@ def _send_all(producer: Producer, batches: Iterator[list[Record]]) -> None:
 def _end_transaction(producer: Producer, abort: bool) -> None:
     if producer.reason is None and producer.stopped():
         raise NotDelivered(
-            "the transaction was aborted: it was stopped before its last line",
+            "the transaction was aborted: it was interrupted before its last line",
             hint="end the lines with Ctrl-D to commit them",
         )
     if abort:
         producer.flush()
         producer.abort()
-        say("the transaction was aborted: a reader of committed records sees none of it")
+        print_line("the transaction was aborted: a reader of committed records sees none of it")
     else:
         producer.commit()

@@ -1,43 +1,31 @@
-"""`millrace replay`: the retained log once more, through today's code, beside what runs; then compare and switch.
+"""`millrace replay`: process the retained log again with the current code, then compare and switch.
 
-How far a replay is, on the terminal: a line that is renewed in place, or one every few seconds elsewhere.
+- A replay writes to a new generation of the outputs, next to what runs.
+- `--compare`, `--switch`, `--rollback`, `--list` and `--drop` work on generations (see `generations`).
+- Progress is a line that is updated in place on a terminal, or one every few seconds elsewhere.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.commands.cassandra import CassandraAddress, CassandraConfig, node
-from millrace.cli.commands.replay.generations import drop_generation as delete
-from millrace.cli.commands.replay.generations import show_comparison, show_list, show_switch
+from millrace.cli.app import option
+from millrace.cli.commands.cassandra import CassandraConnectionOptions, node
+from millrace.cli.commands.replay.generations import drop_generation, show_comparison, show_list, show_switch
 from millrace.cli.commands.run import cluster_for
-from millrace.cli.options import (
-    AsJson,
-    DataFolder,
-    KafkaAddress,
-    KafkaConfig,
-    Master,
-    PipelineFile,
-    SparkSettings,
-    State,
-    Yes,
-    spark_settings,
-    state_folder,
-)
-from millrace.cli.output import err, say
-from millrace.cli.run_options import Patience, Restarts, restart_policy
+from millrace.cli.live_view import PRINT_INTERVAL_S, repeating
+from millrace.cli.options import AsJson, KafkaOptions, PipelineFile, SparkOptions, State, Yes, state_folder
+from millrace.cli.output import err, print_line
+from millrace.cli.run_options import RecoveryOptions
 from millrace.cli.services import prepare_spark
 from millrace.cli.signals import until_stopped
 from millrace.errors import InvalidOption, InvalidReplay
-from millrace.settings import STOP_TIMEOUT
 from millrace.units import format_count, format_duration
 
 if TYPE_CHECKING:
@@ -46,78 +34,78 @@ if TYPE_CHECKING:
     from millrace.engine.run import RunSettings
     from millrace.pipeline.model import PipelineDef
 
-_BEGIN, _AFTER = "Replay", "What comes of it"
+_REPLAY_PANEL, _GENERATIONS_PANEL = "Replay", "Generations"
+_UPDATE_INTERVAL_S = 0.5
 
 
 def replay(
     file: PipelineFile,
+    *,
     from_: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--from",
-            metavar="PLACE",
-            rich_help_panel=_BEGIN,
-            help="Where to begin: earliest, a time, '2h ago', or offsets as posts[0]@23,posts[1]@40.",
+            panel=_REPLAY_PANEL,
+            metavar="POSITION",
+            help="Where to start: earliest, a time, '2h ago', or offsets as posts[0]@23,posts[1]@40.",
         ),
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(
-            "--to", metavar="PLACE", rich_help_panel=_BEGIN, show_default="what is there now", help="Where to end."
-        ),
+        option("--to", panel=_REPLAY_PANEL, metavar="POSITION", show_default="the newest record", help="Where to end."),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", rich_help_panel=_BEGIN, help="Go on with a replay that was stopped.")
-    ] = False,
+    resume: Annotated[bool, option("--resume", panel=_REPLAY_PANEL, help="Resume a replay that was stopped.")] = False,
     new: Annotated[
-        bool, typer.Option("--new", rich_help_panel=_BEGIN, help="Leave one that was stopped, and begin another.")
+        bool, option("--new", panel=_REPLAY_PANEL, help="Abandon a replay that was stopped, and start another.")
     ] = False,
     leave_out: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--leave-out",
+            panel=_REPLAY_PANEL,
             metavar="CONNECTOR",
-            rich_help_panel=_BEGIN,
-            help="Do without sinks that cannot have generations, as foreach; may be given several times.",
+            help="Leave out sinks that cannot have generations, as foreach; may be given several times.",
         ),
     ] = None,
     compare: Annotated[
         bool,
-        typer.Option(
-            "--compare", rich_help_panel=_AFTER, help="Counts and differing keys; exit code 1 if there are any."
+        option(
+            "--compare",
+            panel=_GENERATIONS_PANEL,
+            help="Show counts and keys that differ; exit code 1 if there are any.",
         ),
     ] = False,
     switch: Annotated[
-        bool, typer.Option("--switch", rich_help_panel=_AFTER, help="Let the new generation count from now on.")
+        bool, option("--switch", panel=_GENERATIONS_PANEL, help="Make the new generation the current one.")
     ] = False,
     rollback: Annotated[
-        bool, typer.Option("--rollback", rich_help_panel=_AFTER, help="Let the one count that did before.")
+        bool, option("--rollback", panel=_GENERATIONS_PANEL, help="Make the previous generation the current one.")
     ] = False,
-    list_: Annotated[bool, typer.Option("--list", rich_help_panel=_AFTER, help="List the generations.")] = False,
+    list_: Annotated[bool, option("--list", panel=_GENERATIONS_PANEL, help="List the generations.")] = False,
     drop: Annotated[
         int | None,
-        typer.Option("--drop", metavar="N", min=1, rich_help_panel=_AFTER, help="Delete a generation for good."),
+        option("--drop", panel=_GENERATIONS_PANEL, metavar="N", min=1, help="Delete a generation permanently."),
     ] = None,
     generation: Annotated[
         int | None,
-        typer.Option(
-            "--generation", min=1, rich_help_panel=_AFTER, show_default="the newest", help="Which one is meant."
+        option(
+            "--generation",
+            panel=_GENERATIONS_PANEL,
+            metavar="N",
+            min=1,
+            show_default="the newest",
+            help="Which generation to compare or switch to.",
         ),
     ] = None,
     state: State = None,
-    master: Master = None,
-    set_: SparkSettings = None,
-    restarts: Restarts = None,
-    patience: Patience = None,
+    recovery: RecoveryOptions,
+    spark: SparkOptions,
+    kafka: KafkaOptions,
+    cassandra: CassandraConnectionOptions,
     yes: Yes = False,
     as_json: AsJson = False,
-    kafka: KafkaAddress = None,
-    kafka_config: KafkaConfig = None,
-    data: DataFolder = None,
-    cassandra: CassandraAddress = None,
-    cassandra_config: CassandraConfig = None,
 ) -> None:
-    """Run today's code over the retained log, into a new generation of the outputs; compare it, and switch to it."""
+    """Process the retained log again with the current code, into a new generation of the outputs."""
     from millrace.cli.commands.check import load_sound
     from millrace.connectors.base.api import RunContext
     from millrace.connectors.base.registry import uses_system
@@ -125,116 +113,105 @@ def replay(
     from millrace.engine.replay.switch import SystemClients
     from millrace.engine.run import RunSettings
 
-    begins = from_ is not None or resume
+    replays = from_ is not None or resume
     if from_ is None and (to or new or leave_out):
-        raise InvalidOption("--to, --new and --leave-out belong to a replay", hint="say --from earliest as well")
+        raise InvalidOption("--to, --new and --leave-out need --from", hint="add --from earliest")
     _require_one(
-        {"--from": from_ is not None, "--resume": resume, "--compare": compare and not begins, "--switch": switch}
+        {"--from": from_ is not None, "--resume": resume, "--compare": compare and not replays, "--switch": switch}
         | {"--rollback": rollback, "--list": list_, "--drop": drop is not None}
     )
     pipeline = load_sound(file)
     base = state_folder(pipeline, state)
-    asked = None if from_ is None else ReplayRequest(from_, to or "latest", tuple(leave_out or ()), new)
-    if asked is not None:
-        require_possible(pipeline, asked)  # before a broker is started for it
+    request = None if from_ is None else ReplayRequest(from_, to or "latest", tuple(leave_out or ()), new)
+    if request is not None:
+        require_possible(pipeline, request)  # before a broker is started for it
     if list_:
         show_list(base, as_json=as_json)
         return
     with (
         until_stopped() as stop,
-        cluster_for(pipeline, kafka, kafka_config, data) as cluster,
-        node(uses_system(pipeline, "cassandra"), cassandra, cassandra_config, lambda _: None) as found,
+        cluster_for(pipeline, kafka) as cluster,
+        node(uses_system(pipeline, "cassandra"), cassandra, lambda _: None) as cassandra_client,
     ):
-        doors = SystemClients(cluster, found)
+        clients = SystemClients(cluster, cassandra_client)
         if switch or rollback:
-            show_switch(pipeline, base, doors, None if rollback else _meant(base, generation))
+            show_switch(pipeline, base, clients, None if rollback else _chosen_number(base, generation))
         elif drop is not None:
-            delete(pipeline, base, doors, drop, yes=yes)
+            drop_generation(pipeline, base, clients, drop, yes=yes)
         else:
             settings = RunSettings(
-                RunContext(base, cluster, notify=say, cassandra=found), master=master, spark_conf=spark_settings(set_)
-            )
-            settings = replace(
-                settings, restart_policy=restart_policy(restarts), stop_timeout_s=STOP_TIMEOUT.value(patience)
+                RunContext(base, cluster, notify=print_line, cassandra=cassandra_client),
+                master=spark.master,
+                spark_conf=spark.settings(),
+                restart_policy=recovery.policy(),
+                stop_timeout_s=recovery.stop_timeout_s(),
             )
             prepare_spark()
-            if begins:
-                _replay(file, pipeline, base, asked, settings, stop)
+            if replays:
+                _replay(file, pipeline, base, request, settings, stop)
             if compare:
-                show_comparison(pipeline, base, _meant(base, generation), settings, as_json=as_json)
+                show_comparison(pipeline, base, _chosen_number(base, generation), settings, as_json=as_json)
 
 
-def _require_one(given: dict[str, bool]) -> None:
-    named = [name for name, is_given in given.items() if is_given]
-    if len(named) == 1:
+def _require_one(options: dict[str, bool]) -> None:
+    given = [name for name, is_given in options.items() if is_given]
+    if len(given) == 1:
         return
-    hint = "one of " + ", ".join(given)
+    hint = "give one of " + ", ".join(options)
     raise InvalidOption(
-        f"{' and '.join(named)} are two things" if named else "what shall be done with the pipeline?", hint=hint
+        f"{' and '.join(given)} exclude each other" if given else "nothing to do with the pipeline was given", hint=hint
     )
 
 
-def _meant(base: Path, number: int | None) -> int:
-    """The generation that was named, or the newest; never by itself one that is older than what counts."""
+def _chosen_number(base: Path, number: int | None) -> int:
+    """Return the generation that was named, else the newest; without a name, never one before the current one."""
     from millrace.engine.replay.generations import load
 
-    known = load(base)
+    generations = load(base)
     if number is not None:
-        known.require(number)
+        generations.require(number)
         return number
-    if known.switching is not None:
-        return known.switching
-    found = [one.number for one in known.made if one.number > known.current and one.number not in known.dropping]
-    if not found:
+    if generations.switching is not None:
+        return generations.switching
+    current, dropping = generations.current, generations.dropping
+    newer = [made.number for made in generations.made if made.number > current and made.number not in dropping]
+    if not newer:
         raise InvalidReplay(
-            f"there is no generation after {known.current}, which is the current one",
-            hint="millrace replay FILE --from earliest makes one; --generation N means an older one",
+            f"there is no generation after {current}, which is the current one",
+            hint="millrace replay FILE --from earliest creates one; --generation N names an older one",
         )
-    return found[-1]
+    return newer[-1]
 
 
 def _replay(
-    file: str, pipeline: PipelineDef, base: Path, asked: ReplayRequest | None, settings: RunSettings, stop: Event
+    file: str, pipeline: PipelineDef, base: Path, request: ReplayRequest | None, settings: RunSettings, stop: Event
 ) -> None:
     from millrace.engine.replay import replay as engine
     from millrace.telemetry.query_status import RunStatus
 
-    made = (
-        engine.unfinished_generation(pipeline, base)
-        if asked is None
-        else engine.begin_replay(pipeline, base, asked, settings)
-    )
-    for topic, number, first in engine.truncated_partitions(made):
-        say(f"{topic}[{number}] begins at offset {first}: what was before is gone, and will not be in the generation")
-    say(f"generation {made.number}: {', '.join(one.own for one in made.outputs)}")
+    if request:
+        generation = engine.begin_replay(pipeline, base, request, settings)
+    else:
+        generation = engine.unfinished_generation(pipeline, base)
+    for topic, number, first in engine.truncated_partitions(generation):
+        print_line(f"{topic}[{number}] starts at offset {first}: older records no longer exist and are not replayed")
+    print_line(f"generation {generation.number}: {', '.join(output.own for output in generation.outputs)}")
     run_status = RunStatus()
-    with showing_progress() as know:
-        done = engine.run_replay(pipeline, base, made, settings, run_status, stop, know)
-    say(run_status.summary())
+    with showing_progress() as show:
+        done = engine.run_replay(pipeline, base, generation, settings, run_status, stop, show)
+    print_line(run_status.summary())
     if not done:
-        say(f"generation {made.number} was stopped before its end; millrace replay {file} --resume goes on with it")
+        print_line(
+            f"generation {generation.number} was stopped before its end; millrace replay {file} --resume resumes it"
+        )
         raise typer.Exit(1)
-    say(f"generation {made.number} is finished; --compare shows what differs, --switch lets it count")
-
-
-PRINT_EVERY = 5.0
-"""Seconds between two plain lines."""
-_OFTEN = 0.5
-
-
-class ReplayDisplay:
-    """What is shown of a replay; nothing before there is a distance."""
-
-    def __init__(self) -> None:
-        self.distance: ReplayProgress | None = None
-
-    def line(self) -> str:
-        """How far it is, in one line."""
-        return "Spark is starting" if self.distance is None else stage_text(self.distance.stage())
+    print_line(
+        f"generation {generation.number} is complete; --compare shows what differs, --switch makes it the current one"
+    )
 
 
 def stage_text(stage: ReplayStage) -> str:
-    """A stage in words."""
+    """Return how far a replay is, in one line."""
     if not stage.total:
         return format_count(stage.rows, "row")
     share = 100 * stage.done / stage.total
@@ -246,49 +223,22 @@ def stage_text(stage: ReplayStage) -> str:
 
 @contextmanager
 def showing_progress() -> Iterator[Callable[[ReplayProgress], None]]:
-    """A time in which the way of a replay is shown, once it is known."""
-    console, stop, what = err(), threading.Event(), ReplayDisplay()
+    """Show the progress of a replay while the block runs; yield what takes it."""
+    progress: list[ReplayProgress] = []
+    printed = ""
 
-    def know(distance: ReplayProgress) -> None:
-        what.distance = distance
+    def line() -> str:
+        return stage_text(progress[-1].stage()) if progress else "Spark is starting"
 
-    if console.is_terminal:
-        with console.status("") as status:
-            thread = _repeating(stop, _OFTEN, lambda: status.update(what.line()))
-            yield from _until(stop, thread, know)
+    def print_changed() -> None:
+        nonlocal printed
+        if progress and line() != printed:
+            printed = line()
+            print_line(printed)
+
+    if err().is_terminal:
+        with err().status("") as status, repeating(lambda: status.update(line()), _UPDATE_INTERVAL_S, "replay"):
+            yield progress.append
     else:
-        tell = _when_new(what)
-        yield from _until(stop, _repeating(stop, PRINT_EVERY, tell), know)
-        tell()  # how far it has come in the end
-
-
-def _until(
-    stop: threading.Event, thread: threading.Thread, know: Callable[[ReplayProgress], None]
-) -> Iterator[Callable[[ReplayProgress], None]]:
-    try:
-        yield know
-    finally:
-        stop.set()
-        thread.join()
-
-
-def _when_new(what: ReplayDisplay) -> Callable[[], None]:
-    last = ""
-
-    def tell() -> None:
-        nonlocal last
-        if what.distance is not None and what.line() != last:
-            last = what.line()
-            say(last)
-
-    return tell
-
-
-def _repeating(stop: threading.Event, seconds: float, act: Callable[[], None]) -> threading.Thread:
-    def repeat() -> None:
-        while not stop.wait(seconds):
-            act()
-
-    thread = threading.Thread(target=repeat, name="replaying", daemon=True)
-    thread.start()
-    return thread
+        with repeating(print_changed, PRINT_INTERVAL_S, "replay"):
+            yield progress.append

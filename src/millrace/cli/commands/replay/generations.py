@@ -1,4 +1,4 @@
-"""What comes after a replay: its generation compared, switched to, listed, deleted."""
+"""Generations of a pipeline's outputs on the terminal: list, compare, switch and drop them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from millrace.cli.options import confirm
-from millrace.cli.output import out, progress_line, say, show_json, show_table
+from millrace.cli.output import print_line, print_result, progress_line, show_json, show_table
 from millrace.errors import InvalidReplay
 from millrace.units import format_count
 
@@ -23,135 +23,142 @@ if TYPE_CHECKING:
     from millrace.pipeline.model import PipelineDef
 
 
-def show_switch(pipeline: PipelineDef, base: Path, doors: SystemClients, number: int | None) -> None:
-    """Switch, or go back, and say where the aliases lead."""
+def show_switch(pipeline: PipelineDef, base: Path, clients: SystemClients, number: int | None) -> None:
+    """Switch to a generation, or back to the previous one, and print where the aliases lead."""
     from millrace.engine.replay import switch
 
     if number is None:
-        after = switch.rollback(base, pipeline.name, doors)
+        after = switch.rollback(base, pipeline.name, clients)
     else:
-        after = switch.switch(base, pipeline.name, number, doors)
+        after = switch.switch(base, pipeline.name, number, clients)
     for output in switch.alias_targets(after, after.current):
-        out().print(f"{output.kind} {output.name} -> {output.own}", markup=False, soft_wrap=True)
-    say(f"generation {after.current} counts from now on; millrace run goes on with it, --rollback takes {after.before}")
-    tell_handovers(pipeline, base, after)
+        print_result(f"{output.kind} {output.name} -> {output.own}")
+    print_line(
+        f"generation {after.current} is the current one now: millrace run resumes it; --rollback returns to "
+        f"{after.before}"
+    )
+    print_handovers(pipeline, base, after)
 
 
-def tell_handovers(pipeline: PipelineDef, base: Path, known: Generations) -> None:
-    """Say what sinks that have one generation only get twice, or never, because another one counts."""
+def print_handovers(pipeline: PipelineDef, base: Path, generations: Generations) -> None:
+    """Print what sinks without generations get twice, or never, because of the switch."""
     from millrace.engine.replay.handover import handovers
 
-    for one in handovers(pipeline, base, known.before, known.current):
-        name = f"the sink {one.sink.connection.connector} of {one.sink.table!r}"
-        if one.repeated:
-            told = ", ".join(one.repeated)
-            say(f"{name} gets offsets twice: generation {known.before} gave them, and {known.current} will: {told}")
-        if one.missed:
-            told = ", ".join(one.missed)
-            say(f"{name} misses offsets: {known.before} did not give them, and {known.current} is past them: {told}")
-        if one.reread:
-            told = ", ".join(one.reread)
-            say(f"{name} gets all once more that {told} has: generation {known.current} reads it from the beginning")
+    before, current = generations.before, generations.current
+    for handover in handovers(pipeline, base, before, current):
+        name = f"the sink {handover.sink.connection.connector} of {handover.sink.table!r}"
+        if handover.repeated:
+            offsets = ", ".join(handover.repeated)
+            print_line(f"{name} gets offsets twice: generation {before} wrote them, and {current} will: {offsets}")
+        if handover.missed:
+            offsets = ", ".join(handover.missed)
+            print_line(f"{name} misses offsets: {before} did not write them, and {current} is past them: {offsets}")
+        if handover.reread:
+            sources = ", ".join(handover.reread)
+            print_line(f"{name} gets all of {sources} again: generation {current} reads it from the beginning")
 
 
-def drop_generation(pipeline: PipelineDef, base: Path, doors: SystemClients, number: int, *, yes: bool) -> None:
+def drop_generation(pipeline: PipelineDef, base: Path, clients: SystemClients, number: int, *, yes: bool) -> None:
     """Delete a generation, if the user agrees."""
     from millrace.engine.replay import switch
     from millrace.engine.replay.generations import load
 
-    known = load(base)
-    known.require(number, whole=False)
-    outputs = switch.outputs_to_drop(known, number)
-    named = ", ".join(one.own for one in outputs if switch.is_deletable(one))
-    if confirm(f"delete generation {number} for good, with {named or 'its state'}?", yes):
-        switch.drop(base, pipeline.name, number, doors)
-        say(f"deleted generation {number}: {named or 'its state'}")
+    generations = load(base)
+    generations.require(number, whole=False)
+    outputs = switch.outputs_to_drop(generations, number)
+    names = ", ".join(output.own for output in outputs if switch.is_deletable(output)) or "its state"
+    if confirm(f"delete generation {number} permanently, with {names}?", yes):
+        switch.drop(base, pipeline.name, number, clients)
+        print_line(f"deleted generation {number}: {names}")
         for output in outputs:
             if not switch.is_deletable(output):
-                say(f"{output.own} is not on this machine and stays: delete it with the tools of its store")
+                print_line(f"{output.own} is not on this machine and is kept: delete it with the tools of its store")
 
 
 def show_list(base: Path, *, as_json: bool) -> None:
-    """The generations of a pipeline."""
+    """List the generations of a pipeline."""
     from millrace.engine.replay.generations import listed
 
-    found = listed(base)
+    generations = listed(base)
     if as_json:
-        show_json(found)
-    elif not found:
-        say("there is one generation: what the file names")
+        show_json(generations)
+    elif not generations:
+        print_line("there is one generation: the outputs that the file names")
     else:
-        rows = [(one["number"], "*" if one["current"] else "", one["standing"], one["outputs"]) for one in found]
+        rows = [
+            (each["number"], "*" if each["current"] else "", each["standing"], each["outputs"]) for each in generations
+        ]
         show_table(("generation", "current", "how it was made", "outputs"), rows)
 
 
 def show_comparison(pipeline: PipelineDef, base: Path, number: int, settings: RunSettings, *, as_json: bool) -> None:
-    """What differs between the current generation and another; exit code 1 if anything does."""
+    """Print what differs between the current generation and another; exit with code 1 if anything does."""
     from millrace.engine.replay.compare import compare_generations, coverage_differences
     from millrace.engine.replay.generations import load
 
-    known = load(base)
-    made = known.require(number)
-    if number == known.current:
+    generations = load(base)
+    generation = generations.require(number)
+    if number == generations.current:
         raise InvalidReplay(f"generation {number} is the current one", hint="--generation N names another")
-    numbers, left_out = (known.current, number), made.left_out if made else ()
-    reach = coverage_differences(pipeline, base, numbers, left_out)
-    with _spark(pipeline, settings) as spark, progress_line() as renew:
-        seen = 0
+    numbers, left_out = (generations.current, number), generation.left_out if generation else ()
+    differences = coverage_differences(pipeline, base, numbers, left_out)
+    with _spark(pipeline, settings) as spark, progress_line() as update:
+        compared = 0
 
-        def told(count: int) -> None:
-            nonlocal seen
-            seen += count
-            renew(f"{format_count(seen, 'record')} compared")
+        def on_records(count: int) -> None:
+            nonlocal compared
+            compared += count
+            update(f"{format_count(compared, 'record')} compared")
 
-        found = list(compare_generations(pipeline, numbers, left_out, settings.context, spark, told))
+        results = list(compare_generations(pipeline, numbers, left_out, settings.context, spark, on_records))
     if as_json:
         show_json(
-            {"generations": numbers, "same_input": not reach, "input": reach, "outputs": list(map(asdict, found))}
+            {
+                "generations": numbers,
+                "same_input": not differences,
+                "input": differences,
+                "outputs": list(map(asdict, results)),
+            }
         )
     else:
-        for one in found:
-            _show(one, numbers)
-        for each in reach:
-            say(
-                f"query {each.query!r} has read {each.partition} up to {each.old:,} in generation {numbers[0]} "
-                f"and up to {each.new:,} in {numbers[1]}: some differences do not come from the code"
+        for result in results:
+            _show(result, numbers)
+        for reach in differences:
+            print_line(
+                f"query {reach.query!r} has read {reach.partition} up to {reach.old:,} in generation {numbers[0]} "
+                f"and up to {reach.new:,} in {numbers[1]}: some differences do not come from the code"
             )
-        if not reach:
-            say("both have read the same records, as far as their checkpoints tell")
-    if not all(one.same for one in found):
+        if not differences:
+            print_line("both have read the same records, according to their checkpoints")
+    if not all(result.same for result in results):
         raise typer.Exit(1)
 
 
-def _show(one: Comparison, numbers: tuple[int, int]) -> None:
-    out().print(f"{one.name}: {'the same' if one.same else 'not the same'} ({one.how})", markup=False, soft_wrap=True)
-    for number, (rows, keys) in zip(numbers, (one.old, one.new), strict=True):
-        out().print(
-            f"  generation {number}: {format_count(rows, 'row')}, {format_count(keys, 'key')}",
-            markup=False,
-            soft_wrap=True,
-        )
-    if not one.same:
-        words = f"only in {numbers[0]}: {one.only_old:,}, only in {numbers[1]}: {one.only_new:,}"
-        out().print(f"  {words}, otherwise: {one.differing:,}", markup=False, soft_wrap=True)
-        shown = [(each.key, each.old, each.new) for each in one.sample]
-        show_table(("key", f"generation {numbers[0]}", f"generation {numbers[1]}"), shown)
+def _show(result: Comparison, numbers: tuple[int, int]) -> None:
+    print_result(f"{result.name}: {'the same' if result.same else 'not the same'} ({result.how})")
+    for number, (rows, keys) in zip(numbers, (result.old, result.new), strict=True):
+        print_result(f"  generation {number}: {format_count(rows, 'row')}, {format_count(keys, 'key')}")
+    if not result.same:
+        only = f"only in {numbers[0]}: {result.only_old:,}, only in {numbers[1]}: {result.only_new:,}"
+        print_result(f"  {only}, different: {result.differing:,}")
+        sample = [(each.key, each.old, each.new) for each in result.sample]
+        show_table(("key", f"generation {numbers[0]}", f"generation {numbers[1]}"), sample)
 
 
 @contextmanager
 def _spark(pipeline: PipelineDef, settings: RunSettings) -> Iterator[Any]:
-    """A session that is started when somebody asks for it."""
+    """Yield what returns a session, which is started at the first call."""
     from millrace.engine.session.session import close_session, open_session
 
-    opened: list[Any] = []
+    sessions: list[Any] = []
 
     def session() -> Any:
-        if not opened:
-            opened.append(open_session(pipeline.name, master=settings.master, settings=settings.spark_conf))
-        return opened[0]
+        if not sessions:
+            sessions.append(open_session(pipeline.name, master=settings.master, settings=settings.spark_conf))
+        return sessions[0]
 
     try:
         yield session
     finally:
-        for one in opened:
-            close_session(one)
+        for spark in sessions:
+            close_session(spark)
