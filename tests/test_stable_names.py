@@ -381,9 +381,12 @@ def test_dead_topics_of_a_replay(tmp_path: Path) -> None:
 
 
 def test_consumer_groups(tmp_path: Path) -> None:
-    sink = KafkaSink(topic="popular")._outlet(site(tmp_path)).name
+    sink = KafkaSink(topic="popular")._commit_ledger(site(tmp_path)).name
     assert sink == "trending/popular/popular"
-    assert KafkaSink(topic="popular")._outlet(site(tmp_path, duplicate_index=1)).name == "trending/popular/popular/1"
+    assert (
+        KafkaSink(topic="popular")._commit_ledger(site(tmp_path, duplicate_index=1)).name
+        == "trending/popular/popular/1"
+    )
     groups = {
         run_group("trending"): "millrace.run/trending",
         sink_group(sink, 49): "millrace.sink/trending/popular/popular",

@@ -36,24 +36,24 @@ def kill():
         signal.pause()
 
 
-def insist(lane, call):
+def insist(producer, call):
     if call.__class__.__name__ != "partial" and call.__name__ == "commit_transaction":
         kill()
-    return INSIST(lane, call)
+    return INSIST(producer, call)
 
 
 class Killing(exactly_once.TransactionalWriter):
-    def write(self, number, batches, *, anew):
+    def write(self, number, batches, *, repeated):
         if FAULT == "between a note and its commit" and number == 1:
             TransactionalProducer._insist = insist
-        return super().write(number, self.fatal(number, batches), anew=anew)
+        return super().write(number, self.fatal(number, batches), repeated=repeated)
 
     def fatal(self, number, batches):
         yield from batches
         if FAULT == "before a commit" and number == 1:
             kill()
         while FAULT == "between two commits" and number == 1:
-            if self.outlet.noted(0).says(self.query, self.batch):
+            if self.ledger.committed_batch(0).includes(self.query, self.batch):
                 kill()
             time.sleep(0.01)
 

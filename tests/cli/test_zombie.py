@@ -34,8 +34,8 @@ from pyspark.cloudpickle import register_pickle_by_value
 HALT = os.environ.get("HALT")
 
 
-def through(frame, outlet):
-    write = exactly_once.TransactionalWriter(outlet)
+def through(frame, ledger):
+    write = exactly_once.TransactionalWriter(ledger)
 
     def rows(batches):
         yield from batches

@@ -70,12 +70,12 @@ def test_two_runs_go_on_from_each_other(cluster: Cluster, topic: str, run_pipeli
 class Failing(exactly_once.TransactionalWriter):
     """Fails in the last task, when the others have written; not in a batch without rows."""
 
-    def write(self, number: int, batches: Iterator[Any], *, anew: bool) -> int:
+    def write(self, number: int, batches: Iterator[Any], *, repeated: bool) -> int:
         first = next((batch for batch in batches if batch.num_rows), None)
         if number != 2 or first is None:
-            return super().write(number, batches if first is None else chain([first], batches), anew=anew)
+            return super().write(number, batches if first is None else chain([first], batches), repeated=repeated)
         waiting = threading.Event()
-        while not all(self.outlet.committed_batch(other).says(self.query, self.batch) for other in (0, 1)):
+        while not all(self.ledger.committed_batch(other).includes(self.query, self.batch) for other in (0, 1)):
             waiting.wait(0.01)
         raise ValueError("not this time")
 
@@ -83,11 +83,11 @@ class Failing(exactly_once.TransactionalWriter):
 class Breaking(exactly_once.TransactionalWriter):
     """The first task has sent its rows and waits for more when another one fails: Spark kills it as it is."""
 
-    def write(self, number: int, batches: Iterator[Any], *, anew: bool) -> int:
+    def write(self, number: int, batches: Iterator[Any], *, repeated: bool) -> int:
         if number == 0:
-            return super().write(number, chain(batches, self._no_end()), anew=anew)
+            return super().write(number, chain(batches, self._no_end()), repeated=repeated)
         first = next(batches, None)
-        while first is not None and not undecided(self.outlet.cluster, self.outlet.topic or ""):
+        while first is not None and not undecided(self.ledger.cluster, self.ledger.topic or ""):
             threading.Event().wait(0.1)
         raise to_transport(StateMismatch("not this time"))  # which no restart would mend
 

@@ -26,8 +26,8 @@ from millrace.connectors.kafka.exactly_once import (
     BatchLog,
     StartedBatch,
     TransactionalWriter,
-    _planned,
-    _require_alike,
+    _plan_digest,
+    _require_same_tasks,
     require_newest,
 )
 from millrace.errors import StateMismatch, TakenOver
@@ -37,7 +37,7 @@ QUERY = "a-query"
 
 
 @pytest.fixture
-def outlet(cluster: Cluster, topic: str) -> CommitLedger:
+def ledger(cluster: Cluster, topic: str) -> CommitLedger:
     made = CommitLedger(cluster, f"test.{uuid.uuid4().hex[:8]}.{topic}", topic, create=True)
     made.prepare()
     return made
@@ -47,42 +47,44 @@ def rows(*values: str, **columns: list[Any]) -> Iterator[pa.RecordBatch]:
     return iter([pa.RecordBatch.from_pydict({"value": list(values), **columns})])
 
 
-def write(outlet: CommitLedger, batch: int, *values: str, task: int = 0, anew: bool = False, query: str = QUERY) -> int:
-    return TransactionalWriter(outlet, query, batch, anew).write(task, rows(*values), anew=anew)
+def write(
+    ledger: CommitLedger, batch: int, *values: str, task: int = 0, repeated: bool = False, query: str = QUERY
+) -> int:
+    return TransactionalWriter(ledger, query, batch, repeated).write(task, rows(*values), repeated=repeated)
 
 
-def written(outlet: CommitLedger, topic: str | None = None) -> list[str]:
+def written(ledger: CommitLedger, topic: str | None = None) -> list[str]:
     """The values that a reader of committed records sees, up to the end of the topic."""
-    return [(one.value() or b"").decode() for one in committed(outlet.cluster, topic or outlet.topic or "")]
+    return [(one.value() or b"").decode() for one in committed(ledger.cluster, topic or ledger.topic or "")]
 
 
-def test_a_batch_that_comes_again_is_written_once(outlet: CommitLedger) -> None:
-    assert write(outlet, 0, "a", "b") == 2
-    assert write(outlet, 0, "a", "b", anew=True) == 0
-    assert write(outlet, 1, "c") == 1
-    assert write(outlet, 1, "c", anew=True) == 0
-    assert Counter(written(outlet)) == Counter("abc")
+def test_a_batch_that_comes_again_is_written_once(ledger: CommitLedger) -> None:
+    assert write(ledger, 0, "a", "b") == 2
+    assert write(ledger, 0, "a", "b", repeated=True) == 0
+    assert write(ledger, 1, "c") == 1
+    assert write(ledger, 1, "c", repeated=True) == 0
+    assert Counter(written(ledger)) == Counter("abc")
 
 
-def test_tasks_do_not_know_each_other(outlet: CommitLedger) -> None:
+def test_tasks_do_not_know_each_other(ledger: CommitLedger) -> None:
     for task in (0, 1, 49, 50, 120):
-        assert write(outlet, 0, f"task {task}", task=task) == 1
-        assert write(outlet, 0, f"task {task}", task=task, anew=True) == 0
-    assert len(written(outlet)) == 5
+        assert write(ledger, 0, f"task {task}", task=task) == 1
+        assert write(ledger, 0, f"task {task}", task=task, repeated=True) == 0
+    assert len(written(ledger)) == 5
 
 
-def test_another_checkpoint_begins_anew(outlet: CommitLedger) -> None:
-    write(outlet, 7, "a")
-    assert write(outlet, 0, "a", query="another") == 1
+def test_another_checkpoint_starts_from_scratch(ledger: CommitLedger) -> None:
+    write(ledger, 7, "a")
+    assert write(ledger, 0, "a", query="another") == 1
 
 
-def test_a_task_without_rows_writes_nothing(outlet: CommitLedger) -> None:
-    assert TransactionalWriter(outlet, QUERY, 0, False).write(0, rows(), anew=False) == 0
-    assert outlet.committed_batch(0) == BatchCommit()
+def test_a_task_without_rows_writes_nothing(ledger: CommitLedger) -> None:
+    assert TransactionalWriter(ledger, QUERY, 0, False).write(0, rows(), repeated=False) == 0
+    assert ledger.committed_batch(0) == BatchCommit()
 
 
-def test_rows_are_read_to_the_end_even_when_they_are_written_already(outlet: CommitLedger) -> None:
-    write(outlet, 0, "a")
+def test_rows_are_read_to_the_end_even_when_they_are_written_already(ledger: CommitLedger) -> None:
+    write(ledger, 0, "a")
     taken = []
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -90,23 +92,23 @@ def test_rows_are_read_to_the_end_even_when_they_are_written_already(outlet: Com
             taken.append(value)
             yield from rows(value)
 
-    assert TransactionalWriter(outlet, QUERY, 0, True).write(0, batches(), anew=True) == 0
+    assert TransactionalWriter(ledger, QUERY, 0, True).write(0, batches(), repeated=True) == 0
     assert taken == ["a", "b"]
 
 
-def test_what_fails_on_the_way_leaves_nothing(outlet: CommitLedger) -> None:
+def test_what_fails_on_the_way_leaves_nothing(ledger: CommitLedger) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield from rows("a")
         raise ValueError("no more")
 
     with pytest.raises(ValueError, match="no more"):
-        TransactionalWriter(outlet, QUERY, 0, False).write(0, batches(), anew=False)
-    assert outlet.committed_batch(0) == BatchCommit()
-    assert write(outlet, 0, "a", anew=True) == 1
-    assert written(outlet) == ["a"]
+        TransactionalWriter(ledger, QUERY, 0, False).write(0, batches(), repeated=False)
+    assert ledger.committed_batch(0) == BatchCommit()
+    assert write(ledger, 0, "a", repeated=True) == 1
+    assert written(ledger) == ["a"]
 
 
-def test_who_was_overtaken_writes_nothing(outlet: CommitLedger) -> None:
+def test_who_was_overtaken_writes_nothing(ledger: CommitLedger) -> None:
     overtaken, go_on = threading.Event(), threading.Event()
     raised: list[BaseException] = []
 
@@ -118,61 +120,61 @@ def test_who_was_overtaken_writes_nothing(outlet: CommitLedger) -> None:
 
     def zombie() -> None:
         try:
-            TransactionalWriter(outlet, QUERY, 0, False).write(0, slow(), anew=False)
+            TransactionalWriter(ledger, QUERY, 0, False).write(0, slow(), repeated=False)
         except TransportedError as error:
             raised.append(error)
 
     thread = threading.Thread(target=zombie)
     thread.start()
     assert overtaken.wait(60)
-    assert write(outlet, 0, "a", "b", anew=True) == 2
+    assert write(ledger, 0, "a", "b", repeated=True) == 2
     go_on.set()
     thread.join(60)
     assert isinstance(from_transport(str(raised[0])), TakenOver)
-    assert sorted(written(outlet)) == ["a", "b"]
-    assert write(outlet, 0, "a", "b", anew=True) == 0
+    assert sorted(written(ledger)) == ["a", "b"]
+    assert write(ledger, 0, "a", "b", repeated=True) == 0
 
 
-@pytest.mark.parametrize("anew", [True, False], ids=["the batch comes again", "another folder"])
+@pytest.mark.parametrize("repeated", [True, False], ids=["the batch comes again", "another folder"])
 def test_who_was_killed_between_its_note_and_its_commit_keeps_nobody_waiting(
-    outlet: CommitLedger, *, anew: bool
+    ledger: CommitLedger, *, repeated: bool
 ) -> None:
     """Kafka tells nobody what is noted while that transaction is open, which may be for ten minutes."""
-    killed = outlet.open(0)
+    killed = ledger.open_producer(0)
     killed._client.begin_transaction()
-    killed.send(outlet.topic or "", Record(b"a"))
+    killed.send(ledger.topic or "", Record(b"a"))
     killed.settle()
-    with outlet._asking(0) as progress:
+    with ledger._committed_offsets(0) as progress:
         note = TopicPartition(LEDGER, 0, 1, f"{QUERY}/{killed.instance}/")
         killed._client.send_offsets_to_transaction([note], progress.group)
-    assert set(outlet.all_committed_batches(1)) == {BatchCommit()}
-    assert write(outlet, 0, "a", anew=anew) == 1
-    assert written(outlet) == ["a"]
+    assert set(ledger.all_committed_batches(1)) == {BatchCommit()}
+    assert write(ledger, 0, "a", repeated=repeated) == 1
+    assert written(ledger) == ["a"]
 
 
-def test_keys_headers_partitions_and_topics(outlet: CommitLedger, cluster: Cluster) -> None:
-    other = f"{outlet.topic}-other"
+def test_keys_headers_partitions_and_topics(ledger: CommitLedger, cluster: Cluster) -> None:
+    other = f"{ledger.topic}-other"
     given = rows(
         "a",
         "b",
         key=["k", None],
-        topic=[outlet.topic, other],
+        topic=[ledger.topic, other],
         partition=pa.array([2, None], pa.int32()),
         headers=[[{"key": "h", "value": b"\x01"}], None],
     )
-    free = CommitLedger(cluster, f"{outlet.name}.free", None, create=True)
-    assert TransactionalWriter(free, QUERY, 0, False).write(0, given, anew=False) == 2
-    [one] = committed(cluster, outlet.topic or "")
+    free = CommitLedger(cluster, f"{ledger.name}.free", None, create=True)
+    assert TransactionalWriter(free, QUERY, 0, False).write(0, given, repeated=False) == 2
+    [one] = committed(cluster, ledger.topic or "")
     assert (one.partition(), one.key(), one.value(), one.headers()) == (2, b"k", b"a", [("h", b"\x01")])
-    assert written(outlet, other) == ["b"]
+    assert written(ledger, other) == ["b"]
     assert other in {one.name for one in topics.list_topics(cluster)}
 
 
-def test_keys_go_where_java_puts_them(outlet: CommitLedger, cluster: Cluster) -> None:
+def test_keys_go_where_java_puts_them(ledger: CommitLedger, cluster: Cluster) -> None:
     """As Kafka's own producer: murmur2 of `key-0` … over three partitions."""
     given = rows(*("v" * 4), key=[f"key-{number}" for number in range(4)])
-    TransactionalWriter(outlet, QUERY, 0, False).write(0, given, anew=False)
-    found = {(one.key() or b"").decode(): one.partition() for one in committed(cluster, outlet.topic or "")}
+    TransactionalWriter(ledger, QUERY, 0, False).write(0, given, repeated=False)
+    found = {(one.key() or b"").decode(): one.partition() for one in committed(cluster, ledger.topic or "")}
     assert found == {f"key-{number}": _murmur2(f"key-{number}".encode()) % 3 for number in range(4)}
 
 
@@ -189,108 +191,108 @@ def _murmur2(data: bytes) -> int:
     return (h ^ h >> 15) & 0x7FFFFFFF
 
 
-def test_many_rows(outlet: CommitLedger) -> None:
+def test_many_rows(ledger: CommitLedger) -> None:
     many = pa.RecordBatch.from_pydict({"value": [f"{number}" * 20 for number in range(100_000)]})
-    assert TransactionalWriter(outlet, QUERY, 0, False).write(0, iter([many, many]), anew=False) == 200_000
-    assert len(written(outlet)) == 200_000
+    assert TransactionalWriter(ledger, QUERY, 0, False).write(0, iter([many, many]), repeated=False) == 200_000
+    assert len(written(ledger)) == 200_000
 
 
-def test_a_batch_that_is_cut_otherwise_is_refused_only_when_some_of_it_is_written(outlet: CommitLedger) -> None:
+def test_a_batch_that_is_cut_otherwise_is_refused_only_when_some_of_it_is_written(ledger: CommitLedger) -> None:
     before, now = StartedBatch.of(QUERY, 0, ("a", "b")), StartedBatch.of(QUERY, 0, ("a", "b", "c"))
-    _require_alike(before, now, outlet)
-    write(outlet, 0, "a", task=1, anew=True)
-    _require_alike(before, StartedBatch.of(QUERY, 0, ("b", "a")), outlet)
+    _require_same_tasks(before, now, ledger)
+    write(ledger, 0, "a", task=1, repeated=True)
+    _require_same_tasks(before, StartedBatch.of(QUERY, 0, ("b", "a")), ledger)
     for other in (now, StartedBatch.of(QUERY, 0, ("a", "c"))):
         with pytest.raises(StateMismatch, match="in part"):
-            _require_alike(before, other, outlet)
-    _require_alike(before, StartedBatch.of(QUERY, 1, ("c",)), outlet)
+            _require_same_tasks(before, other, ledger)
+    _require_same_tasks(before, StartedBatch.of(QUERY, 1, ("c",)), ledger)
 
 
-def test_what_kafka_may_have_forgotten_is_not_written_again_without_a_word(outlet: CommitLedger) -> None:
+def test_what_kafka_may_have_forgotten_is_not_written_again_without_a_word(ledger: CommitLedger) -> None:
     begun = StartedBatch.of(QUERY, 3, ("a",))
-    _require_alike(begun, begun, outlet)
+    _require_same_tasks(begun, begun, ledger)
     with pytest.raises(StateMismatch, match="too long ago"):
-        _require_alike(replace(begun, at=begun.at - outlet.forgets_after() - 1), begun, outlet)
+        _require_same_tasks(replace(begun, at=begun.at - ledger.retention_s() - 1), begun, ledger)
 
 
-def test_what_a_ledger_has_noted_goes_with_it(outlet: CommitLedger) -> None:
+def test_what_a_ledger_has_noted_goes_with_it(ledger: CommitLedger) -> None:
     begun = StartedBatch.of(QUERY, 3, ("a",), "one")
     for alike in (begun, replace(begun, ledger=""), replace(begun, batch=4, ledger="another")):
-        _require_alike(begun, alike, outlet)
-    with pytest.raises(StateMismatch, match="nobody can tell"):
-        _require_alike(begun, replace(begun, ledger="another"), outlet)
+        _require_same_tasks(begun, alike, ledger)
+    with pytest.raises(StateMismatch, match="it is unknown"):
+        _require_same_tasks(begun, replace(begun, ledger="another"), ledger)
 
 
-def test_a_ledger_is_known_by_kafkas_own_id(outlet: CommitLedger) -> None:
-    outlet.look()
-    assert outlet.ledger == topics.identity(outlet.cluster, LEDGER)
-    assert outlet.ledger not in ("", topics.identity(outlet.cluster, outlet.topic or ""))
+def test_a_ledger_is_known_by_kafkas_own_id(ledger: CommitLedger) -> None:
+    ledger.read_ledger_id()
+    assert ledger.ledger_id == topics.identity(ledger.cluster, LEDGER)
+    assert ledger.ledger_id not in ("", topics.identity(ledger.cluster, ledger.topic or ""))
 
 
 @pytest.mark.parametrize("batch", [6, 7])
-def test_a_state_folder_that_is_older_than_the_topic_is_refused(outlet: CommitLedger, batch: int) -> None:
-    write(outlet, 7, "a")
+def test_a_state_folder_that_is_older_than_the_topic_is_refused(ledger: CommitLedger, batch: int) -> None:
+    write(ledger, 7, "a")
     with pytest.raises(TransportedError) as raised:
-        write(outlet, batch, "b")
+        write(ledger, batch, "b")
     assert isinstance(from_transport(str(raised.value)), StateMismatch)
-    assert written(outlet) == ["a"]
+    assert written(ledger) == ["a"]
 
 
-def planned(outlet: CommitLedger, batch: int, plan: str, value: str, *, anew: bool, task: int = 0) -> int:
-    return TransactionalWriter(outlet, QUERY, batch, anew, plan).write(task, rows(value), anew=anew)
+def planned(ledger: CommitLedger, batch: int, plan: str, value: str, *, repeated: bool, task: int = 0) -> int:
+    return TransactionalWriter(ledger, QUERY, batch, repeated, plan).write(task, rows(value), repeated=repeated)
 
 
-def test_a_batch_that_a_copy_of_the_state_folder_has_planned_is_refused(outlet: CommitLedger) -> None:
-    assert planned(outlet, 7, "here", "a", anew=False) == 1
-    assert planned(outlet, 7, "here", "a", anew=False) == 0, "a stage that Spark runs again"
-    assert planned(outlet, 7, "here", "a", anew=True) == 0
-    assert planned(outlet, 7, "here", "a", anew=True) == 0, "what is noted again says the same"
+def test_a_batch_that_a_copy_of_the_state_folder_has_planned_is_refused(ledger: CommitLedger) -> None:
+    assert planned(ledger, 7, "here", "a", repeated=False) == 1
+    assert planned(ledger, 7, "here", "a", repeated=False) == 0, "a stage that Spark runs again"
+    assert planned(ledger, 7, "here", "a", repeated=True) == 0
+    assert planned(ledger, 7, "here", "a", repeated=True) == 0, "what is noted again says the same"
     with pytest.raises(TransportedError) as raised:
-        planned(outlet, 7, "there", "b", anew=True)
+        planned(ledger, 7, "there", "b", repeated=True)
     assert isinstance(from_transport(str(raised.value)), StateMismatch)
-    assert written(outlet) == ["a"]
+    assert written(ledger) == ["a"]
 
 
-def test_who_takes_over_from_one_that_is_ahead_gives_way(outlet: CommitLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_takes_over_from_one_that_is_ahead_gives_way(ledger: CommitLedger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another run goes on between our look at the note and our taking the id over."""
-    planned(outlet, 0, "both", "a", anew=False)
-    before = outlet.committed_batch(0)
-    planned(outlet, 1, "there", "b", anew=True)
+    planned(ledger, 0, "both", "a", repeated=False)
+    before = ledger.committed_batch(0)
+    planned(ledger, 1, "there", "b", repeated=True)
     answers = [before]
     noted = CommitLedger.committed_batch
     monkeypatch.setattr(
         CommitLedger, "committed_batch", lambda self, number: answers.pop() if answers else noted(self, number)
     )
     with pytest.raises(TransportedError) as raised:
-        planned(outlet, 1, "here", "c", anew=False)
+        planned(ledger, 1, "here", "c", repeated=False)
     assert isinstance(from_transport(str(raised.value)), StateMismatch)
     assert not answers
-    assert sorted(written(outlet)) == ["a", "b"]
+    assert sorted(written(ledger)) == ["a", "b"]
 
 
 def test_a_query_does_not_go_on_from_a_checkpoint_that_is_older_than_any_note(
-    outlet: CommitLedger, tmp_path: Path
+    ledger: CommitLedger, tmp_path: Path
 ) -> None:
     """Also when the task that has noted the batch would have no rows: others would write what is there by it."""
-    site = RunContext(tmp_path, lambda: outlet.cluster, pipeline="p", name="t", query="q", checkpoint=tmp_path)
-    require_newest(site, outlet)  # nothing has begun
+    site = RunContext(tmp_path, lambda: ledger.cluster, pipeline="p", name="t", query="q", checkpoint=tmp_path)
+    require_newest(site, ledger)  # nothing has begun
     (tmp_path / "metadata").write_text(json.dumps({"id": QUERY}))
     (tmp_path / "offsets").mkdir()
     for batch in (5, 6):
         (tmp_path / "offsets" / str(batch)).write_text(f"v1 {batch}")
-    require_newest(site, outlet)
-    planned(outlet, 6, _planned(site, 6), "a", anew=False, task=3)
-    require_newest(site, outlet)
-    require_newest(replace(site, unfinished_batch=6), outlet)
+    require_newest(site, ledger)
+    planned(ledger, 6, _plan_digest(site, 6), "a", repeated=False, task=3)
+    require_newest(site, ledger)
+    require_newest(replace(site, unfinished_batch=6), ledger)
     (tmp_path / "offsets" / "6").write_text("planned otherwise")
-    require_newest(site, outlet)  # it is done, and a replay may have cut it back
+    require_newest(site, ledger)  # it is done, and a replay may have cut it back
     with pytest.raises(StateMismatch, match="already"):
-        require_newest(replace(site, unfinished_batch=6), outlet)
+        require_newest(replace(site, unfinished_batch=6), ledger)
     (tmp_path / "offsets" / "6").unlink()
     with pytest.raises(StateMismatch, match="already"):
-        require_newest(site, outlet)
+        require_newest(site, ledger)
     (tmp_path / "metadata").write_text(json.dumps({"id": "another"}))
-    require_newest(site, outlet)
+    require_newest(site, ledger)
 
 
 def test_notes_of_older_versions_say_no_plan() -> None:

@@ -10,6 +10,7 @@ import pytest
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.registry import CONNECTORS
+from millrace.connectors.kafka.commit_ledger import sink_transactional_id
 from millrace.connectors.kafka.sink import KafkaSink
 from millrace.dead_letters import kafka_writer
 from millrace.dead_letters.kafka_writer import KafkaDeadLetterTarget
@@ -25,22 +26,22 @@ ELEMENTS = ("b", "c", "d", "b_c")
 TOPICS = ("c", "b.c", "c.d", "d", "c.0")
 
 
-def outlet(pipeline: str, query: str, topic: str, twin: int = 0) -> Any:
+def ledger(pipeline: str, query: str, topic: str, twin: int = 0) -> Any:
     site: Any = RunContext(None, lambda: NOWHERE, pipeline=pipeline, name=query, query=query, duplicate_index=twin)  # type: ignore[arg-type]
-    return KafkaSink(topic=topic)._outlet(site)
+    return KafkaSink(topic=topic)._commit_ledger(site)
 
 
 def test_sinks_have_ids_and_groups_of_their_own() -> None:
     sinks = [(p, q, t, twin) for p in PIPELINES for q in ELEMENTS for t in TOPICS for twin in (0, 1)]
-    names = [outlet(*sink).name for sink in sinks]
+    names = [ledger(*sink).name for sink in sinks]
     assert len(set(names)) == len(sinks)
-    ids = [outlet(*sink)._identity(task) for sink in sinks for task in (0, 1, 50)]
+    ids = [sink_transactional_id(ledger(*sink).name, task) for sink in sinks for task in (0, 1, 50)]
     assert len(set(ids)) == len(sinks) * 3
 
 
 def test_a_topic_by_column_is_not_a_topic_of_that_name() -> None:
     site: Any = RunContext(None, lambda: NOWHERE, pipeline="p", name="q", query="q")  # type: ignore[arg-type]
-    assert KafkaSink(topic_column="t")._outlet(site).name != outlet("p", "q", "t").name
+    assert KafkaSink(topic_column="t")._commit_ledger(site).name != ledger("p", "q", "t").name
 
 
 def test_dead_letters_have_ids_and_groups_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

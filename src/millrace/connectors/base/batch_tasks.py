@@ -2,7 +2,6 @@
 
 - `with_deterministic_tasks` makes Spark put rows into tasks by what is in them.
 - `TaskPlan` runs a batch whose tasks know their numbers (`task_number`) and arguments (`task_arguments`).
-- `fail_on_truncated_input` makes a worker fail whose rows break off, instead of ending as if it had seen all.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from millrace.connectors.base.rdd_lineage import task_inputs
 from millrace.errors import InvalidOption
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark import TaskContext
     from pyspark.sql import DataFrame, Row
 
@@ -117,42 +115,3 @@ def task_arguments(task: TaskContext) -> dict[str, Any]:
     """Return the arguments that the tasks of a `TaskPlan` have."""
     arguments: dict[str, Any] = json.loads(task.getLocalProperty(ARGUMENTS_PROPERTY) or "{}")
     return arguments
-
-
-class _TruncationCheckingStream:
-    """A stream that knows whether it was read beyond its end: one that is whole marks its end."""
-
-    closed = False
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.truncated = False
-
-    def read(self, size: int = -1) -> bytes:
-        """Return as many bytes, or less at the end."""
-        data = self._stream.read(size)
-        self.truncated = self.truncated or len(data) < size
-        return data
-
-
-def fail_on_truncated_input() -> None:
-    """Make Spark's worker, in this process, raise where its stream of rows breaks off.
-
-    A task that fails closes the stream to its Python worker, and so does a JVM that is killed. Arrow takes a stream
-    that breaks off between two record batches for one that ends, so the worker would finish with some of its rows.
-    """
-    from pyspark.sql.pandas.serializers import ArrowStreamSerializer
-
-    if ArrowStreamSerializer.load_stream is not _load_stream:
-        ArrowStreamSerializer.load_stream = _load_stream
-
-
-def _load_stream(serializer: Any, stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
-    """Replace the serializer's own method."""
-    import pyarrow as pa
-
-    del serializer
-    checked = _TruncationCheckingStream(stream)
-    yield from pa.ipc.open_stream(checked)
-    if checked.truncated:
-        raise EOFError("the rows of the task broke off")

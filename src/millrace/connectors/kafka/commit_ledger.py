@@ -1,8 +1,11 @@
-"""A sink's place in Kafka: the transactional ids of its tasks, and what is noted of the batches that they wrote.
+"""The transactional ids of a sink, and the batches that its tasks have committed to Kafka.
 
-Every task of a sink has a transactional id of its own, and commits with its rows, in the same transaction, the number
-of their batch: as the offset of a group for a partition of the ledger, a topic that holds no records. See
-docs/decisions/0016-exactly-once.md.
+- Each task of a sink has a transactional id (`sink_transactional_id`). Producers stay open in the worker process.
+- A task commits the number of its batch in the transaction of its rows, as the offset of a consumer group for a
+  partition of the ledger. The ledger is the topic `millrace.ledger`, which has no records.
+- `CommitLedger` opens and keeps the producers, reads the commits, and turns errors of Kafka into ours.
+
+`exactly_once` has the protocol; docs/decisions/0016-exactly-once.md has the reasons.
 """
 
 from __future__ import annotations
@@ -22,18 +25,18 @@ from millrace.clients.pool import Pool
 from millrace.errors import KafkaFailed, MillraceError, RecordRefused, TakenOver, TopicGone
 
 LEDGER = "millrace.ledger"
-"""One for a cluster; groups have their offsets in it."""
-_PLACES = 50
-"""Its partitions; a sink of more tasks has more groups."""
-_LONGEST = 600.0
-"""Seconds that a task may take from its first row to its last: a transaction cannot be without end."""
-_PATIENCE = 120.0
-"""Seconds after which rows that Kafka does not take fail the task."""
-_GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+"""The ledger topic, one for a cluster."""
+_LEDGER_PARTITIONS = 50
+"""A sink of more tasks has more groups."""
+_TRANSACTION_TIMEOUT_S = 600.0
+"""How long a task may take from its first row to its last."""
+_DELIVERY_TIMEOUT_S = 120.0
+"""How long a record is sent again before the task fails."""
+_UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 
-_KEPT: Pool[TransactionalProducer] = Pool(64)
-_ASKING: Pool[CommittedOffsets] = Pool(8)
-_LEDGERS: dict[tuple[object, ...], str] = {}
+_PRODUCERS: Pool[TransactionalProducer] = Pool(64)
+_COMMITTED: Pool[CommittedOffsets] = Pool(8)
+_LEDGER_IDS: dict[tuple[object, ...], str] = {}
 """By cluster; on the driver only."""
 
 
@@ -44,161 +47,160 @@ def sink_transactional_id(sink: str, task: int) -> str:
 
 def sink_group(sink: str, task: int) -> str:
     """Return the consumer group in which a task of a sink commits what it has written."""
-    return f"millrace.sink/{sink}" + (f"#{task // _PLACES}" if task >= _PLACES else "")
+    return f"millrace.sink/{sink}" + (f"#{task // _LEDGER_PARTITIONS}" if task >= _LEDGER_PARTITIONS else "")
 
 
 @dataclass(frozen=True)
 class BatchCommit:
-    """What a task's last transaction said: the batch it wrote, of which query, and the lane that it went through."""
+    """What the last transaction of a task has committed: a batch of a query, and the producer that wrote it."""
 
     query: str = ""
     batch: int = -1
-    lane: str = ""
+    producer: str = ""
     plan: str = ""
-    """Tells the batch from another of its number, which a copy of the state folder has planned."""
+    """Distinguishes the batch from one of the same number that a copy of the state folder has planned."""
 
     @classmethod
     def of(cls, offset: int, text: str) -> BatchCommit:
-        """As it was committed; text that is none of ours (a group moved by hand) means that nothing is known."""
-        query, mark, rest = text.partition("/")
-        lane, _, plan = rest.partition("/")
-        return cls(query, offset - 1, lane, plan) if mark and offset > 0 else cls()
+        """Return what was committed; an empty one for foreign text, as of a group that was reset."""
+        query, slash, rest = text.partition("/")
+        producer, _, plan = rest.partition("/")
+        return cls(query, offset - 1, producer, plan) if slash and offset > 0 else cls()
 
-    def says(self, query: str, batch: int) -> bool:
-        """Whether a batch of a query is written."""
+    def includes(self, query: str, batch: int) -> bool:
+        """Return whether a batch of a query is written."""
         return self.query == query and self.batch >= batch
 
 
 @dataclass(frozen=True)
 class CommitLedger:
-    """One sink; can be pickled."""
+    """The commits of one sink; can be pickled."""
 
     cluster: Cluster = field(repr=False)
     name: str
-    """The pipeline, the query and where it writes, with a mark between them that none of them can have."""
+    """The pipeline, the query and the topic, with slashes between them, which none of them can contain."""
     topic: str | None = None
-    """Where rows go that do not say so themselves."""
+    """The topic of rows that do not name one themselves."""
     create: bool = False
-    """Whether a topic that a row names is made when it is missing."""
+    """Whether a missing topic that a row names is created."""
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cluster", replace(self.cluster))  # without open connections, which cannot travel
+        object.__setattr__(self, "cluster", replace(self.cluster))  # without open connections, which cannot be pickled
 
     @contextmanager
-    def owned(self, number: int, note: BatchCommit, *, anew: bool) -> Iterator[TransactionalProducer]:
-        """The lane of a task, ours alone from now on.
+    def producer(self, task: int, last: BatchCommit, *, reopen: bool) -> Iterator[TransactionalProducer]:
+        """Lend the producer of a task, which owns its transactional id.
 
-        One that was kept is still ours if the last note went through it, since whoever opens another notes something.
-        After an attempt that failed that is not so, and the lane is opened `anew`.
+        A producer that was kept still owns the id if the last commit went through it, since every new owner commits.
+        After a failed attempt that is not certain, and the producer is opened again.
         """
-        with _KEPT.borrow(
-            self._key(number), partial(self.open, number), lambda lane: not anew and note.lane == lane.instance
-        ) as lane:
-            yield lane
+        transactional_id = sink_transactional_id(self.name, task)
+        with _PRODUCERS.borrow(
+            (self.cluster.key, transactional_id),
+            partial(self.open_producer, task),
+            lambda kept: not reopen and last.producer == kept.instance,
+        ) as producer:
+            yield producer
 
-    def keeps(self, number: int) -> bool:
-        """Whether this process has a task's lane of an earlier batch."""
-        return self._key(number) in _KEPT
+    def has_open_producer(self, task: int) -> bool:
+        """Return whether this process has kept the producer of a task from an earlier batch."""
+        return (self.cluster.key, sink_transactional_id(self.name, task)) in _PRODUCERS
 
-    def open(self, number: int) -> TransactionalProducer:
-        """Take a task's id over: whoever had it can write nothing any more."""
-        # As Java's clients do it, so that a key stays in its partition whoever writes it.
-        config = {"partitioner": "murmur2_random", "message.timeout.ms": round(_PATIENCE * 1000), **self.config}
-        return TransactionalProducer(self.cluster, self._identity(number), longest=_LONGEST, config=config)
+    def open_producer(self, task: int) -> TransactionalProducer:
+        """Take over the transactional id of a task: its previous owner is fenced."""
+        config = {
+            "partitioner": "murmur2_random",  # as Java's clients do, so that a key stays in its partition
+            "message.timeout.ms": round(_DELIVERY_TIMEOUT_S * 1000),
+            **self.config,
+        }
+        transactional_id = sink_transactional_id(self.name, task)
+        return TransactionalProducer(self.cluster, transactional_id, longest=_TRANSACTION_TIMEOUT_S, config=config)
 
-    def end(self, number: int, within: float) -> None:
-        """End what a task has left open, in so many seconds; nothing is written in its name."""
-        TransactionalProducer(
-            replace(self.cluster, timeout=min(within, self.cluster.timeout)), self._identity(number), longest=within
-        )
+    def abort_open_transaction(self, task: int, timeout_s: float) -> None:
+        """Abort the transaction that a task left open; nothing is written."""
+        cluster = replace(self.cluster, timeout=min(timeout_s, self.cluster.timeout))
+        TransactionalProducer(cluster, sink_transactional_id(self.name, task), longest=timeout_s)
 
-    def committed_batch(self, number: int) -> BatchCommit:
-        """What the last transaction of a task said; one that is about to end is waited for."""
-        with self._asking(number) as progress:
-            return BatchCommit.of(*progress.read(LEDGER, number % _PLACES))
+    def committed_batch(self, task: int) -> BatchCommit:
+        """Return what the last transaction of a task has committed; wait for one that is about to end."""
+        with self._committed_offsets(task) as committed:
+            return BatchCommit.of(*committed.read(LEDGER, task % _LEDGER_PARTITIONS))
 
     def all_committed_batches(self, tasks: int) -> list[BatchCommit]:
-        """What is noted of any task, and at least of so many; what is open, and may be noted yet, is not waited for."""
-        notes: list[BatchCommit] = []
-        for number in range(0, max(tasks, 1), _PLACES):
-            with self._asking(number, stable=False) as progress:
-                notes += [BatchCommit.of(*told) for told in progress.read_all(LEDGER, range(_PLACES))]
-        return notes
+        """Return the commits of all tasks, at least of as many as given; do not wait for open transactions."""
+        commits: list[BatchCommit] = []
+        for task in range(0, max(tasks, 1), _LEDGER_PARTITIONS):
+            with self._committed_offsets(task, stable=False) as committed:
+                positions = committed.read_all(LEDGER, range(_LEDGER_PARTITIONS))
+            commits += [BatchCommit.of(*position) for position in positions]
+        return commits
 
     @contextmanager
-    def transaction(self, number: int, lane: TransactionalProducer, note: BatchCommit) -> Iterator[None]:
-        """A block whose records are written together with the note, or not at all; the note is given our lane."""
-        text = "/".join((note.query, lane.instance, note.plan))
-        place = TopicPartition(LEDGER, number % _PLACES, note.batch + 1, text)
-        with self._asking(number) as progress:
-            group = progress.group
-        with lane.transaction(place, group):
+    def transaction(self, task: int, producer: TransactionalProducer, commit: BatchCommit) -> Iterator[None]:
+        """Run a block whose records are committed together with a batch, as that of this producer, or not at all."""
+        text = "/".join((commit.query, producer.instance, commit.plan))
+        position = TopicPartition(LEDGER, task % _LEDGER_PARTITIONS, commit.batch + 1, text)
+        with self._committed_offsets(task) as committed:
+            group = committed.group
+        with producer.transaction(position, group):
             yield
 
-    def forgets_after(self) -> float:
-        """Seconds after which Kafka may forget a note: it removes the offsets of groups that are silent for days."""
+    def retention_s(self) -> float:
+        """Return for how long Kafka stores the offsets of a group that does not commit."""
         return offsets.offset_retention_s(self.cluster)
 
-    def look(self) -> None:
-        """See which ledger there is, before a query is started: `ledger` then tells."""
-        _LEDGERS.pop(self.cluster.key, None)
-        with suppress(KafkaFailed):  # a broker that has not heard of it yet, or is too old to tell
-            _LEDGERS[self.cluster.key] = topics.identity(self.cluster, LEDGER)
+    def read_ledger_id(self) -> None:
+        """Read Kafka's id of the ledger, before a query starts; `ledger_id` then has it."""
+        _LEDGER_IDS.pop(self.cluster.key, None)
+        with suppress(KafkaFailed):  # a broker that does not know the topic yet, or is too old to have ids
+            _LEDGER_IDS[self.cluster.key] = topics.identity(self.cluster, LEDGER)
 
     @property
-    def ledger(self) -> str:
-        """Kafka's id of the ledger: one that was deleted and made anew has another, and no notes."""
-        return _LEDGERS.get(self.cluster.key, "")
+    def ledger_id(self) -> str:
+        """Return Kafka's id of the ledger: one that was deleted and created again has another, and no commits."""
+        return _LEDGER_IDS.get(self.cluster.key, "")
 
-    def require(self, lane: TransactionalProducer, topic: str) -> None:
-        """Raise when a topic that a row names is not there and cannot be made."""
+    def require_topic(self, producer: TransactionalProducer, topic: str) -> None:
+        """Raise if a topic that a row names does not exist and may not be created."""
         try:
-            lane.partitions(topic)
+            producer.partitions(topic)
         except KafkaException as error:
-            if not self.create or error.args[0].code() not in _GONE:
+            if not self.create or error.args[0].code() not in _UNKNOWN_TOPIC:
                 raise
             topics.ensure(self.cluster, topic)
 
     def prepare(self) -> None:
-        """Make the ledger."""
+        """Create the ledger if it is missing and may be created."""
         if self.create:
-            topics.ensure(self.cluster, LEDGER, _PLACES)
+            topics.ensure(self.cluster, LEDGER, _LEDGER_PARTITIONS)
         else:
             topics.require(self.cluster.connect(), LEDGER)
 
     def problem(self, error: KafkaException) -> MillraceError:
-        """Our error for what Kafka says of a write."""
+        """Return our error for a write that Kafka has refused."""
         problem: KafkaError = error.args[0]
         where = f"topic {self.topic!r}" if self.topic else "a topic"
         if problem.code() in FENCED:
             return TakenOver(
-                f"somebody else writes to {where} in the name of {self.name!r}",
-                why="a run that was started later has taken its transactions over, or this one took too long "
-                f"(a task has {_LONGEST:.0f} s from its first row to its last)",
-                hint="let one of two runs go on; make batches smaller (max_per_batch) if there is only one",
+                f"another run writes to {where} under the name {self.name!r}",
+                why="a run that was started later has fenced this one, or a task took too long "
+                f"(it has {_TRANSACTION_TIMEOUT_S:.0f} s from its first row to its last)",
+                hint="stop one of the two runs; if there is only one, make batches smaller (max_per_batch)",
             )
         if problem.code() in REFUSED and isinstance(error, DeliveryFailed):
             return RecordRefused(
-                f"{where} does not take a record",
+                f"{where} refuses a record",
                 why=problem.str(),
-                hint=f"let it take larger ones: millrace kafka topics alter {self.topic} --config max.message.bytes=N",
+                hint=f"allow larger records: millrace kafka topics alter {self.topic} --config max.message.bytes=N",
             )
-        if problem.code() in _GONE:
-            return TopicGone(
-                f"{where} does not take rows: it is not there any more, or has no such partition", why=problem.str()
-            )
+        if problem.code() in _UNKNOWN_TOPIC:
+            return TopicGone(f"{where} was deleted, or has no such partition", why=problem.str())
         return self.cluster.error(problem, f"write to {where}")
 
-    def _identity(self, number: int) -> str:
-        return sink_transactional_id(self.name, number)
-
-    def _key(self, number: int) -> tuple[object, ...]:
-        return (self.cluster.key, self._identity(number))
-
     @contextmanager
-    def _asking(self, number: int, *, stable: bool = True) -> Iterator[CommittedOffsets]:
-        group = sink_group(self.name, number)
-        make = partial(CommittedOffsets, self.cluster, group, stable=stable)
-        with _ASKING.borrow((self.cluster.key, group, stable), make) as progress:
-            yield progress
+    def _committed_offsets(self, task: int, *, stable: bool = True) -> Iterator[CommittedOffsets]:
+        group = sink_group(self.name, task)
+        open_committed = partial(CommittedOffsets, self.cluster, group, stable=stable)
+        with _COMMITTED.borrow((self.cluster.key, group, stable), open_committed) as committed:
+            yield committed

@@ -141,25 +141,25 @@ class KafkaSink(Sink):
         if self.topic:
             ensure_topic(site, self.topic)
         if self.needs_single_writer and site.batches:
-            self._outlet(site).prepare()
+            self._commit_ledger(site).prepare()
 
     def require_newest(self, site: RunContext) -> None:
         """What its transactions have noted is known to the checkpoint."""
         if self.needs_single_writer and site.batches:
             from millrace.connectors.kafka.exactly_once import require_newest
 
-            outlet = self._outlet(site)
+            ledger = self._commit_ledger(site)
             try:
-                require_newest(site, outlet)
+                require_newest(site, ledger)
             except KafkaException as error:
-                raise outlet.problem(error) from error
+                raise ledger.problem(error) from error
 
     def release(self, site: RunContext) -> None:
         """End the transactions of a batch that is not done."""
         if self.needs_single_writer and site.batches:
             from millrace.connectors.kafka.exactly_once import release_transactions
 
-            release_transactions(site, self._outlet(site))
+            release_transactions(site, self._commit_ledger(site))
 
     def in_generation(self, number: int) -> Mapping[str, Any] | None:
         """A topic beside it; not where rows name their topics themselves."""
@@ -201,13 +201,13 @@ class KafkaSink(Sink):
         if self.needs_single_writer:
             from millrace.connectors.kafka.exactly_once import with_transactional_writer, write_batch
 
-            outlet = self._outlet(site)
+            ledger = self._commit_ledger(site)
             try:
                 write_batch(
-                    frame if site.writer_in_plan else with_transactional_writer(frame, outlet), batch, site, outlet
+                    frame if site.writer_in_plan else with_transactional_writer(frame, ledger), batch, site, ledger
                 )
             except KafkaException as error:
-                raise to_transport(outlet.problem(error)) from error
+                raise to_transport(ledger.problem(error)) from error
             except MillraceError as error:
                 raise to_transport(error) from None
         else:
@@ -221,11 +221,12 @@ class KafkaSink(Sink):
             from millrace.connectors.kafka.exactly_once import with_transactional_writer
 
             return super().stream(
-                with_transactional_writer(rows._df, self._outlet(site)).writeStream, replace(site, writer_in_plan=True)
+                with_transactional_writer(rows._df, self._commit_ledger(site)).writeStream,
+                replace(site, writer_in_plan=True),
             )
         return rows.format("kafka").options(**self._options(site))
 
-    def _outlet(self, site: RunContext) -> CommitLedger:
+    def _commit_ledger(self, site: RunContext) -> CommitLedger:
         where = f"{self.topic}={self.topic_column}" if self.topic_column else self.topic
         name = "/".join(
             (
