@@ -487,7 +487,7 @@ def test_files_of_the_state(tmp_path: Path) -> None:
     with StateDir(state, plan.pipeline) as held:
         held.claim(plan, "cluster")
     record_start(state, query.name, snapshot_query(plan.pipeline, query, CONNECTORS), None)
-    TopicIds(state, query.name, CLUSTER).note([])
+    TopicIds(state, query.name, CLUSTER).save([])
     BatchLog(batches_path(here, "sink")).begin(StartedBatch.of("id", 0, ("a",)))
     WriteTimestamps(times_path(here, "shop.popular"), "id").of(0)
     kinesis = KinesisSource(stream="posts", region="eu-west-1", start="2026-01-01T00:00:00Z", schema="id string")

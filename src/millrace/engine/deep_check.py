@@ -61,10 +61,10 @@ def _fingerprint(builder: QueryBuilder, query: Query, state: Path) -> StateSchem
         tables = _EmptyTables(builder, query)
         table = tables.frame(query.table)
         resuming = ResumePlanner(builder.pipeline, query, state, ())
-        written = resuming.whole(table)
+        written = resuming.with_all_columns(table)
         if len(query.sinks) == 1:
             written = writer_of(query.sinks[0]).shape(written)
-        return resuming.found(table, written, tables.sources())
+        return resuming.state_schema(table, written, tables.sources())
     except MillraceError as error:
         error.place = error.place or query.place
         raise

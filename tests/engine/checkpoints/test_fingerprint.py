@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millrace.engine.checkpoints.fingerprint import fingerprint, wholly
+from millrace.engine.checkpoints.fingerprint import fingerprint, with_all_columns_read
 from millrace.pipeline.compatibility.state_schema import StateSchema, state_differences
 
 SCHEMA = "user string, other string, n int, m int, at timestamp"
@@ -167,7 +167,11 @@ def test_aggregates_that_nobody_reads_are_not_kept(events: DataFrame) -> None:
 
 def test_a_whole_table_keeps_them_whoever_reads(events: DataFrame) -> None:
     table = events.groupBy("user").agg(F.sum("n").alias("s"), F.count("*").alias("c"))
-    whole = fingerprint(table, wholly(table), {"events": events}).operators
-    seen = wholly(table).observe("panels", F.max("c").alias("most"))
-    for written in (wholly(table).select("user", "c"), wholly(table).select("c", "s"), seen):
+    whole = fingerprint(table, with_all_columns_read(table), {"events": events}).operators
+    seen = with_all_columns_read(table).observe("panels", F.max("c").alias("most"))
+    for written in (
+        with_all_columns_read(table).select("user", "c"),
+        with_all_columns_read(table).select("c", "s"),
+        seen,
+    ):
         assert fingerprint(table, written, {"events": events}).operators == whole

@@ -1,6 +1,7 @@
-"""Topics that were deleted and made anew while a query was away: the offsets it knows mean other records now.
+"""Find records that a query has not read and that Kafka no longer has.
 
-Records that a query still needs and Kafka does not have any more.
+- Recognize topics that were deleted and created again by their ids: the query's offsets mean other records now.
+- List the offsets that a query reads next and that retention has deleted.
 """
 
 from __future__ import annotations
@@ -19,58 +20,63 @@ from millrace.errors import KafkaFailed
 
 
 class TopicIds:
-    """Kafka's own ids of the topics that a query reads, kept beside its checkpoint."""
+    """Kafka's ids of the topics that a query reads, stored beside its checkpoint."""
 
     def __init__(self, state: Path, query: str, cluster: Cluster) -> None:
         self._path = state / "topics" / f"{query}.json"
         self._cluster = cluster
 
-    def others(self, names: Iterable[str]) -> list[str]:
-        """Those of some topics that are not the ones that were noted."""
-        return [name for name, noted in self._noted().items() if name in names and self._now(name) not in ("", noted)]
+    def recreated(self, names: Iterable[str]) -> list[str]:
+        """Return the topics that have another id than the stored one."""
+        stored = self._load()
+        return [name for name in stored if name in names and self._current(name) not in ("", stored[name])]
 
-    def note(self, names: Iterable[str]) -> None:
-        """Keep the ids that these topics have now, and no others."""
-        found = {name: self._now(name) for name in sorted(set(names))}
+    def save(self, names: Iterable[str]) -> None:
+        """Store the ids that these topics have now, and no others."""
+        ids = {name: self._current(name) for name in sorted(set(names))}
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self._path, json.dumps({name: one for name, one in found.items() if one}))
+        write_whole(self._path, json.dumps({name: topic_id for name, topic_id in ids.items() if topic_id}))
 
-    def _noted(self) -> dict[str, str]:
-        with suppress(OSError, ValueError):  # of a state that was begun before there were any
-            noted: dict[str, str] = json.loads(self._path.read_text("utf-8"))
-            return noted
+    def _load(self) -> dict[str, str]:
+        with suppress(OSError, ValueError):  # a state of a version that stored none
+            ids: dict[str, str] = json.loads(self._path.read_text("utf-8"))
+            return ids
         return {}
 
-    def _now(self, name: str) -> str:
-        with suppress(KafkaFailed):  # it is not there, or its brokers are too old to tell
+    def _current(self, name: str) -> str:
+        with suppress(KafkaFailed):  # it does not exist, or the brokers are too old for ids
             return topics.identity(self._cluster, name)
         return ""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class LostOffsets:
-    """Offsets of one partition: from the one that is read next to the one before the first that is there."""
+    """Offsets of one partition that are deleted: from the one that is read next to the earliest that exists."""
 
     topic: str
     partition: int
     first: int
-    held: int
+    earliest: int
 
     def __str__(self) -> str:
-        last = self.held - 1
+        last = self.earliest - 1
         which = f"offset {last} is" if last == self.first else f"offsets {self.first} to {last} are"
-        return f"topic {self.topic!r}, partition {self.partition}: {which} gone, the first that exists is {self.held}"
+        where = f"topic {self.topic!r}, partition {self.partition}"
+        return f"{where}: {which} gone, the first that exists is {self.earliest}"
 
 
 def lost_offsets(checkpoint: Path, cluster: Cluster) -> list[LostOffsets]:
-    """What is gone of all that a query would read next; what cannot be asked for is left out."""
+    """Return the deleted offsets that a query would read next; partitions without an answer are left out."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
     from millrace.clients.kafka import offsets
 
-    at = next_offsets(checkpoint)
-    held = offsets.list_available_offsets(
-        cluster, [TopicPartition(*place) for place in sorted(at)], OffsetSpec.earliest()
+    next_read = next_offsets(checkpoint)
+    wanted = [TopicPartition(*partition) for partition in sorted(next_read)]
+    earliest = offsets.list_available_offsets(cluster, wanted, OffsetSpec.earliest())
+    return sorted(
+        LostOffsets(*partition, next_read[partition], first)
+        for partition, first in earliest.items()
+        if first > next_read[partition]
     )
-    return sorted(LostOffsets(*place, at[place], first) for place, first in held.items() if first > at[place])

@@ -1,10 +1,9 @@
-"""What Spark's plan of a query keeps in its checkpoint: its sources in order, and its stateful operators.
+"""Compute the fingerprint of a query from Spark's plan: its sources in order, and its stateful operators.
 
-Spark itself compares the types of a state's columns and nothing else: `max(a)` goes on with what `min(b)` left. So the
-operators are told by what they mean, from the analysed plan. Which aggregates are kept, and in which order, is told by
-the optimised one: Spark leaves out what nobody reads, and puts them in the order of whoever reads last.
-
-Where the columns of Spark's plans come from: nodes, leaves, and columns followed through renames.
+- Spark itself compares only the types of a state's columns: `max(a)` would resume with the state of `min(b)`. So the
+  fingerprint describes the operators by their meaning, from the analysed plan.
+- Which aggregates are stored, and in which order, is in the optimised plan: Spark drops columns that nothing reads.
+- Columns are followed through renames to the source or the expression that they come from.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def scala_elements(found: Any) -> list[Any]:
-    """The elements of a Scala collection."""
-    elements, going = [], found.iterator()
-    while going.hasNext():
-        elements.append(going.next())
+def scala_elements(collection: Any) -> list[Any]:
+    """Return the elements of a Scala collection."""
+    elements, iterator = [], collection.iterator()
+    while iterator.hasNext():
+        elements.append(iterator.next())
     return elements
 
 
 def kind_of(node: Any) -> str:
-    """The name of a node's class."""
+    """Return the name of a node's class."""
     return str(node.getClass().getSimpleName())
 
 
 def plan_nodes(plan: Any) -> Iterator[Any]:
-    """A plan's nodes, each before what it reads, from left to right: as Spark numbers sources and operators."""
+    """Yield a plan's nodes, each before its inputs, from left to right: as Spark numbers sources and operators."""
     waiting = [plan]
     while waiting:
         node = waiting.pop()
@@ -49,35 +48,35 @@ class Lineage:
         self.plan = self._inlined(frame._jdf.queryExecution().analyzed())
         self._leaves = [
             (name, leaf.canonicalized())
-            for name, one in sources.items()
-            for leaf in scala_elements(one._jdf.queryExecution().analyzed().collectLeaves())
+            for name, source in sources.items()
+            for leaf in scala_elements(source._jdf.queryExecution().analyzed().collectLeaves())
         ]
 
     def streams(self) -> Iterator[str]:
-        """The names of the streams that are read, in order."""
+        """Yield the names of the streams that are read, in order."""
         for leaf in scala_elements(self.plan.collectLeaves()):
             if leaf.isStreaming():
                 yield self._named(leaf)
 
     def origin(self, attribute: Any, node: Any) -> str:
-        """A column that a node reads, as SOURCE.name; what is computed on the way has the name that it got there."""
+        """Return a column that a node reads as SOURCE.name; a computed column has the name that it got there."""
         attribute, maker = self._maker(attribute, node)
         name = str(attribute.name()).lower()
         leaves = scala_elements(maker.collectLeaves()) if maker is not None else []
         return f"{self._named(leaves[0])}.{name}" if leaves else name
 
     def made_by(self, attribute: Any, node: Any) -> list[Any]:
-        """The expressions that make a column: several where rows are multiplied, as by sliding windows."""
+        """Return the expressions that compute a column: several where rows are multiplied, as by sliding windows."""
         attribute, maker = self._maker(attribute, node)
         kind = "" if maker is None else kind_of(maker)
         if kind == "Expand":
-            place = next(place for place, one in enumerate(scala_elements(maker.output())) if _same(one, attribute))
-            return [scala_elements(projection)[place] for projection in scala_elements(maker.projections())]
-        made = scala_elements(maker.projectList()) if kind == "Project" else []
-        return [one for one in made if _same(one, attribute)]
+            index = next(index for index, one in enumerate(scala_elements(maker.output())) if _same(one, attribute))
+            return [scala_elements(projection)[index] for projection in scala_elements(maker.projections())]
+        expressions = scala_elements(maker.projectList()) if kind == "Project" else []
+        return [expression for expression in expressions if _same(expression, attribute)]
 
     def _maker(self, attribute: Any, node: Any) -> tuple[Any, Any]:
-        """The node that makes a column, and the column's name there."""
+        """Return the column as the node names it that computes it, and that node."""
         giver = _giver(node, attribute)
         while giver is not None:
             before = _giver(giver, attribute)
@@ -94,19 +93,19 @@ class Lineage:
         return next((name for name, other in self._leaves if other.equals(same)), kind_of(leaf))
 
     def _inlined(self, plan: Any) -> Any:
-        """The plan with each WITH where it is used, as Spark runs it."""
+        """Return the plan with each WITH clause where it is used, as Spark runs it."""
         if not any(kind_of(node) == "WithCTE" for node in plan_nodes(plan)):
             return plan
         return self._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE(True, False, False).apply(plan)
 
 
 def _giver(node: Any, attribute: Any) -> Any:
-    """The child of a node that gives it a column."""
+    """Return the child of a node that provides a column."""
     return next((child for child in scala_elements(node.children()) if child.outputSet().contains(attribute)), None)
 
 
 def _renamed(node: Any, attribute: Any) -> Any:
-    """The column that a node only gives another name."""
+    """Return the column that a node only renames."""
     for one in scala_elements(node.projectList()) if kind_of(node) == "Project" else []:
         if _same(one, attribute) and kind_of(one) == "Alias" and kind_of(one.child()) == "AttributeReference":
             return one.child()
@@ -125,22 +124,22 @@ _WHOLE = "millrace.whole"
 def fingerprint(
     table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame], *, whole: bool = False
 ) -> StateSchema:
-    """That of a table in the form in which it is written; `sources` are the streams that it is made of, by name."""
+    """Return the fingerprint of a table as it is written; `sources` are the streams that it reads, by name."""
     reading = _Reading(written, sources)
     columns = tuple((field.name, field.dataType.simpleString()) for field in table.schema.fields)
     return StateSchema(tuple(reading.lineage.streams()), tuple(reading.operators()), columns, whole)
 
 
 def keeps_state(table: DataFrame) -> bool:
-    """Whether anything in a table's plan keeps state."""
+    """Return whether anything in a table's plan keeps state."""
     return any(_keeps(node) for node in plan_nodes(table._jdf.queryExecution().analyzed()))
 
 
-def wholly(table: DataFrame) -> DataFrame:
-    """A table all of whose columns are read, so that its state is the same whichever of them sinks and panels want.
+def with_all_columns_read(table: DataFrame) -> DataFrame:
+    """Return the table with an observation that reads all its columns, so that sinks and panels do not shape its state.
 
-    Spark leaves out of the state what nobody reads. So a run with another panel, or without the page, would not find
-    its state again. The observed value is one that needs a row, and tells nothing of it.
+    Spark drops columns from the state that nothing reads: a run with another panel, or without the dashboard, would not
+    find its state again. The observed value needs a row, and reveals nothing of it.
     """
     from pyspark.sql import functions as F
 
@@ -161,7 +160,7 @@ class _Reading:
             return
         optimizer = self._spark._jsparkSession.sessionState().optimizer()
         chosen = [node for node in plan_nodes(optimizer.execute(self.lineage.plan)) if _keeps(node)]
-        # An optimiser that merges or splits operators leaves no pairs; then each is told as it was written.
+        # If the optimiser merged or split operators, there are no pairs; then each is described as it was written.
         paired = [_family(node) for node in stateful] == [_family(node) for node in chosen]
         for node, executed in zip(stateful, chosen if paired else stateful, strict=True):
             yield self._operator(node, executed)
@@ -186,14 +185,14 @@ class _Reading:
         return self._other(kind, node)
 
     def _join(self, node: Any, executed: Any) -> StateOperator:
-        """A join of two streams keeps the rows of both, as far as somebody reads their columns."""
+        """Describe a join of two streams, whose state has the rows of both with the columns that are read."""
         condition = node.condition()
         keys = tuple(self._part(one, node) for one in _conjuncts(condition.get())) if condition.isDefined() else ()
         kept = [(f"{side} {one.name().lower()}", _type(one)) for side, one in _sides(executed)]
         return StateOperator("join", tuple(sorted(keys)), tuple(kept), str(node.joinType().sql()).lower())
 
     def _other(self, kind: str, node: Any) -> StateOperator:
-        """State that Python keeps by itself, and what we do not know: Spark compares its schema in the first batch."""
+        """Describe state that Python keeps, and unknown operators: Spark compares its schema in the first batch."""
         if kind == "FlatMapGroupsInPandasWithState":
             keys, detail = node.groupingAttributes(), f"{node.stateType().catalogString()} {_named(node.timeout())}"
         elif kind == "TransformWithStateInPySpark":
@@ -210,18 +209,22 @@ class _Reading:
         return self._part(expression, node)
 
     def _window(self, attribute: Any, node: Any) -> Part:
-        """A window is told by its lengths; the expression that makes it is long."""
-        made = self.lineage.made_by(attribute, node)
-        texts = [self._pretty(one, True) for one in made]
+        """Describe a window by its lengths; the expression that computes it is long."""
+        expressions = self.lineage.made_by(attribute, node)
+        texts = [self._pretty(expression, True) for expression in expressions]
         lengths = sorted({int(number) for text in texts for number in _MICROSECONDS.findall(text)})
         columns = sorted(
-            {self.lineage.origin(one, node) for made_by in made for one in scala_elements(made_by.references())}
+            {
+                self.lineage.origin(column, node)
+                for made_by in expressions
+                for column in scala_elements(made_by.references())
+            }
         )
-        several = [f"{len(made)} at once"] if len(made) > 1 else []
-        told = [*columns, *(f"{length / 1e6:g}s" for length in lengths), *several]
+        several = [f"{len(expressions)} at once"] if len(expressions) > 1 else []
+        parts = [*columns, *(f"{length / 1e6:g}s" for length in lengths), *several]
         if attribute.metadata().contains(_WINDOW[1]):
-            told = sorted(set(texts))
-        return f"{attribute.name().lower()}({', '.join(told)})", _type(attribute)
+            parts = sorted(set(texts))
+        return f"{attribute.name().lower()}({', '.join(parts)})", _type(attribute)
 
     def _part(self, expression: Any, node: Any) -> Part:
         if kind_of(expression) == "AttributeReference":
@@ -233,7 +236,7 @@ class _Reading:
 
 
 def _replaced(text: str, name: str, origin: str) -> str:
-    """A column's name as what it comes from; a name after a dot has been replaced already, or is a field."""
+    """Replace a column's name by its origin; a name after a dot has been replaced already, or is a field."""
     return re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", lambda _: origin, text)
 
 
@@ -242,12 +245,12 @@ def _keeps(node: Any) -> bool:
 
 
 def _family(node: Any) -> str:
-    """The operator that a node becomes."""
+    """Return the operator that a node becomes."""
     return kind_of(node).replace("Distinct", "Aggregate")
 
 
 def _aggregates(node: Any) -> list[Any]:
-    """The aggregate functions of an operator, in their order."""
+    """Return the aggregate functions of an operator, in their order."""
     found, waiting = (
         [],
         list(reversed(scala_elements(node.aggregateExpressions()))) if kind_of(node) == "Aggregate" else [],

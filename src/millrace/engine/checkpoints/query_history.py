@@ -1,9 +1,12 @@
-"""What ran last, kept beside the checkpoints: for each query what the file said and what Spark made of it."""
+"""How each query was started, recorded beside its checkpoint, and how far the checkpoint is.
+
+A start counts only when a batch was finished after it: then it is what made the checkpoint.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,53 +24,52 @@ _VERSION = 1
 class RecordedStart:
     """A query as it was started."""
 
-    after: int
-    """The last batch that had been done before; it counts only when a later one is done, by this query that is."""
-    said: QuerySnapshot
-    """What the file said."""
-    found: dict[str, Any] | None = None
-    """What Spark's plan said: a fingerprint; None when it could not be read."""
+    after_batch: int
+    """The last batch that was finished before the start."""
+    snapshot: QuerySnapshot
+    """The query as the pipeline file defined it."""
+    state_schema: dict[str, Any] | None = None
+    """Its fingerprint, from Spark's plan; None when the plan could not be read."""
 
 
 @dataclass(frozen=True)
 class CheckpointPosition:
-    """How far a checkpoint is."""
+    """The progress of a checkpoint."""
 
     batch: int
-    """The last batch that is done; -1 before the first."""
+    """The last batch that is finished; -1 before the first."""
     settings: dict[str, str]
-    """Spark's settings that it began with and keeps."""
+    """The Spark settings that it was created with and keeps."""
     offsets: tuple[Any, ...]
-    """Where each source is, in Spark's order."""
+    """The offset of each source, in Spark's order."""
 
 
 def checkpoint_of(state: Path, query: str) -> Path:
-    """The checkpoint of a query that writes."""
+    """Return the checkpoint of a query that writes."""
     return state / CHECKPOINTS / query
 
 
 def last_batch(state: Path, query: str) -> int:
-    """The last batch of a query that is done; -1 when none is."""
+    """Return the last finished batch of a query; -1 when there is none."""
     return last_committed_batch(checkpoint_of(state, query))
 
 
 def recorded_start(state: Path, query: str) -> RecordedStart | None:
-    """What made the checkpoint as it is: the newest start that has done a batch since."""
+    """Return what made the checkpoint as it is: the newest start after which a batch was finished."""
     done = last_batch(state, query)
-    return next((one for one in reversed(_read(state, query)) if one.after < done), None)
+    return next((start for start in reversed(_read(state, query)) if start.after_batch < done), None)
 
 
-def record_start(state: Path, query: str, said: QuerySnapshot, found: dict[str, Any] | None) -> None:
-    """Note how a query is about to be started; before it is, so that no batch is done by one that is not noted."""
+def record_start(state: Path, query: str, snapshot: QuerySnapshot, state_schema: dict[str, Any] | None) -> None:
+    """Record how a query is about to be started; before the start, so that each batch belongs to a recorded one."""
     before = recorded_start(state, query)
-    kept = [] if before is None else [before]
-    kept.append(RecordedStart(last_batch(state, query), said, found))
-    told = {"version": _VERSION, "ran": [asdict(one) for one in kept]}
-    write_whole(_path(state, query), json.dumps(told, indent=1))
+    starts = [*([before] if before else []), RecordedStart(last_batch(state, query), snapshot, state_schema)]
+    rows = [{"after": start.after_batch, "said": start.snapshot, "found": start.state_schema} for start in starts]
+    write_whole(_path(state, query), json.dumps({"version": _VERSION, "ran": rows}, indent=1))
 
 
 def position(state: Path, query: str) -> CheckpointPosition | None:
-    """How far a query is; None when it has no checkpoint that could be read."""
+    """Return the progress of a query; None when it has no checkpoint."""
     done = last_batch(state, query)
     planned = batch_files(checkpoint_of(state, query) / "offsets")
     newest = max((number for number in planned if number <= max(done, 0)), default=None)
@@ -80,13 +82,13 @@ def position(state: Path, query: str) -> CheckpointPosition | None:
 
 
 def _read(state: Path, query: str) -> list[RecordedStart]:
-    """Every start that is noted. What cannot be read is no reason to go on as if nothing had been noted."""
+    """Return the recorded starts; raise StateMismatch if they cannot be read, rather than ignore them."""
     path = _path(state, query)
     try:
-        told = json.loads(path.read_text("utf-8"))
-        if told["version"] == _VERSION:
-            return [RecordedStart(one["after"], one["said"], one["found"]) for one in told["ran"]]
-        why = f"it has version {told['version']}, and this Millrace writes version {_VERSION}"
+        content = json.loads(path.read_text("utf-8"))
+        if content["version"] == _VERSION:
+            return [RecordedStart(row["after"], row["said"], row["found"]) for row in content["ran"]]
+        why = f"it has version {content['version']}, and this Millrace writes version {_VERSION}"
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -94,7 +96,7 @@ def _read(state: Path, query: str) -> list[RecordedStart]:
     raise StateMismatch(
         f"{path} cannot be read",
         why=why,
-        hint="choose another folder with --state; or remove that file, and only Spark's own checks are left",
+        hint="choose another folder with --state; or remove that file, which leaves only Spark's own checks",
     )
 
 

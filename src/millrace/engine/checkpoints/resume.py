@@ -1,6 +1,8 @@
-"""Whether each query of a plan goes on where it was, begins anew, or must not start; the same rules for all who ask.
+"""Decide for each query of a plan whether it resumes, starts from scratch, or must not start.
 
-Whether a query's checkpoint is the newest that there is, as its sinks tell: a plan asks them as a run does.
+- Compare the query with the one that made its checkpoint, by the file and by Spark's plan.
+- Ask the sinks whether the checkpoint is the newest: a sink may hold batches that the checkpoint does not know.
+- Refuse a start with what the user can do instead. `plan` and `run` use the same rules.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from millrace.connectors.base.api import READERS, WRITERS, RunContext, Sink
 from millrace.connectors.base.query_checkpoint import unfinished_batch
 from millrace.connectors.base.registry import CONNECTORS, current_options, make_writer
-from millrace.engine.checkpoints.fingerprint import fingerprint, keeps_state, wholly
+from millrace.engine.checkpoints.fingerprint import fingerprint, keeps_state, with_all_columns_read
 from millrace.engine.checkpoints.query_history import (
     CheckpointPosition,
     checkpoint_of,
@@ -42,7 +44,7 @@ _UNKNOWN_CLUSTER = " of cluster None"
 
 @dataclass(frozen=True)
 class ResumeDecision:
-    """What a run would do with a query."""
+    """What a run does with a query."""
 
     query: Query
     verdict: str
@@ -50,19 +52,19 @@ class ResumeDecision:
     changes: tuple[Change, ...] = ()
     position: CheckpointPosition | None = None
     error: MillraceError | None = None
-    """What else prevents it from starting."""
+    """Another error that prevents it from starting."""
     unasked: str = ""
-    """Why its sinks were not asked whether its checkpoint is the newest."""
+    """Why its sinks could not be asked whether its checkpoint is the newest."""
 
     @property
     def starts(self) -> bool:
-        """Whether a run would start it, as far as is known."""
+        """Whether a run starts it, as far as is known."""
         return self.verdict not in (REFUSED, BLOCKED)
 
     @property
     def obstacles(self) -> list[Change]:
-        """What prevents it from going on."""
-        return [one for one in self.changes if one.effect in (BREAKS, MIXES)]
+        """The changes that prevent it from resuming."""
+        return [change for change in self.changes if change.effect in (BREAKS, MIXES)]
 
 
 def resume_decisions(
@@ -70,23 +72,25 @@ def resume_decisions(
     state: Path,
     cluster_id: str | None,
     accept: Collection[str] = (),
-    found: Mapping[str, StateSchema] | None = None,
+    schemas: Mapping[str, StateSchema] | None = None,
 ) -> list[ResumeDecision]:
-    """What would become of each query that writes. With `found` Spark has been asked; else only the file has."""
+    """Return the decision for each query that writes; without `schemas` of Spark's plans, from the file alone."""
     names = [query.name for query in plan.queries if query.sinks]
-    for one in accept:
-        if one not in names:
-            raise UnknownName.among("query", one, names)
+    for name in accept:
+        if name not in names:
+            raise UnknownName.among("query", name, names)
     known = known_of(state, plan.pipeline).get("queries", {})
-    former = {name: before.said for name in unused_checkpoints(state, plan) if (before := recorded_start(state, name))}
+    former = {
+        name: start.snapshot for name in unused_checkpoints(state, plan) if (start := recorded_start(state, name))
+    }
     return [
-        _outlook(plan.pipeline, query, state, known, former, cluster_id, accept, (found or {}).get(query.name))
+        _decision(plan.pipeline, query, state, known, former, cluster_id, accept, (schemas or {}).get(query.name))
         for query in plan.queries
         if query.sinks
     ]
 
 
-def _outlook(
+def _decision(
     pipeline: PipelineDef,
     query: Query,
     state: Path,
@@ -94,54 +98,57 @@ def _outlook(
     former: Mapping[str, QuerySnapshot],
     cluster_id: str | None,
     accept: Collection[str],
-    found: StateSchema | None,
+    schema: StateSchema | None,
 ) -> ResumeDecision:
-    forgets = _forgets(pipeline, query)
-    if forgets or not (checkpoint_of(state, query.name) / "offsets").exists():
-        full = _full(query)
-        judged = _judged(query, [] if forgets else _followed(query, former), accept, None)
-        why = forgets or "it has no checkpoint yet"
-        return replace(judged, verdict=BLOCKED if full or judged.obstacles else ANEW, why=why, error=full)
-    made = [*_other_origins(pipeline, query, known, cluster_id), *_changes(pipeline, query, state, found)]
-    return _judged(query, made, accept, position(state, query.name))
+    never = _why_never_resumed(pipeline, query)
+    if never or not (checkpoint_of(state, query.name) / "offsets").exists():
+        refusal = _sink_refusal(query)
+        decision = _decide(query, [] if never else _changes_to_output(query, former), accept, None)
+        verdict = BLOCKED if refusal or decision.obstacles else ANEW
+        return replace(decision, verdict=verdict, why=never or "it has no checkpoint yet", error=refusal)
+    found = [*_source_changes(pipeline, query, known, cluster_id), *_changes(pipeline, query, state, schema)]
+    return _decide(query, found, accept, position(state, query.name))
 
 
-def _judged(query: Query, made: list[Change], accept: Collection[str], at: CheckpointPosition | None) -> ResumeDecision:
+def _decide(
+    query: Query, found: list[Change], accept: Collection[str], at: CheckpointPosition | None
+) -> ResumeDecision:
     if query.name in accept:
-        made = [replace(one, effect=NEW) if one.effect == MIXES else one for one in made]
-    effects = {one.effect for one in made}
+        found = [replace(change, effect=NEW) if change.effect == MIXES else change for change in found]
+    effects = {change.effect for change in found}
     verdict = REFUSED if effects & {BREAKS, MIXES} else ASKED if ASKS in effects else RESUMES
-    return ResumeDecision(query, verdict, "", tuple(made), at)
+    return ResumeDecision(query, verdict, "", tuple(found), at)
 
 
-def _followed(query: Query, former: Mapping[str, QuerySnapshot]) -> list[Change]:
-    """What queries that the file no longer has left in the topics that a new one writes to."""
-    made = []
-    for name, said in former.items():
-        theirs = {sink["to"] for sink in said["sinks"] if sink["connector"] == "kafka"}
+def _changes_to_output(query: Query, former: Mapping[str, QuerySnapshot]) -> list[Change]:
+    """Return a change for each topic of a new query that has the output of a query that was removed."""
+    found = []
+    for name, snapshot in former.items():
+        theirs = {sink["to"] for sink in snapshot["sinks"] if sink["connector"] == "kafka"}
         for sink in query.sinks:
             for to in theirs.intersection(CONNECTORS.sink(sink.connection, sink.table).touches):
                 what = f"{to} has the output of query {name!r}, which is not in the file any more"
-                if said["mode"] == query.mode:  # with a name or a trigger of its own, the same once more
-                    made.append(Change(MIXES, "sink", f"{what}: what it has read would be read and written again"))
+                if snapshot["mode"] == query.mode:  # the same query under another name
+                    found.append(Change(MIXES, "sink", f"{what}: what it has read would be read and written again"))
                 else:
-                    made.append(Change(NEW, "sink", what))
-    return made
+                    found.append(Change(NEW, "sink", what))
+    return found
 
 
-def _changes(pipeline: PipelineDef, query: Query, state: Path, found: StateSchema | None) -> list[Change]:
+def _changes(pipeline: PipelineDef, query: Query, state: Path, schema: StateSchema | None) -> list[Change]:
     before = recorded_start(state, query.name)
     if before is None:
         if last_batch(state, query.name) < 0:
             return []
-        return [Change(NEW, "state", "what made its checkpoint is not noted: Spark compares the types of its state")]
+        return [Change(NEW, "state", "what made its checkpoint is not recorded: Spark compares the types of its state")]
     now = snapshot_query(pipeline, query, CONNECTORS)
-    made = changes(_with_current_options(before.said), _with_current_options(now))
-    if found is None or before.found is None:
-        return made
-    # Spark has been asked, and knows better than the text does what the state is.
-    said = [replace(one, effect=NEW) if one.effect == ASKS else one for one in made if one.part != "state"]
-    return [*said, *state_differences(StateSchema.of(before.found), found)]
+    found = changes(_with_current_options(before.snapshot), _with_current_options(now))
+    if schema is None or before.state_schema is None:
+        return found
+    # Spark's plan knows the state better than the text does.
+    others = [change for change in found if change.part != "state"]
+    others = [replace(change, effect=NEW) if change.effect == ASKS else change for change in others]
+    return [*others, *state_differences(StateSchema.of(before.state_schema), schema)]
 
 
 def _with_current_options(snapshot: QuerySnapshot) -> QuerySnapshot:
@@ -158,12 +165,12 @@ def _renamed(connectors: PluginRegistry[Any], connection: QuerySnapshot) -> Quer
     return connection | {"options": current_options(kind, connection["options"])}
 
 
-def _other_origins(
+def _source_changes(
     pipeline: PipelineDef, query: Query, known: Mapping[str, Any], cluster_id: str | None
 ) -> list[Change]:
     now = origins(pipeline, query, cluster_id)
     before = known.get(query.name, now)
-    if cluster_id is None:  # nobody can tell which cluster it will be
+    if cluster_id is None:  # the cluster is not known yet
         before = {name: [kind, f"{what.partition(' of cluster ')[0]}"] for name, (kind, what) in before.items()}
         now = {name: [kind, what.removesuffix(_UNKNOWN_CLUSTER)] for name, (kind, what) in now.items()}
     if before == now:
@@ -171,8 +178,8 @@ def _other_origins(
     return [Change(BREAKS, "source", f"it read {origins_text(before)}; now it reads {origins_text(now)}")]
 
 
-def _forgets(pipeline: PipelineDef, query: Query) -> str:
-    """Why a query begins anew each time, if it does."""
+def _why_never_resumed(pipeline: PipelineDef, query: Query) -> str:
+    """Return why a query starts from scratch each time, if it does."""
     sources = [source for name in pipeline.upstream(query.table) if (source := pipeline.source(name))]
     for source in sources:
         if not source.static and not CONNECTORS.source(source.connection, False).resumes:
@@ -182,8 +189,8 @@ def _forgets(pipeline: PipelineDef, query: Query) -> str:
     return ""
 
 
-def _full(query: Query) -> MillraceError | None:
-    """What a sink says that would not take more from a query that begins anew."""
+def _sink_refusal(query: Query) -> MillraceError | None:
+    """Return the error of a sink that accepts nothing from a query that starts from scratch."""
     for sink in query.sinks:
         writer, _ = make_writer(sink.connection)
         try:
@@ -195,16 +202,16 @@ def _full(query: Query) -> MillraceError | None:
     return None
 
 
-def require_resumable(found: list[ResumeDecision], state: Path, tell: Callable[[str], None]) -> None:
-    """Raise for the first query that cannot go on; of the others, tell what is new."""
-    for one in found:
-        if one.error:
-            raise one.error
-        if not one.starts:
-            raise _refusal(one.query, one.obstacles, state, one.verdict)
-    for one in found:
-        for change in one.changes:
-            tell(f"query {one.query.name!r}: {change.what}")
+def require_resumable(decisions: list[ResumeDecision], state: Path, notify: Callable[[str], None]) -> None:
+    """Raise for the first query that cannot start; report the changes of the others."""
+    for decision in decisions:
+        if decision.error:
+            raise decision.error
+        if not decision.starts:
+            raise _refusal(decision.query, decision.obstacles, state, decision.verdict)
+    for decision in decisions:
+        for change in decision.changes:
+            notify(f"query {decision.query.name!r}: {change.what}")
 
 
 def _refusal(
@@ -214,13 +221,13 @@ def _refusal(
     return kind(
         f"query {query.name!r} {verdict}",
         place=query.place,
-        why="; ".join(one.what for one in obstacles),
+        why="; ".join(change.what for change in obstacles),
         hint=choices(query, obstacles, state),
     )
 
 
 def choices(query: Query, obstacles: list[Change], state: Path) -> str:
-    """What the user can do about a query that cannot go on."""
+    """Return what the user can do about a query that cannot resume."""
     if not checkpoint_of(state, query.name).exists():
         return f"undo the change, write to another topic, or --accept-state-change {query.name} to write it again"
     begin = (
@@ -228,55 +235,56 @@ def choices(query: Query, obstacles: list[Change], state: Path) -> str:
         "run with another --state (what is in its outputs stays there), "
         f"or remove {checkpoint_of(state, query.name)} to start from scratch"
     )
-    if any(one.effect == BREAKS for one in obstacles):
+    if any(change.effect == BREAKS for change in obstacles):
         return f"undo the change, {begin}"
     return f"undo the change, {begin}; --accept-state-change {query.name} resumes with old and new results mixed"
 
 
 class ResumePlanner:
-    """A query that is about to start, as Spark has analysed it."""
+    """Checks a query that is about to start, as Spark has analysed it."""
 
     def __init__(self, pipeline: PipelineDef, query: Query, state: Path, accept: Collection[str]) -> None:
         self._pipeline, self._query, self._state, self._accept = pipeline, query, state, accept
-        self._whole = False
+        self._all_columns = False
 
-    def whole(self, table: DataFrame) -> DataFrame:
-        """The table with all its columns in its state; not where a checkpoint was begun without them."""
+    def with_all_columns(self, table: DataFrame) -> DataFrame:
+        """Return the table with all its columns in its state, unless its checkpoint was created without them."""
         before = recorded_start(self._state, self._query.name)
-        begun = last_batch(self._state, self._query.name) >= 0
-        wanted = bool(before and before.found and before.found["whole"]) if begun else True
+        started = last_batch(self._state, self._query.name) >= 0
+        wanted = bool(before and before.state_schema and before.state_schema["whole"]) if started else True
         distinct = len({name.lower() for name in table.columns}) == len(table.columns)  # else they cannot be named
-        self._whole = wanted and distinct and self._query.batches and keeps_state(table)
-        return wholly(table) if self._whole else table
+        self._all_columns = wanted and distinct and self._query.batches and keeps_state(table)
+        return with_all_columns_read(table) if self._all_columns else table
 
-    def found(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> StateSchema:
-        """What Spark makes of the query; `sources` are the frames that it reads, by name."""
-        return fingerprint(table, written, sources, whole=self._whole)
+    def state_schema(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> StateSchema:
+        """Return the fingerprint of Spark's plan; `sources` are the frames that it reads, by name."""
+        return fingerprint(table, written, sources, whole=self._all_columns)
 
     def require(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> None:
-        """Raise if its checkpoint was made by another query; else note what starts now."""
-        found = self._readable(table, written, sources)
-        made = _changes(self._pipeline, self._query, self._state, found)
-        judged = _judged(self._query, made, self._accept, None)
-        if judged.obstacles:
-            raise _refusal(self._query, judged.obstacles, self._state)
-        said = snapshot_query(self._pipeline, self._query, CONNECTORS)
-        record_start(self._state, self._query.name, said, found.to_json() if found else None)
+        """Raise if another query made the checkpoint; else record the start."""
+        schema = self._schema_or_none(table, written, sources)
+        decision = _decide(self._query, _changes(self._pipeline, self._query, self._state, schema), self._accept, None)
+        if decision.obstacles:
+            raise _refusal(self._query, decision.obstacles, self._state)
+        snapshot = snapshot_query(self._pipeline, self._query, CONNECTORS)
+        record_start(self._state, self._query.name, snapshot, schema.to_json() if schema else None)
 
-    def _readable(self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]) -> StateSchema | None:
-        """What Spark makes of it; a plan that cannot be read prevents only those who have something to lose."""
+    def _schema_or_none(
+        self, table: DataFrame, written: DataFrame, sources: Mapping[str, DataFrame]
+    ) -> StateSchema | None:
+        """Return the fingerprint; a plan that cannot be read is an error only where there is one to compare with."""
         before = recorded_start(self._state, self._query.name)
         try:
-            return self.found(table, written, sources)
+            return self.state_schema(table, written, sources)
         except Exception:
-            if before and before.found:
+            if before and before.state_schema:
                 raise
             return None
 
 
-def sink_sites(context: RunContext, query: Query, writers: Sequence[Sink], checkpoint: Path) -> list[RunContext]:
-    """What each sink of a query may know; of several that write to the same place, how many are before it."""
-    site = replace(
+def sink_contexts(context: RunContext, query: Query, writers: Sequence[Sink], checkpoint: Path) -> list[RunContext]:
+    """Return the context of each sink of a query; sinks that write to the same target are numbered."""
+    own = replace(
         context,
         name=query.table,
         mode=query.mode,
@@ -285,24 +293,23 @@ def sink_sites(context: RunContext, query: Query, writers: Sequence[Sink], check
         checkpoint=checkpoint,
         unfinished_batch=unfinished_batch(checkpoint),
     )
-    places = [writer.resources(site.name) for writer in writers]
-    return [replace(site, duplicate_index=places[:number].count(place)) for number, place in enumerate(places)]
+    targets = [writer.resources(own.name) for writer in writers]
+    return [replace(own, duplicate_index=targets[:number].count(target)) for number, target in enumerate(targets)]
 
 
-def check_sinks(outlook: ResumeDecision, context: RunContext) -> ResumeDecision:
-    """What would become of a query that has a checkpoint, now that its sinks were asked; or why they were not."""
-    query = outlook.query
-    if not outlook.starts or outlook.position is None:
-        return outlook
+def check_sinks(decision: ResumeDecision, context: RunContext) -> ResumeDecision:
+    """Return the decision after the sinks of a query with a checkpoint were asked, or why they could not be."""
+    query = decision.query
+    if not decision.starts or decision.position is None:
+        return decision
     writers = [writer for sink in query.sinks if (writer := make_writer(sink.connection)[0])]
+    contexts = sink_contexts(context, query, writers, checkpoint_of(context.state, query.name))
     unasked = ""
-    for writer, site in zip(
-        writers, sink_sites(context, query, writers, checkpoint_of(context.state, query.name)), strict=True
-    ):
+    for writer, own in zip(writers, contexts, strict=True):
         try:
-            writer.require_newest(site)
+            writer.require_newest(own)
         except StateMismatch as error:
-            return replace(outlook, verdict=REFUSED, error=error)
-        except MillraceError as error:  # a Kafka that is not there
+            return replace(decision, verdict=REFUSED, error=error)
+        except MillraceError as error:  # a Kafka that does not answer
             unasked = error.message
-    return replace(outlook, unasked=unasked)
+    return replace(decision, unasked=unasked)

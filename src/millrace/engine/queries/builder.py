@@ -21,7 +21,7 @@ from millrace.connectors.kafka.generation_alias import aliases, leading
 from millrace.connectors.kafka.source import KafkaSource
 from millrace.engine.checkpoints.checkpoint import CHECKPOINTS, PANEL_CHECKPOINTS, next_offsets
 from millrace.engine.checkpoints.data_loss import TopicIds, lost_offsets
-from millrace.engine.checkpoints.resume import ResumePlanner, sink_sites
+from millrace.engine.checkpoints.resume import ResumePlanner, sink_contexts
 from millrace.engine.checkpoints.state_dir import location
 from millrace.engine.failures.explain import explain
 from millrace.engine.queries.bad_records import DeadLetterCount, DeadLetterCountParam, bad_of, forget_repeated
@@ -86,7 +86,7 @@ class QueryBuilder:
 
     def _started(self, query: Query, table: DataFrame, sources: dict[str, DataFrame]) -> StreamingQuery:
         resuming = ResumePlanner(self.pipeline, query, self.context.state, self.context.accept)
-        frame = resuming.whole(table) if query.sinks else table
+        frame = resuming.with_all_columns(table) if query.sinks else table
         if self.panels:
             frame = attach_panels(frame, query, self.panels)
         writers = [writer_of(sink) for sink in query.sinks]
@@ -94,7 +94,7 @@ class QueryBuilder:
         self._clear(query, writers, folder)
         self._tell_lost(query, folder)
         self._require_same_topics(query, folder)
-        own = sink_sites(self.context, query, writers, folder)
+        own = sink_contexts(self.context, query, writers, folder)
         if query.batches and any(writer.needs_single_writer for writer in writers):
             frame = with_deterministic_tasks(frame)
         if not (folder / "offsets").exists():
@@ -136,7 +136,9 @@ class QueryBuilder:
     def release(self, query: Query) -> None:
         """Let go of what the sinks of a query that has ended hold open; only while the pipeline's name is ours."""
         writers = [writer_of(sink) for sink in query.sinks]
-        for writer, site in zip(writers, sink_sites(self.context, query, writers, self.checkpoint(query)), strict=True):
+        for writer, site in zip(
+            writers, sink_contexts(self.context, query, writers, self.checkpoint(query)), strict=True
+        ):
             writer.release(site)
 
     def resumes(self, query: Query, writers: list[Sink]) -> bool:
@@ -162,7 +164,7 @@ class QueryBuilder:
         if not named | read:
             return
         identities = TopicIds(self.context.state, query.name, self.context.cluster())
-        if read and (others := identities.others(read)):
+        if read and (others := identities.recreated(read)):
             what = f"topic {', '.join(map(repr, others))} was deleted and made anew since query {query.name!r} read it"
             if not any(reader.continues_on_data_loss for reader in readers):
                 raise OffsetsGone(
@@ -173,7 +175,7 @@ class QueryBuilder:
                     "`on_data_loss: continue` on the source",
                 )
             self.context.notify(f"{what}: it goes on at the offsets that it knows")
-        identities.note(named | read)
+        identities.save(named | read)
 
     def _readers(self, query: Query) -> list[Source]:
         """What a query follows."""

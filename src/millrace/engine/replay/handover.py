@@ -66,7 +66,7 @@ def _has_written(pipeline: PipelineDef, sink: SinkDef, query: Query, state: Path
     start = recorded_start(state, query.name)
     own = snapshot_query(pipeline, query, CONNECTORS)["sinks"][query.sinks.index(sink)]
     return start is not None and any(
-        (recorded["connector"], recorded["to"]) == (own["connector"], own["to"]) for recorded in start.said["sinks"]
+        (recorded["connector"], recorded["to"]) == (own["connector"], own["to"]) for recorded in start.snapshot["sinks"]
     )
 
 
