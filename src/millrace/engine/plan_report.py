@@ -16,8 +16,7 @@ from typing import Any
 from millrace.connectors.base.api import MessageSource, Source
 from millrace.connectors.base.offset_range import ReplayRange
 from millrace.connectors.base.registry import CONNECTORS, make_reader, system_of
-from millrace.connectors.kafka.bulk_choice import WORTHWHILE_RECORDS, left_to_spark
-from millrace.connectors.kafka.source import KafkaSource
+from millrace.connectors.kafka.source import WORTHWHILE_RECORDS, KafkaSource, left_to_spark
 from millrace.dead_letters.letter import dead_topic
 from millrace.engine.checkpoints.query_history import CheckpointPosition, checkpoint_of
 from millrace.engine.checkpoints.resume import ANEW, ResumeDecision, choices

@@ -12,9 +12,8 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.record import Record
 from millrace.connectors.base.api import RunContext
 from millrace.connectors.base.record_sink import SinkTarget
-from millrace.connectors.kafka.bulk_choice import in_bulk, left_to_spark
 from millrace.connectors.kafka.sink import KafkaRecordSink
-from millrace.connectors.kafka.source import KafkaSource
+from millrace.connectors.kafka.source import KafkaSource, in_bulk, left_to_spark
 
 
 def put(cluster: Cluster, topic: str, count: int) -> None:
@@ -44,11 +43,11 @@ def test_topics_are_read_in_bulk_where_enough_waits_or_comes(
 ) -> None:
     put(cluster, topic, 30)
     if not lately:
-        monkeypatch.setattr("millrace.connectors.kafka.bulk_choice._LATELY", 0.0)
+        monkeypatch.setattr("millrace.connectors.kafka.source._RECENT_S", 0.0)
     site = RunContext(tmp_path, lambda: cluster, pipeline="p", name="s")
     site = replace(site, next_offsets={(topic, number): read for number in range(3)} if read else {})
     for worth, chosen in ((waits, True), (waits + 1, False)):
-        monkeypatch.setattr("millrace.connectors.kafka.bulk_choice.WORTHWHILE_RECORDS", worth)
+        monkeypatch.setattr("millrace.connectors.kafka.source.WORTHWHILE_RECORDS", worth)
         assert in_bulk(KafkaSource(topic=(topic,), start=start, more={}), site) is chosen
 
 

@@ -1,26 +1,43 @@
-"""Topics of Kafka as a source on Spark."""
+"""Topics of Kafka as a source on Spark.
+
+- `KafkaSource`: the options, the dead letter topics, and where a query starts.
+- `in_bulk` decides whether Spark's own Kafka source reads the topics, or ours in bulk (`bulk_source`): only from
+  clusters without TLS and passwords, and only if enough records are waiting.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from millrace.clients.kafka import topics
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from millrace.clients.kafka import offsets, topics
+from millrace.clients.kafka.bulk_fetch import is_plaintext
 from millrace.clients.kafka.cluster import Cluster
 from millrace.connectors.base.api import RecordDecoder, RunContext
 from millrace.connectors.base.message_source import DecodedSource
-from millrace.connectors.kafka.bulk_choice import bulk_rows, in_bulk
-from millrace.connectors.kafka.start_offsets import by_topic, forget_start, noted_start, pinned_ends
+from millrace.connectors.kafka.start_offsets import (
+    Offsets,
+    by_topic,
+    forget_start,
+    note_start,
+    noted_start,
+    pinned_ends,
+)
 from millrace.connectors.kafka.topic_options import access_in_config, bad_topic_names, ensure_topic
 from millrace.dead_letters.kafka_writer import KafkaDeadLetterTarget
 from millrace.dead_letters.letter import DEAD_TOPIC_SUFFIX, dead_topic
 from millrace.errors import InvalidOption
 from millrace.pipeline.connector_facts import OptionMistake
 from millrace.plugins import option
+from millrace.settings import BULK_READER
 from millrace.units import parse_time
 
 if TYPE_CHECKING:
@@ -37,6 +54,9 @@ _CARRIED = {
 _RAW = {"value": "binary", **_CARRIED}
 _EARLIEST = -2
 """What Spark's source takes for the beginning of a partition."""
+_RECENT_S = 60.0
+WORTHWHILE_RECORDS = 100_000
+"""From how many records on the bulk source saves more time than the start of its process costs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,4 +242,72 @@ class KafkaSource(DecodedSource):
         if isinstance(self.start, str):
             moment = int(parse_time(self.start).timestamp() * 1000)
             return {"startingTimestamp": str(moment), "startingOffsetsByTimestampStrategy": "latest"}
-        return {"startingOffsets": json.dumps({topic: dict(offsets) for topic, offsets in self.start.items()})}
+        return {"startingOffsets": json.dumps({topic: dict(numbers) for topic, numbers in self.start.items()})}
+
+
+def left_to_spark(reader: KafkaSource, *, batches: bool, part: bool) -> str:
+    """Return why Spark's own source reads the topics; empty if the bulk source can. `part`: a replay reads a part."""
+    reasons = (
+        (BULK_READER.value() == "off", "MILLRACE_BULK_READER is off"),
+        (not batches, "without batches no Python runs"),
+        (part, "a replay reads a part of the past"),
+        (reader.min_tasks, "min_tasks is Spark's"),
+        (reader.config, "config is for Java's consumer"),
+        (isinstance(reader.start, Mapping), "start names offsets"),
+    )
+    return next((why for holds, why in reasons if holds), "")
+
+
+def in_bulk(reader: KafkaSource, site: RunContext) -> bool:
+    """Return whether the bulk source reads the topics instead of Spark's own."""
+    if left_to_spark(reader, batches=site.batches, part=site.offset_range is not None) or not is_plaintext(
+        site.cluster()
+    ):
+        return False
+    return BULK_READER.value() == "on" or _waiting(reader, site) >= WORTHWHILE_RECORDS
+
+
+def bulk_rows(
+    reader: KafkaSource, site: RunContext, columns: tuple[str, ...], ddl: str, step: RecordDecoder | None = None
+) -> DataFrame:
+    """Return the rows of the bulk source: these columns, or what a decoder returns for them."""
+    from millrace.connectors.kafka.bulk_source import BulkSourceSpec, bulk_data_source
+
+    cluster = site.cluster()
+    following = BulkSourceSpec(
+        cluster,
+        begin=note_start(site, reader.topics_now(cluster), lambda: _begin(reader, site, cluster)),
+        topics=reader.topics(),
+        pattern=reader.matching,
+        only=reader.partitions,
+        most=reader.max_per_batch,
+        interval=site.trigger_interval_s,
+        committed=reader.isolation == "read_committed",
+        go_on=reader.continues_on_data_loss,
+        columns=columns,
+        ddl=ddl,
+        step=step,
+    )
+    kind = bulk_data_source(following)
+    site.spark.dataSource.register(kind)
+    return site.spark.readStream.format(kind.name()).load()
+
+
+def _waiting(reader: KafkaSource, site: RunContext) -> int:
+    """Return how many records a query is about to read, or how many arrived in the last minute, if that is more."""
+    cluster = site.cluster()
+    places = [TopicPartition(*place) for place in reader.places_now(cluster)]
+    ends = offsets.list_offsets(cluster, places, OffsetSpec.latest())
+    first = ends if reader.start == "latest" else offsets.list_offsets(cluster, places, OffsetSpec.earliest())
+    lately = offsets.list_offsets(cluster, places, OffsetSpec.for_timestamp(round((time.time() - _RECENT_S) * 1000)))
+    coming = sum(ends[place] - since for place, since in lately.items() if since >= 0)
+    read = site.next_offsets or first
+    return max(coming, sum(end - read.get(place, 0) for place, end in ends.items()))
+
+
+def _begin(reader: KafkaSource, site: RunContext, cluster: Cluster) -> Offsets:
+    if reader.start == "latest":
+        return pinned_ends(site, cluster, reader.places_now(cluster))
+    places = [TopicPartition(*place) for place in reader.places_now(cluster)]
+    to = "earliest" if reader.start == "earliest" else parse_time(str(reader.start))
+    return by_topic(offsets.resolve(cluster, places, to))
