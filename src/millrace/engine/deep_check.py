@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,7 +120,7 @@ class _EmptyTables(QueryTables):
     """The tables of a query over empty streams."""
 
     def _read(self, source: SourceDef) -> DataFrame:
-        site = self._builder.site(source.name, static=source.static)
+        site = replace(self._builder.context, name=source.name, static=source.static)
         reader = reader_of(source).resolved(site)
         columns = reader.columns()
         if columns is None:

@@ -94,7 +94,7 @@ class FedTables(QueryTables):
         raise InvalidTest(f"the static source {source.name!r} has no rows", hint="give them in the first step")
 
     def _decoded_rows(self, source: SourceDef, reader: Source, raw: DataFrame) -> DataFrame:
-        site = self._builder.site(source.name, static=source.static)
+        site = replace(self._builder.context, name=source.name, static=source.static)
         reader = reader.resolved(site)
         loaded = _loaded(reader, raw)
         if not isinstance(reader, MessageSource):

@@ -61,7 +61,7 @@ def test_all_that_is_gone_is_told_and_the_rest_is_there_once(
     said: list[str] = []
     run_pipeline(copy(topic, "continue"), tmp_path, say=said.append)
     assert [line for line in said if "goes on without" in line] == [
-        f"query 'numbers' goes on without what is lost: {one}" for one in told
+        f"query 'numbers' continues without what is lost: {one}" for one in told
     ]
     lost = {number for number in range(30, 90) if number // 3 in range(10, 15) and number % 3 == 0} | {31}
     assert numbers(cluster, topic) == Counter({*range(90)} - lost)
@@ -80,12 +80,12 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
     topics.create(cluster, topic, 3)
     send(cluster, topic, range(100, 160))  # as long as it was, and longer
     for _ in range(2):  # who is refused is refused again
-        with pytest.raises(OffsetsGone, match="made anew since query 'numbers' read it"):
+        with pytest.raises(OffsetsGone, match="created again since query 'numbers' read it"):
             run_pipeline(copy(topic, "fail"), tmp_path)
     assert numbers(cluster, topic) == Counter(range(30))
     said: list[str] = []
     run_pipeline(copy(topic, "continue"), tmp_path, say=said.append)
-    assert any("goes on at the offsets that it knows" in line for line in said)
+    assert any("continues at the offsets of its checkpoint" in line for line in said)
     run_pipeline(copy(topic, "fail"), tmp_path)
     assert numbers(cluster, topic) == Counter([*range(30), *range(130, 160)])
 

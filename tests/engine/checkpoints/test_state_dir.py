@@ -119,7 +119,7 @@ def test_nor_by_several_sinks_or_by_none(site: RunContext) -> None:
     refuses(_MultiSink([(writer, site, None)]))  # type: ignore[list-item]
     rows = Rows()
     shop = QueryBuilder(None, site)  # type: ignore[arg-type]
-    shop._nowhere(rows)  # type: ignore[arg-type]
+    shop._discard(rows)  # type: ignore[arg-type]
     refuses(rows.each)
 
 
@@ -132,7 +132,7 @@ def test_nor_is_a_query_started(site: RunContext) -> None:
 
 def test_on_a_disk_spark_writes_by_itself(site: RunContext) -> None:
     rows = Rows()
-    QueryBuilder(None, replace(site, state=Path()))._nowhere(rows)  # type: ignore[arg-type]
+    QueryBuilder(None, replace(site, state=Path()))._discard(rows)  # type: ignore[arg-type]
     assert rows.each is None
 
 

@@ -71,10 +71,9 @@ def piped(topic: str, *sinks: Any) -> mr.Pipeline:
 
 @pytest.fixture
 def settings(tmp_path: Path, cluster: Cluster, spark: SparkSession) -> Callable[..., RunSettings]:
-    def made(**more: Any) -> RunSettings:
-        return RunSettings(
-            RunContext(tmp_path / "state", lambda: cluster, session=spark), **{"restart_policy": SOON} | more
-        )
+    def made(notify: Callable[[str], None] = lambda _: None, **more: Any) -> RunSettings:
+        context = RunContext(tmp_path / "state", lambda: cluster, session=spark, notify=notify)
+        return RunSettings(context, **{"restart_policy": SOON} | more)
 
     return made
 

@@ -1,6 +1,8 @@
-"""What becomes of records that cannot be decoded: told by who decodes, buried before the task ends.
+"""Records that cannot be decoded, in Spark's workers and on the way there.
 
-How many bad records a source had; those of a batch that comes again count once.
+- `BadRecordPolicy` says what happens to the bad records of a source; `BadRecordHandler` does it in a task.
+- `DeadLetterFilter` keeps the good rows of a frame and writes the bad ones as dead letters, before the task ends.
+- `DeadLetterCount` counts them; those of a batch that comes again count once.
 """
 
 from __future__ import annotations
@@ -23,10 +25,13 @@ from millrace.errors.transport import to_transport
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_BATCH_ID = "streaming.sql.batchId"
+_SHARD_COLUMNS = ("stream", "shard", "sequence")
+
 
 @dataclass(frozen=True)
 class DeadLetterCount:
-    """A count; that of the newest batch is kept by where its records come from, since a repeated one replaces it."""
+    """A count. That of the newest batch is kept by origin, since the same batch may come again and replaces it."""
 
     before: int = 0
     batch: int = -1
@@ -35,156 +40,154 @@ class DeadLetterCount:
     def __int__(self) -> int:
         return self.before + sum(self.newest.values())
 
-    def plus(self, more: DeadLetterCount) -> DeadLetterCount:
-        """Together with what another task has found."""
-        if more.batch > self.batch:
-            return replace(more, before=int(self) + more.before)
-        if more.batch < self.batch:
-            return replace(self, before=self.before + int(more))
-        return DeadLetterCount(self.before + more.before, self.batch, {**self.newest, **more.newest})
+    def plus(self, other: DeadLetterCount) -> DeadLetterCount:
+        """Return the count together with that of another task."""
+        if other.batch > self.batch:
+            return replace(other, before=int(self) + other.before)
+        if other.batch < self.batch:
+            return replace(self, before=self.before + int(other))
+        return DeadLetterCount(self.before + other.before, self.batch, {**self.newest, **other.newest})
 
 
 class DeadLetterCountParam:
-    """How Spark's accumulator adds them up."""
+    """Adds counts in an accumulator of Spark."""
 
     def zero(self, value: DeadLetterCount) -> DeadLetterCount:
-        """Nothing yet, in a task."""
+        """Return the count with which a task starts."""
         del value
         return DeadLetterCount()
 
-    def addInPlace(self, value: DeadLetterCount, more: DeadLetterCount) -> DeadLetterCount:  # noqa: N802 - Spark's name
-        """Both."""
-        return value.plus(more)
-
-
-_BATCH = "streaming.sql.batchId"
+    def addInPlace(self, value: DeadLetterCount, other: DeadLetterCount) -> DeadLetterCount:  # noqa: N802 - Spark's
+        """Return the sum."""
+        return value.plus(other)
 
 
 @dataclass(frozen=True)
 class BadRecordPolicy:
-    """What becomes of bad records in one query: picklable, for the workers."""
+    """What happens to the bad records of a source in one query. Can be pickled."""
 
-    when: str
-    burial: DeadLetterTarget | None
-    """None where another query of the pipeline buries the same records."""
+    on_bad: str
+    target: DeadLetterTarget | None
+    """None where another query of the pipeline writes the same dead letters."""
     pipeline: str
     source: str
     count: Any = None
-    """An accumulator, which adds up what the workers buried."""
+    """An accumulator of `DeadLetterCount`."""
     static: bool = False
-    """Whether the same records are read anew in every batch."""
+    """Whether the same records are read again in every batch."""
 
     def open(self) -> BadRecordHandler:
-        """In a task: ready for its bad records."""
+        """Return the handler of a task."""
         return BadRecordHandler(self)
 
 
 class BadRecordHandler:
-    """The bad records of one task; closed before the task ends, so that they are safe before its batch counts."""
+    """Handles the bad records of one task; closed before the task ends, so they are stored before its batch counts."""
 
-    def __init__(self, bad: BadRecordPolicy) -> None:
-        self._bad = bad
-        self._grave: DeadLetterWriter | None = None
-        self._found: dict[tuple[str | None, int | None], tuple[DeadLetter, int]] = {}
-        """By partition, all others together: the first, and how many there are."""
+    def __init__(self, policy: BadRecordPolicy) -> None:
+        self._policy = policy
+        self._writer: DeadLetterWriter | None = None
+        self._by_partition: dict[tuple[str | None, int | None], tuple[DeadLetter, int]] = {}
+        """The first letter of each partition, and how many there are; those of no partition are together."""
 
     def add(self, letters: Sequence[DeadLetter]) -> None:
-        """Take bad records, as the pipeline wants it: buried, dropped, or the end of the query."""
-        if self._bad.when == "fail" and letters:
+        """Write bad records as dead letters, drop them, or raise: as the pipeline says."""
+        policy = self._policy
+        if policy.on_bad == "fail" and letters:
             first = letters[0]
             raise to_transport(
                 BadRecord(
-                    f"a record of {self._bad.source!r} cannot be decoded: {first.reason}",
+                    f"a record of {policy.source!r} cannot be decoded: {first.reason}",
                     why=f"it is at {first.origin}",
-                    hint="mend what writes it, or set on_bad: dead_letter to keep it apart and go on",
+                    hint="fix what writes it, or set on_bad: dead_letter to keep it as a dead letter and continue",
                 )
             )
         for letter in letters:
             partition = (letter.topic, letter.partition)
-            first, count = self._found.get(partition, (letter, 0))
-            self._found[partition] = (first, count + 1)
-        if self._bad.when == "dead_letter" and self._bad.burial and letters:
-            self._grave = self._grave or self._bad.burial.open(_task(static=self._bad.static))
-            self._grave.write(letters)
+            first, count = self._by_partition.get(partition, (letter, 0))
+            self._by_partition[partition] = (first, count + 1)
+        if policy.on_bad == "dead_letter" and policy.target and letters:
+            self._writer = self._writer or policy.target.open(_writer_task(static=policy.static))
+            self._writer.write(letters)
 
     def close(self) -> None:
-        """Make them safe, or raise; then they count."""
-        if self._grave:
-            self._grave.close()
-        if self._bad.count is not None and self._found:
-            task = _task(static=self._bad.static)
-            counts = {_named(first, task): count for first, count in self._found.values()}
-            self._bad.count.add(DeadLetterCount(0, -1 if task.batch_id is None else task.batch_id, counts))
+        """Return when the letters are stored and counted; raise if they cannot be."""
+        if self._writer:
+            self._writer.close()
+        if self._policy.count is not None and self._by_partition:
+            task = _writer_task(static=self._policy.static)
+            counts = {_count_key(first, task): count for first, count in self._by_partition.values()}
+            self._policy.count.add(DeadLetterCount(0, -1 if task.batch_id is None else task.batch_id, counts))
 
     def abandon(self) -> None:
-        """The task failed: it will be tried again."""
-        if self._grave:
-            self._grave.abandon()
+        """Discard what is not stored, after a failure: the task will be tried again."""
+        if self._writer:
+            self._writer.abandon()
 
 
-def _named(first: DeadLetter, task: WriterTask) -> str:
-    """What bad records are counted under: the same when their batch comes again."""
+def _count_key(first: DeadLetter, task: WriterTask) -> str:
+    """Return what bad records are counted under: the same when their batch comes again."""
     return f"{first.file} {task.partition_id}" if first.topic is None else first.origin
 
 
 @dataclass(frozen=True)
 class DeadLetterFilter:
-    """A filter's function: bad rows in, as JSON (null for a good one); whether a row is good."""
+    """The function of a filter: letters as JSON in (null for a good row), whether a row is good out."""
 
-    bad: BadRecordPolicy
+    policy: BadRecordPolicy
 
     def __call__(self, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        """Bury what is not null."""
-        burying = self.bad.open()
+        """Handle what is not null."""
+        handler = self.policy.open()
         try:
             for batch in batches:
                 if batch.null_count < len(batch):
-                    burying.add([self._letter(json.loads(told)) for told in batch.drop_null().to_pylist()])
+                    handler.add([self._letter(json.loads(text)) for text in batch.drop_null().to_pylist()])
                 yield batch.is_null()
-            burying.close()
+            handler.close()
         except GeneratorExit:
-            burying.close()
+            handler.close()
             raise
         except BaseException as error:
-            burying.abandon()
+            handler.abandon()
             raise to_transport(error) from error
 
-    def _letter(self, told: dict[str, Any]) -> DeadLetter:
-        value, key = told.pop("value", None), told.pop("key", None)
-        shard = [told.pop(name, None) for name in ("stream", "shard", "sequence")]
-        told |= {"file": _in_shard(*shard)} if shard[2] else {}
+    def _letter(self, fields: dict[str, Any]) -> DeadLetter:
+        value, key = fields.pop("value", None), fields.pop("key", None)
+        shard = [fields.pop(name, None) for name in _SHARD_COLUMNS]
+        fields |= {"file": _shard_url(*shard)} if shard[2] else {}
         return DeadLetter(
             value=from_base64(value),
             key=from_base64(key),
-            headers=_headers(told.pop("headers", None)),
-            pipeline=self.bad.pipeline,
-            source=self.bad.source,
-            **told,
+            headers=_headers(fields.pop("headers", None)),
+            pipeline=self.policy.pipeline,
+            source=self.policy.source,
+            **fields,
         )
 
 
-def bad_of(reader: MessageSource, site: RunContext, *, owns: bool, count: Any) -> BadRecordPolicy:
-    """What becomes of a source's bad records in a query.
+def bad_record_policy(source: MessageSource, context: RunContext, *, owns: bool, count: Any) -> BadRecordPolicy:
+    """Return what happens to a source's bad records in a query.
 
-    Letters in topics are written by every query that finds them, and are there once: each may be ahead of the others,
-    or be removed one day. Letters in folders have no such ledger, so the query that owns the source writes them.
+    Dead letters in topics are written by every query that finds them, and stored once: one query may be ahead of the
+    others, or be removed one day. Those in folders have no such ledger, so the query that owns the source writes them.
     """
-    burial = reader.dead_letter_target(site) if reader.keeps_dead_letters else None
-    if isinstance(burial, FolderDeadLetterTarget) and not owns:
-        burial = None
-    return BadRecordPolicy(reader.when_bad, burial, site.pipeline, site.name, count, site.static)
+    target = source.dead_letter_target(context) if source.keeps_dead_letters else None
+    if isinstance(target, FolderDeadLetterTarget) and not owns:
+        target = None
+    return BadRecordPolicy(source.when_bad, target, context.pipeline, context.name, count, context.static)
 
 
-def forget_repeated(burial: DeadLetterTarget | None, checkpoint: Path, *, anew: bool) -> None:
-    """Remove from folders the letters of batches that a query will run again: it may cut them into other tasks."""
+def forget_repeated_batches(target: DeadLetterTarget | None, checkpoint: Path, *, resumes: bool) -> None:
+    """Remove from folders the letters of batches that a query runs again: it may divide them into other tasks."""
     query = query_id(checkpoint)
-    if isinstance(burial, FolderDeadLetterTarget) and query:
-        burial.forget(query, 0 if anew else last_committed_batch(checkpoint) + 1)
+    if isinstance(target, FolderDeadLetterTarget) and query:
+        target.forget(query, last_committed_batch(checkpoint) + 1 if resumes else 0)
 
 
 def to_error_column(letter: DeadLetter) -> str:
-    """A letter as `DeadLetterFilter` reads it, and as Spark would write it."""
-    told = {
+    """Return a letter as JSON, as Spark would write it and `DeadLetterFilter` reads it."""
+    fields = {
         "reason": letter.reason,
         "value": to_base64(letter.value),
         "key": to_base64(letter.key),
@@ -195,56 +198,57 @@ def to_error_column(letter: DeadLetter) -> str:
         "timestamp": letter.timestamp,
         "file": letter.file,
     }
-    return json.dumps({name: value for name, value in told.items() if value is not None})
+    return json.dumps({name: value for name, value in fields.items() if value is not None})
 
 
-def letters_of(rows: pa.RecordBatch, reasons: Sequence[str], bad: BadRecordPolicy) -> list[DeadLetter]:
-    """Rows of the raw source as dead letters."""
-    named: dict[str, list[Any]] = {name: rows.column(name).to_pylist() for name in rows.schema.names}
-    empty: list[Any] = [None] * rows.num_rows
+def to_dead_letters(rows: pa.RecordBatch, reasons: Sequence[str], policy: BadRecordPolicy) -> list[DeadLetter]:
+    """Return rows of a source, as it gives them, as dead letters."""
+    columns: dict[str, list[Any]] = {name: rows.column(name).to_pylist() for name in rows.schema.names}
+    nulls: list[Any] = [None] * rows.num_rows
 
     def column(name: str) -> list[Any]:
-        return named.get(name, empty)
+        return columns.get(name, nulls)
 
     return [
         DeadLetter(
-            value=column("value")[at],
-            key=column("key")[at],
-            headers=_headers(column("headers")[at]),
-            topic=column("topic")[at],
-            partition=column("partition")[at],
-            offset=column("offset")[at],
-            timestamp=_milliseconds(column("timestamp")[at]),
-            file=_in_shard(*(column(name)[at] for name in ("stream", "shard", "sequence"))) or column("file")[at],
-            reason=reasons[at],
-            pipeline=bad.pipeline,
-            source=bad.source,
+            value=column("value")[row],
+            key=column("key")[row],
+            headers=_headers(column("headers")[row]),
+            topic=column("topic")[row],
+            partition=column("partition")[row],
+            offset=column("offset")[row],
+            timestamp=_milliseconds(column("timestamp")[row]),
+            file=_shard_url(*(column(name)[row] for name in _SHARD_COLUMNS)) or column("file")[row],
+            reason=reason,
+            pipeline=policy.pipeline,
+            source=policy.source,
         )
-        for at in range(rows.num_rows)
+        for row, reason in enumerate(reasons)
     ]
 
 
-def _in_shard(stream: str | None, shard: str | None, sequence: str | None) -> str | None:
-    """The place of a record of Kinesis, in the form of an address; None of any other."""
+def _shard_url(stream: str | None, shard: str | None, sequence: str | None) -> str | None:
+    """Return the address of a record of Kinesis; None for any other record."""
     return f"kinesis://{stream}/{shard}/{sequence}" if sequence else None
 
 
-def _headers(told: str | list[dict[str, Any]] | None) -> Headers:
-    """As JSON, in which they travel between Spark and Python, or as a source in Python has them."""
-    if isinstance(told, list):
-        return tuple((one["key"], one["value"]) for one in told)
-    return tuple((one["key"], from_base64(one.get("value"))) for one in (json.loads(told) if told else ()))
+def _headers(headers: str | list[dict[str, Any]] | None) -> Headers:
+    """Return headers from JSON, as which they pass between Spark and Python, or as a source in Python has them."""
+    if isinstance(headers, list):
+        return tuple((header["key"], header["value"]) for header in headers)
+    parsed = json.loads(headers) if headers else ()
+    return tuple((header["key"], from_base64(header.get("value"))) for header in parsed)
 
 
 def _milliseconds(moment: Any) -> int | None:
     return None if moment is None else round(moment.timestamp() * 1000)
 
 
-def _task(*, static: bool) -> WriterTask:
+def _writer_task(*, static: bool) -> WriterTask:
     from pyspark import TaskContext
 
-    context = TaskContext.get()
-    if context is None:
+    task = TaskContext.get()
+    if task is None:
         return WriterTask("", None, 0)
-    query, batch = context.getLocalProperty(QUERY_ID), "0" if static else context.getLocalProperty(_BATCH)
-    return WriterTask(query or "", int(batch) if batch else None, context.partitionId(), context.attemptNumber())
+    query, batch = task.getLocalProperty(QUERY_ID), "0" if static else task.getLocalProperty(_BATCH_ID)
+    return WriterTask(query or "", int(batch) if batch else None, task.partitionId(), task.attemptNumber())

@@ -1,6 +1,9 @@
-"""A plan becomes running queries: sources are read and decoded, tables built, sinks started.
+"""A plan becomes running queries.
 
-Sources that read what another pipeline writes, in whichever generation counts when they start.
+- `QueryBuilder` starts a query: its tables, its sinks, its checkpoint.
+- `QueryTables` builds the DataFrames of one query: sources are read and decoded, tables computed.
+- `follow_generations` replaces sources that follow another pipeline by the generation that counts now.
+- `prepare` creates the topics and folders that a pipeline needs.
 """
 
 from __future__ import annotations
@@ -24,8 +27,13 @@ from millrace.engine.checkpoints.data_loss import TopicIds, lost_offsets
 from millrace.engine.checkpoints.resume import ResumePlanner, sink_contexts
 from millrace.engine.checkpoints.state_dir import location
 from millrace.engine.failures.explain import explain
-from millrace.engine.queries.bad_records import DeadLetterCount, DeadLetterCountParam, bad_of, forget_repeated
-from millrace.engine.queries.decoding import decoded_on_the_jvm, read_rows
+from millrace.engine.queries.bad_records import (
+    DeadLetterCount,
+    DeadLetterCountParam,
+    bad_record_policy,
+    forget_repeated_batches,
+)
+from millrace.engine.queries.decoding import decode_in_jvm, read_rows
 from millrace.engine.queries.panels import attach_panels
 from millrace.engine.session.spark_conf import is_local
 from millrace.errors import InvalidDefinition, MillraceError, OffsetsGone
@@ -40,36 +48,32 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-_LETTERS_OF = 100_000
-"""Records of which a query that only buries looks for bad ones at once: a run may end before all are looked at."""
+_MAX_RECORDS_PER_DEAD_LETTER_BATCH = 100_000
+"""For a query that only writes dead letters: a run may end before it has read everything."""
 VIEWS = threading.Lock()
-"""Held while names are given to frames and a query is analysed: names belong to the whole session."""
+"""Held while frames get names and a query is analysed: names belong to the whole session."""
 
 
 @dataclass
 class QueryBuilder:
-    """Where a pipeline's queries are built."""
+    """Builds and starts the queries of a run."""
 
     pipeline: PipelineDef
     context: RunContext
     """The run's; each connector gets one derived from it."""
     dead_letter_counts: dict[str, Any] = field(default_factory=dict)
-    """How many bad records each source had: accumulators."""
+    """How many bad records each source had: accumulators of `DeadLetterCount`."""
     panels: PanelRegistry | None = None
-    """Where panels are shown, when somebody can see them."""
+    """None where nobody would see panels."""
     started_queries: set[str] = field(default_factory=set)
-    """The queries that were started in this run: another start of one goes on where it failed."""
+    """The queries that were started in this run: the next start of one resumes."""
     dead_letter_sources: Collection[str] = ()
-    """Sources whose dead letters a query of their own buries."""
+    """Sources whose dead letters are written by a query of their own."""
 
     @property
     def spark(self) -> SparkSession:
         """The run's session."""
         return self.context.spark
-
-    def site(self, name: str, **more: Any) -> RunContext:
-        """What a connector may know."""
-        return replace(self.context, name=name, **more)
 
     def start(self, query: Query) -> StreamingQuery:
         """Build a query's table and start writing it."""
@@ -92,7 +96,7 @@ class QueryBuilder:
         writers = [writer_of(sink) for sink in query.sinks]
         folder = self.checkpoint(query)
         self._clear(query, writers, folder)
-        self._tell_lost(query, folder)
+        self._report_lost_offsets(query, folder)
         self._require_same_topics(query, folder)
         own = sink_contexts(self.context, query, writers, folder)
         if query.batches and any(writer.needs_single_writer for writer in writers):
@@ -102,28 +106,28 @@ class QueryBuilder:
                 writer.require_new()
         for writer, site in zip(writers, own, strict=True):
             writer.require_newest(site)
-        written = _shaped(writers[0], frame, query.sinks[0]) if len(writers) == 1 else frame
+        written = _to_sink_shape(writers[0], frame, query.sinks[0]) if len(writers) == 1 else frame
         if writers:
             resuming.require(table, written, sources)
         if not writers:
-            writer = self._nowhere(_unwritten(frame, query).writeStream)
+            writer = self._discard(_without_sink(frame, query).writeStream)
         elif len(writers) == 1:
             writer = writers[0].stream(written.writeStream, own[0])
         else:
             writer = frame.writeStream.foreachBatch(_MultiSink(list(zip(writers, own, query.sinks, strict=True))))
         writer = writer.outputMode(query.mode).queryName(query.name)
         writer = writer.option("checkpointLocation", location(folder, local=is_local(self.spark.sparkContext.master)))
-        return _triggered(writer, query.trigger).start()
+        return _with_trigger(writer, query.trigger).start()
 
     def _clear(self, query: Query, writers: list[Sink], folder: Path) -> None:
-        """Remove what a query does not go on with: all, or the empty state that real-time mode makes at its start."""
+        """Remove what a query does not resume from: all, or the empty state that real-time mode makes at its start."""
         if not self.resumes(query, writers):
             remove_folder(folder)
         elif not any((folder / "offsets").glob("[0-9]*")):
             remove_folder(folder / "state")  # else batches would refuse to begin
 
-    def _nowhere(self, rows: DataStreamWriter) -> DataStreamWriter:
-        """Rows that are computed and not kept; dead letters may be, so a batch asks where it must."""
+    def _discard(self, rows: DataStreamWriter) -> DataStreamWriter:
+        """Compute rows and keep none; dead letters may be kept, so each batch checks a lock that may be lost."""
         if not self.context.checks_ownership_per_batch:
             return rows.format("noop")
 
@@ -134,7 +138,7 @@ class QueryBuilder:
         return rows.foreachBatch(each)
 
     def release(self, query: Query) -> None:
-        """Let go of what the sinks of a query that has ended hold open; only while the pipeline's name is ours."""
+        """Release what the sinks of a query that has ended hold open; only while the pipeline's name is ours."""
         writers = [writer_of(sink) for sink in query.sinks]
         for writer, site in zip(
             writers, sink_contexts(self.context, query, writers, self.checkpoint(query)), strict=True
@@ -142,22 +146,22 @@ class QueryBuilder:
             writer.release(site)
 
     def resumes(self, query: Query, writers: list[Sink]) -> bool:
-        """Whether a query goes on: not when nothing of what it wrote is left, nor when nothing can be read again."""
+        """Return whether a query resumes: not if its output is not kept, nor if its input cannot be read again."""
         kept = query.name in self.started_queries or query.undertakes or any(writer.resumes for writer in writers)
         return bool(kept) and self.rereads(query)
 
     def rereads(self, query: Query) -> bool:
-        """Whether what a query has read can be read again."""
+        """Return whether what a query has read can be read again."""
         return all(reader.resumes for reader in self._readers(query))
 
-    def _tell_lost(self, query: Query, folder: Path) -> None:
-        """Say what is gone from Kafka where a query goes on all the same: Spark would not."""
+    def _report_lost_offsets(self, query: Query, folder: Path) -> None:
+        """Report the offsets that are lost where a query continues without them: Spark would not."""
         if any(reader.continues_on_data_loss for reader in self._readers(query)):
-            for one in lost_offsets(folder, self.context.cluster()):
-                self.context.notify(f"query {query.name!r} goes on without what is lost: {one}")
+            for offsets in lost_offsets(folder, self.context.cluster()):
+                self.context.notify(f"query {query.name!r} continues without what is lost: {offsets}")
 
     def _require_same_topics(self, query: Query, folder: Path) -> None:
-        """Raise where a topic was made anew: once it is as long as it was, Spark would take it for the old one."""
+        """Raise if a topic was recreated: once it is as long as before, Spark would take it for the old one."""
         readers = self._readers(query)
         named = {name for reader in readers for name in reader.topics()}
         read = {topic for topic, _ in next_offsets(folder)}
@@ -165,43 +169,45 @@ class QueryBuilder:
             return
         identities = TopicIds(self.context.state, query.name, self.context.cluster())
         if read and (others := identities.recreated(read)):
-            what = f"topic {', '.join(map(repr, others))} was deleted and made anew since query {query.name!r} read it"
+            what = (
+                f"topic {', '.join(map(repr, others))} was deleted and created again since query {query.name!r} read it"
+            )
             if not any(reader.continues_on_data_loss for reader in readers):
                 raise OffsetsGone(
                     what,
                     place=query.place,
-                    why="what the checkpoint knows are offsets of other records",
-                    hint="start anew with another --state, or, to go on at those offsets all the same, set "
+                    why="the offsets in the checkpoint are those of other records",
+                    hint="start from scratch with another --state, or, to continue at those offsets all the same, set "
                     "`on_data_loss: continue` on the source",
                 )
-            self.context.notify(f"{what}: it goes on at the offsets that it knows")
+            self.context.notify(f"{what}: it continues at the offsets of its checkpoint")
         identities.save(named | read)
 
     def _readers(self, query: Query) -> list[Source]:
-        """What a query follows."""
+        """Return the sources that a query follows."""
         needed = [self.pipeline.source(name) for name in self.pipeline.upstream(query.table)]
         return [reader_of(source) for source in needed if source and not source.static]
 
     def checkpoint(self, query: Query) -> Path:
-        """Where a query remembers; one that only draws begins anew each time, and is no part of what was done."""
+        """Return the checkpoint of a query; that of a query which only feeds panels is kept apart and not resumed."""
         return self.context.state / (CHECKPOINTS if query.lasts else PANEL_CHECKPOINTS) / query.name
 
 
 class _MultiSink:
     """Several sinks for one table: a batch is computed once, kept while it is written, and counts when all have it."""
 
-    def __init__(self, outlets: list[tuple[Sink, RunContext, SinkDef]]) -> None:
-        self._outlets = outlets
+    def __init__(self, sinks: list[tuple[Sink, RunContext, SinkDef]]) -> None:
+        self._sinks = sinks
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         try:
-            self._outlets[0][1].lock.check()
+            self._sinks[0][1].lock.check()
             kept = whole_batch(frame)
-            read = task_inputs(frame)  # which the kept rows do not know any more
-            for writer, site, sink in self._outlets:
-                writer.write(_shaped(writer, kept, sink), batch, replace(site, task_inputs=read))
+            inputs = task_inputs(frame)  # which the kept rows do not know any more
+            for writer, site, sink in self._sinks:
+                writer.write(_to_sink_shape(writer, kept, sink), batch, replace(site, task_inputs=inputs))
         except Exception as error:
-            raise to_transport(explain(error)) from None  # else the text of a Java exception is all that comes back
+            raise to_transport(explain(error)) from None  # else only the text of a Java exception comes back
 
 
 class QueryTables:
@@ -213,27 +219,32 @@ class QueryTables:
         self._built: dict[str, DataFrame] = {}
 
     def frame(self, name: str) -> DataFrame:
-        """A source or a table by its name, with all that it needs."""
+        """Return a source or table by its name, with all that it needs built."""
         pipeline = self._builder.pipeline
-        for one in pipeline.upstream(name):
-            if one in self._built:
+        for upstream in pipeline.upstream(name):
+            if upstream in self._built:
                 continue
-            source, table = pipeline.source(one), pipeline.table(one)
+            source, table = pipeline.source(upstream), pipeline.table(upstream)
             if source:
-                self._built[one] = self._read(source)
+                self._built[upstream] = self._read(source)
             elif table:
-                self._built[one] = self._made(table)
+                self._built[upstream] = self._made(table)
         return self._built[name]
 
     def sources(self) -> dict[str, DataFrame]:
-        """The sources among what was built."""
-        return {name: one for name, one in self._built.items() if self._builder.pipeline.source(name)}
+        """Return the sources among what was built."""
+        return {name: frame for name, frame in self._built.items() if self._builder.pipeline.source(name)}
 
     def _read(self, source: SourceDef) -> DataFrame:
         builder, query = self._builder, self._query
         interval = query.trigger.seconds or 0.0
-        site = builder.site(
-            source.name, static=source.static, batches=query.batches, query=query.name, trigger_interval_s=interval
+        site = replace(
+            builder.context,
+            name=source.name,
+            static=source.static,
+            batches=query.batches,
+            query=query.name,
+            trigger_interval_s=interval,
         )
         if builder.resumes(query, [writer_of(sink) for sink in query.sinks]):
             folder = builder.checkpoint(query)
@@ -245,7 +256,7 @@ class QueryTables:
             if isinstance(reader, MessageSource) and source.name in unbatched(builder.pipeline):
                 reader = reader.by_spark()
             if query.undertakes and isinstance(reader, KafkaSource):
-                reader = replace(reader, max_per_batch=reader.max_per_batch or _LETTERS_OF)
+                reader = replace(reader, max_per_batch=reader.max_per_batch or _MAX_RECORDS_PER_DEAD_LETTER_BATCH)
             rows = self._decoded(reader, site) if isinstance(reader, MessageSource) else reader.load(site)
             return with_watermark(rows, source.watermark)
         except MillraceError as error:
@@ -259,18 +270,18 @@ class QueryTables:
             if reader.keeps_dead_letters and site.name not in self._builder.dead_letter_sources:
                 raise InvalidDefinition(
                     f"a query without batches keeps no dead letters of {site.name!r}",
-                    why="Spark runs no Python in it, and nobody else buries those of a static source",
+                    why="Spark runs no Python in it, and no other query writes those of a static source",
                     hint="say on_bad: drop or on_bad: fail, or use another trigger",
                 )
-            return decoded_on_the_jvm(reader, reader.load(site))
+            return decode_in_jvm(reader, reader.load(site))
         dead = self._builder.dead_letter_counts
         owns = site.name in self._query.buries
         if owns and not site.static and site.name not in dead:
             dead[site.name] = site.spark.sparkContext.accumulator(DeadLetterCount(), DeadLetterCountParam())
-        anew = not self._builder.resumes(self._query, [writer_of(sink) for sink in self._query.sinks])
-        bad = bad_of(reader, site, owns=owns, count=dead.get(site.name) if owns else None)
-        forget_repeated(bad.burial, self._builder.checkpoint(self._query), anew=anew)
-        return read_rows(reader, site, bad)
+        resumes = self._builder.resumes(self._query, [writer_of(sink) for sink in self._query.sinks])
+        policy = bad_record_policy(reader, site, owns=owns, count=dead.get(site.name) if owns else None)
+        forget_repeated_batches(policy.target, self._builder.checkpoint(self._query), resumes=resumes)
+        return read_rows(reader, site, policy)
 
     def _made(self, table: TableDef) -> DataFrame:
         try:
@@ -301,10 +312,10 @@ class QueryTables:
         return made
 
 
-def _unwritten(frame: DataFrame, query: Query) -> DataFrame:
-    """Rows on their way to nowhere: panels see them, or dead letters are all that is made of them.
+def _without_sink(frame: DataFrame, query: Query) -> DataFrame:
+    """Return rows that no sink gets: panels see them, or dead letters are all that is made of them.
 
-    For those, Spark must compute every row and give none: in one task, since queries without batches hold their slots.
+    For dead letters Spark must compute every row and give none: in one task, since queries without batches hold slots.
     """
     from pyspark.sql import functions as F
 
@@ -312,14 +323,14 @@ def _unwritten(frame: DataFrame, query: Query) -> DataFrame:
 
 
 def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:
-    """The rows, late ones being waited for so long."""
+    """Return the rows with a watermark, if there is one."""
     if watermark is None:
         return frame
     return frame.withWatermark(watermark.column, f"{round(watermark.seconds * 1000)} milliseconds")
 
 
 def prepare(pipeline: PipelineDef, context: RunContext) -> None:
-    """Make what must be there before anything runs: topics, folders. No Spark is needed."""
+    """Create what must exist before anything runs: topics, folders. No Spark is needed."""
     for source in pipeline.sources:
         reader_of(source).prepare(replace(context, name=source.name, static=source.static))
     for sink in pipeline.sinks:
@@ -327,7 +338,7 @@ def prepare(pipeline: PipelineDef, context: RunContext) -> None:
         writer_of(sink).prepare(replace(context, name=sink.table, mode=sink.mode, batches=batches))
 
 
-def _shaped(writer: Sink, frame: DataFrame, sink: SinkDef) -> DataFrame:
+def _to_sink_shape(writer: Sink, frame: DataFrame, sink: SinkDef) -> DataFrame:
     try:
         return writer.shape(frame)
     except MillraceError as error:
@@ -337,7 +348,7 @@ def _shaped(writer: Sink, frame: DataFrame, sink: SinkDef) -> DataFrame:
         raise explain(error, place=sink.place) from error
 
 
-def _triggered(writer: DataStreamWriter, trigger: Trigger) -> DataStreamWriter:
+def _with_trigger(writer: DataStreamWriter, trigger: Trigger) -> DataStreamWriter:
     length = f"{round((trigger.seconds or 0) * 1000)} milliseconds"
     if trigger.kind == "once":
         return writer.trigger(availableNow=True)
@@ -351,29 +362,29 @@ def _triggered(writer: DataStreamWriter, trigger: Trigger) -> DataStreamWriter:
 
 
 def follow_generations(pipeline: PipelineDef, cluster: Callable[[], Cluster]) -> PipelineDef:
-    """The pipeline with what its sources mean: the topics of `current: true`, the folders that links lead to.
+    """Return the pipeline with the sources it means now: the topics of `current: true`, the targets of links.
 
     A source whose topic or folder has changed is another one: offsets of the old mean nothing in the new. So a query
-    that has read the old one does not resume, and says why; it is replayed, or begins anew.
+    that has read the old one does not resume, and says why; it is replayed, or starts from scratch.
     """
     readers = {source.name: make_reader(source.connection)[0] for source in pipeline.sources}
-    asked = any(isinstance(one, KafkaSource) and one.current for one in readers.values())
-    now = leading(aliases(cluster()).values()) if asked else {}
-    sources = tuple(_led(source, readers[source.name], now) for source in pipeline.sources)
+    follows_topics = any(isinstance(reader, KafkaSource) and reader.current for reader in readers.values())
+    now = leading(aliases(cluster()).values()) if follows_topics else {}
+    sources = tuple(_current_source(source, readers[source.name], now) for source in pipeline.sources)
     return replace(pipeline, sources=sources)
 
 
-def _led(source: SourceDef, reader: Source | None, now: Mapping[str, str]) -> SourceDef:
+def _current_source(source: SourceDef, reader: Source | None, now: Mapping[str, str]) -> SourceDef:
     if isinstance(reader, KafkaSource) and reader.current:
         names = tuple(now.get(name, name) for name in reader.topic)
-        return _reading(source, "topic", names[0] if len(names) == 1 else names)
+        return _with_argument(source, "topic", names[0] if len(names) == 1 else names)
     if isinstance(reader, FilesSource) and reader.path.endswith(CURRENT) and Path(reader.path).is_symlink():
         # Spark's log of a folder has the paths of its files as they were written: it finds none through a link.
-        return _reading(source, "path", str(Path(reader.path).resolve()))
+        return _with_argument(source, "path", str(Path(reader.path).resolve()))
     return source
 
 
-def _reading(source: SourceDef, option: str, value: str | tuple[str, ...]) -> SourceDef:
+def _with_argument(source: SourceDef, option: str, value: str | tuple[str, ...]) -> SourceDef:
     old = source.connection
     others = {name: one for name, one in old.options if name != option}
     return replace(source, connection=replace(old, argument=value, options=freeze(others)))

@@ -1,6 +1,8 @@
-"""Bytes become rows inside Spark's Python workers.
+"""Message bytes become rows.
 
-Decoding with Spark's own functions: where no Python runs (real-time mode), and where a source asks for it.
+- `read_rows` reads a source and decodes it: where messages are read, where the source can do that, else after it.
+- `Decoding` runs the format in Spark's Python workers; `DecodingWithErrors` leaves bad messages in a column.
+- `decode_in_jvm` uses Spark's own functions: where no Python runs (real-time mode).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from millrace.connectors.base.api import MessageSource, RunContext
 from millrace.dead_letters.letter import DeadLetter
-from millrace.engine.queries.bad_records import BadRecordPolicy, DeadLetterFilter, letters_of, to_error_column
+from millrace.engine.queries.bad_records import BadRecordPolicy, DeadLetterFilter, to_dead_letters, to_error_column
 from millrace.errors import InvalidDefinition
 from millrace.errors.transport import to_transport
 from millrace.formats.base import FORMATS, Decoder, Format
@@ -25,10 +27,13 @@ if TYPE_CHECKING:
 
 _CORRUPT = "_corrupt_record"
 _ROW = "_row"
+_LETTER = "_millrace_letter"
+"""The column that describes a bad message until it is written as a dead letter: a name that no schema has."""
+_UNREADABLE = "Spark cannot read it as the schema says"
 
 
-def decoded_on_the_jvm(reader: MessageSource, raw: DataFrame) -> DataFrame:
-    """Good rows; a bad one ends the query, or is left out: to bury it takes Python, so another query does."""
+def decode_in_jvm(reader: MessageSource, raw: DataFrame) -> DataFrame:
+    """Return the good rows; a bad one ends the query or is left out, and another query writes its dead letter."""
     from pyspark.sql import functions as F
 
     columns = reader.columns()
@@ -46,7 +51,7 @@ def decoded_on_the_jvm(reader: MessageSource, raw: DataFrame) -> DataFrame:
 
 
 def parsed_by_spark(reader: MessageSource, raw: DataFrame) -> tuple[DataFrame, Column]:
-    """The rows with what from_json or from_csv makes of them beside it, for `unpacked`; and whether that is bad."""
+    """Return the rows with what from_json or from_csv makes of them, for `unpacked_columns`, and whether it is bad."""
     from pyspark.sql import functions as F
 
     declared = reader.declared
@@ -63,7 +68,7 @@ def parsed_by_spark(reader: MessageSource, raw: DataFrame) -> tuple[DataFrame, C
 
 
 def unpacked_columns(frame: DataFrame, reader: MessageSource) -> DataFrame:
-    """The columns of what was `parsed`."""
+    """Return the columns of what was parsed by `parsed_by_spark`."""
     from pyspark.sql import functions as F
 
     names = reader.declared.names if reader.declared else ()
@@ -72,7 +77,7 @@ def unpacked_columns(frame: DataFrame, reader: MessageSource) -> DataFrame:
 
 
 def _options(reader: MessageSource) -> dict[str, str]:
-    """The format's own options, in Spark's words."""
+    """Return the format's own options by Spark's names."""
     chosen = reader.bytes_format
     words = {"separator": "sep", "quote": "quote", "null": "nullValue"}
     return {spark: str(getattr(chosen, name)) for name, spark in words.items() if hasattr(chosen, name)}
@@ -88,10 +93,10 @@ def _kept(frame: DataFrame, bad: Column, reader: MessageSource) -> DataFrame:
     bad = F.coalesce(bad, F.lit(True))
     if reader.when_bad != "fail":
         return frame.filter(~bad)
-    told = F.raise_error(
+    failure = F.raise_error(
         F.concat(F.lit("a record cannot be decoded: "), F.coalesce(F.col("value").cast("string"), F.lit("null")))
     )
-    return frame.filter(F.when(bad, told.cast("boolean")).otherwise(F.lit(True)))
+    return frame.filter(F.when(bad, failure.cast("boolean")).otherwise(F.lit(True)))
 
 
 def _carried(name: str, reader: MessageSource) -> Column:
@@ -101,29 +106,25 @@ def _carried(name: str, reader: MessageSource) -> Column:
     return column.cast("string").alias(name) if name == "key" and reader.decoding != "whole" else column
 
 
-_LETTER = "_millrace_letter"
-"""The column that tells of a bad message, on its way to be buried: a name that no schema has."""
-
-
 @dataclass(frozen=True)
 class Decoding:
-    """What decodes in a worker, by mapInArrow or where messages are read: raw messages in, good rows out."""
+    """Decodes in a worker, by mapInArrow: messages in, good rows out; bad ones go to a handler."""
 
     format: Format
     schema: Schema | None
     included: tuple[str, ...]
     columns: Schema
-    bad: BadRecordPolicy
+    policy: BadRecordPolicy
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The bytes, and what stays beside their columns."""
+        """The bytes, and the columns that are included."""
         return ("value", *self.included)
 
     @property
-    def placeless(self) -> bool:
-        """Whether the place of a record is nobody's business: it need not travel, a quarter of what decoding costs."""
-        return self.bad.when == "drop"
+    def needs_origin(self) -> bool:
+        """Whether the origin of a record has to go to Python: a quarter of what decoding costs."""
+        return self.policy.on_bad != "drop"
 
     @property
     def ddl(self) -> str:
@@ -132,37 +133,38 @@ class Decoding:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Decode batch by batch."""
-        burying = self.bad.open()
+        handler = self.policy.open()
         decoder = self.format.decoder(self.schema)
         try:
             for batch in batches:
                 rows, letters = self.split_bad(batch, decoder)
-                burying.add(letters)
+                handler.add(letters)
                 yield rows
-            burying.close()
+            handler.close()
         except GeneratorExit:
-            burying.close()  # nobody wants more rows, as after a LIMIT: what was found bad so far still counts
+            handler.close()  # nobody wants more rows, as after a LIMIT: the bad records so far still count
             raise
         except BaseException as error:
-            burying.abandon()
+            handler.abandon()
             raise to_transport(error) from error
 
     def split_bad(self, batch: pa.RecordBatch, decoder: Decoder) -> tuple[pa.RecordBatch, list[DeadLetter]]:
-        """The rows of good messages, and what there is to tell of the bad ones."""
+        """Return the rows of good messages, and the dead letters of bad ones."""
         import pyarrow as pa
 
         decoded = decoder.decode(batch.column("value"))
         letters: list[DeadLetter] = []
         if decoded.bad:
             indices = [bad.index for bad in decoded.bad]
-            letters = letters_of(batch.take(pa.array(indices)), [bad.reason for bad in decoded.bad], self.bad)
+            reasons = [bad.reason for bad in decoded.bad]
+            letters = to_dead_letters(batch.take(pa.array(indices)), reasons, self.policy)
         kept = batch if decoded.good is None else batch.take(decoded.good)
         names = [*decoded.rows.schema.names, *self.included]
         columns = [*self._as_declared(decoded.rows), *(self._carried(kept, name) for name in self.included)]
         return pa.RecordBatch.from_arrays(columns, names=names), letters
 
     def _as_declared(self, rows: pa.RecordBatch) -> list[pa.Array]:
-        """Columns of the types that Spark was told: there fields of structs may be null, though the schema says no."""
+        """Return columns of the types that Spark expects: it allows nulls in structs where the schema does not."""
         from millrace.formats.arrow_types import arrow_type
 
         kinds = {field.name: arrow_type(field.type) for field in self.columns.nullable().fields}
@@ -178,18 +180,18 @@ class Decoding:
 
 @dataclass(frozen=True)
 class DecodingWithErrors:
-    """Decodes where messages are read: bad ones are rows as well, described in a column of their own.
+    """Decodes where messages are read: a bad message is a row as well, described in a column of its own.
 
-    They are buried a step later: nobody hears from a worker that reads how many there were.
+    `DeadLetterFilter` handles it a step later: Spark gives a worker that reads no accumulator to count it.
     """
 
     decoding: Decoding
     needs: tuple[str, ...]
-    """All that tells a message's place."""
+    """The bytes, and all that describes where a message comes from."""
 
     @property
     def ddl(self) -> str:
-        """The columns, and what is told of a bad message: null in good rows."""
+        """The columns, and the description of a bad message: null in good rows."""
         return f"{self.decoding.ddl}, {_LETTER} string"
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -200,110 +202,112 @@ class DecodingWithErrors:
 
 
 def _with_letters(rows: pa.RecordBatch, letters: Sequence[DeadLetter]) -> pa.RecordBatch:
-    """Good rows, and after them a row of nulls for each letter."""
+    """Return the good rows, and after them a row of nulls for each letter."""
     import pyarrow as pa
 
-    columns, told = rows.columns, pa.nulls(rows.num_rows, pa.string())
+    columns, errors = rows.columns, pa.nulls(rows.num_rows, pa.string())
     if letters:
-        columns = [pa.concat_arrays([one, pa.nulls(len(letters), one.type)]) for one in columns]
-        told = pa.concat_arrays([told, pa.array(map(to_error_column, letters), pa.string())])
-    return pa.RecordBatch.from_arrays([*columns, told], names=[*rows.schema.names, _LETTER])
+        columns = [pa.concat_arrays([column, pa.nulls(len(letters), column.type)]) for column in columns]
+        errors = pa.concat_arrays([errors, pa.array(map(to_error_column, letters), pa.string())])
+    return pa.RecordBatch.from_arrays([*columns, errors], names=[*rows.schema.names, _LETTER])
 
 
 def text_of(column: pa.Array) -> pa.Array:
-    """Bytes as text; what is not UTF-8 is shown by replacement characters."""
+    """Return bytes as text, with replacement characters for what is not UTF-8."""
     import pyarrow as pa
 
     with suppress(pa.ArrowInvalid):
         return column.cast(pa.string())
-    texts = [None if one is None else one.decode("utf-8", "replace") for one in column.to_pylist()]
+    texts = [None if value is None else value.decode("utf-8", "replace") for value in column.to_pylist()]
     return pa.array(texts, pa.string())
 
 
-def read_rows(reader: MessageSource, site: RunContext, bad: BadRecordPolicy) -> DataFrame:
-    """A source's rows, decoded as they are read where the source can do that."""
-    decoding = _decoding(reader, bad)
+def read_rows(reader: MessageSource, context: RunContext, policy: BadRecordPolicy) -> DataFrame:
+    """Return a source's good rows, decoded where they are read if the source can do that."""
+    decoding = _decoding(reader, policy)
     with_errors = DecodingWithErrors(decoding, ("value", *reader.carried)) if decoding else None
-    rows, decoded = reader.opened(site, with_errors)
-    return _without_letters(rows, bad) if decoded else good_rows(reader, rows, bad)
+    rows, decoded = reader.opened(context, with_errors)
+    return _without_letters(rows, policy) if decoded else good_rows(reader, rows, policy)
 
 
-def good_rows(reader: MessageSource, raw: DataFrame, bad: BadRecordPolicy) -> DataFrame:
-    """What a source's rows are once they are decoded."""
+def good_rows(reader: MessageSource, raw: DataFrame, policy: BadRecordPolicy) -> DataFrame:
+    """Return the good rows of a source, decoded after they were read."""
+    from pyspark.sql import functions as F
+
     columns = reader.columns()
     if columns is None:
         return raw
-    if decoding := _decoding(reader, bad):
+    if decoding := _decoding(reader, policy):
         return _mapped(raw, decoding)
     if reader.decoding == "sift":
-        return _sifted(reader, *reader.sift(raw), bad).selectExpr(*_selected(columns, raw))
+        return _without_bad(reader, *reader.sift(raw), policy).selectExpr(*_selected(columns, raw))
     if reader.decoding == "spark":
-        return unpacked_columns(_sifted(reader, *_reasoned(reader, raw), bad), reader)
+        frame, bad = parsed_by_spark(reader, raw)
+        reason = F.when(bad, F.lit(_UNREADABLE))
+        return unpacked_columns(
+            _without_bad(reader, frame.withColumn("_bytes", F.col("value")), reason, policy), reader
+        )
     return raw.selectExpr(*_selected(columns, raw))
 
 
-def _decoding(reader: MessageSource, bad: BadRecordPolicy) -> Decoding | None:
+def _decoding(reader: MessageSource, policy: BadRecordPolicy) -> Decoding | None:
     columns = reader.columns()
     if columns is None or reader.decoding != "arrow":
         return None
-    return Decoding(reader.bytes_format, reader.declared, reader.included, columns, bad)
+    return Decoding(reader.bytes_format, reader.declared, reader.included, columns, policy)
 
 
 def _mapped(raw: DataFrame, decoding: Decoding) -> DataFrame:
-    """Headers travel as JSON: a list of structs in each row makes the way there ten times longer."""
+    """Decode in mapInArrow. Headers pass as JSON: a list of structs in each row takes ten times longer."""
     from pyspark.sql import functions as F
 
     columns = decoding.columns.nullable()
-    raw = raw.select(*decoding.needs) if decoding.placeless else raw
+    raw = raw if decoding.needs_origin else raw.select(*decoding.needs)
     if "headers" not in raw.columns:
         return raw.mapInArrow(decoding, columns.ddl())
-    told = dict(raw.dtypes)["headers"]
-    travelling = [Field("headers", Simple("string")) if one.name == "headers" else one for one in columns.fields]
-    mapped = raw.withColumn("headers", F.to_json("headers")).mapInArrow(decoding, Schema(tuple(travelling)).ddl())
-    return mapped.withColumn("headers", F.from_json("headers", told)) if "headers" in columns.names else mapped
+    header_type = dict(raw.dtypes)["headers"]
+    fields = [Field("headers", Simple("string")) if field.name == "headers" else field for field in columns.fields]
+    mapped = raw.withColumn("headers", F.to_json("headers")).mapInArrow(decoding, Schema(tuple(fields)).ddl())
+    return mapped.withColumn("headers", F.from_json("headers", header_type)) if "headers" in columns.names else mapped
 
 
 def _selected(columns: Schema, raw: DataFrame) -> list[str]:
-    kinds = dict(raw.dtypes)
+    types = dict(raw.dtypes)
     return [
         f"cast(`{field.name}` as string) `{field.name}`"
-        if kinds.get(field.name) == "binary" and field.type == Simple("string")
+        if types.get(field.name) == "binary" and field.type == Simple("string")
         else f"`{field.name}`"
         for field in columns.fields
     ]
 
 
-def _reasoned(reader: MessageSource, raw: DataFrame) -> tuple[DataFrame, Column]:
-    """What Spark's own functions read, as `Messages.sift` tells it."""
+def _without_bad(reader: MessageSource, frame: DataFrame, reason: Column, policy: BadRecordPolicy) -> DataFrame:
+    """Return the rows without a reason; the others become dead letters."""
     from pyspark.sql import functions as F
 
-    frame, bad = parsed_by_spark(reader, raw)
-    return frame.withColumn("_bytes", F.col("value")), F.when(bad, F.lit("Spark cannot read it as the schema says"))
-
-
-def _sifted(reader: MessageSource, frame: DataFrame, reason: Column, bad: BadRecordPolicy) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    if bad.when == "drop" or (bad.when == "dead_letter" and bad.burial is None):
+    if policy.on_bad == "drop" or (policy.on_bad == "dead_letter" and policy.target is None):
         return frame.filter(reason.isNull())
-    # One column of text, which is null in good rows, is all that travels to Python.
-    place = [_told(name) for name in reader.carried if name in frame.columns and name != "modified"]
-    letter = F.to_json(F.struct(reason.alias("reason"), F.col("_bytes").alias("value"), *place))
-    return _without_letters(frame.withColumn(_LETTER, F.when(reason.isNotNull(), letter)), bad)
+    # Only one column of text, which is null in good rows, goes to Python.
+    origin = [_origin_column(name) for name in reader.carried if name in frame.columns and name != "modified"]
+    letter = F.to_json(F.struct(reason.alias("reason"), F.col("_bytes").alias("value"), *origin))
+    return _without_letters(frame.withColumn(_LETTER, F.when(reason.isNotNull(), letter)), policy)
 
 
-def _without_letters(frame: DataFrame, bad: BadRecordPolicy) -> DataFrame:
-    """The good rows of a frame; the others are buried."""
+def _without_letters(frame: DataFrame, policy: BadRecordPolicy) -> DataFrame:
+    """Return the good rows of a frame; the policy handles the others.
+
+    The filter is marked as non-deterministic: else Spark would put a filter of the user's before it.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.functions import ArrowUDFType
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it would rather read type hints, and ours name what workers import late
-        keep = F.arrow_udf(DeadLetterFilter(bad), "boolean", ArrowUDFType.SCALAR_ITER).asNondeterministic()
+        keep = F.arrow_udf(DeadLetterFilter(policy), "boolean", ArrowUDFType.SCALAR_ITER).asNondeterministic()
     return frame.filter(keep(_LETTER)).drop(_LETTER)
 
 
-def _told(name: str) -> Column:
+def _origin_column(name: str) -> Column:
     from pyspark.sql import functions as F
 
     if name == "headers":
