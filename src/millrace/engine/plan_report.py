@@ -51,7 +51,7 @@ def query_report(pipeline: PipelineDef, decision: ResumeDecision, state: Path, s
     """Return what becomes of a query and why, what it reads (a new one from the start of `span`) and writes."""
     query, position = decision.query, decision.position
     sources = [source for name in pipeline.upstream(query.table) if (source := pipeline.source(name))]
-    operators = analyse(pipeline).get(query.table.lower(), UNKNOWN).steps
+    operators = analyse(pipeline).get(query.table.lower(), UNKNOWN).operators
     report: Json = {
         "name": query.name,
         "verdict": decision.verdict,

@@ -161,6 +161,11 @@ class SinkDef:
     trigger: Trigger | None = None
     place: SourceLocation = field(default=_NOWHERE, compare=False, repr=False)
 
+    @property
+    def mode_place(self) -> SourceLocation:
+        """Return the location of the mode, or else of the sink."""
+        return self.connection.places.get("mode", self.place)
+
 
 @dataclass(frozen=True)
 class Panel:

@@ -143,12 +143,14 @@ def _mode(pipeline: PipelineDef, table: str) -> str:
     from millrace.pipeline.analysis.operators import UNKNOWN
     from millrace.pipeline.analysis.pipeline import analyse
 
-    steps = analyse(pipeline).get(table.lower(), UNKNOWN).steps
+    operators = analyse(pipeline).get(table.lower(), UNKNOWN).operators
     final = any(
-        step.session or step.join in ("left", "right", "full") or (step.after_aggregate and step.kind == "aggregate")
-        for step in steps
+        operator.session
+        or operator.join in ("left", "right", "full")
+        or (operator.after_aggregate and operator.kind == "aggregate")
+        for operator in operators
     )
-    return "update" if any(step.kind == "aggregate" for step in steps) and not final else "append"
+    return "update" if any(operator.kind == "aggregate" for operator in operators) and not final else "append"
 
 
 def _buries(pipeline: PipelineDef, table: str, owned: set[str]) -> tuple[str, ...]:

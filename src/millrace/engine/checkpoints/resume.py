@@ -26,7 +26,7 @@ from millrace.engine.checkpoints.query_history import (
 )
 from millrace.engine.checkpoints.state_dir import known_of, origins, origins_text, unused_checkpoints
 from millrace.errors import CheckpointIncompatible, InputError, MillraceError, StateMismatch, UnknownName
-from millrace.pipeline.compatibility.changes import ASKS, BREAKS, MIXES, NEW, Change, changes
+from millrace.pipeline.compatibility.changes import CHANGES_MEANING, COMPATIBLE, INCOMPATIBLE, UNKNOWN, Change, changes
 from millrace.pipeline.compatibility.query_snapshot import QuerySnapshot, snapshot_query
 from millrace.pipeline.compatibility.state_schema import StateSchema, state_differences
 from millrace.pipeline.model import PipelineDef
@@ -64,7 +64,7 @@ class ResumeDecision:
     @property
     def obstacles(self) -> list[Change]:
         """The changes that prevent it from resuming."""
-        return [change for change in self.changes if change.effect in (BREAKS, MIXES)]
+        return [change for change in self.changes if change.effect in (INCOMPATIBLE, CHANGES_MEANING)]
 
 
 def resume_decisions(
@@ -114,9 +114,9 @@ def _decide(
     query: Query, found: list[Change], accept: Collection[str], at: CheckpointPosition | None
 ) -> ResumeDecision:
     if query.name in accept:
-        found = [replace(change, effect=NEW) if change.effect == MIXES else change for change in found]
+        found = [replace(change, effect=COMPATIBLE) if change.effect == CHANGES_MEANING else change for change in found]
     effects = {change.effect for change in found}
-    verdict = REFUSED if effects & {BREAKS, MIXES} else ASKED if ASKS in effects else RESUMES
+    verdict = REFUSED if effects & {INCOMPATIBLE, CHANGES_MEANING} else ASKED if UNKNOWN in effects else RESUMES
     return ResumeDecision(query, verdict, "", tuple(found), at)
 
 
@@ -129,9 +129,11 @@ def _changes_to_output(query: Query, former: Mapping[str, QuerySnapshot]) -> lis
             for to in theirs.intersection(CONNECTORS.sink(sink.connection, sink.table).touches):
                 what = f"{to} has the output of query {name!r}, which is not in the file any more"
                 if snapshot["mode"] == query.mode:  # the same query under another name
-                    found.append(Change(MIXES, "sink", f"{what}: what it has read would be read and written again"))
+                    found.append(
+                        Change(CHANGES_MEANING, "sink", f"{what}: what it has read would be read and written again")
+                    )
                 else:
-                    found.append(Change(NEW, "sink", what))
+                    found.append(Change(COMPATIBLE, "sink", what))
     return found
 
 
@@ -140,14 +142,18 @@ def _changes(pipeline: PipelineDef, query: Query, state: Path, schema: StateSche
     if before is None:
         if last_batch(state, query.name) < 0:
             return []
-        return [Change(NEW, "state", "what made its checkpoint is not recorded: Spark compares the types of its state")]
+        return [
+            Change(
+                COMPATIBLE, "state", "what made its checkpoint is not recorded: Spark compares the types of its state"
+            )
+        ]
     now = snapshot_query(pipeline, query, CONNECTORS)
     found = changes(_with_current_options(before.snapshot), _with_current_options(now))
     if schema is None or before.state_schema is None:
         return found
     # Spark's plan knows the state better than the text does.
     others = [change for change in found if change.part != "state"]
-    others = [replace(change, effect=NEW) if change.effect == ASKS else change for change in others]
+    others = [replace(change, effect=COMPATIBLE) if change.effect == UNKNOWN else change for change in others]
     return [*others, *state_differences(StateSchema.of(before.state_schema), schema)]
 
 
@@ -175,7 +181,7 @@ def _source_changes(
         now = {name: [kind, what.removesuffix(_UNKNOWN_CLUSTER)] for name, (kind, what) in now.items()}
     if before == now:
         return []
-    return [Change(BREAKS, "source", f"it read {origins_text(before)}; now it reads {origins_text(now)}")]
+    return [Change(INCOMPATIBLE, "source", f"it read {origins_text(before)}; now it reads {origins_text(now)}")]
 
 
 def _why_never_resumed(pipeline: PipelineDef, query: Query) -> str:
@@ -235,7 +241,7 @@ def choices(query: Query, obstacles: list[Change], state: Path) -> str:
         "run with another --state (what is in its outputs stays there), "
         f"or remove {checkpoint_of(state, query.name)} to start from scratch"
     )
-    if any(change.effect == BREAKS for change in obstacles):
+    if any(change.effect == INCOMPATIBLE for change in obstacles):
         return f"undo the change, {begin}"
     return f"undo the change, {begin}; --accept-state-change {query.name} resumes with old and new results mixed"
 

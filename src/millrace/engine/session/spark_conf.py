@@ -349,7 +349,8 @@ def _may_keep_state(plan: Plan) -> bool:
     tables = analyse(plan.pipeline)
     stream_plans = [tables.get(query.table.lower(), UNKNOWN) for query in plan.queries]
     return any(
-        stream_plan.opaque or any(step.kind in STATEFUL for step in stream_plan.steps) for stream_plan in stream_plans
+        stream_plan.opaque or any(step.kind in STATEFUL for step in stream_plan.operators)
+        for stream_plan in stream_plans
     )
 
 

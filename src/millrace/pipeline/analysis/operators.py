@@ -1,6 +1,8 @@
-"""The shape of a table: is it a stream, what holds its event time, and every operation on the way.
+"""The result of the static analysis of a table.
 
-What a join does to streams, and which watermarks end what it keeps.
+- `StreamPlan` says whether a table is a stream, which columns carry a watermark, and which operators made it.
+- `Operator` is one operation on a stream, with its state and its location.
+- `join_operator` and `has_join_watermarks` are the rules for joins of streams.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from millrace.errors import SourceLocation
 
-Events = frozenset[str] | None
-"""The columns (in small letters) that carry a watermark; None when that cannot be told."""
+WatermarkColumns = frozenset[str] | None
+"""The columns (in lower case) that carry a watermark; None if that is not known."""
 
 
 @dataclass(frozen=True)
@@ -30,66 +32,66 @@ class Operator:
     place: SourceLocation
     table: str
     bounded: bool | None = None
-    """Whether a watermark ends its state; None when that cannot be told."""
+    """Whether a watermark removes its state; None if that is not known."""
     session: bool = False
     join: str = ""
     """inner, cross, left, right, full, semi or anti."""
     after_aggregate: bool = False
-    sure: bool = True
+    certain: bool = True
     keys: tuple[str, ...] | None = None
-    """What its state is kept by, as SQL in one form; None when that cannot be told."""
+    """The keys of its state as normalized SQL; None if they are not known."""
     values: tuple[str, ...] | None = None
-    """What its state holds for each key: the aggregates in their order."""
+    """The values of its state for each key: the aggregates in their order."""
 
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """What is known of the rows of a source or a table."""
+    """The analysis of the rows of a source or a table."""
 
     streaming: bool | None
-    events: Events = frozenset()
-    steps: tuple[Operator, ...] = ()
+    watermark_columns: WatermarkColumns = frozenset()
+    operators: tuple[Operator, ...] = ()
     opaque: bool = False
-    """Whether more may happen to it than the steps say."""
+    """Whether there may be more operators than those that were found."""
 
     @property
     def aggregated(self) -> bool:
-        """Whether an aggregation is among the steps."""
-        return any(step.kind == "aggregate" for step in self.steps)
+        """Return whether an aggregation is among the operators."""
+        return any(operator.kind == "aggregate" for operator in self.operators)
 
-    def then(self, step: Operator) -> StreamPlan:
-        """The same rows after one more operation; one on static rows does not count."""
+    def then(self, operator: Operator) -> StreamPlan:
+        """Return the plan with one more operator; operators on static rows are ignored."""
         if self.streaming is False:
             return self
-        certain = step.sure and self.streaming is True
-        done = replace(step, after_aggregate=self.aggregated, sure=certain)
-        return replace(self, steps=(*self.steps, done))
+        certain = operator.certain and self.streaming is True
+        done = replace(operator, after_aggregate=self.aggregated, certain=certain)
+        return replace(self, operators=(*self.operators, done))
 
-    def carrying(self, events: Events) -> StreamPlan:
-        """The same rows with other columns of event time."""
-        return replace(self, events=events)
+    def with_watermark_columns(self, watermark_columns: WatermarkColumns) -> StreamPlan:
+        """Return the plan with other watermark columns."""
+        return replace(self, watermark_columns=watermark_columns)
 
     def watermarked(self, column: str) -> StreamPlan:
-        """The same rows with a watermark; an unnamed column is one that could not be read."""
-        if self.events is None or not column:
-            return replace(self, events=None)
-        return replace(self, events=self.events | {column.lower()})
+        """Return the plan with a watermark; an empty name is a column that could not be read."""
+        if self.watermark_columns is None or not column:
+            return replace(self, watermark_columns=None)
+        return replace(self, watermark_columns=self.watermark_columns | {column.lower()})
 
 
 STATIC = StreamPlan(False)
 UNKNOWN = StreamPlan(None, None, opaque=True)
 
 
-def together(shapes: Iterable[StreamPlan]) -> StreamPlan:
-    """Rows made from several: a stream when one of them is, with the steps of all."""
-    found = list(shapes)
-    streaming = True if any(one.streaming for one in found) else None
-    if streaming is None and all(one.streaming is False for one in found):
+def merged_plan(plans: Iterable[StreamPlan]) -> StreamPlan:
+    """Return the plan of rows made from several: a stream if one of them is, with the operators of all."""
+    parts = list(plans)
+    streaming = True if any(part.streaming for part in parts) else None
+    if streaming is None and all(part.streaming is False for part in parts):
         streaming = False
-    steps = dict.fromkeys(step for one in found for step in one.steps)
-    known = [one.events for one in found if one.events is not None]
-    events = frozenset[str]().union(*known) if len(known) == len(found) else None
-    return StreamPlan(streaming, events, tuple(steps), any(one.opaque for one in found))
+    operators = dict.fromkeys(operator for part in parts for operator in part.operators)
+    known = [part.watermark_columns for part in parts if part.watermark_columns is not None]
+    watermark_columns = frozenset[str]().union(*known) if len(known) == len(parts) else None
+    return StreamPlan(streaming, watermark_columns, tuple(operators), any(part.opaque for part in parts))
 
 
 JOIN_KINDS = {
@@ -112,20 +114,22 @@ JOIN_KINDS = {
 
 @dataclass(frozen=True)
 class JoinOperator:
-    """The step that a join is: `join` of two streams, or `outer` when static rows would have to be kept."""
+    """The operator of a join: `join` of two streams, or `outer` if static rows would have to be kept."""
 
     kind: str
     what: str
     bounded: bool | None = None
 
 
-def named_kind(text: str) -> str | None:
-    """The kind of a join as PySpark's `how` names it."""
+def pyspark_join_kind(text: str) -> str | None:
+    """Return the kind of a join for PySpark's `how`."""
     return JOIN_KINDS.get(text.lower().replace("_", "").replace(" ", ""))
 
 
-def joined(kind: str, left: StreamPlan, right: StreamPlan, bounded: bool | None, what: str) -> JoinOperator | None:
-    """The step that joining two shapes is; None when it is nothing special or cannot be told."""
+def join_operator(
+    kind: str, left: StreamPlan, right: StreamPlan, bounded: bool | None, what: str
+) -> JoinOperator | None:
+    """Return the operator of a join; None if it needs no state, or that is not known."""
     if left.streaming is None or right.streaming is None:
         return None
     if left.streaming and right.streaming:
@@ -136,12 +140,12 @@ def joined(kind: str, left: StreamPlan, right: StreamPlan, bounded: bool | None,
     return None
 
 
-def join_ends(kind: str, left: StreamPlan, right: StreamPlan) -> bool:
-    """Whether the watermarks that a kind of join needs are there."""
+def has_join_watermarks(kind: str, left: StreamPlan, right: StreamPlan) -> bool:
+    """Return whether both sides have the watermarks that a kind of join needs."""
     if kind in ("left", "semi"):
-        return bool(right.events)
+        return bool(right.watermark_columns)
     if kind == "right":
-        return bool(left.events)
+        return bool(left.watermark_columns)
     if kind == "full":
-        return bool(left.events or right.events)
-    return bool(left.events and right.events)
+        return bool(left.watermark_columns or right.watermark_columns)
+    return bool(left.watermark_columns and right.watermark_columns)

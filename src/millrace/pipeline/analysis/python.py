@@ -1,9 +1,9 @@
-"""The shape of a table that is a Python function: read from its syntax tree, never by calling it.
+"""The plan of a table that is a Python function: read from its syntax tree, never by calling it.
 
 Only what is certain counts. What a helper function does, what stands in a branch, a column under a name that is
-computed: all of that makes the shape opaque, and `check --deep` finds the rest.
+computed: all of that makes the plan opaque, and `check --deep` finds the rest.
 
-PySpark's methods and functions as far as a stream's shape depends on them.
+PySpark's methods and functions as far as a stream's plan depends on them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from millrace.errors import SourceLocation
-from millrace.pipeline.analysis.operators import UNKNOWN, Events, Operator, StreamPlan, joined, named_kind, together
+from millrace.pipeline.analysis.operators import (
+    UNKNOWN,
+    Operator,
+    StreamPlan,
+    WatermarkColumns,
+    join_operator,
+    merged_plan,
+    pyspark_join_kind,
+)
 from millrace.pipeline.model import TableDef
 from millrace.pipeline.python_source import function_tree
 
@@ -63,53 +71,55 @@ _SAME = frozenset(
 )
 
 
-def after_method(shape: StreamPlan, name: str, node: ast.Call) -> StreamPlan:
+def after_method(plan: StreamPlan, name: str, node: ast.Call) -> StreamPlan:
     """The rows that another method gives: what it does to the columns of event time."""
     words = [_text(one) for one in node.args]
     if name == "withWatermark":
-        return shape.watermarked((words[0] if words else None) or "")
+        return plan.watermarked((words[0] if words else None) or "")
     if name in _SAME:
-        return shape
+        return plan
     known = name in ("select", "selectExpr", "withColumn", "withColumnRenamed", "drop", "dropna", "toDF", "withColumns")
-    if not shape.events:
-        return shape if known else replace(shape, opaque=True)
-    kept = _kept(shape.events, name, node, words)
-    return replace(shape, events=kept, opaque=shape.opaque or not known)
+    if not plan.watermark_columns:
+        return plan if known else replace(plan, opaque=True)
+    kept = _kept(plan.watermark_columns, name, node, words)
+    return replace(plan, watermark_columns=kept, opaque=plan.opaque or not known)
 
 
-def _kept(events: frozenset[str], name: str, node: ast.Call, words: list[str | None]) -> frozenset[str] | None:
+def _kept(
+    watermark_columns: frozenset[str], name: str, node: ast.Call, words: list[str | None]
+) -> frozenset[str] | None:
     named = [word.lower() if word else None for word in words]
     if name == "withColumn" and named and named[0]:
-        return events if named[0] not in events else None
+        return watermark_columns if named[0] not in watermark_columns else None
     if name == "withColumnRenamed" and len(named) == 2 and named[0] and named[1]:
-        return frozenset(named[1] if one == named[0] else one for one in events)
+        return frozenset(named[1] if one == named[0] else one for one in watermark_columns)
     if name == "drop" and None not in named:
-        return events - set(named)
+        return watermark_columns - set(named)
     if name == "select":
-        columns = [(event_of(one, events), name_of(one)) for one in node.args]
+        columns = [(event_of(one, watermark_columns), name_of(one)) for one in node.args]
         if any(word == "*" for word in words):
-            return events
+            return watermark_columns
         if all(found is not None for found, _ in columns):
             return frozenset(column for found, column in columns if found and column)
     return None
 
 
-def event_of(node: ast.expr, events: frozenset[str]) -> bool | None:
+def event_of(node: ast.expr, watermark_columns: frozenset[str]) -> bool | None:
     """Whether a column carries the watermark: "at", F.col("at"), posts.at, F.window("at", …); None if unclear."""
     text = _text(node)
     if text is not None:
-        return text.lower() in events
+        return text.lower() in watermark_columns
     if isinstance(node, ast.Attribute):
-        return node.attr.lower() in events
+        return node.attr.lower() in watermark_columns
     if isinstance(node, ast.Subscript):
-        return event_of(node.slice, events)
+        return event_of(node.slice, watermark_columns)
     if not isinstance(node, ast.Call):
         return None
     name = _called(node)
     if name == "alias" and isinstance(node.func, ast.Attribute):
-        return event_of(node.func.value, events)
+        return event_of(node.func.value, watermark_columns)
     if name in ("col", "column", "window", "session_window", "window_time") and node.args:
-        return event_of(node.args[0], events)
+        return event_of(node.args[0], watermark_columns)
     if name in ("expr", "") or not isinstance(node.func, ast.Attribute | ast.Name):
         return None
     # Any other function makes a new column, which has no watermark; a helper of the user's may return anything.
@@ -133,32 +143,32 @@ def name_of(node: ast.expr) -> str | None:
     return None
 
 
-def ends_duplicates(shape: StreamPlan, node: ast.Call) -> bool | None:
+def ends_duplicates(plan: StreamPlan, node: ast.Call) -> bool | None:
     """Whether a watermark ends what a deduplication remembers: event time must be among its columns."""
-    if not shape.events:
-        return None if shape.events is None else False
+    if not plan.watermark_columns:
+        return None if plan.watermark_columns is None else False
     given = next((one.value for one in node.keywords if one.arg == "subset"), node.args[0] if node.args else None)
     if given is None:
         return True
     if not isinstance(given, ast.List | ast.Tuple):
         return None
     names = [_text(one) for one in given.elts]
-    if any(name and name.lower() in shape.events for name in names):
+    if any(name and name.lower() in plan.watermark_columns for name in names):
         return True
     return None if None in names else False
 
 
 def ends_join(left: StreamPlan, right: StreamPlan, node: ast.Call) -> bool | None:
     """Whether watermarks end the state of a join; a condition that is an expression cannot be told."""
-    if left.events is None or right.events is None:
+    if left.watermark_columns is None or right.watermark_columns is None:
         return None
-    events = left.events | right.events
-    if not events:
+    watermark_columns = left.watermark_columns | right.watermark_columns
+    if not watermark_columns:
         return False
     on = node.args[1] if len(node.args) > 1 else next((one.value for one in node.keywords if one.arg == "on"), None)
     keys = list(on.elts) if isinstance(on, ast.List | ast.Tuple) else [on] if on is not None else []
     names = [_text(key) for key in keys if key is not None]
-    if any(name and name.lower() in events for name in names):
+    if any(name and name.lower() in watermark_columns for name in names):
         return True
     return None if None in names else False
 
@@ -178,38 +188,38 @@ _BRANCHES = (ast.If, ast.For, ast.While, ast.Try, ast.With, ast.Match)
 class Grouped:
     """What `groupBy` gives: rows in groups that are not yet aggregated."""
 
-    shape: StreamPlan
+    plan: StreamPlan
     bounded: bool | None
-    events: Events
+    watermark_columns: WatermarkColumns
     session: bool = False
     pivoted: bool = False
 
 
-def python_shape(table: TableDef, inputs: Mapping[str, StreamPlan]) -> StreamPlan:
+def python_plan(table: TableDef, inputs: Mapping[str, StreamPlan]) -> StreamPlan:
     """What a table's function does to what it reads; `inputs` are by name, in small letters."""
     if table.function is None:
         return UNKNOWN
     given = {name: inputs.get(name.lower(), UNKNOWN) for name in table.reads}
     tree = function_tree(table.function)
     if tree is None:
-        return replace(together(given.values()), events=None, opaque=True)
+        return replace(merged_plan(given.values()), watermark_columns=None, opaque=True)
     names = [argument.arg for argument in (*tree.args.posonlyargs, *tree.args.args)]
-    reading = _Reading(table, dict(zip(names, given.values(), strict=False)))
-    reading.run(tree.body)
-    rows = [one for one in reading.returned if isinstance(one, StreamPlan)]
-    if not rows or len(rows) < len(reading.returned):
-        return replace(together([*given.values(), *rows, *reading.actions]), events=None, opaque=True)
-    made = together(rows)
-    return replace(made, steps=together([made, *reading.actions]).steps)
+    analysis = _Analysis(table, dict(zip(names, given.values(), strict=False)))
+    analysis.run(tree.body)
+    rows = [one for one in analysis.returned if isinstance(one, StreamPlan)]
+    if not rows or len(rows) < len(analysis.returned):
+        return replace(merged_plan([*given.values(), *rows, *analysis.actions]), watermark_columns=None, opaque=True)
+    made = merged_plan(rows)
+    return replace(made, operators=merged_plan([made, *analysis.actions]).operators)
 
 
-class _Reading:
+class _Analysis:
     def __init__(self, table: TableDef, given: dict[str, Any]) -> None:
         self.table = table
         self.known: dict[str, Any] = given
         self.returned: list[Any] = []
         self.actions: list[StreamPlan] = []
-        self.sure = True
+        self.certain = True
 
     def run(self, statements: list[ast.stmt]) -> None:
         for statement in statements:
@@ -226,7 +236,7 @@ class _Reading:
 
     def _branch(self, statement: ast.stmt) -> None:
         """Whether any of this happens cannot be told."""
-        self.sure = False
+        self.certain = False
         for block in ("body", "orelse", "finalbody"):
             self.run(getattr(statement, block, []))
         for handler in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
@@ -240,9 +250,11 @@ class _Reading:
             self.known[target.id] = self._uncertain(self.frame(value))
 
     def _uncertain(self, found: Any) -> Any:
-        if self.sure or not isinstance(found, StreamPlan):
+        if self.certain or not isinstance(found, StreamPlan):
             return found
-        return replace(found, opaque=True, events=None if found.events else found.events)
+        return replace(
+            found, opaque=True, watermark_columns=None if found.watermark_columns else found.watermark_columns
+        )
 
     def frame(self, node: ast.expr) -> StreamPlan | Grouped | None:
         """The rows that an expression stands for, or None when it is something else."""
@@ -253,7 +265,7 @@ class _Reading:
             return self.frame(node.value)
         if isinstance(node, ast.IfExp):
             both = [one for one in map(self.frame, (node.body, node.orelse)) if isinstance(one, StreamPlan)]
-            return replace(together(both), opaque=True, events=None) if both else None
+            return replace(merged_plan(both), opaque=True, watermark_columns=None) if both else None
         if not isinstance(node, ast.Call):
             return None
         if isinstance(node.func, ast.Attribute):
@@ -261,109 +273,109 @@ class _Reading:
             if isinstance(on, StreamPlan):
                 return self._method(self._expressions(on, node), node.func.attr, node)
             if isinstance(on, Grouped):
-                return self._grouped(replace(on, shape=self._expressions(on.shape, node)), node.func.attr, node)
+                return self._grouped(replace(on, plan=self._expressions(on.plan, node)), node.func.attr, node)
         return self._helper(node)
 
     def _helper(self, node: ast.Call) -> StreamPlan | None:
         """A function of the user's that is given rows: what comes out may be anything."""
         given = [one for one in map(self.frame, node.args) if isinstance(one, StreamPlan)]
-        return replace(together(given), events=None, opaque=True) if given else None
+        return replace(merged_plan(given), watermark_columns=None, opaque=True) if given else None
 
-    def step(self, kind: str, node: ast.Call | ast.Attribute, what: str, **more: Any) -> Operator:
+    def operator(self, kind: str, node: ast.Call | ast.Attribute, what: str, **more: Any) -> Operator:
         at = node.func if isinstance(node, ast.Call) else node
         file = self.table.function.__code__.co_filename if self.table.function else self.table.place.file
-        return Operator(kind, what, SourceLocation(file, at.end_lineno), self.table.name, sure=self.sure, **more)
+        return Operator(kind, what, SourceLocation(file, at.end_lineno), self.table.name, certain=self.certain, **more)
 
-    def _method(self, shape: StreamPlan, name: str, node: ast.Call) -> StreamPlan | Grouped | None:
+    def _method(self, plan: StreamPlan, name: str, node: ast.Call) -> StreamPlan | Grouped | None:
         what = f".{name}()"
         if name in ACTIONS:
-            self.actions.append(shape.then(self.step("action", node, what)))
+            self.actions.append(plan.then(self.operator("action", node, what)))
             return None
         if name in STEPS:
-            return shape.then(self.step(STEPS[name], node, what))
+            return plan.then(self.operator(STEPS[name], node, what))
         if name in GROUPS:
-            return self._group(shape, node, flat=name.lower() == "groupby")
+            return self._group(plan, node, flat=name.lower() == "groupby")
         if name in ("join", "crossJoin"):
-            return self._join(shape, name, node, what)
+            return self._join(plan, name, node, what)
         if name in SETS:
-            return self._set(shape, SETS[name], node, what)
+            return self._set(plan, SETS[name], node, what)
         if name in DEDUPLICATES:
-            return shape.then(self.step("deduplicate", node, what, bounded=ends_duplicates(shape, node)))
+            return plan.then(self.operator("deduplicate", node, what, bounded=ends_duplicates(plan, node)))
         if name == "dropDuplicatesWithinWatermark":
-            bounded = None if shape.events is None else bool(shape.events)
-            return shape.then(self.step("within", node, what, bounded=bounded))
+            bounded = None if plan.watermark_columns is None else bool(plan.watermark_columns)
+            return plan.then(self.operator("within", node, what, bounded=bounded))
         if name == "agg":
-            return shape.then(self.step("aggregate", node, what, bounded=False)).carrying(frozenset())
+            return plan.then(self.operator("aggregate", node, what, bounded=False)).with_watermark_columns(frozenset())
         if name in ("mapInPandas", "mapInArrow"):
-            return shape.then(self.step("python", node, what)).carrying(frozenset())
-        return after_method(shape, name, node)
+            return plan.then(self.operator("python", node, what)).with_watermark_columns(frozenset())
+        return after_method(plan, name, node)
 
-    def _expressions(self, shape: StreamPlan, node: ast.Call) -> StreamPlan:
+    def _expressions(self, plan: StreamPlan, node: ast.Call) -> StreamPlan:
         """The same rows after what the columns in a call do."""
         for called, name in _calls(node):
             if name in COLUMNS:
-                shape = shape.then(self.step(COLUMNS[name], called, f"{name}()"))
+                plan = plan.then(self.operator(COLUMNS[name], called, f"{name}()"))
             elif self._is_udf(called.func):
-                shape = shape.then(self.step("python", called, f"{name}()"))
-        return shape
+                plan = plan.then(self.operator("python", called, f"{name}()"))
+        return plan
 
     def _is_udf(self, node: ast.expr) -> bool:
         if not isinstance(node, ast.Name) or self.table.function is None:
             return False
         return hasattr(self.table.function.__globals__.get(node.id), "evalType")
 
-    def _group(self, shape: StreamPlan, node: ast.Call, *, flat: bool) -> Grouped:
+    def _group(self, plan: StreamPlan, node: ast.Call, *, flat: bool) -> Grouped:
         keys = [one for given in node.args for one in (given.elts if isinstance(given, ast.List) else [given])]
         session = any(name == "session_window" for _, name in _calls(node))
-        if not shape.events:
-            return Grouped(shape, None if shape.events is None else False, shape.events, session)
-        found = [(event_of(key, shape.events), name_of(key)) for key in keys]
+        if not plan.watermark_columns:
+            return Grouped(plan, None if plan.watermark_columns is None else False, plan.watermark_columns, session)
+        found = [(event_of(key, plan.watermark_columns), name_of(key)) for key in keys]
         bounded = True if any(one for one, _ in found) else None if any(one is None for one, _ in found) else False
-        sure = flat and all(one is not None for one, _ in found)
-        events = frozenset(name for one, name in found if one and name) if sure else None
-        return Grouped(shape, bounded, events, session)
+        certain = flat and all(one is not None for one, _ in found)
+        watermark_columns = frozenset(name for one, name in found if one and name) if certain else None
+        return Grouped(plan, bounded, watermark_columns, session)
 
     def _grouped(self, on: Grouped, name: str, node: ast.Call) -> StreamPlan | Grouped | None:
         what = f".{name}()"
         if name == "pivot":
-            return replace(on, shape=on.shape.then(self.step("pivot", node, what)), pivoted=True)
+            return replace(on, plan=on.plan.then(self.operator("pivot", node, what)), pivoted=True)
         if name in AGGREGATES:
-            done = on.shape.then(self.step("aggregate", node, what, bounded=on.bounded, session=on.session))
-            return done.carrying(on.events)
+            done = on.plan.then(self.operator("aggregate", node, what, bounded=on.bounded, session=on.session))
+            return done.with_watermark_columns(on.watermark_columns)
         if name in STATES:
-            bounded = None if on.shape.events is None else bool(on.shape.events)
-            stateful = on.shape.then(self.step("state", node, what, bounded=bounded))
-            return stateful.then(self.step("python", node, what)).carrying(None)
+            bounded = None if on.plan.watermark_columns is None else bool(on.plan.watermark_columns)
+            stateful = on.plan.then(self.operator("state", node, what, bounded=bounded))
+            return stateful.then(self.operator("python", node, what)).with_watermark_columns(None)
         if name in ("applyInPandas", "applyInArrow", "apply"):
-            return on.shape.then(self.step("python", node, what)).carrying(frozenset())
-        return replace(on.shape, events=None, opaque=True)
+            return on.plan.then(self.operator("python", node, what)).with_watermark_columns(frozenset())
+        return replace(on.plan, watermark_columns=None, opaque=True)
 
-    def _join(self, shape: StreamPlan, name: str, node: ast.Call, what: str) -> StreamPlan:
+    def _join(self, plan: StreamPlan, name: str, node: ast.Call, what: str) -> StreamPlan:
         other = self.frame(node.args[0]) if node.args else None
         right = other if isinstance(other, StreamPlan) else UNKNOWN
         kind = "cross" if name == "crossJoin" else _join_kind(node)
-        both = together((shape, right))
+        both = merged_plan((plan, right))
         if kind is None:
             return replace(both, opaque=True)
-        added = joined(kind, shape, right, ends_join(shape, right, node), what)
-        return both.then(self.step(added.kind, node, what, bounded=added.bounded, join=kind)) if added else both
+        added = join_operator(kind, plan, right, ends_join(plan, right, node), what)
+        return both.then(self.operator(added.kind, node, what, bounded=added.bounded, join=kind)) if added else both
 
-    def _set(self, shape: StreamPlan, kind: str, node: ast.Call, what: str) -> StreamPlan:
+    def _set(self, plan: StreamPlan, kind: str, node: ast.Call, what: str) -> StreamPlan:
         other = self.frame(node.args[0]) if node.args else None
         right = other if isinstance(other, StreamPlan) else UNKNOWN
-        both = together((shape, right)).carrying(shape.events)
-        if kind == "union" and {shape.streaming, right.streaming} == {True, False}:
-            both = both.then(self.step("mixed", node, what))
+        both = merged_plan((plan, right)).with_watermark_columns(plan.watermark_columns)
+        if kind == "union" and {plan.streaming, right.streaming} == {True, False}:
+            both = both.then(self.operator("mixed", node, what))
         if kind == "except":
-            return both.then(self.step(kind, node, what)) if right.streaming else both
-        return both.then(self.step(kind, node, what))
+            return both.then(self.operator(kind, node, what)) if right.streaming else both
+        return both.then(self.operator(kind, node, what))
 
 
 def _join_kind(node: ast.Call) -> str | None:
     how = node.args[2] if len(node.args) > 2 else next((one.value for one in node.keywords if one.arg == "how"), None)
     if how is None:
         return "inner"
-    return named_kind(how.value) if isinstance(how, ast.Constant) and isinstance(how.value, str) else None
+    return pyspark_join_kind(how.value) if isinstance(how, ast.Constant) and isinstance(how.value, str) else None
 
 
 def _calls(node: ast.Call) -> Iterator[tuple[ast.Call, str]]:

@@ -1,8 +1,8 @@
-"""The shape of a table that is written in SQL.
+"""The plan of a table that is written in SQL.
 
 Joins that are written in SQL: their kind, and whether their condition bounds their state.
 
-The parts of a SELECT that make its shape: its own expressions, its aggregates, what it groups by.
+The parts of a SELECT that make its plan: its own expressions, its aggregates, what it groups by.
 
 What the state of a SELECT is kept by and what it holds, as SQL in one form whatever the spelling.
 """
@@ -20,13 +20,13 @@ from millrace.pipeline.analysis.operators import (
     JOIN_KINDS,
     STATIC,
     UNKNOWN,
-    Events,
     JoinOperator,
     Operator,
     StreamPlan,
-    join_ends,
-    joined,
-    together,
+    WatermarkColumns,
+    has_join_watermarks,
+    join_operator,
+    merged_plan,
 )
 from millrace.pipeline.model import TableDef
 from millrace.pipeline.sql import defined_by, parsed
@@ -53,21 +53,21 @@ def join_kind(join: exp.Join) -> str:
 
 def join_step(kind: str, sides: JoinSides, join: exp.Join, where: Any) -> JoinOperator | None:
     """What a join in SQL is, when it matters to a stream."""
-    return joined(kind, sides.left, sides.right, _bounded(kind, sides, join, where), f"{kind.upper()} JOIN")
+    return join_operator(kind, sides.left, sides.right, _bounded(kind, sides, join, where), f"{kind.upper()} JOIN")
 
 
 def _bounded(kind: str, sides: JoinSides, join: exp.Join, where: Any) -> bool | None:
     """Whether a watermark ends the state: by an equal event time, or by a range between the event times."""
-    if sides.left.events is None or sides.right.events is None:
+    if sides.left.watermark_columns is None or sides.right.watermark_columns is None:
         return None
     conditions = [one for part in (join.args.get("on"), where) if part is not None for one in _conjuncts(part)]
     for name in join.args.get("using") or ():
-        if name.name.lower() in sides.left.events | sides.right.events:
+        if name.name.lower() in sides.left.watermark_columns | sides.right.watermark_columns:
             return True
     if any(isinstance(one, exp.EQ) and (_of_left(one, sides) or _of_right(one, sides)) for one in conditions):
         return True
     ranged = any(isinstance(one, _RANGES) and _spans(one, sides) for one in conditions)
-    return ranged and join_ends(kind, sides.left, sides.right)
+    return ranged and has_join_watermarks(kind, sides.left, sides.right)
 
 
 def _conjuncts(node: Any) -> list[Any]:
@@ -86,7 +86,7 @@ def _spans(node: Any, sides: JoinSides) -> bool:
 
 def _of_left(node: Any, sides: JoinSides) -> bool:
     return any(
-        column.name.lower() in (sides.left_names.get(column.table.lower(), sides.left).events or ())
+        column.name.lower() in (sides.left_names.get(column.table.lower(), sides.left).watermark_columns or ())
         for column in node.find_all(exp.Column)
         if column.table.lower() != sides.name and isinstance(column.parent, exp.EQ)
     )
@@ -94,7 +94,7 @@ def _of_left(node: Any, sides: JoinSides) -> bool:
 
 def _of_right(node: Any, sides: JoinSides) -> bool:
     return any(
-        column.name.lower() in (sides.right.events or ())
+        column.name.lower() in (sides.right.watermark_columns or ())
         for column in node.find_all(exp.Column)
         if column.table.lower() in (sides.name, "") and isinstance(column.parent, exp.EQ)
     )
@@ -240,10 +240,10 @@ _EXPLODES = ("inline_outer", "posexplode_outer", "stack")
 _CLOCKS = (exp.CurrentTimestamp, exp.CurrentDate, exp.Localtimestamp)
 
 
-def sql_shape(table: TableDef, inputs: Mapping[str, StreamPlan]) -> StreamPlan:
+def sql_plan(table: TableDef, inputs: Mapping[str, StreamPlan]) -> StreamPlan:
     """What a table's SQL does to what it reads; `inputs` are by name, in small letters."""
     try:
-        return _Reading(table, inputs).query(parsed(table.sql or ""))
+        return _Analysis(table, inputs).query(parsed(table.sql or ""))
     except (InvalidSql, RecursionError):
         return UNKNOWN
 
@@ -252,11 +252,11 @@ def sql_shape(table: TableDef, inputs: Mapping[str, StreamPlan]) -> StreamPlan:
 class _From:
     """What a SELECT reads, by the names that its columns may be written with."""
 
-    shape: StreamPlan = STATIC
+    plan: StreamPlan = STATIC
     named: dict[str, StreamPlan] = field(default_factory=dict)
 
 
-class _Reading:
+class _Analysis:
     def __init__(self, table: TableDef, inputs: Mapping[str, StreamPlan]) -> None:
         self.table, self.inputs = table, inputs
         self._parts: dict[int, StreamPlan] = {}
@@ -278,91 +278,95 @@ class _Reading:
                 return self.table.sql_line(one.meta["line"], max(one.meta.get("col", 1) - length, 1))
         return self.table.sql_line(1)
 
-    def step(self, kind: str, what: str, node: Any, **more: Any) -> Operator:
+    def operator(self, kind: str, what: str, node: Any, **more: Any) -> Operator:
         return Operator(kind, what, self.place(node), self.table.name, **more)
 
     def _select(self, node: exp.Select) -> StreamPlan:
         origin = self._from(node)
-        shape = self._subqueries(node, origin.shape)
+        plan = self._subqueries(node, origin.plan)
         aggregated = is_grouped(node)
         for one in own_expressions(node):
-            shape = self._operation(one, shape)
+            plan = self._operation(one, plan)
         if aggregated:
             bounded, session = self._grouping(node, origin)
             at = node.args.get("group") or node.expressions[0]
             what = "GROUP BY" if node.args.get("group") else "the aggregation"
             kept = {"keys": grouped_by(node), "values": selected_aggregates(node)}
-            shape = shape.then(self.step("aggregate", what, at, bounded=bounded, session=session, **kept))
+            plan = plan.then(self.operator("aggregate", what, at, bounded=bounded, session=session, **kept))
         for one in node.find_all(exp.Window):
             if one.find_ancestor(exp.Select) is node:
-                shape = shape.then(self.step("over", "OVER", one))
-        shape = shape.carrying(self._carried(node, origin))
+                plan = plan.then(self.operator("over", "OVER", one))
+        plan = plan.with_watermark_columns(self._carried(node, origin))
         if node.args.get("distinct"):
-            bounded = None if shape.events is None else bool(shape.events)
+            bounded = None if plan.watermark_columns is None else bool(plan.watermark_columns)
             kept = {"keys": distinct_columns(node), "values": ()}
-            shape = shape.then(self.step("aggregate", "SELECT DISTINCT", node.expressions[0], bounded=bounded, **kept))
-        return self._end(node, shape)
+            plan = plan.then(
+                self.operator("aggregate", "SELECT DISTINCT", node.expressions[0], bounded=bounded, **kept)
+            )
+        return self._end(node, plan)
 
-    def _operation(self, node: Any, shape: StreamPlan) -> StreamPlan:
+    def _operation(self, node: Any, plan: StreamPlan) -> StreamPlan:
         """Operations that are functions: an aggregate of distinct values, a row's number, the clock."""
         if isinstance(node, exp.Distinct) and isinstance(node.parent, exp.AggFunc):
-            return shape.then(self.step("distinct", f"{node.parent.sql_name()}(DISTINCT …)", node.parent))
+            return plan.then(self.operator("distinct", f"{node.parent.sql_name()}(DISTINCT …)", node.parent))
         if unknown_function(node) == "monotonically_increasing_id":
-            return shape.then(self.step("number", "monotonically_increasing_id()", node))
+            return plan.then(self.operator("number", "monotonically_increasing_id()", node))
         if isinstance(node, exp.Explode | exp.Posexplode | exp.Inline) or unknown_function(node) in _EXPLODES:
-            return shape.then(self.step("explode", "explode", node))
+            return plan.then(self.operator("explode", "explode", node))
         if isinstance(node, _CLOCKS) or unknown_function(node) == "now":
-            return shape.then(self.step("clock", "the current time", node))
-        return shape
+            return plan.then(self.operator("clock", "the current time", node))
+        return plan
 
-    def _end(self, node: Any, shape: StreamPlan) -> StreamPlan:
+    def _end(self, node: Any, plan: StreamPlan) -> StreamPlan:
         """ORDER BY, LIMIT and OFFSET, which come last."""
         for key, what in (("order", "ORDER BY"), ("sort", "SORT BY"), ("cluster", "CLUSTER BY")):
             if node.args.get(key):
-                shape = shape.then(self.step("sort", what, node.args[key]))
+                plan = plan.then(self.operator("sort", what, node.args[key]))
         for key in ("limit", "offset"):
             if node.args.get(key):
-                shape = shape.then(self.step(key, key.upper(), node.args[key]))
-        return shape
+                plan = plan.then(self.operator(key, key.upper(), node.args[key]))
+        return plan
 
     def _from(self, node: exp.Select) -> _From:
         start = node.args.get("from_")
         if start is None:
             return _From()
         found = _From(self._relation(start.this))
-        found.named[start.this.alias_or_name.lower()] = found.shape
+        found.named[start.this.alias_or_name.lower()] = found.plan
         for join in node.args.get("joins") or ():
             self._join(found, join, node)
         for lateral in node.args.get("laterals") or ():
-            found.shape = found.shape.then(self.step("explode", "LATERAL VIEW", lateral))
+            found.plan = found.plan.then(self.operator("explode", "LATERAL VIEW", lateral))
         return found
 
     def _join(self, found: _From, join: exp.Join, node: exp.Select) -> None:
         if isinstance(join.this, exp.Lateral | exp.Unnest) or not join.this.alias_or_name:
             inner = join.this.find(exp.Query)
             if inner is not None and self.query(inner).streaming:
-                found.shape = found.shape.then(self.step("subquery", "LATERAL", join.this))
-            found.shape = found.shape.then(self.step("explode", "LATERAL", join.this))
+                found.plan = found.plan.then(self.operator("subquery", "LATERAL", join.this))
+            found.plan = found.plan.then(self.operator("explode", "LATERAL", join.this))
             return
         right = self._relation(join.this)
-        sides = JoinSides(found.shape, right, dict(found.named), join.this.alias_or_name.lower())
+        sides = JoinSides(found.plan, right, dict(found.named), join.this.alias_or_name.lower())
         kind = join_kind(join)
         where = node.args.get("where") if kind in ("inner", "cross") else None
-        made = together((found.shape, right))
+        made = merged_plan((found.plan, right))
         added = join_step(kind, sides, join, where)
         if added:
-            step = self.step(added.kind, added.what, join, bounded=added.bounded, join=kind, keys=join_condition(join))
-            made = made.then(step)
-        found.shape = made
+            operator = self.operator(
+                added.kind, added.what, join, bounded=added.bounded, join=kind, keys=join_condition(join)
+            )
+            made = made.then(operator)
+        found.plan = made
         found.named[sides.name] = right
 
     def _relation(self, node: Any) -> StreamPlan:
-        shape = self._rows(node)
+        plan = self._rows(node)
         if node.args.get("sample"):
-            shape = shape.then(self.step("sample", "TABLESAMPLE", node))
+            plan = plan.then(self.operator("sample", "TABLESAMPLE", node))
         for pivot in node.args.get("pivots") or ():
-            shape = shape.then(self.step("pivot", "PIVOT", pivot)).carrying(None)
-        return shape
+            plan = plan.then(self.operator("pivot", "PIVOT", pivot)).with_watermark_columns(None)
+        return plan
 
     def _rows(self, node: Any) -> StreamPlan:
         if isinstance(node, exp.Subquery):
@@ -374,33 +378,35 @@ class _Reading:
             return self.inputs.get(node.name.lower(), UNKNOWN)
         if id(part) not in self._parts:
             self._parts[id(part)] = UNKNOWN  # for one that reads itself
-            self._parts[id(part)] = self.query(part.this).then(self.step("with", "WITH", part))
+            self._parts[id(part)] = self.query(part.this).then(self.operator("with", "WITH", part))
         return self._parts[id(part)]
 
     def _combined(self, node: exp.SetOperation) -> StreamPlan:
         left, right = self.query(node.this), self.query(node.expression)
-        both = together((left, right))
-        both = both.carrying(left.events)  # the columns are the left side's, and so is what they carry
+        both = merged_plan((left, right))
+        both = both.with_watermark_columns(
+            left.watermark_columns
+        )  # the columns are the left side's, and so is what they carry
         at = node.expression
         if isinstance(node, exp.Union):
             if {left.streaming, right.streaming} == {True, False}:
-                both = both.then(self.step("mixed", "UNION", at))
-            both = both.then(self.step("union", "UNION", at))
+                both = both.then(self.operator("mixed", "UNION", at))
+            both = both.then(self.operator("union", "UNION", at))
             if node.args.get("distinct"):
-                bounded = None if both.events is None else bool(both.events)
-                both = both.then(self.step("aggregate", "UNION", at, bounded=bounded))
+                bounded = None if both.watermark_columns is None else bool(both.watermark_columns)
+                both = both.then(self.operator("aggregate", "UNION", at, bounded=bounded))
         elif isinstance(node, exp.Intersect):
-            both = both.then(self.step("intersect", "INTERSECT", at))
+            both = both.then(self.operator("intersect", "INTERSECT", at))
         elif right.streaming is not False:
-            both = both.then(self.step("except", "EXCEPT", at, sure=right.streaming is True))
+            both = both.then(self.operator("except", "EXCEPT", at, certain=right.streaming is True))
         return both
 
-    def _subqueries(self, node: exp.Select, shape: StreamPlan) -> StreamPlan:
+    def _subqueries(self, node: exp.Select, plan: StreamPlan) -> StreamPlan:
         for one in inner_queries(node):
             inner = self.query(one)
             if inner.streaming:
-                shape = replace(shape, streaming=True).then(self.step("subquery", "a subquery", one))
-        return shape
+                plan = replace(plan, streaming=True).then(self.operator("subquery", "a subquery", one))
+        return plan
 
     def _grouping(self, node: exp.Select, origin: _From) -> tuple[bool | None, bool]:
         """Whether the groups end by a watermark, and whether they are sessions."""
@@ -410,16 +416,16 @@ class _Reading:
         bounded = True if True in found else None if None in found else False
         return bounded, session
 
-    def _carried(self, node: exp.Select, origin: _From) -> Events:
+    def _carried(self, node: exp.Select, origin: _From) -> WatermarkColumns:
         """The event-time columns of what a SELECT gives."""
         names: set[str] = set()
         for one in node.expressions:
             if one.is_star:
                 of = getattr(one, "table", "")
-                shape = origin.named.get(of.lower(), UNKNOWN) if of else origin.shape
-                if shape.events is None:
+                plan = origin.named.get(of.lower(), UNKNOWN) if of else origin.plan
+                if plan.watermark_columns is None:
                     return None
-                names |= shape.events
+                names |= plan.watermark_columns
                 continue
             carries = self._event(one, origin)
             if carries is None:
@@ -441,14 +447,14 @@ class _Reading:
 
     def _event_column(self, node: exp.Column, origin: _From, select: exp.Select | None) -> bool | None:
         if node.table:
-            shape = origin.named.get(node.table.lower())
-            if shape is None:
+            plan = origin.named.get(node.table.lower())
+            if plan is None:
                 return False  # a field of a struct: window.end is no event time any more
         else:
-            shape = origin.shape
-        if shape.events is None:
+            plan = origin.plan
+        if plan.watermark_columns is None:
             return None
-        if node.name.lower() in shape.events:
+        if node.name.lower() in plan.watermark_columns:
             return True
         for one in select.expressions if select and not node.table else ():
             if isinstance(one, exp.Alias) and one.alias.lower() == node.name.lower():

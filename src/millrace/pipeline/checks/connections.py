@@ -1,7 +1,4 @@
-"""Secrets that stand in the file for everyone to read.
-
-What the connectors find wrong with what they are given.
-"""
+"""Rules about connections: mistakes that the connectors find, and secrets in plain text."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ from millrace.pipeline.python_source import literal_keywords
 from millrace.pipeline.secret import Secret, holds_password, is_secret
 
 
-def plain_secrets(scope: CheckContext) -> Iterator[Problem]:
-    """A password, token or key that is written out; the value itself is never shown."""
-    sources = [source.connection for source in scope.pipeline.sources]
-    for connection in (*sources, *(sink.connection for sink in scope.pipeline.sinks)):
+def plain_secrets(context: CheckContext) -> Iterator[Problem]:
+    """A password, token or key is not in the file itself; the message never shows its value."""
+    sources = [source.connection for source in context.pipeline.sources]
+    for connection in (*sources, *(sink.connection for sink in context.pipeline.sinks)):
         in_python = connection.place.file.endswith(".py")
         where = "the environment or a file"
         hint = (
@@ -26,13 +23,13 @@ def plain_secrets(scope: CheckContext) -> Iterator[Problem]:
             if in_python
             else f"take it from {where}: ${{PASSWORD}} or ${{file:/path}}"
         )
-        for name, place in (*connection.bare, *_spelt_out(connection)):
-            said = f"{name or connection.connector} is a secret in plain text"
-            yield Problem("secret.plain", said, place, hint, "whoever sees the file sees it")
+        for name, place in (*connection.bare, *_literal_secrets(connection)):
+            message = f"{name or connection.connector} is a secret in plain text"
+            yield Problem("secret.plain", message, place, hint, "everyone who reads the file sees it")
 
 
-def _spelt_out(connection: Connection) -> Iterator[tuple[str, SourceLocation]]:
-    """Those in a call in Python."""
+def _literal_secrets(connection: Connection) -> Iterator[tuple[str, SourceLocation]]:
+    """Yield the secrets that are literals in a call in Python."""
     if not connection.place.file.endswith(".py") or not _has_secret((connection.argument, connection.options)):
         return
     for name, text, place in literal_keywords(connection.place):
@@ -46,16 +43,16 @@ def _has_secret(value: object) -> bool:
     return isinstance(value, Secret)
 
 
-def connector_mistakes(scope: CheckContext) -> Iterator[Problem]:
-    """An unknown connector, an unknown or missing option, a value that cannot be, a schema that does not parse."""
-    for source in scope.pipeline.sources:
-        yield from _told(source.connection, scope.source_facts(source), f"source {source.name!r}")
-    for sink in scope.pipeline.sinks:
-        yield from _told(sink.connection, scope.sink_facts(sink), f"the sink of {sink.table!r}")
+def connector_mistakes(context: CheckContext) -> Iterator[Problem]:
+    """Connectors and options exist, required options are set, values are valid, schemas parse."""
+    for source in context.pipeline.sources:
+        yield from _problems(source.connection, context.source_facts(source), f"source {source.name!r}")
+    for sink in context.pipeline.sinks:
+        yield from _problems(sink.connection, context.sink_facts(sink), f"the sink of {sink.table!r}")
 
 
-def _told(connection: Connection, facts: Facts, what: str) -> Iterator[Problem]:
-    for severity, notices in (("error", facts.mistakes), ("warning", facts.deprecated)):
-        for one in notices:
-            place = connection.option_place(one.option) if one.option else connection.place
-            yield Problem(one.condition, f"{what}: {one.message}", place, one.hint, one.why, severity)
+def _problems(connection: Connection, facts: Facts, what: str) -> Iterator[Problem]:
+    for severity, mistakes in (("error", facts.mistakes), ("warning", facts.deprecated)):
+        for mistake in mistakes:
+            place = connection.option_place(mistake.option) if mistake.option else connection.place
+            yield Problem(mistake.condition, f"{what}: {mistake.message}", place, mistake.hint, mistake.why, severity)

@@ -1,6 +1,7 @@
-"""What the rules look at: the model, the shapes of its tables, and what the connectors say; each found once.
+"""What the rules of `check` know about a pipeline.
 
-The columns of a source or a table, as far as they are known without Spark.
+- `CheckContext` has the pipeline, the plans of its tables and the facts of its connectors, each computed once.
+- `columns_of_schema` and `columns_of_sql` find the columns of a source or a table without Spark.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef, T
 from millrace.pipeline.schema import Decimal, Schema, Simple, Type
 from millrace.pipeline.sql import parsed
 
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
-_TIMES = ("date", "timestamp", "timestamp_ntz")
-_WINDOWS = ("window", "session_window")
+_NUMBER_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double")
+_TIME_TYPES = ("date", "timestamp", "timestamp_ntz")
+_WINDOW_FUNCTIONS = ("window", "session_window")
 
 
 @dataclass(frozen=True, slots=True)
 class KnownColumn:
-    """A column: its name, what the page takes it for (`number`, `time`, `other`; None: not known), and Spark's type."""
+    """A column: its name, its kind for panels (`number`, `time`, `other`; None: not known), and Spark's type."""
 
     name: str
     type: str | None = None
@@ -32,102 +33,106 @@ class KnownColumn:
 
 
 def columns_of_schema(schema: Schema) -> list[KnownColumn]:
-    """The columns that a schema declares."""
+    """Return the columns of a schema."""
     return [KnownColumn(field.name, _type(field.type), field.type.ddl()) for field in schema.fields]
 
 
 def columns_of_sql(sql: str) -> list[KnownColumn] | None:
-    """The columns that a query names; None when one of them has a name that only Spark can tell."""
+    """Return the columns of a query; None if only Spark knows the name of one of them."""
     from sqlglot import exp
 
     try:
-        chosen = parsed(sql).selects
+        selected = parsed(sql).selects
     except InvalidSql:
         return None
-    for one in chosen:
-        windowed = isinstance(one, exp.Anonymous) and one.name.lower() in _WINDOWS
-        if one.is_star or not one.alias_or_name or not (windowed or isinstance(one, exp.Alias | exp.Column | exp.Dot)):
+    for column in selected:
+        is_window = isinstance(column, exp.Anonymous) and column.name.lower() in _WINDOW_FUNCTIONS
+        has_name = is_window or isinstance(column, exp.Alias | exp.Column | exp.Dot)
+        if column.is_star or not column.alias_or_name or not has_name:
             return None
-    return [KnownColumn(one.alias_or_name) for one in chosen]
+    return [KnownColumn(column.alias_or_name) for column in selected]
 
 
 def _type(kind: Type) -> str:
     if isinstance(kind, Decimal):
         return "number"
     name = kind.name if isinstance(kind, Simple) else ""
-    return "number" if name in _NUMBERS else "time" if name in _TIMES else "other"
+    return "number" if name in _NUMBER_TYPES else "time" if name in _TIME_TYPES else "other"
 
 
 class CheckContext:
-    """A pipeline with all that is known of it."""
+    """A pipeline with its plans and the facts of its connectors."""
 
     def __init__(self, pipeline: PipelineDef, connectors: Connectors) -> None:
         self.pipeline = pipeline
         self._connectors = connectors
-        self._sources: dict[int, Facts] = {}
-        self._sinks: dict[int, Facts] = {}
+        self._source_facts: dict[int, Facts] = {}
+        self._sink_facts: dict[int, Facts] = {}
 
     @cached_property
-    def shapes(self) -> dict[str, StreamPlan]:
-        """The shape of every source and table, by name in small letters."""
+    def plans(self) -> dict[str, StreamPlan]:
+        """Return the plan of every source and table by its name in lower case."""
         return analyse(self.pipeline)
 
-    def shape(self, name: str) -> StreamPlan:
-        """The shape of one of them."""
-        return self.shapes.get(name.lower(), UNKNOWN)
+    def plan(self, name: str) -> StreamPlan:
+        """Return the plan of a source or a table."""
+        return self.plans.get(name.lower(), UNKNOWN)
 
     @property
     def elements(self) -> tuple[SourceDef | TableDef, ...]:
-        """All that has a name to read it by."""
+        """Return the sources and tables."""
         return (*self.pipeline.sources, *self.pipeline.tables)
 
     def columns(self, element: SourceDef | TableDef) -> list[KnownColumn] | None:
-        """Its columns, when they are known without Spark."""
+        """Return the columns of a source or a table; None if only Spark knows them."""
         if isinstance(element, SourceDef):
             schema = self.source_facts(element).schema
             return columns_of_schema(schema) if schema else None
         return columns_of_sql(element.sql) if element.sql else None
 
     def source_facts(self, source: SourceDef) -> Facts:
-        """What the connector says of a source; nothing when the source could not be read in full."""
-        if id(source) not in self._sources:
+        """Return the facts about a source; none if a part of its definition could not be read."""
+        if id(source) not in self._source_facts:
             readable = source.connection.readable
-            asked = self._connectors.source(source.connection, source.static) if readable else Facts()
-            self._sources[id(source)] = asked
-        return self._sources[id(source)]
+            facts = self._connectors.source(source.connection, source.static) if readable else Facts()
+            self._source_facts[id(source)] = facts
+        return self._source_facts[id(source)]
 
     def sink_facts(self, sink: SinkDef) -> Facts:
-        """What the connector says of a sink."""
-        if id(sink) not in self._sinks:
+        """Return the facts about a sink."""
+        if id(sink) not in self._sink_facts:
             readable = sink.connection.readable
-            self._sinks[id(sink)] = self._connectors.sink(sink.connection, sink.table) if readable else Facts()
-        return self._sinks[id(sink)]
+            self._sink_facts[id(sink)] = self._connectors.sink(sink.connection, sink.table) if readable else Facts()
+        return self._sink_facts[id(sink)]
 
     def trigger(self, sink: SinkDef) -> Trigger:
-        """What holds for a sink: its own trigger, else the pipeline's."""
+        """Return a sink's own trigger, else the pipeline's."""
         return sink.trigger or self.pipeline.trigger
 
     def sinks_with(self, trigger: str) -> Iterator[SinkDef]:
-        """The sinks whose trigger is of a kind."""
+        """Return the sinks with a kind of trigger."""
         return (sink for sink in self.pipeline.sinks if self.trigger(sink).kind == trigger)
 
-    def steps(self, sink: SinkDef, kind: str) -> Iterator[Operator]:
-        """The operations of a kind on the way to a sink that are certainly there."""
-        return (step for step in self.shape(sink.table).steps if step.kind == kind and step.sure)
+    def sink_operators(self, kind: str) -> Iterator[tuple[SinkDef, Operator]]:
+        """Return each sink with the operators of a kind that are certainly upstream of it."""
+        for sink in self.pipeline.sinks:
+            for operator in self.plan(sink.table).operators:
+                if operator.kind == kind and operator.certain:
+                    yield sink, operator
 
     def sources_of(self, sink: SinkDef) -> Iterator[SourceDef]:
-        """The streams that a sink's rows come from."""
-        found = (self.pipeline.source(name) for name in self.pipeline.upstream(sink.table))
-        return (source for source in found if source and not source.static)
+        """Return the streaming sources of a sink."""
+        sources = (self.pipeline.source(name) for name in self.pipeline.upstream(sink.table))
+        return (source for source in sources if source and not source.static)
 
     def watermarked(self, sink: SinkDef) -> Iterator[SourceDef | TableDef]:
-        """The streams and tables on the way to a sink that have a watermark of their own."""
+        """Yield the sources and tables upstream of a sink that have a watermark."""
         for name in self.pipeline.upstream(sink.table):
             element = self.pipeline.table(name) or self.pipeline.source(name)
             if element and element.watermark:
                 yield element
 
 
-def written_to(sink: SinkDef) -> str:
-    """A sink in a message."""
+def sink_name(sink: SinkDef) -> str:
+    """Return the name of a sink for messages."""
     return f"the {sink.connection.connector or 'unknown'} sink of {sink.table!r}"

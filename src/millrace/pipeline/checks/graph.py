@@ -1,8 +1,8 @@
-"""Names: that they can be used in SQL, stand for one thing, and lead somewhere.
+"""Rules about the graph of sources, tables and sinks.
 
-How elements hang together: cycles, dead ends, and sinks that nothing would ever flow into.
-
-What sinks write to: two that disturb each other, and rows that come back to where they came from.
+- Names are valid in SQL, unique, and refer to something.
+- Tables form no cycle, every element is used, and every sink reads a stream.
+- Sinks do not write to the same target, nor to what they read.
 """
 
 from __future__ import annotations
@@ -11,149 +11,139 @@ import re
 from collections.abc import Iterator
 
 from millrace.errors import Problem, SourceLocation, did_you_mean
-from millrace.pipeline.checks.context import CheckContext, written_to
+from millrace.pipeline.checks.context import CheckContext, sink_name
 from millrace.pipeline.checks.tables import parses_as_sql
 from millrace.pipeline.model import PipelineDef, SinkDef, SourceDef, TableDef
 
 
-def cycles(scope: CheckContext) -> Iterator[Problem]:
+def cycles(context: CheckContext) -> Iterator[Problem]:
     """A table cannot need itself."""
-    told: set[str] = set()
-    for table in scope.pipeline.tables:
-        path = _cycle(scope.pipeline, table)
-        if path and told.isdisjoint(name.lower() for name in path):
-            told.update(name.lower() for name in path)
-            said = f"table {table.name!r} needs itself: {' <- '.join(path)}"
-            yield Problem("table.cycle", said, table.place, "let one of them read a source instead")
+    reported: set[str] = set()
+    for table in context.pipeline.tables:
+        path = _cycle(context.pipeline, table)
+        if path and reported.isdisjoint(name.lower() for name in path):
+            reported.update(name.lower() for name in path)
+            message = f"table {table.name!r} needs itself: {' <- '.join(path)}"
+            yield Problem("table.cycle", message, table.place, "let one of them read a source instead")
 
 
-def no_sinks(scope: CheckContext) -> Iterator[Problem]:
+def no_sinks(context: CheckContext) -> Iterator[Problem]:
     """Without a sink nothing runs."""
-    if not scope.pipeline.sinks:
-        in_python = scope.pipeline.place.file.endswith(".py")
+    if not context.pipeline.sinks:
+        in_python = context.pipeline.place.file.endswith(".py")
         hint = 'pipeline.sink("TABLE", mr.console())' if in_python else "sinks: [{from: TABLE, console: }]"
         yield Problem(
-            "sink.none", "the pipeline has no sinks, so it does nothing", scope.pipeline.place, f"add one, as {hint}"
+            "sink.none", "the pipeline has no sinks, so it does nothing", context.pipeline.place, f"add one, as {hint}"
         )
 
 
-def unused_tables(scope: CheckContext) -> Iterator[Problem]:
-    """A table that no sink, panel or other table takes."""
-    used = _used(scope)
-    for table in scope.pipeline.tables if used is not None else ():
-        if table.name.lower() not in (used or ()):
-            said = f"nothing uses table {table.name!r}"
-            yield Problem("table.unused", said, table.place, "add a sink for it, or remove it", severity="warning")
-
-
-def unused_sources(scope: CheckContext) -> Iterator[Problem]:
-    """A source that nothing takes."""
-    used = _used(scope)
-    for source in scope.pipeline.sources if used is not None else ():
-        if source.name.lower() not in (used or ()):
-            said = f"nothing reads source {source.name!r}"
-            yield Problem("source.unused", said, source.place, "read it in a table, or remove it", severity="warning")
-
-
-def static_sinks(scope: CheckContext) -> Iterator[Problem]:
-    """A query needs a stream to follow."""
-    for sink in scope.pipeline.sinks:
-        if scope.shape(sink.table).streaming is False:
-            said = f"{written_to(sink)} would never get a row: nothing it is made of is a stream"
-            yield Problem("sink.static", said, sink.place, "leave static: true out of one of its sources")
-
-
-def _used(scope: CheckContext) -> set[str] | None:
-    """What is taken by something; None when a table cannot be read, since then nobody knows."""
-    pipeline = scope.pipeline
+def unused_elements(context: CheckContext) -> Iterator[Problem]:
+    """A sink, a panel or another table reads every source and table."""
+    pipeline = context.pipeline
     if not all(table.function or (table.sql and parses_as_sql(table.sql)) for table in pipeline.tables):
-        return None
+        return  # what such a table reads is not known
     reads = [read for table in pipeline.tables for read in table.reads]
-    taken = [*(sink.table for sink in pipeline.sinks), *(panel.table for panel in pipeline.panels)]
-    return {name.lower() for name in (*reads, *taken)}
+    outputs = [*(sink.table for sink in pipeline.sinks), *(panel.table for panel in pipeline.panels)]
+    used = {name.lower() for name in (*reads, *outputs)}
+    for element in context.elements:
+        if element.name.lower() in used:
+            continue
+        if isinstance(element, SourceDef):
+            condition, verb, hint = "source.unused", "reads source", "read it in a table, or remove it"
+        else:
+            condition, verb, hint = "table.unused", "uses table", "add a sink for it, or remove it"
+        yield Problem(condition, f"nothing {verb} {element.name!r}", element.place, hint, severity="warning")
+
+
+def static_sinks(context: CheckContext) -> Iterator[Problem]:
+    """A query needs a stream to read."""
+    for sink in context.pipeline.sinks:
+        if context.plan(sink.table).streaming is False:
+            message = f"{sink_name(sink)} would never get a row: nothing it is made of is a stream"
+            yield Problem("sink.static", message, sink.place, "leave static: true out of one of its sources")
 
 
 def _cycle(pipeline: PipelineDef, start: TableDef) -> list[str]:
-    """The names on a way from a table back to itself, or nothing."""
-    came: dict[str, TableDef] = {}
+    """Return the names on a path from a table back to itself; empty if there is none."""
+    reader_of: dict[str, TableDef] = {}
     waiting = [start]
     while waiting:
-        table = waiting.pop()
-        for read in table.reads:
-            found = pipeline.table(read)
-            if found is None or found.name.lower() in came:
+        reader = waiting.pop()
+        for read in reader.reads:
+            table = pipeline.table(read)
+            if table is None or table.name.lower() in reader_of:
                 continue
-            came[found.name.lower()] = table
-            if found is start:
-                return _path(came, start)
-            waiting.append(found)
+            reader_of[table.name.lower()] = reader
+            if table is start:
+                return _path(reader_of, start)
+            waiting.append(table)
     return []
 
 
-def _path(came: dict[str, TableDef], start: TableDef) -> list[str]:
+def _path(reader_of: dict[str, TableDef], start: TableDef) -> list[str]:
     path = [start.name]
-    table = came[start.name.lower()]
+    table = reader_of[start.name.lower()]
     while table is not start:
         path.append(table.name)
-        table = came[table.name.lower()]
+        table = reader_of[table.name.lower()]
     return [*path, start.name][::-1]
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-_PIPELINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-_LETTERS = "dead."
-"""How the groups of dead letters go on after our own name: a pipeline's groups must be others."""
-_WORDS = ("from", "lateral", "stream")
-"""Words that Spark does not take for a table's name."""
+_PIPELINE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_DEAD_LETTER_PREFIX = "dead."
+"""Consumer groups of dead letters start with millrace.dead., so those of a pipeline must not."""
+_RESERVED_NAMES = ("from", "lateral", "stream")
+"""Names of tables that Spark's SQL refuses."""
 
 
-def invalid_names(scope: CheckContext) -> Iterator[Problem]:
+def invalid_names(context: CheckContext) -> Iterator[Problem]:
     """Names of elements are used in SQL without quotes; the pipeline's is a folder's and a consumer group's."""
-    pipeline = scope.pipeline
-    if pipeline.name and not _PIPELINE.fullmatch(pipeline.name):
+    pipeline = context.pipeline
+    if pipeline.name and not _PIPELINE_NAME.fullmatch(pipeline.name):
         hint = "use letters, digits, _, - and ., at most 100"
         yield Problem("name.invalid", f"a pipeline cannot be called {pipeline.name!r}", pipeline.place, hint)
-    if pipeline.name.startswith(_LETTERS):
-        hint = f"choose another: what begins with {_LETTERS} belongs to dead letters"
+    if pipeline.name.startswith(_DEAD_LETTER_PREFIX):
+        hint = f"choose another: what begins with {_DEAD_LETTER_PREFIX} belongs to dead letters"
         yield Problem("name.invalid", f"a pipeline cannot be called {pipeline.name!r}", pipeline.place, hint)
-    for element in scope.elements:
+    for element in context.elements:
         if not _NAME.fullmatch(element.name):
             hint = "use letters, digits and _, not beginning with a digit"
-        elif element.name.lower() in _WORDS:
+        elif element.name.lower() in _RESERVED_NAMES:
             hint = f"choose another: {element.name} is a word of SQL"
         else:
             continue
         yield Problem("name.invalid", f"a {_kind(element)} cannot be called {element.name!r}", element.place, hint)
 
 
-def duplicate_names(scope: CheckContext) -> Iterator[Problem]:
-    """Sources and tables share their names, and to SQL capitals make no difference."""
+def duplicate_names(context: CheckContext) -> Iterator[Problem]:
+    """A source and a table cannot have the same name, which in SQL is case-insensitive."""
     first: dict[str, SourceDef | TableDef] = {}
-    for element in scope.elements:
+    for element in context.elements:
         before = first.setdefault(element.name.lower(), element)
         if before is not element:
-            said = f"{element.name!r} is the name of two things"
-            why = f"a {_kind(before)} {before.name!r} stands in {before.place}; to SQL they are the same"
-            yield Problem("name.duplicate", said, element.place, "rename one of them", why)
+            message = f"{element.name!r} is the name of two things"
+            why = f"a {_kind(before)} {before.name!r} is in {before.place}; to SQL they are the same"
+            yield Problem("name.duplicate", message, element.place, "rename one of them", why)
 
 
-def unknown_names(scope: CheckContext) -> Iterator[Problem]:
-    """What tables, sinks and panels take must be there."""
-    pipeline = scope.pipeline
-    known = [element.name for element in scope.elements]
-    lower = {name.lower() for name in known}
+def unknown_names(context: CheckContext) -> Iterator[Problem]:
+    """Tables, sinks and panels refer to sources and tables that exist."""
+    pipeline = context.pipeline
+    names = [element.name for element in context.elements]
+    lower = {name.lower() for name in names}
     for table in pipeline.tables:
         for read in table.reads:
             if read.lower() not in lower:
-                said = f"table {table.name!r} reads {read!r}, which is no source and no table"
-                others = [name for name in known if name != table.name]
-                yield Problem("name.unknown", said, _reading_place(table, read), did_you_mean(read, others))
+                message = f"table {table.name!r} reads {read!r}, which is no source and no table"
+                others = [name for name in names if name != table.name]
+                yield Problem("name.unknown", message, _reading_place(table, read), did_you_mean(read, others))
     sinks = [("sink", sink.table, sink.place) for sink in pipeline.sinks]
     panels = [("panel", panel.table, panel.place) for panel in pipeline.panels]
     for what, name, place in (*sinks, *panels):
         if name and name.lower() not in lower:
-            said = f"a {what} takes {name!r}, which is no source and no table"
-            yield Problem("name.unknown", said, place, did_you_mean(name, known))
+            message = f"a {what} takes {name!r}, which is no source and no table"
+            yield Problem("name.unknown", message, place, did_you_mean(name, names))
 
 
 def _reading_place(table: TableDef, read: str) -> SourceLocation:
@@ -173,24 +163,25 @@ def _kind(element: SourceDef | TableDef) -> str:
     return "source" if isinstance(element, SourceDef) else "table"
 
 
-def shared_targets(scope: CheckContext) -> Iterator[Problem]:
-    """Sinks that must be the only writers of something, and are not."""
+def shared_targets(context: CheckContext) -> Iterator[Problem]:
+    """A sink that needs a target of its own does not share it."""
     first: dict[str, SinkDef] = {}
-    for sink in scope.pipeline.sinks:
-        facts = scope.sink_facts(sink)
+    for sink in context.pipeline.sinks:
+        facts = context.sink_facts(sink)
         for target in facts.touches if facts.alone else ():
             if target in first:
-                said = f"{written_to(sink)} and {written_to(first[target])} both write to {target}"
-                yield Problem("sink.shared", said, sink.place, "give each a place of its own")
+                message = f"{sink_name(sink)} and {sink_name(first[target])} both write to {target}"
+                yield Problem("sink.shared", message, sink.place, "give each a place of its own")
             first.setdefault(target, sink)
 
 
-def target_loops(scope: CheckContext) -> Iterator[Problem]:
-    """A sink that writes to what its own rows are read from."""
-    for sink in scope.pipeline.sinks:
-        read = {one: source for source in scope.sources_of(sink) for one in scope.source_facts(source).touches}
-        for target in scope.sink_facts(sink).touches:
+def target_loops(context: CheckContext) -> Iterator[Problem]:
+    """A sink does not write to what its own rows are read from."""
+    for sink in context.pipeline.sinks:
+        sources = list(context.sources_of(sink))
+        read = {target: source for source in sources for target in context.source_facts(source).touches}
+        for target in context.sink_facts(sink).touches:
             if target in read:
-                said = f"{written_to(sink)} writes to {target}, which source {read[target].name!r} reads"
+                message = f"{sink_name(sink)} writes to {target}, which source {read[target].name!r} reads"
                 why = "each row that is written is read again, for ever"
-                yield Problem("sink.loop", said, sink.place, "write to another place", why, "warning")
+                yield Problem("sink.loop", message, sink.place, "write to another place", why, "warning")

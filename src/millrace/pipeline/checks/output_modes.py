@@ -1,111 +1,107 @@
-"""Output modes: what a sink can take and what a query can give. The rules are those of Spark's own checker.
+"""Rules about output modes, and about operators that Spark does not support on a stream; as in Spark's own checker.
 
-Operations that Spark does not do on a stream, or not in every output mode.
+- A sink must support its mode, and its query must have a result in that mode.
+- Some operators need a certain mode, and some are not possible on any stream.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millrace.errors import Problem, SourceLocation, did_you_mean
+from millrace.errors import Problem, did_you_mean
 from millrace.pipeline.analysis.operators import Operator
-from millrace.pipeline.checks.context import CheckContext, written_to
+from millrace.pipeline.checks.context import CheckContext, sink_name
 from millrace.pipeline.model import MODES, SinkDef
 
+_LIMIT_HINT = "for the first N of a result, use ORDER BY and LIMIT after an aggregation, in mode: complete"
 
-def unknown_mode(scope: CheckContext) -> Iterator[Problem]:
-    """There are three."""
-    for sink in scope.pipeline.sinks:
+
+def unknown_mode(context: CheckContext) -> Iterator[Problem]:
+    """A mode is append, update or complete."""
+    for sink in context.pipeline.sinks:
         if sink.mode and sink.mode not in MODES:
-            said = f"{written_to(sink)} has an unknown mode {sink.mode!r}"
-            yield Problem("mode.unknown", said, _place(sink), did_you_mean(sink.mode, MODES))
+            message = f"{sink_name(sink)} has an unknown mode {sink.mode!r}"
+            yield Problem("mode.unknown", message, sink.mode_place, did_you_mean(sink.mode, MODES))
 
 
-def mode_of_sink(scope: CheckContext) -> Iterator[Problem]:
-    """Not every sink can change or replace rows that it has written."""
-    for sink in scope.pipeline.sinks:
-        modes = scope.sink_facts(sink).modes
+def mode_of_sink(context: CheckContext) -> Iterator[Problem]:
+    """A sink must support its mode: not every sink can update or replace rows."""
+    for sink in context.pipeline.sinks:
+        modes = context.sink_facts(sink).modes
         if sink.mode in MODES and sink.mode not in modes:
-            said = f"{written_to(sink)} cannot write in {sink.mode} mode"
-            yield Problem("mode.sink", said, _place(sink), f"use mode: {' or '.join(modes)}")
+            message = f"{sink_name(sink)} cannot write in {sink.mode} mode"
+            yield Problem("mode.sink", message, sink.mode_place, f"use mode: {' or '.join(modes)}")
 
 
-def complete_without_aggregation(scope: CheckContext) -> Iterator[Problem]:
-    """Complete mode writes the whole result each time, which only an aggregation has."""
-    for sink in scope.pipeline.sinks:
-        shape = scope.shape(sink.table)
-        if sink.mode == "complete" and shape.streaming and not shape.aggregated and not shape.opaque:
-            said = f"{written_to(sink)} is in complete mode, and nothing is aggregated"
+def complete_without_aggregation(context: CheckContext) -> Iterator[Problem]:
+    """Complete mode needs an aggregation: it writes the whole result in each batch."""
+    for sink in context.pipeline.sinks:
+        plan = context.plan(sink.table)
+        if sink.mode == "complete" and plan.streaming and not plan.aggregated and not plan.opaque:
+            message = f"{sink_name(sink)} is in complete mode, and nothing is aggregated"
             why = "complete mode writes the whole result each time; without aggregation that is every row ever read"
-            yield Problem("mode.complete", said, _place(sink), "use mode: append", why)
+            yield Problem("mode.complete", message, sink.mode_place, "use mode: append", why)
 
 
-def append_without_watermark(scope: CheckContext) -> Iterator[Problem]:
-    """Append mode writes a group when it is finished, and only a watermark says when that is."""
-    for sink in scope.pipeline.sinks:
-        for step in scope.steps(sink, "aggregate") if sink.mode == "append" else ():
-            if step.bounded is False:
-                said = f"{written_to(sink)} is in append mode, and {step.what} has no watermark"
-                why = f"without one no group of {step.table!r} ({step.place}) is ever finished and written"
-                yield Problem("mode.append", said, _place(sink), _append_hint(scope, sink, step), why)
-                break
+def append_without_watermark(context: CheckContext) -> Iterator[Problem]:
+    """Append mode needs a watermark: it writes a group when the watermark has passed it."""
+    reported: set[int] = set()
+    for sink, operator in context.sink_operators("aggregate"):
+        if sink.mode == "append" and operator.bounded is False and id(sink) not in reported:
+            reported.add(id(sink))
+            message = f"{sink_name(sink)} is in append mode, and {operator.what} has no watermark"
+            why = f"without one no group of {operator.table!r} ({operator.place}) is ever finished and written"
+            yield Problem("mode.append", message, sink.mode_place, _append_hint(context, sink, operator), why)
 
 
-def _append_hint(scope: CheckContext, sink: SinkDef, step: Operator) -> str:
-    own = scope.pipeline.table(step.table)
-    if own and own.watermark:
-        return f"the watermark of {own.name!r} holds for its result: give one to what it reads, or use mode: update"
-    held = [one.watermark.column for one in scope.watermarked(sink) if one.watermark and one.watermark.column]
-    if held:
-        column = held[0]
-        return f"group by {column} or by window({column}, '1 minute'), or use mode: update"
+def _append_hint(context: CheckContext, sink: SinkDef, operator: Operator) -> str:
+    table = context.pipeline.table(operator.table)
+    if table and table.watermark:
+        return f"the watermark of {table.name!r} holds for its result: give one to what it reads, or use mode: update"
+    for element in context.watermarked(sink):
+        if element.watermark and (column := element.watermark.column):
+            return f"group by {column} or by window({column}, '1 minute'), or use mode: update"
     return "give the source a watermark, as [at, 10 seconds], and group by a window of it; or use mode: update"
 
 
-def sessions_in_update(scope: CheckContext) -> Iterator[Problem]:
-    """A session grows and merges, so there is nothing to update."""
-    for sink in scope.pipeline.sinks:
-        for step in scope.steps(sink, "aggregate"):
-            if sink.mode == "update" and step.session:
-                said = f"{written_to(sink)} is in update mode, which session windows do not have"
-                why = f"{step.table!r} groups by session_window ({step.place})"
-                yield Problem("mode.session", said, _place(sink), "use mode: append with a watermark, or complete", why)
+def sessions_in_update(context: CheckContext) -> Iterator[Problem]:
+    """Update mode has no session windows, which grow and merge."""
+    for sink, operator in context.sink_operators("aggregate"):
+        if sink.mode == "update" and operator.session:
+            message = f"{sink_name(sink)} is in update mode, which session windows do not have"
+            why = f"{operator.table!r} groups by session_window ({operator.place})"
+            hint = "use mode: append with a watermark, or complete"
+            yield Problem("mode.session", message, sink.mode_place, hint, why)
 
 
-def joins_out_of_mode(scope: CheckContext) -> Iterator[Problem]:
+def joins_out_of_mode(context: CheckContext) -> Iterator[Problem]:
     """Two streams are joined in append mode; an inner or semi join also in update mode."""
-    for sink in scope.pipeline.sinks:
-        for step in scope.steps(sink, "join"):
-            outer = step.join in ("left", "right", "full")
-            if sink.mode == "complete" or (sink.mode == "update" and outer):
-                said = (
-                    f"{written_to(sink)} is in {sink.mode} mode, which a {step.join} join of two streams does not have"
-                )
-                why = f"{step.table!r} joins two streams ({step.place})"
-                yield Problem("mode.join", said, _place(sink), "use mode: append", why)
+    for sink, operator in context.sink_operators("join"):
+        outer = operator.join in ("left", "right", "full")
+        if sink.mode == "complete" or (sink.mode == "update" and outer):
+            join = f"a {operator.join} join of two streams"
+            message = f"{sink_name(sink)} is in {sink.mode} mode, which {join} does not have"
+            why = f"{operator.table!r} joins two streams ({operator.place})"
+            yield Problem("mode.join", message, sink.mode_place, "use mode: append", why)
 
 
-def chained_aggregation(scope: CheckContext) -> Iterator[Problem]:
+def chained_aggregation(context: CheckContext) -> Iterator[Problem]:
     """A result that is aggregated again must be final, which it is in append mode only."""
-    for sink in scope.pipeline.sinks:
+    for sink in context.pipeline.sinks:
         if sink.mode not in ("update", "complete"):
             continue
-        shape = scope.shape(sink.table)
-        for step in shape.steps:
-            within = any(one.kind == "aggregate" and one.bounded for one in shape.steps)
-            kinds = ("aggregate", "join", "state", *(("deduplicate", "within") if within else ()))
-            if step.kind in kinds and step.after_aggregate and step.sure:
-                said = f"{step.what} comes after another aggregation, which {sink.mode} mode does not allow"
+        plan = context.plan(sink.table)
+        bounded = any(operator.kind == "aggregate" and operator.bounded for operator in plan.operators)
+        kinds = ("aggregate", "join", "state", *(("deduplicate", "within") if bounded else ()))
+        for operator in plan.operators:
+            if operator.kind in kinds and operator.after_aggregate and operator.certain:
+                message = f"{operator.what} comes after another aggregation, which {sink.mode} mode does not allow"
                 why = "the first aggregation's rows still change"
                 hint = "use mode: append, with a watermark and windows in both"
-                yield Problem("mode.chained", said, step.place, hint, why)
+                yield Problem("mode.chained", message, operator.place, hint, why)
 
 
-def _place(sink: SinkDef) -> SourceLocation:
-    return sink.connection.places.get("mode", sink.place)
-
-
-_NEVER = {
+_UNSUPPORTED = {
     "offset": ("stream.offset", "cannot be used on a stream", None),
     "over": ("stream.over", "needs all rows, and a stream has no end", "group by window(…) of an event time instead"),
     "distinct": ("stream.distinct-aggregate", "cannot be used on a stream", "use approx_count_distinct(…)"),
@@ -125,44 +121,39 @@ _NEVER = {
 }
 
 
-def unsupported_operation(scope: CheckContext) -> Iterator[Problem]:
+def unsupported_operation(context: CheckContext) -> Iterator[Problem]:
     """Operations that no stream allows, whatever the mode."""
-    for sink in scope.pipeline.sinks:
-        for step in scope.shape(sink.table).steps:
-            if step.kind in _NEVER and step.sure:
-                condition, said, hint = _NEVER[step.kind]
-                yield Problem(condition, f"{step.what} {said}", step.place, hint)
+    for sink in context.pipeline.sinks:
+        for operator in context.plan(sink.table).operators:
+            if operator.kind in _UNSUPPORTED and operator.certain:
+                condition, message, hint = _UNSUPPORTED[operator.kind]
+                yield Problem(condition, f"{operator.what} {message}", operator.place, hint)
 
 
-def sorting(scope: CheckContext) -> Iterator[Problem]:
+def sorting(context: CheckContext) -> Iterator[Problem]:
     """Only a whole result can be sorted: one that was aggregated, in complete mode."""
-    for sink in scope.pipeline.sinks:
-        for step in scope.steps(sink, "sort"):
-            if sink.mode != "complete" or not step.after_aggregate:
-                why = f"rows come without end, and {written_to(sink)} writes in {sink.mode} mode"
-                hint = "sort after an aggregation, in mode: complete; or leave it to whoever reads the result"
-                yield Problem("stream.sort", f"{step.what} cannot sort a stream", step.place, hint, why)
+    for sink, operator in context.sink_operators("sort"):
+        if sink.mode != "complete" or not operator.after_aggregate:
+            why = f"rows come without end, and {sink_name(sink)} writes in {sink.mode} mode"
+            hint = "sort after an aggregation, in mode: complete; or leave it to the reader of the result"
+            yield Problem("stream.sort", f"{operator.what} cannot sort a stream", operator.place, hint, why)
 
 
-def limiting(scope: CheckContext) -> Iterator[Problem]:
-    """A limit counts all rows of a stream's life: update mode refuses it, and in append mode the query falls silent."""
-    for sink in scope.pipeline.sinks:
-        for step in scope.steps(sink, "limit"):
-            if sink.mode == "update":
-                why = f"{written_to(sink)} writes in update mode"
-                yield Problem("stream.limit", f"{step.what} cannot be used in update mode", step.place, _LIMIT, why)
-            elif sink.mode == "append" or not step.after_aggregate:
-                said = f"{step.what} counts from the first row ever: after that no row comes through any more"
-                yield Problem("stream.limit-ends", said, step.place, _LIMIT, severity="warning")
+def limiting(context: CheckContext) -> Iterator[Problem]:
+    """A limit counts all rows since the first batch: update mode refuses it, and in append mode output ends."""
+    for sink, operator in context.sink_operators("limit"):
+        if sink.mode == "update":
+            why = f"{sink_name(sink)} writes in update mode"
+            message = f"{operator.what} cannot be used in update mode"
+            yield Problem("stream.limit", message, operator.place, _LIMIT_HINT, why)
+        elif sink.mode == "append" or not operator.after_aggregate:
+            message = f"{operator.what} counts from the first row ever: after that no row comes through any more"
+            yield Problem("stream.limit-ends", message, operator.place, _LIMIT_HINT, severity="warning")
 
 
-_LIMIT = "for the first N of a result, use ORDER BY and LIMIT after an aggregation, in mode: complete"
-
-
-def anti_joins(scope: CheckContext) -> Iterator[Problem]:
-    """That a row has no partner is never known while the other side still flows."""
-    for sink in scope.pipeline.sinks:
-        for step in scope.steps(sink, "join"):
-            if step.join == "anti":
-                hint = "use a LEFT JOIN with a watermark and a time bound, and keep the rows without a partner"
-                yield Problem("stream.anti-join", "two streams cannot be anti-joined", step.place, hint)
+def anti_joins(context: CheckContext) -> Iterator[Problem]:
+    """Two streams cannot be anti-joined: a match may still come."""
+    for _, operator in context.sink_operators("join"):
+        if operator.join == "anti":
+            hint = "use a LEFT JOIN with a watermark and a time bound, and keep the rows without a partner"
+            yield Problem("stream.anti-join", "two streams cannot be anti-joined", operator.place, hint)

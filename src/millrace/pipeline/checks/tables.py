@@ -1,6 +1,7 @@
-"""Pictures on the page.
+"""Rules about tables and panels.
 
-The SQL of tables: that it parses, and reads what its function says.
+- The SQL of a table parses, and reads what the parameters of its function name.
+- A panel has a known kind, valid options and columns, and shows a stream.
 """
 
 from __future__ import annotations
@@ -15,55 +16,55 @@ from millrace.pipeline.plan import WITHOUT_BATCHES
 from millrace.pipeline.sql import parsed
 
 
-def unknown_panel_kind(scope: CheckContext) -> Iterator[Problem]:
-    """A panel is of a kind that the page can draw."""
-    for panel in scope.pipeline.panels:
+def unknown_panel_kind(context: CheckContext) -> Iterator[Problem]:
+    """A panel has a kind that the dashboard can draw."""
+    for panel in context.pipeline.panels:
         if panel.kind and panel.kind not in PANELS:
-            said = f"there is no panel of the kind {panel.kind!r}"
-            yield Problem("panel.unknown", said, panel.place, did_you_mean(panel.kind, PANELS))
+            message = f"there is no panel of the kind {panel.kind!r}"
+            yield Problem("panel.unknown", message, panel.place, did_you_mean(panel.kind, PANELS))
 
 
-def panel_options(scope: CheckContext) -> Iterator[Problem]:
-    """A panel says what its kind needs, and nothing else."""
-    for panel in scope.pipeline.panels:
+def panel_options(context: CheckContext) -> Iterator[Problem]:
+    """A panel has the options of its kind."""
+    for panel in context.pipeline.panels:
         for mistake in mistakes(panel) if panel.readable else ():
             yield Problem(mistake.condition, mistake.message, panel.option_place(mistake.option or ""), mistake.hint)
 
 
-def panel_columns(scope: CheckContext) -> Iterator[Problem]:
-    """A panel names columns that its table has, where that is known before Spark is asked."""
-    for panel in scope.pipeline.panels:
-        element = scope.pipeline.table(panel.table) or scope.pipeline.source(panel.table)
-        known = scope.columns(element) if element else None
-        if known is None or not panel.readable or any(mistakes(panel)):
+def panel_columns(context: CheckContext) -> Iterator[Problem]:
+    """A panel names columns of its table, as far as they are known without Spark."""
+    for panel in context.pipeline.panels:
+        element = context.pipeline.table(panel.table) or context.pipeline.source(panel.table)
+        columns = context.columns(element) if element else None
+        if columns is None or not panel.readable or any(mistakes(panel)):
             continue
-        for mistake in column_mistakes(panel, known):
+        for mistake in column_mistakes(panel, columns):
             yield Problem(mistake.condition, mistake.message, panel.option_place(mistake.option or ""), mistake.hint)
 
 
-def panel_without_stream(scope: CheckContext) -> Iterator[Problem]:
-    """A static table never has news."""
-    for panel in scope.pipeline.panels:
-        if scope.shape(panel.table).streaming is False:
-            said = f"the panel of {panel.table!r} would never show a row: nothing it is made of is a stream"
-            yield Problem("panel.static", said, panel.place, "show a table that reads a stream")
+def panel_without_stream(context: CheckContext) -> Iterator[Problem]:
+    """A static table never has new rows."""
+    for panel in context.pipeline.panels:
+        if context.plan(panel.table).streaming is False:
+            message = f"the panel of {panel.table!r} would never show a row: nothing it is made of is a stream"
+            yield Problem("panel.static", message, panel.place, "show a table that reads a stream")
 
 
-def panel_own_query(scope: CheckContext) -> Iterator[Problem]:
-    """Without batches there is nothing to look into, so the page has the table computed once more."""
-    for panel in scope.pipeline.panels:
-        sinks = [one for one in scope.pipeline.sinks if one.table.lower() == panel.table.lower()]
-        kinds = {scope.trigger(sink).kind for sink in sinks}
+def panel_own_query(context: CheckContext) -> Iterator[Problem]:
+    """A panel needs batches; for a trigger without any, the table is computed again in a query of its own."""
+    for panel in context.pipeline.panels:
+        sinks = [sink for sink in context.pipeline.sinks if sink.table.lower() == panel.table.lower()]
+        kinds = {context.trigger(sink).kind for sink in sinks}
         if sinks and kinds <= set(WITHOUT_BATCHES):
-            said = f"the panel of {panel.table!r} gets a query of its own, which reads and computes the table again"
+            message = f"the panel of {panel.table!r} gets a query of its own, which reads and computes the table again"
             why = f"a {' or '.join(sorted(kinds))} trigger has no batches that a panel could look into"
             hint = "run it with --no-dashboard where that is too much, or let the panel show what reads the result"
-            yield Problem("panel.query", said, panel.place, hint, why, "warning")
+            yield Problem("panel.query", message, panel.place, hint, why, "warning")
 
 
-def unparsable_sql(scope: CheckContext) -> Iterator[Problem]:
-    """SQL that does not parse, with its place in the user's file."""
-    for table in scope.pipeline.tables:
+def unparsable_sql(context: CheckContext) -> Iterator[Problem]:
+    """SQL must parse."""
+    for table in context.pipeline.tables:
         try:
             parsed(table.sql) if table.sql is not None else None
         except InvalidSql as error:
@@ -71,22 +72,22 @@ def unparsable_sql(scope: CheckContext) -> Iterator[Problem]:
             yield Problem("sql.invalid", f"table {table.name!r}: {error.message}", place, error.hint, error.why)
 
 
-def other_sql_parameters(scope: CheckContext) -> Iterator[Problem]:
-    """A function that returns SQL names as its parameters what the SQL reads."""
-    for table in scope.pipeline.tables:
+def other_sql_parameters(context: CheckContext) -> Iterator[Problem]:
+    """A function that returns SQL has a parameter for each table that the SQL reads."""
+    for table in context.pipeline.tables:
         if table.parameters is None or table.sql is None or not parses_as_sql(table.sql):
             continue
         named = {name.lower() for name in table.parameters}
         read = {name.lower() for name in table.reads}
         if named != read:
-            said = f"the parameters of {table.name!r} are not what its SQL reads"
+            message = f"the parameters of {table.name!r} are not what its SQL reads"
             why = f"the SQL reads {', '.join(table.reads) or 'nothing'}"
             hint = f"write def {table.name}({', '.join(table.reads)}):"
-            yield Problem("sql.parameters", said, table.place, hint, why)
+            yield Problem("sql.parameters", message, table.place, hint, why)
 
 
 def parses_as_sql(text: str) -> bool:
-    """Whether a text is SQL."""
+    """Return whether a text is valid SQL."""
     try:
         parsed(text)
     except InvalidSql:

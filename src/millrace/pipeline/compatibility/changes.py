@@ -48,7 +48,7 @@ def _sql_text(tree: Any) -> str:
     return written
 
 
-NEW, ASKS, MIXES, BREAKS = "new", "asks", "mixes", "breaks"
+COMPATIBLE, UNKNOWN, CHANGES_MEANING, INCOMPATIBLE = "new", "asks", "mixes", "breaks"
 _OF_COLUMNS = {"avro_schema", "format", "include", "schema"}
 """Options of a source that decide which columns it has, and of which types."""
 
@@ -74,7 +74,7 @@ def changes(before: QuerySnapshot, now: QuerySnapshot) -> list[Change]:
     tables = list(_tables(before, now))
     found = [*_sources(before, now), *_state(before, now, changed=bool(tables)), *tables, *_sinks(before, now)]
     if before["trigger"] != now["trigger"]:
-        found.append(Change(NEW, "trigger", f"the trigger was {before['trigger']}; now {now['trigger']}"))
+        found.append(Change(COMPATIBLE, "trigger", f"the trigger was {before['trigger']}; now {now['trigger']}"))
     return found
 
 
@@ -84,19 +84,23 @@ def _sources(before: QuerySnapshot, now: QuerySnapshot) -> Iterator[Change]:
         old, new = before["sources"][name], now["sources"][name]
         if old["argument"] == new["argument"] and old["reads"] != new["reads"] and not new["static"]:
             yield Change(
-                BREAKS, "source", f"{name} was {old['reads'] or 'elsewhere'}; now {new['reads'] or 'elsewhere'}"
+                INCOMPATIBLE, "source", f"{name} was {old['reads'] or 'elsewhere'}; now {new['reads'] or 'elsewhere'}"
             )
         for option in _different(old["options"], new["options"]):
             was, given = (_told(one["options"].get(option)) for one in (old, new))
             if option == "start":
-                yield Change(NEW, "source", f"{name}: start is now {given}; not used, since it reads on where it was")
+                yield Change(
+                    COMPATIBLE, "source", f"{name}: start is now {given}; not used, since it reads on where it was"
+                )
             else:
-                effect = ASKS if option in _OF_COLUMNS and _keeps(before, now) else NEW
+                effect = UNKNOWN if option in _OF_COLUMNS and _keeps(before, now) else COMPATIBLE
                 yield Change(effect, "source", f"{name}: {option} was {was}; now {given}")
         if old["watermark"] != new["watermark"]:
-            yield Change(NEW, "source", f"{name}: {_watermark(old, new)}")
+            yield Change(COMPATIBLE, "source", f"{name}: {_watermark(old, new)}")
         if old["static"] and old["argument"] != new["argument"]:
-            yield Change(NEW, "source", f"{name}: the static table was {old['argument']!r}; now {new['argument']!r}")
+            yield Change(
+                COMPATIBLE, "source", f"{name}: the static table was {old['argument']!r}; now {new['argument']!r}"
+            )
 
 
 def _keeps(before: QuerySnapshot, now: QuerySnapshot) -> bool:
@@ -109,34 +113,38 @@ def _tables(before: QuerySnapshot, now: QuerySnapshot) -> Iterator[Change]:
     keeps = _keeps(before, now)
     for name in new:
         if name not in old:
-            yield Change(ASKS if keeps else NEW, "table", f"table {name} is new")
+            yield Change(UNKNOWN if keeps else COMPATIBLE, "table", f"table {name} is new")
             continue
         if old[name]["watermark"] != new[name]["watermark"]:
-            yield Change(NEW, "table", f"table {name}: {_watermark(old[name], new[name])}")
+            yield Change(COMPATIBLE, "table", f"table {name}: {_watermark(old[name], new[name])}")
         changed = _rewritten(name, old[name], new[name], now)
         if changed:
-            sure = not keeps or (changed.effect == NEW and _first_to_keep(name, before, now))
-            yield Change(NEW if sure else ASKS, "table", changed.what)
+            sure = not keeps or (changed.effect == COMPATIBLE and _first_to_keep(name, before, now))
+            yield Change(COMPATIBLE if sure else UNKNOWN, "table", changed.what)
     for name in old:
         if name not in new:
-            yield Change(ASKS if keeps else NEW, "table", f"table {name} is gone")
+            yield Change(UNKNOWN if keeps else COMPATIBLE, "table", f"table {name} is gone")
 
 
 def _rewritten(name: str, old: QuerySnapshot, new: QuerySnapshot, now: QuerySnapshot) -> Change | None:
     """How a table's definition differs: its effect is `new` when it is a filter alone."""
     if (old["sql"] is None) != (new["sql"] is None):
-        return Change(ASKS, "table", f"table {name} is now {'SQL' if new['sql'] else 'a function'}")
+        return Change(UNKNOWN, "table", f"table {name} is now {'SQL' if new['sql'] else 'a function'}")
     if new["sql"] is not None:
         if old["sql"] == new["sql"]:
             return None
         filters = only_filters_differ(old["sql"], new["sql"])
         if filters is None:
             return None
-        return Change(NEW if filters else ASKS, "table", f"table {name}: the {'filter' if filters else 'SQL'} changed")
+        return Change(
+            COMPATIBLE if filters else UNKNOWN, "table", f"table {name}: the {'filter' if filters else 'SQL'} changed"
+        )
     if old.get("function") is None or old.get("function") != new.get("function"):
-        return Change(ASKS, "table", f"table {name}: the function changed")
+        return Change(UNKNOWN, "table", f"table {name}: the function changed")
     if not now["certain"] and old.get("file") != new.get("file"):
-        return Change(ASKS, "table", f"table {name}: the file of its function changed, and it may call what is there")
+        return Change(
+            UNKNOWN, "table", f"table {name}: the file of its function changed, and it may call what is there"
+        )
     return None
 
 
@@ -158,7 +166,7 @@ def _state(before: QuerySnapshot, now: QuerySnapshot, *, changed: bool) -> Itera
     if not changed or not (before["certain"] and now["certain"]):
         return
     if [_kind(step) for step in old] != [_kind(step) for step in new]:
-        yield Change(BREAKS, "state", f"{_kept(old, 'it kept')}; now {_kept(new, 'it keeps')}")
+        yield Change(INCOMPATIBLE, "state", f"{_kept(old, 'it kept')}; now {_kept(new, 'it keeps')}")
         return
     for one, other in zip(old, new, strict=True):
         for part, noun in (("keys", "keys"), ("values", "aggregates")):
@@ -170,7 +178,7 @@ def _differing(old: QuerySnapshot, new: QuerySnapshot, part: str, noun: str) -> 
     was, given = old[part], new[part]
     if was is None or given is None or list(map(skeleton, was)) == list(map(skeleton, given)):
         return
-    effect = BREAKS if len(was) != len(given) and noun != "condition" else MIXES
+    effect = INCOMPATIBLE if len(was) != len(given) and noun != "condition" else CHANGES_MEANING
     where = f" of {new['what']}" if noun == "keys" else ""
     yield Change(effect, "state", f"the {noun}{where} were {_listed(was)}; now {_listed(given)}")
 
@@ -182,21 +190,21 @@ def _sinks(before: QuerySnapshot, now: QuerySnapshot) -> Iterator[Change]:
     if lasting and not any(one in new for one in lasting):
         was, given = (", ".join(_sink_text(one) for one in found) for found in (old, new))
         rest = "" if any(one["midway"] for one in now["sinks"]) else ", which cannot begin in the middle"
-        effect = MIXES if all(one["midway"] for one in now["sinks"]) else BREAKS
+        effect = CHANGES_MEANING if all(one["midway"] for one in now["sinks"]) else INCOMPATIBLE
         yield Change(effect, "sink", f"it wrote to {was}; now it writes to {given}{rest}")
         return
     for one in new:
         if one not in old and not new[one]["midway"]:
-            yield Change(BREAKS, "sink", f"{_sink_text(one)} is new, and cannot begin in the middle of a query")
+            yield Change(INCOMPATIBLE, "sink", f"{_sink_text(one)} is new, and cannot begin in the middle of a query")
         elif one not in old:
-            yield Change(NEW, "sink", f"{_sink_text(one)} is new: it gets what comes from now on")
+            yield Change(COMPATIBLE, "sink", f"{_sink_text(one)} is new: it gets what comes from now on")
         else:
             for option in _different(old[one]["options"], new[one]["options"]):
                 was, given = (_told(found[one]["options"].get(option)) for found in (old, new))
-                yield Change(NEW, "sink", f"{_sink_text(one)}: {option} was {was}; now {given}")
+                yield Change(COMPATIBLE, "sink", f"{_sink_text(one)}: {option} was {was}; now {given}")
     for one in old:
         if one not in new:
-            yield Change(NEW, "sink", f"{_sink_text(one)} is not written any more")
+            yield Change(COMPATIBLE, "sink", f"{_sink_text(one)} is not written any more")
 
 
 def _different(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -29,7 +29,7 @@ def snapshot_query(pipeline: PipelineDef, query: Query, connectors: Connectors) 
     names = pipeline.upstream(query.table)
     sources = [source for name in names if (source := pipeline.source(name))]
     tables = [table for name in names if (table := pipeline.table(name))]
-    shape = analyse(pipeline).get(query.table.lower(), UNKNOWN)
+    plan = analyse(pipeline).get(query.table.lower(), UNKNOWN)
     return {
         "table": query.table,
         "mode": query.mode,
@@ -37,8 +37,8 @@ def snapshot_query(pipeline: PipelineDef, query: Query, connectors: Connectors) 
         "sources": {source.name: _source(source, connectors) for source in sources},
         "tables": {table.name: _table(table) for table in tables},
         "sinks": [_sink(sink, connectors) for sink in query.sinks],
-        "steps": [_step(step) for step in shape.steps if step.kind in STATEFUL],
-        "certain": not shape.opaque and all(step.sure for step in shape.steps),
+        "steps": [_operator(operator) for operator in plan.operators if operator.kind in STATEFUL],
+        "certain": not plan.opaque and all(operator.certain for operator in plan.operators),
     }
 
 
@@ -71,9 +71,9 @@ def _watermark(watermark: Watermark | None) -> list[Any] | None:
     return None if watermark is None else [watermark.column, watermark.seconds]
 
 
-def _step(step: Operator) -> QuerySnapshot:
-    told = {"kind": step.kind, "what": step.what, "table": step.table, "join": step.join}
-    return told | {"keys": _list(step.keys), "values": _list(step.values)}
+def _operator(operator: Operator) -> QuerySnapshot:
+    told = {"kind": operator.kind, "what": operator.what, "table": operator.table, "join": operator.join}
+    return told | {"keys": _list(operator.keys), "values": _list(operator.values)}
 
 
 def _list(found: tuple[str, ...] | None) -> list[str] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from millrace.pipeline.compatibility.changes import BREAKS, MIXES, NEW, Change
+from millrace.pipeline.compatibility.changes import CHANGES_MEANING, COMPATIBLE, INCOMPATIBLE, Change
 
 Part = tuple[str, str]
 """What something is, and its type."""
@@ -59,13 +59,13 @@ def _sources(before: StateSchema, now: StateSchema) -> Iterator[Change]:
     if before.sources != now.sources:
         was, given = (", ".join(one.sources) for one in (before, now))
         why = "Spark tells sources apart by their order"
-        yield Change(BREAKS, "source", f"it read {was}; now {given}, and {why}")
+        yield Change(INCOMPATIBLE, "source", f"it read {was}; now {given}, and {why}")
 
 
 def _operators(before: StateSchema, now: StateSchema) -> Iterator[Change]:
     old, new = before.operators, now.operators
     if [(one.kind, one.detail) for one in old] != [(one.kind, one.detail) for one in new]:
-        yield Change(BREAKS, "state", f"it kept {_all(old)}; now it keeps {_all(new)}")
+        yield Change(INCOMPATIBLE, "state", f"it kept {_all(old)}; now it keeps {_all(new)}")
         return
     for one, other in zip(old, new, strict=True):
         key, value = ("conditions", "columns") if one.kind == "join" else ("keys", "aggregates")
@@ -79,19 +79,19 @@ def _compared(old: tuple[Part, ...], new: tuple[Part, ...], what: str, *, fixed:
         return
     types = [kind for _, kind in old] == [kind for _, kind in new]
     told = f"{what} were {_listed(old, types)}; now {_listed(new, types)}"
-    yield Change(MIXES if types or not fixed else BREAKS, "state", told)
+    yield Change(CHANGES_MEANING if types or not fixed else INCOMPATIBLE, "state", told)
 
 
 def _columns(before: StateSchema, now: StateSchema) -> Iterator[Change]:
     old, new = dict(before.columns), dict(now.columns)
     for name, kind in new.items():
         if name not in old:
-            yield Change(NEW, "columns", f"column {name} {kind} is new")
+            yield Change(COMPATIBLE, "columns", f"column {name} {kind} is new")
         elif old[name] != kind:
-            yield Change(NEW, "columns", f"column {name} was {old[name]}; now {kind}")
+            yield Change(COMPATIBLE, "columns", f"column {name} was {old[name]}; now {kind}")
     for name in old:
         if name not in new:
-            yield Change(NEW, "columns", f"column {name} is gone")
+            yield Change(COMPATIBLE, "columns", f"column {name} is gone")
 
 
 def _all(operators: tuple[StateOperator, ...]) -> str:
