@@ -16,9 +16,11 @@ from millrace.pipeline.checks.context import CheckContext, sink_name
 from millrace.pipeline.connector_facts import Connectors, Facts
 from millrace.pipeline.model import PipelineDef, SinkDef, Trigger
 
-_WITHOUT_WATERMARKS = {
-    "realtime": "Spark's real-time mode has no watermarks",
-    "continuous": "Spark has none there",
+_SOURCE_CONDITIONS = {"realtime": "realtime.source", "continuous": "continuous.source"}
+_SINK_CONDITIONS = {"realtime": "realtime.sink", "continuous": "continuous.sink"}
+_WATERMARK_CONDITIONS = {
+    "realtime": ("realtime.watermark", "Spark's real-time mode has no watermarks"),
+    "continuous": ("continuous.watermark", "Spark has none there"),
 }
 _REFUSED_OPERATORS = {
     "join": "a join of two streams",
@@ -41,7 +43,7 @@ def realtime_obstacles(pipeline: PipelineDef, sink: SinkDef, connectors: Connect
 
 
 def _sinks_without_batches(context: CheckContext) -> Iterator[tuple[str, SinkDef]]:
-    for trigger in _WITHOUT_WATERMARKS:
+    for trigger in _SOURCE_CONDITIONS:
         yield from ((trigger, sink) for sink in context.sinks_with(trigger))
 
 
@@ -55,7 +57,7 @@ def trigger_sources(context: CheckContext) -> Iterator[Problem]:
         for source in context.sources_of(sink):
             if reason := _obstacle(context.source_facts(source), trigger):
                 message = f"source {source.name!r} prevents trigger: {trigger}"
-                yield Problem(f"{trigger}.source", message, source.place, _HINT, reason)
+                yield Problem(_SOURCE_CONDITIONS[trigger], message, source.place, _HINT, reason)
 
 
 def trigger_sink(context: CheckContext) -> Iterator[Problem]:
@@ -63,15 +65,16 @@ def trigger_sink(context: CheckContext) -> Iterator[Problem]:
     for trigger, sink in _sinks_without_batches(context):
         if reason := _obstacle(context.sink_facts(sink), trigger):
             message = f"{sink_name(sink)} prevents trigger: {trigger}"
-            yield Problem(f"{trigger}.sink", message, sink.place, _HINT, reason)
+            yield Problem(_SINK_CONDITIONS[trigger], message, sink.place, _HINT, reason)
 
 
 def trigger_watermarks(context: CheckContext) -> Iterator[Problem]:
     """Real-time mode and continuous processing have no watermarks."""
     for trigger, sink in _sinks_without_batches(context):
+        condition, why = _WATERMARK_CONDITIONS[trigger]
         for element in context.watermarked(sink):
             message = f"the watermark of {element.name!r} prevents trigger: {trigger}"
-            yield Problem(f"{trigger}.watermark", message, element.place, _HINT, _WITHOUT_WATERMARKS[trigger])
+            yield Problem(condition, message, element.place, _HINT, why)
 
 
 def realtime_mode(context: CheckContext) -> Iterator[Problem]:
