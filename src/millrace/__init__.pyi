@@ -39,7 +39,7 @@ def cassandra(
     only: Only these columns.
     schema: The columns, in Spark's DDL, for check.
     on_bad: What becomes of a value that Spark cannot hold, as the year 20000.
-    parts: Read the whole table with so many tasks.
+    parts: Number of tasks that read the table.
     consistency: How many replicas must answer.
     create: Make the keyspace and the table if they are missing; then key is needed.
     key: The columns of the partition key.
@@ -47,7 +47,7 @@ def cassandra(
     replication: Copies of a keyspace that is made: a number, or {datacenter: number}.
     ttl: Cassandra forgets a row so long after it was written.
     nulls: What a null does to a value that is there.
-    in_flight: At most so many requests at once from each task.
+    in_flight: Maximum number of concurrent requests of each task.
     retry_timeout: How long writes are repeated while Cassandra is away, before a batch fails.
     """
 
@@ -58,8 +58,8 @@ def console(
 ) -> Connection:
     """As a sink: Standard output, a small table for each batch.
 
-    rows: Show at most so many rows of a batch.
-    truncate: Shorten longer values to so many characters.
+    rows: Maximum number of rows of a batch that are shown.
+    truncate: Maximum number of characters of a value.
     """
 
 def files(
@@ -94,7 +94,7 @@ def files(
     separator: For csv: what stands between values.
     only: Only files whose name matches this pattern, as *.csv.
     recursive: Files of the folders within as well.
-    max_files: At most so many new files in a batch.
+    max_files: Maximum number of new files in a batch.
     after: What becomes of a file that was read.
     archive: With after: archive, the folder they are moved to.
     partition_by: A folder for each value of these columns.
@@ -130,10 +130,10 @@ def flume(
     decoder: What decodes json and csv: arrow, in columns; or spark, with from_json and from_csv, which forgive more.
     topic: The topic that keeps the events.
     start: Where to begin: earliest, latest, a time, 1h ago, or offsets as {posts: {0: 23}}.
-    max_per_batch: At most so many records in a batch.
+    max_per_batch: Maximum number of records in a batch.
     isolation: Whether records of open and aborted transactions are read.
     on_data_loss: When records are deleted before they were read.
-    min_tasks: Read with at least so many tasks, even from fewer partitions.
+    min_tasks: Minimum number of tasks that read, even from fewer partitions.
     config: More properties of the Kafka consumer, in Java's names.
     listen: Where the agents send to, as HOST:PORT.
     allow: Who may send: addresses and networks. Beyond this machine it is needed.
@@ -191,10 +191,10 @@ def kafka(
     pattern: Every topic whose name matches this regular expression.
     partitions: Only these partitions, as {posts: [0, 1]}.
     start: Where to begin: earliest, latest, a time, 1h ago, or offsets as {posts: {0: 23}}.
-    max_per_batch: At most so many records in a batch.
+    max_per_batch: Maximum number of records in a batch.
     isolation: Whether records of open and aborted transactions are read.
     on_data_loss: When records are deleted before they were read.
-    min_tasks: Read with at least so many tasks, even from fewer partitions.
+    min_tasks: Minimum number of tasks that read, even from fewer partitions.
     current: Read the generation of the topic that counts, where replay has made several.
     config: More properties of the Kafka consumer, in Java's names.
     key: The column that is the record's key, or several.
@@ -253,7 +253,7 @@ def kinesis(
     role: The ARN of a role to take on.
     stream: The stream.
     start: Where to begin: earliest, latest, a time, or 1h ago.
-    max_per_batch: At most so many records of Kinesis in a batch.
+    max_per_batch: Maximum number of Kinesis records in a batch.
     poll: How often a shard is asked that had nothing new.
     on_data_loss: When records are deleted before they were read.
     name: The stream.
@@ -272,7 +272,7 @@ def memory(
 
     name: The table's name.
     key: In update mode: columns whose newest row replaces the one before.
-    rows: Keep about so many rows, the newest.
+    rows: About how many rows are kept, the newest.
     """
 
 def rate(
@@ -281,11 +281,11 @@ def rate(
     partitions: int | None = ...,
     per_batch: bool = ...,
 ) -> Connection:
-    """As a source: Rows of timestamp and value, so many a second.
+    """As a source: Rows of timestamp and value at a constant rate.
 
     rows: Rows a second.
-    partitions: In so many partitions.
-    per_batch: So many rows in each batch instead of each second.
+    partitions: Number of partitions.
+    per_batch: Count rows for each batch instead of each second.
     """
 
 def socket(

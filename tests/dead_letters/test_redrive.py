@@ -68,7 +68,7 @@ class Place:
 
     def found(self) -> list[StoredDeadLetter]:
         marks = redrive_markers_in_topics(self.cluster, [self.dead])
-        return list(letters_in_topics(self.cluster, [self.dead], marks=marks))
+        return list(letters_in_topics(self.cluster, [self.dead], markers=marks))
 
     def open(self) -> set[int]:
         """The offsets of records whose letters are open."""

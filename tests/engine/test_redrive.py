@@ -34,7 +34,7 @@ def test_of_a_topic(cluster: Cluster, topic: str, run_pipeline: Run, tmp_path: P
     def run() -> list[store.StoredDeadLetter]:
         run_pipeline(pipeline, tmp_path / "state")
         marks = redrive_markers_in_topics(cluster, [f"{topic}.dead"])
-        return [one for one in letters_in_topics(cluster, [f"{topic}.dead"], marks=marks) if not one.redriven]
+        return [one for one in letters_in_topics(cluster, [f"{topic}.dead"], markers=marks) if not one.redriven]
 
     assert [one.letter.attempts for one in run()] == [1]
     assert redrive_topic(cluster, f"{topic}.dead", Redrive()).sent == 1

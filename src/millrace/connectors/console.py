@@ -52,8 +52,8 @@ class ConsoleSink(Sink):
     realtime: ClassVar[bool] = True
     continuous: ClassVar[bool] = True
 
-    rows: int = option(20, "Show at most so many rows of a batch.", least=1)
-    truncate: int = option(0, "Shorten longer values to so many characters.", shown_default="whole")
+    rows: int = option(20, "Maximum number of rows of a batch that are shown.", least=1)
+    truncate: int = option(0, "Maximum number of characters of a value.", shown_default="whole")
 
     def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
         """Print a batch."""

@@ -65,7 +65,7 @@ class FilesRecordSink(RecordSink):
         except OSError as error:
             raise FileUnusable(f"cannot write to {self._path}", why=str(error)) from None
         finally:
-            with suppress(OSError):  # what cannot be written was told above
+            with suppress(OSError):  # the error was reported above
                 self._file.close()
         return self.tally()
 
@@ -103,7 +103,7 @@ class FilesSource(DecodedSource):
     separator: str = option(",", "For csv: what stands between values.")
     only: str | None = option(None, "Only files whose name matches this pattern, as *.csv.")
     recursive: bool = option(False, "Files of the folders within as well.")
-    max_files: int | None = option(None, "At most so many new files in a batch.", least=1)
+    max_files: int | None = option(None, "Maximum number of new files in a batch.", least=1)
     after: str = option("keep", "What becomes of a file that was read.", choices=("keep", "archive", "delete"))
     archive: str | None = option(None, "With after: archive, the folder they are moved to.", parse=os.path.expanduser)
 
@@ -276,7 +276,7 @@ class FilesSink(Sink):
                 f"the folder {self.path} holds batch {written}, and the query has begun only {site.newest_batch}",
                 why="the state folder is older than what was written: another run has gone on with a copy of it, "
                 "or it was restored; Spark would skip what comes in batches of the same numbers",
-                hint="go on with the newest state folder; to begin anew, choose other folders for both",
+                hint="continue with the newest state folder; to start from scratch choose other folders for both",
             )
 
     def _committed(self) -> int | None:

@@ -56,7 +56,7 @@ class MemoryTable:
 
 
 class Memory:
-    """Every table in memory, by name; written by the queries' threads and read by whoever looks."""
+    """Every table in memory, by name; written by the threads of queries, read by `millrace query` and the dashboard."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -91,7 +91,7 @@ class Memory:
             return self._tables[name].batches[0].schema
 
     def table(self, name: str) -> pa.Table:
-        """The rows of one table; they are put together while others go on writing."""
+        """The rows of one table; they are combined without the lock."""
         with self._lock:
             found = self._tables[name]
             kept = replace(found, batches=list(found.batches), keyed=dict(found.keyed))
@@ -121,7 +121,7 @@ class MemorySink(Sink):
 
     name: str | None = option(None, "The table's name.", argument=True, shown_default="the pipeline's table's")
     key: tuple[str, ...] = option((), "In update mode: columns whose newest row replaces the one before.")
-    rows: int = option(1_000_000, "Keep about so many rows, the newest.", least=1)
+    rows: int = option(1_000_000, "About how many rows are kept, the newest.", least=1)
 
     def resources(self, table: str) -> tuple[str, ...]:
         """A table in memory."""

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RateSource(Source):
-    """Rows of timestamp and value, so many a second."""
+    """Rows of timestamp and value at a constant rate."""
 
     continuous: ClassVar[bool] = True
 
     rows: int = option(1, "Rows a second.", argument=True, least=1)
-    partitions: int | None = option(None, "In so many partitions.")
-    per_batch: bool = option(False, "So many rows in each batch instead of each second.")
+    partitions: int | None = option(None, "Number of partitions.")
+    per_batch: bool = option(False, "Count rows for each batch instead of each second.")
 
     def columns(self) -> Schema | None:
         """Always the same two."""

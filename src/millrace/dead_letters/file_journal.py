@@ -1,10 +1,10 @@
-"""The journal of a folder of dead letters: which of them were sent again, and into which files.
+"""What is stored beside dead letters in a folder: which were sent again, and how the source reads its files.
 
-A line stands for some letters and the file that has them. It is written when that file is whole, but still has a name
-that nobody reads (the draft); then the draft gets its name. So a draft with a line is not sent yet and is easily sent,
-a draft without one never counts, and a line without its draft is done, even if the file was read and removed since.
-
-How a source reads its files, kept beside their dead letters: what lines must look like that are put back there.
+- `Journal`: a line names letters and the file they were written to. It is written when that file is complete but still
+  has the name of a draft, which no source reads; then the draft gets its name. So a draft with a line is finished by
+  the next redrive, a draft without a line never counts, and a line without a draft is done.
+- `JournalCounts`: how often each letter was sent.
+- `FileSource`: the path, pattern and header of a source's files, which redriven files must match.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class JournalEntry:
 
 @dataclass
 class JournalCounts:
-    """How often each letter was sent. Equal lines of one file are told apart by their number alone."""
+    """How often each letter was sent; equal lines of one file are only counted."""
 
     sent: Counter[str] = field(default_factory=Counter)
     _met: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -63,7 +63,7 @@ class JournalCounts:
     def is_done(self, file: Path, letter: DeadLetter) -> bool:
         """Whether the next letter that is met was sent already; to be asked once for each letter, file by file.
 
-        A query that began anew buries the same letters again, in files of its own: they are counted by query.
+        A query that starts from scratch stores the same letters again, in files of its own: they are counted by query.
         """
         name = letter_identity(letter)
         query = file.name.rsplit("-", 2)[0]
@@ -85,8 +85,9 @@ class Journal:
         except FileNotFoundError:
             return
         for line in text[: text.rfind(b"\n") + 1].splitlines():
-            told = orjson.loads(line)
-            yield JournalEntry(Path(told["draft"]), Path(told["file"]), tuple(told["letters"]), told["at"], told["fix"])
+            entry = orjson.loads(line)
+            letters = tuple(entry["letters"])
+            yield JournalEntry(Path(entry["draft"]), Path(entry["file"]), letters, entry["at"], entry["fix"])
 
     def counts(self) -> JournalCounts:
         """How often each letter was sent, as far as its file got its name."""
@@ -155,10 +156,10 @@ class FileSource:
 
     def save(self, folder: Path) -> None:
         """Write it into a folder of dead letters."""
-        told = orjson.dumps(asdict(self))
-        place = folder / SOURCE_FILE
-        if not place.exists() or place.read_bytes() != told:
-            write_whole(place, told)
+        content = orjson.dumps(asdict(self))
+        path = folder / SOURCE_FILE
+        if not path.exists() or path.read_bytes() != content:
+            write_whole(path, content)
 
     @classmethod
     def load(cls, folder: Path) -> FileSource | None:

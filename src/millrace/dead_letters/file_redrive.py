@@ -1,4 +1,8 @@
-"""Dead letters of files, put back as new files beside those they came from: each once, whatever happens meanwhile."""
+"""Redrive dead letters of file sources: write them to new files beside those they came from, each exactly once.
+
+- The letters of a file go to one new file, whose name the source must match (`FileSource`).
+- The file is written as a draft, added to the journal, and then renamed: a crash leaves nothing that counts twice.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +22,15 @@ from millrace.dead_letters.redrive_result import OnProgress, RedriveResult
 from millrace.dead_letters.store import StoredDeadLetter, letters_in_folder
 from millrace.errors import FileUnusable, InvalidOption, NotRedrivable
 
-_MOST_FILES = 100
+_MAX_BATCH_FILES = 100
 """Files that are named together, after one line of the journal for each is on disk."""
 
 Lines = list[tuple[str, StoredDeadLetter, bytes]]
 """What to write for letters, each with a name that no other ever has."""
 
 
-def redrive_files(folder: Path, wanted: Redrive, tell: OnProgress = lambda _: None) -> RedriveResult:
-    """Put letters of a folder back, a new file for each that they came from; what cannot be stays, and is told."""
+def redrive_files(folder: Path, wanted: Redrive, on_progress: OnProgress = lambda _: None) -> RedriveResult:
+    """Write letters of a folder to new files beside those they came from; report the letters that cannot be written."""
     if wanted.to:
         raise InvalidOption("--to names a topic, and these are letters of files", hint="leave --to out")
     source = FileSource.load(folder)
@@ -39,54 +43,54 @@ def redrive_files(folder: Path, wanted: Redrive, tell: OnProgress = lambda _: No
     journal = Journal(folder)
     try:
         with journal.locked():
-            return _Refiling(journal, source, wanted, tell).run()
+            return _FileRedrive(journal, source, wanted, on_progress).run()
     except OSError as error:
         raise FileUnusable(f"dead letters of {folder} cannot be put back: {error}") from error
 
 
-class _Refiling:
+class _FileRedrive:
     """The only one at work in its folder."""
 
-    def __init__(self, journal: Journal, source: FileSource, wanted: Redrive, tell: OnProgress) -> None:
+    def __init__(self, journal: Journal, source: FileSource, wanted: Redrive, on_progress: OnProgress) -> None:
         self._journal = journal
         self._source = source
         self._wanted = wanted
-        self._tell = tell
-        self._outcome = RedriveResult()
+        self._on_progress = on_progress
+        self._result = RedriveResult()
 
     def run(self) -> RedriveResult:
         before = list(self._journal.entries())
         for one in before:
             if not one.is_done():
-                self._outcome.sent += len(one.letters)
+                self._result.sent += len(one.letters)
         self._journal.name_drafts(before)
         for files in _several(self._files().items()):
             self._put(files)
-        return self._outcome
+        return self._result
 
     def _files(self) -> dict[Path, Lines]:
         """What goes back, by the file that it was in."""
         files: dict[Path, Lines] = {}
-        tally = self._journal.counts()
-        for one in letters_in_folder(self._journal.folder, tally):
+        counts = self._journal.counts()
+        for one in letters_in_folder(self._journal.folder, counts):
             if not one.redriven and self._wanted.selection.matches(one):
                 line = self._line(one)
                 file = local_path(one.letter.file)
                 if line is not None and file is not None:
                     name = letter_identity(one.letter)
-                    files.setdefault(file, []).append((f"{name}-{tally.sent[name]}", one, line))
-                    tally.sent[name] += 1  # the same letter of a query that began anew has been dealt with, too
+                    files.setdefault(file, []).append((f"{name}-{counts.sent[name]}", one, line))
+                    counts.sent[name] += 1  # also for the same letter of a query that started from scratch
         return files
 
     def _line(self, one: StoredDeadLetter) -> bytes | None:
         """The line to be written; None when the letter stays."""
         fixed = apply_fix(self._wanted.fix, one.letter)
         if fixed is None:
-            self._outcome.left += 1
+            self._result.left += 1
             return None
         problem = fixed if isinstance(fixed, str) else self._refusal(one, fixed.value)
         if problem is not None or isinstance(fixed, str):
-            self._outcome.fail(one.position, problem or "")
+            self._result.fail(one.position, problem or "")
             return None
         return fixed.value
 
@@ -111,8 +115,8 @@ class _Refiling:
         entries = [self._draft(file, lines, now) for file, lines in files]
         self._journal.add(entries)
         self._journal.name_drafts(entries)
-        self._outcome.sent += sum(len(lines) for _, lines in files)
-        self._tell(self._outcome)
+        self._result.sent += sum(len(lines) for _, lines in files)
+        self._on_progress(self._result)
 
     def _draft(self, file: Path, lines: Lines, now: int) -> JournalEntry:
         letters = tuple(letter_identity(one.letter) for _, one, _ in lines)
@@ -140,7 +144,7 @@ def _several(files: Iterable[tuple[Path, Lines]]) -> Iterator[list[tuple[Path, L
     batch: list[tuple[Path, Lines]] = []
     for one in files:
         batch.append(one)
-        if len(batch) >= _MOST_FILES:
+        if len(batch) >= _MAX_BATCH_FILES:
             yield batch
             batch = []
     if batch:

@@ -1,4 +1,8 @@
-"""Fixes: a Python function or a SQL expression that mends a dead letter before it is sent again."""
+"""Fixes: a Python function or a SQL expression that changes a dead letter before it is sent again.
+
+- `python_fix` loads `FILE.py:function`, `sql_fix` compiles an expression of SQLite.
+- `apply_fix` runs a fix on a letter; the letter stays where it is if the fix fails or returns None.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +22,9 @@ from millrace.clients.kafka.record import Record, text_or_none
 from millrace.dead_letters.letter import DeadLetter
 from millrace.errors import FileUnusable, InvalidOption, InvalidSql, SourceLocation
 
-_MOST_STEPS = 10_000_000
+_MAX_SQLITE_STEPS = 10_000_000
 """Steps of SQLite for one letter: a second or so."""
-_LONGEST = 100_000_000
+_MAX_VALUE_BYTES = 100_000_000
 """Bytes that an expression may make."""
 _NEAR = re.compile(r'near "(.*)": syntax error', re.DOTALL)
 _BYTES = ("value", "key")
@@ -31,16 +35,16 @@ FIX_COLUMNS = (*_BYTES, "headers", *_PLAIN)
 
 @dataclass(frozen=True)
 class Fix:
-    """A way to mend letters; its name is written down with each that was sent."""
+    """A function that changes letters; its name is stored with each letter that was sent."""
 
     name: str | None
-    _mend: Callable[[DeadLetter], object]
+    _function: Callable[[DeadLetter], object]
     file: str | None = None
     """The user's file that it is in."""
 
     def __call__(self, letter: DeadLetter) -> DeadLetter | None:
         """The letter as it is to be sent; None leaves it where it is. Raises what the fix raises."""
-        made = self._mend(letter)
+        made = self._function(letter)
         match made:
             case None:
                 return None
@@ -63,7 +67,7 @@ def python_fix(spec: str) -> Fix:
     """The fix `FILE.py:function`."""
     file, colon, name = spec.rpartition(":")
     if not colon or not file.endswith(".py") or not name.isidentifier():
-        raise InvalidOption(f"{spec!r} is no fix", hint="write it as mend.py:function")
+        raise InvalidOption(f"{spec!r} is no fix", hint="write it as fix.py:function")
     if not Path(file).is_file():
         raise FileUnusable(f"there is no file {file}", hint="--fix takes FILE.py:function")
     folder = str(Path(file).absolute().parent)
@@ -87,7 +91,7 @@ def sql_fix(expression: str) -> Fix:
     database = sqlite3.connect(":memory:", check_same_thread=False)
     database.create_function("regexp_replace", 3, _regexp_replace, deterministic=True)
     database.create_function("regexp", 2, _regexp, deterministic=True)
-    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
     database.set_authorizer(_may)
     columns = ", ".join(f"? AS {name}" for name in FIX_COLUMNS)
     query = f"SELECT (\n{expression}\n) FROM (SELECT {columns})"  # noqa: S608 - it is asked for, and may only compute
@@ -97,13 +101,13 @@ def sql_fix(expression: str) -> Fix:
         hint = f"it may use the columns {', '.join(FIX_COLUMNS)}, and the functions of SQLite and regexp_replace"
         raise InvalidSql(f"the fix {expression!r} {_problem(expression, str(error))}", hint=hint) from None
 
-    def mend(letter: DeadLetter) -> object:
-        steps = iter(range(_MOST_STEPS // 10_000))
+    def evaluate(letter: DeadLetter) -> object:
+        steps = iter(range(_MAX_SQLITE_STEPS // 10_000))
         database.set_progress_handler(lambda: next(steps, None) is None, 10_000)
         made = database.execute(query, _values(letter)).fetchone()[0]
         return str(made) if isinstance(made, int | float) else made
 
-    return Fix(expression, mend)
+    return Fix(expression, evaluate)
 
 
 def _problem(expression: str, said: str) -> str:
@@ -155,8 +159,8 @@ def _may(action: int, *_: object) -> int:
 
 
 def apply_fix(fix: Fix, letter: DeadLetter) -> DeadLetter | str | None:
-    """The letter as it is to be sent, None where it stays, or in words why the fix failed."""
+    """Return the letter to send, None if it stays, or why the fix failed."""
     try:
         return fix(letter)
-    except Exception as error:  # a fix may raise anything; the letter stays and it is told
+    except Exception as error:  # a fix may raise anything; the letter stays, with this reason
         return fix_failure(error, fix.file)

@@ -17,7 +17,7 @@ MAX_REASON_CHARS = 2000
 """Characters of a reason that are kept: it may quote the record, and the letter must still fit into a topic."""
 
 REDRIVEN_HEADER = "millrace.redriven"
-"""The header of a record that was sent again: a JSON object that says where it was, why it died and how often."""
+"""The header of a record that was sent again: a JSON object with its origin, the reason and the number of attempts."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -61,9 +61,9 @@ class DeadLetter:
         if self.topic is None:
             found = _REDRIVEN_FILE.search((self.file or "").rpartition("/")[2])
             return int(found[1]) if found else 1
-        told = next((content for name, content in reversed(self.headers) if name == REDRIVEN_HEADER), None)
+        header = next((content for name, content in reversed(self.headers) if name == REDRIVEN_HEADER), None)
         try:
-            return max(1, int(orjson.loads(told or b"")["attempt"]))
+            return max(1, int(orjson.loads(header or b"")["attempt"]))
         except (ValueError, TypeError, KeyError):
             return 1
 

@@ -1,12 +1,10 @@
-"""Dead letters of a topic, sent again to where their records came from: each once, whatever happens meanwhile.
+"""Redrive dead letters of a topic: send their records to where they came from, each exactly once.
 
-Records and the marks of their letters go into one Kafka transaction. All who redrive a dead topic share a transactional
-id, so the last who came is the only one that can write. It reads the topic to its end after it has taken the id over:
-whatever was sent before is marked there, and nobody else can send anything since.
-
-What a dead topic holds, for one who is about to send letters of it again.
-
-A topic that records of dead letters are sent to, and what they look like there.
+- `redrive_topic` sends records and the markers of their letters in one Kafka transaction. All redrives of a dead topic
+  share a transactional id: the last one fences the others, then reads the topic to its end. What was sent before is
+  marked there, and nobody else can send since.
+- `RedriveIndex`: the markers of a dead topic, and which letters belong to the same record.
+- `RedriveTarget`: a topic that records are sent to, and what they look like there.
 """
 
 from __future__ import annotations
@@ -43,22 +41,22 @@ class RedriveIndex:
     topic: str
     marks: RedriveMarkers = field(default_factory=RedriveMarkers)
     _ours: set[int] = field(default_factory=set)
-    """Letters that we have dealt with ourselves."""
+    """Letters that this redrive has sent or marked."""
     _first: dict[int, int] = field(default_factory=dict)
     _others: dict[int, list[int]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, cluster: Cluster, topic: str, ranges: OffsetRanges) -> RedriveIndex:
-        """Everything up to the end: not one mark may be missed."""
-        known = cls(topic)
-        for one in letters_in_ranges(cluster, ranges, marked=known.marks.add, require_all=True):
+        """Read the topic to its end: no marker may be missed."""
+        index = cls(topic)
+        for one in letters_in_ranges(cluster, ranges, on_marker=index.marks.add, require_all=True):
             record, place = _record(one.letter), _packed(one.partition or 0, one.offset)
-            if known._first.setdefault(record, place) != place:
-                known._others.setdefault(record, []).append(place)
-        return known
+            if index._first.setdefault(record, place) != place:
+                index._others.setdefault(record, []).append(place)
+        return index
 
     def is_marked(self, one: StoredDeadLetter) -> bool:
-        """Whether the letter itself is dealt with."""
+        """Return whether the letter itself is marked."""
         return self._has(one.partition or 0, one.offset)
 
     def is_sent(self, one: StoredDeadLetter) -> bool:
@@ -66,12 +64,12 @@ class RedriveIndex:
         return any(self._has(*place) for place in self.places(one))
 
     def places(self, one: StoredDeadLetter) -> tuple[tuple[int, int], ...]:
-        """Where every letter of the same record lies."""
+        """Return partition and offset of every letter of the same record."""
         record = _record(one.letter)
         return tuple(map(_unpacked, (self._first[record], *self._others.get(record, ()))))
 
     def mark(self, places: Iterable[tuple[int, int]]) -> None:
-        """Take letters for dealt with."""
+        """Add letters that this redrive has sent or marked."""
         self._ours.update(_packed(*place) for place in places)
 
     def _has(self, partition: int, offset: int) -> bool:
@@ -79,7 +77,7 @@ class RedriveIndex:
 
 
 def _record(letter: DeadLetter) -> int:
-    """A number for the record of a letter; a topic that was made anew has others at the same offsets."""
+    """Return a number for the record of a letter; a topic that was recreated has other records at the same offsets."""
     place = repr((letter.topic, letter.partition, letter.offset, letter.timestamp, letter.key)).encode()
     return int.from_bytes(blake2b(place + (letter.value or b""), digest_size=16).digest(), "big")
 
@@ -92,9 +90,9 @@ def _unpacked(place: int) -> tuple[int, int]:
     return place >> 64, place & ((1 << 64) - 1)
 
 
-_FRAMING = 200
+_MAX_FRAMING_BYTES = 200
 """Bytes that Kafka adds to a record, at most: a batch of one."""
-_LONGEST_REASON = 500
+_MAX_REASON_CHARS = 500
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ class RedriveTarget:
     def refusal(self, record: Record) -> str | None:
         """Why the topic will not take a record; None when it will."""
         headers = sum(len(name) + len(content or b"") + 10 for name, content in record.headers)
-        size = len(record.value or b"") + len(record.key or b"") + headers + _FRAMING
+        size = len(record.value or b"") + len(record.key or b"") + headers + _MAX_FRAMING_BYTES
         return f"{size:,} bytes are more than the topic takes ({self.limit:,})" if size > self.limit else None
 
 
@@ -129,7 +127,7 @@ def _without_ours(headers: Headers) -> Headers:
 
 def _provenance(one: StoredDeadLetter, fix: str | None, now: int) -> bytes:
     letter = one.letter
-    told = {
+    provenance = {
         "attempt": letter.attempts + 1,
         "at": now,
         "topic": letter.topic,
@@ -137,22 +135,22 @@ def _provenance(one: StoredDeadLetter, fix: str | None, now: int) -> bytes:
         "offset": letter.offset,
         "timestamp": letter.timestamp,
         "dead": one.position,
-        "reason": letter.reason[:_LONGEST_REASON].encode("utf-8", "backslashreplace").decode("utf-8"),
+        "reason": letter.reason[:_MAX_REASON_CHARS].encode("utf-8", "backslashreplace").decode("utf-8"),
         "pipeline": letter.pipeline,
         "source": letter.source,
         "fix": fix,
     }
-    return orjson.dumps(told)
+    return orjson.dumps(provenance)
 
 
 MAX_TRANSACTION_LETTERS = 1_000
-_MOST_BYTES = 4_000_000
+_MAX_TRANSACTION_BYTES = 4_000_000
 """Of one transaction, which is to be short: who reads committed records waits for it."""
 
 
 @dataclass(frozen=True)
 class Redrive:
-    """What is to be sent again, how it is mended, and where it goes."""
+    """Which letters are sent again, how they are fixed, and where they go."""
 
     selection: RedriveFilter = field(default_factory=RedriveFilter)
     fix: Fix = NO_FIX
@@ -172,18 +170,18 @@ class _Sending:
 
 
 def redrive_topic(
-    cluster: Cluster, dead_topic: str, wanted: Redrive, tell: OnProgress = lambda _: None
+    cluster: Cluster, dead_topic: str, wanted: Redrive, on_progress: OnProgress = lambda _: None
 ) -> RedriveResult:
-    """Send letters of a dead topic again; those that cannot be sent stay, and are told."""
+    """Send letters of a dead topic again; report those that cannot be sent, which stay."""
     refused: dict[str, str] = {}
-    outcome = RedriveResult()
+    result = RedriveResult()
     while True:
-        attempt = _Attempt(cluster, dead_topic, wanted, refused, tell, outcome)
+        attempt = _Attempt(cluster, dead_topic, wanted, refused, on_progress, result)
         try:
             return attempt.run()
         except _Refused as one:  # the topic will never take it: the others go without it
             refused[one.place] = one.why
-            outcome = RedriveResult(attempt.outcome.sent, attempt.outcome.already)
+            result = RedriveResult(attempt.result.sent, attempt.result.already)
 
 
 def redrive_transactional_id(dead_topic: str) -> str:
@@ -206,101 +204,101 @@ class _Attempt:
         dead_topic: str,
         wanted: Redrive,
         refused: dict[str, str],
-        tell: OnProgress,
-        outcome: RedriveResult,
+        on_progress: OnProgress,
+        result: RedriveResult,
     ) -> None:
         self._cluster = cluster
         self._dead = dead_topic
         self._wanted = wanted
         self._refused = refused
-        self._tell = tell
-        self.outcome = outcome
-        self._aims: dict[str, RedriveTarget] = {}
+        self._on_progress = on_progress
+        self.result = result
+        self._targets: dict[str, RedriveTarget] = {}
 
     def run(self) -> RedriveResult:
         topics.require(self._cluster.connect(), self._dead)
         try:
-            lane = TransactionalProducer(self._cluster, redrive_transactional_id(self._dead))
-            # Asked while we own the id: whoever sends after this answer has to take it over, and then we fail.
+            producer = TransactionalProducer(self._cluster, redrive_transactional_id(self._dead))
+            # Read while we own the id: a redrive that sends after this answer has to fence us, and then we fail.
             ranges = topic_ranges(self._cluster, [self._dead])
-            known = RedriveIndex.read(self._cluster, self._dead, ranges)
+            index = RedriveIndex.read(self._cluster, self._dead, ranges)
             open_ = (one for one in letters_in_ranges(self._cluster, ranges) if self._wanted.selection.matches(one))
-            for batch in _batches(self._sendings(open_, known)):
-                self._send(lane, batch)
+            for batch in _batches(self._sendings(open_, index)):
+                self._send(producer, batch)
         except KafkaException as error:
             raise self._problem(error.args[0]) from error
-        return self.outcome
+        return self.result
 
-    def _sendings(self, found: Iterable[StoredDeadLetter], known: RedriveIndex) -> Iterator[_Sending]:
+    def _sendings(self, found: Iterable[StoredDeadLetter], index: RedriveIndex) -> Iterator[_Sending]:
         for one in found:
-            if known.is_marked(one):
+            if index.is_marked(one):
                 continue
-            places = known.places(one)
-            if known.is_sent(one):
-                known.mark(places)
+            places = index.places(one)
+            if index.is_sent(one):
+                index.mark(places)
                 yield _Sending(places)
                 continue
             made = self._made(one)
             if made is not None:
-                known.mark(places)
+                index.mark(places)
                 yield _Sending(places, made[0], made[1], one.letter.origin)
 
     def _made(self, one: StoredDeadLetter) -> tuple[str, Record] | None:
         """The record to be sent, and where to; None when the letter stays."""
         fixed = apply_fix(self._wanted.fix, one.letter)
         if fixed is None:
-            self.outcome.left += 1
+            self.result.left += 1
             return None
         if isinstance(fixed, str):
-            self.outcome.fail(one.letter.origin, fixed)
+            self.result.fail(one.letter.origin, fixed)
             return None
         topic = self._wanted.to or one.letter.topic or ""
         try:
-            aim = self._aim(topic)
+            target = self._target(topic)
         except UnknownTopic as error:
-            self.outcome.fail(one.letter.origin, error.message)
+            self.result.fail(one.letter.origin, error.message)
             return None
-        record = aim.to_record(one, fixed, self._wanted.fix.name, elsewhere=self._wanted.to is not None)
-        problem = self._refused.get(one.letter.origin) or aim.refusal(record)
+        record = target.to_record(one, fixed, self._wanted.fix.name, elsewhere=self._wanted.to is not None)
+        problem = self._refused.get(one.letter.origin) or target.refusal(record)
         if problem:
-            self.outcome.fail(one.letter.origin, problem)
+            self.result.fail(one.letter.origin, problem)
             return None
         return topic, record
 
-    def _aim(self, topic: str) -> RedriveTarget:
-        if topic not in self._aims:
+    def _target(self, topic: str) -> RedriveTarget:
+        if topic not in self._targets:
             settings = topic_configs(self._cluster, [topic])[topic]
             partitions = len(self._cluster.connect().topics[topic].partitions)
-            self._aims[topic] = RedriveTarget(
+            self._targets[topic] = RedriveTarget(
                 partitions, int(settings["max.message.bytes"]), int(settings["retention.ms"])
             )
-        return self._aims[topic]
+        return self._targets[topic]
 
-    def _send(self, lane: TransactionalProducer, batch: list[_Sending]) -> None:
+    def _send(self, producer: TransactionalProducer, batch: list[_Sending]) -> None:
         now = round(time.time() * 1000)
         marked: dict[int, list[int]] = {}
         for one in batch:
             for partition, offset in one.places:
                 marked.setdefault(partition, []).append(offset)
-        told = {"at": now, "fix": self._wanted.fix.name, "to": self._wanted.to}
-        marks = [(self._dead, marker_record(partition, places, told)) for partition, places in marked.items()]
+        details = {"at": now, "fix": self._wanted.fix.name, "to": self._wanted.to}
+        marks = [(self._dead, marker_record(partition, places, details)) for partition, places in marked.items()]
         sent = [one for one in batch if one.record]
         try:
-            lane.write_all([*((one.topic, one.record) for one in sent if one.record), *marks])
+            producer.write_all([*((one.topic, one.record) for one in sent if one.record), *marks])
         except DeliveryFailed as error:
             problem: KafkaError = error.args[0]
             if problem.code() in REFUSED and error.number < len(sent):
                 raise _Refused(sent[error.number].shown, problem.str()) from None
             raise
-        self.outcome.sent += len(sent)
-        self.outcome.already += len(batch) - len(sent)
-        self._tell(self.outcome)
+        self.result.sent += len(sent)
+        self.result.already += len(batch) - len(sent)
+        self._on_progress(self.result)
 
     def _problem(self, problem: KafkaError) -> MillraceError:
         if problem.code() in FENCED:
             return RedriveBusy(
                 f"another redrive of {self._dead!r} has taken over",
-                why=f"{self.outcome.sent:,} letters were sent before; the other one goes on with those that are left",
+                why=f"{self.result.sent:,} letters were sent before; the other one continues with the rest",
                 hint="look at millrace dead list when it has ended",
             )
         return self._cluster.error(problem, f"send dead letters of {self._dead!r} again")
@@ -312,7 +310,7 @@ def _batches(sendings: Iterable[_Sending]) -> Iterator[list[_Sending]]:
     for one in sendings:
         batch.append(one)
         size += len(one.record.value or b"") if one.record else 0
-        if len(batch) >= MAX_TRANSACTION_LETTERS or size >= _MOST_BYTES:
+        if len(batch) >= MAX_TRANSACTION_LETTERS or size >= _MAX_TRANSACTION_BYTES:
             yield batch
             batch, size = [], 0
     if batch:

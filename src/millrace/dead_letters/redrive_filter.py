@@ -1,6 +1,7 @@
-"""Which dead letters are meant: by pipeline, source, reason, time, or one of them.
+"""Select and count dead letters.
 
-Dead letters counted by what was wrong with them.
+- `RedriveFilter`: by pipeline, source, reason, time, position.
+- `DeadLetterSummary`: counts by kind of reason.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class DeadLetterSummary:
     """How many letters there are, of which pipelines, how new, and why."""
 
     letters: int = 0
-    """Open ones; the rest of what is told is of these."""
+    """Letters that were not sent again; the other fields describe these."""
     redriven: int = 0
     newest: int | None = None
     """Milliseconds since 1970."""
@@ -43,12 +44,12 @@ class DeadLetterSummary:
 
 
 MAX_KIND_CHARS = 500
-"""Characters of a kind of reason that are compared: a page is told no more of it."""
+"""Characters of a kind of reason that are compared: the dashboard shows no more."""
 
 
 @dataclass(frozen=True)
 class RedriveFilter:
-    """What a letter must be; None is anything."""
+    """What a letter must match; None matches everything."""
 
     pipeline: str | None = None
     source: str | None = None
@@ -60,17 +61,17 @@ class RedriveFilter:
     """A part of the reason, in small or large letters."""
     since: int | None = None
     until: int | None = None
-    """When it was buried, in milliseconds since 1970; the end is not within."""
+    """When it was stored, in milliseconds since 1970; `until` is excluded."""
     partition: int | None = None
     offset: int | None = None
     """Of the record in the source."""
     letter: str | None = None
-    """One letter: where it lies, or where its record was, as they are shown."""
+    """One letter, by its own position or by the origin of its record."""
     include_replays: bool = True
-    """Whether those that a replay has buried are meant: their records were bad before, and may have been dealt with."""
+    """Whether letters of replays are selected: their records were bad before, and may have been fixed."""
 
     def matches(self, one: StoredDeadLetter) -> bool:
-        """Whether a letter is meant."""
+        """Return whether a letter is selected."""
         letter = one.letter
         return (
             self.pipeline in (None, letter.pipeline)

@@ -1,4 +1,7 @@
-"""What became of dead letters that were to be sent again."""
+"""The result of a redrive: how many letters were sent, marked, left, and which of them failed.
+
+The fields are JSON keys of `millrace dead redrive --json` and of the dashboard.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ MAX_REPORTED_FAILURES = 1000
 
 @dataclass(frozen=True)
 class RedriveFailure:
-    """A letter that stays, and why."""
+    """A letter that was not sent, and why."""
 
     place: str
     why: str
@@ -18,7 +21,7 @@ class RedriveFailure:
 
 @dataclass
 class RedriveResult:
-    """Letters counted."""
+    """Counts of letters."""
 
     sent: int = 0
     already: int = 0
@@ -31,7 +34,7 @@ class RedriveResult:
 
     @property
     def letters(self) -> int:
-        """All that were looked at."""
+        """Return how many letters were selected."""
         return self.sent + self.already + self.left + self.failed
 
     def fail(self, place: str, why: str) -> None:
@@ -50,4 +53,4 @@ class RedriveResult:
 
 
 OnProgress = Callable[[RedriveResult], None]
-"""Told now and then how far a redrive has come."""
+"""Called now and then with the result so far."""

@@ -1,4 +1,9 @@
-"""Dead letters where they lie: topics and folders, made, found, and read from the oldest to the present end."""
+"""Where dead letters are stored: topics and folders.
+
+- Create and list the dead topics of a cluster; list the folders of a state.
+- Read letters and redrive markers of topics, from the oldest to the current end.
+- Read letters of folders.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +20,20 @@ from millrace.clients.kafka.cluster import Cluster
 from millrace.clients.kafka.consumer import OffsetRanges, partition_of, read_ranges, topic_ranges
 from millrace.dead_letters.file_journal import Journal, JournalCounts
 from millrace.dead_letters.letter import DEAD_TOPIC_SUFFIX, DeadLetter, dead_topic, from_json_line, from_record
-from millrace.dead_letters.offset_ledger import OffsetRange, RedriveMarkers
-from millrace.dead_letters.offset_ledger import marked_ranges as spans_of
+from millrace.dead_letters.offset_ledger import OffsetRange, RedriveMarkers, marked_ranges
 from millrace.errors import FileUnusable, InvalidTopic, SourceLocation
 
-_ROOM = 1 << 20
+_HEADERS_BYTES = 1 << 20
 """Bytes that a dead topic takes beyond the largest record of the source: for what is written beside the record."""
-_LIMIT = "max.message.bytes"
+_MAX_BYTES_CONFIG = "max.message.bytes"
 
 OnMarker = Callable[[str, int, list[OffsetRange]], None]
-"""Told about each mark: its topic, its partition, the letters."""
+"""Called for each redrive marker: its topic, its partition, the on_marker letters."""
 
 
 @dataclass(frozen=True)
 class StoredDeadLetter:
-    """A letter, and where it lies."""
+    """A letter and its position."""
 
     letter: DeadLetter
     location: str
@@ -44,25 +48,25 @@ class StoredDeadLetter:
 
     @property
     def from_replay(self) -> bool:
-        """Whether a replay has buried it: apart from the letters of the topic that the record came from."""
+        """Return whether a replay has stored it, in a dead topic of its own."""
         return None not in (self.partition, self.letter.topic) and self.location != dead_topic(self.letter.topic or "")
 
     @property
     def position(self) -> str:
-        """Where the letter lies, for people."""
+        """Return where the letter is, for people."""
         if self.partition is None:
             return f"{self.location}:{self.offset}"
         return f"{self.location}[{self.partition}]@{self.offset}"
 
 
 def create_dead_letter_topics(cluster: Cluster, wanted: Mapping[str, str]) -> list[str]:
-    """Make the dead topics (by topic) that do not exist; gives the names of those that it made."""
+    """Create the dead topics (by topic) that do not exist, and return their names."""
     existing = cluster.connect().topics
     missing = {topic: dead for topic, dead in wanted.items() if dead not in existing}
     limits = _limits(cluster, list(missing))
     for topic, dead in missing.items():
         configs = {
-            _LIMIT: str(limits[topic] + _ROOM),
+            _MAX_BYTES_CONFIG: str(limits[topic] + _HEADERS_BYTES),
             "cleanup.policy": "delete",  # compaction would keep one letter of each key
             "retention.ms": "-1",  # until somebody has dealt with them
         }
@@ -76,7 +80,7 @@ def create_dead_letter_topics(cluster: Cluster, wanted: Mapping[str, str]) -> li
 
 def _limits(cluster: Cluster, names: list[str]) -> dict[str, int]:
     """The largest record that each topic takes."""
-    return {name: int(found[_LIMIT]) for name, found in topic_configs(cluster, names).items()}
+    return {name: int(found[_MAX_BYTES_CONFIG]) for name, found in topic_configs(cluster, names).items()}
 
 
 def topic_configs(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -113,60 +117,62 @@ def letters_in_topic(cluster: Cluster, topic: str) -> Iterator[StoredDeadLetter]
 def letters_in_topics(
     cluster: Cluster,
     names: Sequence[str],
-    strange: Callable[[], None] = lambda: None,
-    marked: OnMarker = lambda *_: None,
-    marks: RedriveMarkers | None = None,
+    on_foreign_record: Callable[[], None] = lambda: None,
+    on_marker: OnMarker = lambda *_: None,
+    markers: RedriveMarkers | None = None,
 ) -> Iterator[StoredDeadLetter]:
-    """The committed letters that topics have now, by partition in order; `strange` is called for each other record.
+    """Yield the committed letters that topics have now, those of a partition in order.
 
-    A mark comes after its letters: `marked` hears of it then. With the `marks` of a first look each letter says itself
-    whether it was redriven.
+    `on_marker` is called for each redrive marker, which comes after its letters, and `on_foreign_record` for each other
+    record. With the `markers` of an earlier read, letters have `redriven` set.
     """
-    yield from letters_in_ranges(cluster, topic_ranges(cluster, names), strange, marked, marks)
+    yield from letters_in_ranges(cluster, topic_ranges(cluster, names), on_foreign_record, on_marker, markers)
 
 
 def letters_in_ranges(
     cluster: Cluster,
     ranges: OffsetRanges,
-    strange: Callable[[], None] = lambda: None,
-    marked: OnMarker = lambda *_: None,
-    marks: RedriveMarkers | None = None,
+    on_foreign_record: Callable[[], None] = lambda: None,
+    on_marker: OnMarker = lambda *_: None,
+    markers: RedriveMarkers | None = None,
     *,
     require_all: bool = False,
 ) -> Iterator[StoredDeadLetter]:
     """Yield the same of offset ranges; with `require_all` an open transaction that may hide a mark is waited for."""
     for batch in read_ranges(cluster, ranges, require_all=require_all):
         for message in batch:
-            found = parse_record(message, marks)
+            found = parse_record(message, markers)
             if isinstance(found, StoredDeadLetter):
                 yield found
             elif found is None:
-                strange()
+                on_foreign_record()
             else:
-                marked(*partition_of(message), found)
+                on_marker(*partition_of(message), found)
 
 
-def parse_record(message: Message, marks: RedriveMarkers | None = None) -> StoredDeadLetter | list[OffsetRange] | None:
-    """What a record of a dead topic is: a letter, a mark, or neither."""
+def parse_record(
+    message: Message, markers: RedriveMarkers | None = None
+) -> StoredDeadLetter | list[OffsetRange] | None:
+    """Return the letter of a record of a dead topic, or the letters that it marks; None if it is neither."""
     headers: list[tuple[str, bytes | None]] | None = message.headers()  # type: ignore[assignment]  # declared wider
     key, value = message.key(), message.value()
     topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
     letter = from_record(value, key, headers)
     if letter is None:
-        return spans_of(key, value)
-    redriven = marks is not None and marks.contains(topic, partition, offset)
+        return marked_ranges(key, value)
+    redriven = markers is not None and markers.contains(topic, partition, offset)
     return StoredDeadLetter(letter, topic, partition, offset, message.timestamp()[1], redriven)
 
 
 def redrive_markers_in_topics(cluster: Cluster, names: Sequence[str]) -> RedriveMarkers:
-    """The marks that topics have now: a first look at all that is there, before the letters are read."""
-    marks = RedriveMarkers()
+    """The markers that topics have now: a first look at all that is there, before the letters are read."""
+    markers = RedriveMarkers()
     for batch in read_ranges(cluster, topic_ranges(cluster, names), require_all=False):
         for message in batch:
-            spans = spans_of(message.key(), message.value())
-            if spans and isinstance(parse_record(message), list):
-                marks.add(*partition_of(message), spans)
-    return marks
+            ranges = marked_ranges(message.key(), message.value())
+            if ranges and isinstance(parse_record(message), list):
+                markers.add(*partition_of(message), ranges)
+    return markers
 
 
 def letters_in_folder(folder: Path, tally: JournalCounts | None = None) -> Iterator[StoredDeadLetter]:

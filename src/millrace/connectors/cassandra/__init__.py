@@ -50,7 +50,7 @@ class CassandraSource(Source):
     on_bad: str = option(
         "null", "What becomes of a value that Spark cannot hold, as the year 20000.", choices=("null", "fail")
     )
-    parts: int | None = option(None, "Read the whole table with so many tasks.", least=1, shown_default="two a core")
+    parts: int | None = option(None, "Number of tasks that read the table.", least=1, shown_default="two a core")
     consistency: str = option("local_quorum", "How many replicas must answer.", choices=_LEVELS[1:])
 
     def mistakes(self) -> Iterator[OptionMistake]:
@@ -129,7 +129,7 @@ class CassandraSink(Sink):
     )
     nulls: str = option("keep", "What a null does to a value that is there.", choices=("keep", "erase"))
     consistency: str = option("local_quorum", "How many replicas must have a row.", choices=_LEVELS)
-    in_flight: int = option(64, "At most so many requests at once from each task.", least=1)
+    in_flight: int = option(64, "Maximum number of concurrent requests of each task.", least=1)
     retry_timeout: float = option(
         120.0,
         "How long writes are repeated while Cassandra is away, before a batch fails.",
@@ -217,7 +217,7 @@ class CassandraSink(Sink):
             raise to_transport(error) from None
 
     def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
-        """Batch by batch; what does not fit is told before the first one."""
+        """Batch by batch; what does not fit is reported before the first one."""
         self._fitted(rows._df.schema, site)
         return super().stream(rows, site)
 

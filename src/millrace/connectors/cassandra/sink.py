@@ -1,6 +1,6 @@
 """The work of one task: rows of Arrow become prepared statements, a few rows of a partition in each.
 
-Statements on their way to Cassandra: so many at once, again when it is away, all of them safe at the end.
+Statements to Cassandra: a limited number at once, repeated while it is away, all of them written at the end.
 
 Columns of Arrow as the values that Cassandra's driver takes.
 
@@ -77,7 +77,7 @@ class CassandraBatchWriter:
             self._await_at_most(0)
 
     def _await_at_most(self, most: int) -> None:
-        """Wait, with the lock held, until no more than so many are under way and none has to be sent again."""
+        """Wait, with the lock held, until at most that many are under way and none has to be sent again."""
         while True:
             if self._failure is not None:
                 raise explain_refusal(self._failure, self._door.address, self._doing) from self._failure
@@ -244,13 +244,13 @@ class Insertion:
             raise to_transport(error) from None
         yield pa.RecordBatch.from_pydict({"rows": pa.array([count], pa.int64())})
 
-    def insert(self, batches: Iterable[pa.RecordBatch], lane: int = 0, tasks: int = 1) -> int:
+    def insert(self, batches: Iterable[pa.RecordBatch], task: int = 0, tasks: int = 1) -> int:
         """Write all rows of a task, which has a number among others; returns how many when every one is safe."""
         count, work = 0, None
         for batch in batches:
             if batch.num_rows:
                 work = work or _Work(self)
-                work.add(batch, self.timestamp + count * tasks + lane, tasks)
+                work.add(batch, self.timestamp + count * tasks + task, tasks)
                 count += batch.num_rows
         if work:
             work.outflow.finish()
@@ -338,7 +338,7 @@ class _Work:
 
 
 _KEPT = 200
-"""So many batches are remembered; Spark itself keeps 100 to go back to."""
+"""How many batches are stored; Spark itself keeps 100 to go back to."""
 _ROOM = 10**9
 """Timestamps for a batch of which nobody knows how many it needs."""
 
@@ -354,7 +354,7 @@ class WriteTimestamps:
 
     path: Path
     query: str
-    """Tells batch 0 of a query that began anew from a repeated batch 0."""
+    """Distinguishes batch 0 of a query that started from scratch from a repeated batch 0."""
 
     def of(self, batch: int) -> int:
         """The timestamp of a batch, noted before anything is written with it."""

@@ -90,7 +90,7 @@ class TableQuery:
         return (name, self.table.columns[name]) if name in self.table.key else (None, None)
 
     def selects(self, parts: int) -> list[Select]:
-        """The statements that answer it together: one for each partition that is named, else so many token ranges."""
+        """Return its statements: one for each partition that is named, else one for each token range."""
         if all(name in self.equal for name in self.table.partition):
             keys = list(product(*(self.equal[name] for name in self.table.partition)))
             if len(keys) <= _MOST_KEYS:
@@ -230,7 +230,7 @@ class TokenRangeRead:
                 raise RowRefused(
                     f"column {name} of {self.question.table.name} has a value that Spark cannot hold",
                     why="a time outside of the years 1 to 9999, or a number with too many digits",
-                    hint="mend it, leave the column out with columns: […], or say on_bad: null",
+                    hint="fix it, leave the column out with columns: […], or say on_bad: null",
                 ) from None
             return [_or_none(kind, one) for one in values]
 
@@ -262,8 +262,8 @@ class TableReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types ar
 
 def table_source(reading: TokenRangeRead) -> type[DataSource]:
     """A data source for one table. It is a class of its own: options would be shown in Spark's plans and logs."""
-    told = repr((reading.door.address, reading.question, reading.on_bad, reading.parts))
-    own = "cassandra_" + sha256(told.encode()).hexdigest()[:12]
+    key = repr((reading.door.address, reading.question, reading.on_bad, reading.parts))
+    own = "cassandra_" + sha256(key.encode()).hexdigest()[:12]
 
     class CassandraTable(DataSource):  # type: ignore[misc]
         """One table of one Cassandra."""

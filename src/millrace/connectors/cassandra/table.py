@@ -129,8 +129,8 @@ class TableDesign:
         if ours != [table.partition, table.key]:
             raise InvalidTable(
                 f"table {self.name} has another key than the sink names",
-                why=f"its key is {_told(table.partition, table.clustering)}; the sink says "
-                f"{_told(self.partition, self.key[len(self.partition) :])}",
+                why=f"its key is {_key_text(table.partition, table.clustering)}; the sink says "
+                f"{_key_text(self.partition, self.key[len(self.partition) :])}",
                 hint="name the table's own key, or write to another table",
             )
 
@@ -195,8 +195,8 @@ def _copies(door: Cassandra, replication: int | Mapping[str, Any] | None) -> str
     if isinstance(replication, int):
         return f"{{'class': 'SimpleStrategy', 'replication_factor': {replication}}}"
     copies = dict(replication) if replication else _usual_copies(door)
-    told = "".join(f", '{name}': {int(number)}" for name, number in copies.items())
-    return f"{{'class': 'NetworkTopologyStrategy'{told}}}"
+    factors = "".join(f", '{name}': {int(number)}" for name, number in copies.items())
+    return f"{{'class': 'NetworkTopologyStrategy'{factors}}}"
 
 
 def _usual_copies(door: Cassandra) -> dict[str, int]:
@@ -208,7 +208,7 @@ def _usual_copies(door: Cassandra) -> dict[str, int]:
     return {ours: max(1, min(3, nodes))}
 
 
-def _told(partition: Sequence[str], clustering: Sequence[str]) -> str:
+def _key_text(partition: Sequence[str], clustering: Sequence[str]) -> str:
     return f"({', '.join(partition)})" + "".join(f", {name}" for name in clustering)
 
 

@@ -66,7 +66,7 @@ class Cql:
 
 
 def parse_type(text: str) -> Cql:
-    """A type as `system_schema` tells it; `frozen` says nothing to whoever writes whole values."""
+    """A type as `system_schema` tells it; `frozen` makes no difference where values are written whole."""
     found, _ = _parsed(_TOKEN.findall(text), 0)
     return found
 

@@ -225,10 +225,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             begun = _by_place(start)
             self._latest = ends = self._until_then(begun) if self._until is not None else self._ends(begun)
             most = getattr(limit, "max_rows", None)
-            told = by_topic(_capped(begun, ends, most or self._pace.most))
-            if told != by_topic(ends):
-                self._pace.cut(told, time.monotonic())
-            return told
+            end_offsets = by_topic(_capped(begun, ends, most or self._pace.most))
+            if end_offsets != by_topic(ends):
+                self._pace.cut(end_offsets, time.monotonic())
+            return end_offsets
         except Exception as error:
             raise to_transport(error) from None
 
@@ -356,7 +356,7 @@ def _by_place(offsets: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
 
 
 def _capped(begun: Mapping[Place, int], ends: Mapping[Place, int], most: int) -> dict[Place, int]:
-    """Ends that are no more than so many records away: of each partition its share."""
+    """Return end offsets that leave at most `most` records, each partition its share."""
     sizes = {place: max(0, end - begun.get(place, 0)) for place, end in ends.items()}
     total = sum(sizes.values())
     if total <= most:

@@ -1,6 +1,6 @@
 """Which generation of an output counts, where everybody sees it: a record for each pipeline in a compacted topic.
 
-Kafka has no other names for topics. Who wants the current one of `popular` asks here, and is told `popular.g2`. All
+Kafka has no other names for topics. The alias of `popular` may be `popular.g2`. All
 topics of a pipeline change with one record.
 """
 
@@ -82,11 +82,11 @@ def _text(key: str | bytes | None) -> str:
 
 
 def read_alias(content: bytes | None) -> GenerationAlias | None:
-    """An alias from a record; None of one that says none, whoever wrote it."""
+    """Return the alias in a record; None if it has none."""
     try:
-        told = orjson.loads(content or b"")
-        led = {str(name): str(topic) for name, topic in told["topics"].items()}
-        return GenerationAlias(str(told["pipeline"]), int(told["generation"]), float(told["at"]), led)
+        alias = orjson.loads(content or b"")
+        led = {str(name): str(topic) for name, topic in alias["topics"].items()}
+        return GenerationAlias(str(alias["pipeline"]), int(alias["generation"]), float(alias["at"]), led)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -49,9 +49,9 @@ def _problem(name: str, value: str) -> str | None:
     try:
         ConfluentProducer({name: value, "log_level": 0})
     except KafkaException as error:
-        told: str = error.args[0].str().strip()
+        text: str = error.args[0].str().strip()
         # What else it says is of properties that only make sense together, or of files that are elsewhere.
-        return told if "configuration property" in told.lower() else None
+        return text if "configuration property" in text.lower() else None
     return None
 
 
@@ -75,7 +75,7 @@ class KafkaRecordSink(RecordSink):
         self._producer.send(records, done)
 
     def tally(self) -> DeliveryReport:
-        """What Kafka has acknowledged and refused so far; a refusal that was told by `done` is no reason to end."""
+        """What Kafka has acknowledged and refused so far; a refusal that `done` has reported is no reason to stop."""
         producer = self._producer
         return DeliveryReport(producer.delivered, producer.failed, producer.failure() if producer.reason else None)
 

@@ -74,7 +74,7 @@ class KafkaSource(DecodedSource):
         "earliest", "Where to begin: earliest, latest, a time, 1h ago, or offsets as {posts: {0: 23}}."
     )
     max_per_batch: int | None = option(
-        None, "At most so many records in a batch.", least=1, shown_default="all; in bulk, as many as take about 10 s"
+        None, "Maximum number of records in a batch.", least=1, shown_default="all; in bulk, as many as take about 10 s"
     )
     isolation: str = option(
         "read_committed",
@@ -88,7 +88,7 @@ class KafkaSource(DecodedSource):
         aliases=("lost",),
         value_aliases={"go_on": "continue"},
     )
-    min_tasks: int | None = option(None, "Read with at least so many tasks, even from fewer partitions.", least=1)
+    min_tasks: int | None = option(None, "Minimum number of tasks that read, even from fewer partitions.", least=1)
     current: bool = option(False, "Read the generation of the topic that counts, where replay has made several.")
     config: Mapping[str, Any] | None = option(None, "More properties of the Kafka consumer, in Java's names.")
 

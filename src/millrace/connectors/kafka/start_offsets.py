@@ -70,7 +70,7 @@ def pinned_ends(site: RunContext, cluster: Cluster, read: Sequence[tuple[str, in
 
 def by_topic(found: Mapping[tuple[str, int], int]) -> Offsets:
     """Offsets of partitions as they are written in JSON."""
-    told: Offsets = {}
+    offsets_by_topic: Offsets = {}
     for (topic, number), offset in sorted(found.items()):
-        told.setdefault(topic, {})[str(number)] = offset
-    return told
+        offsets_by_topic.setdefault(topic, {})[str(number)] = offset
+    return offsets_by_topic

@@ -23,7 +23,7 @@ def bad_topic_names(names: Sequence[str]) -> Iterator[OptionMistake]:
 
 
 def access_in_config(config: Mapping[str, Any] | None) -> Iterator[OptionMistake]:
-    """The cluster and who we are to it: half of the clients would not be told."""
+    """Yield properties of the connection to the cluster: in `config` only some of the clients would get them."""
     for name in config or ():
         if is_access(name) or name == "bootstrap.servers":
             said = f"{name} is said of the cluster, not of a source or sink"

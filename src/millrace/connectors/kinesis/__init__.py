@@ -87,7 +87,7 @@ class KinesisSource(KinesisAccess, DecodedSource):
 
     stream: str = option(help="The stream.", argument=True)
     start: str = option("earliest", "Where to begin: earliest, latest, a time, or 1h ago.")
-    max_per_batch: int | None = option(None, "At most so many records of Kinesis in a batch.", least=1)
+    max_per_batch: int | None = option(None, "Maximum number of Kinesis records in a batch.", least=1)
     poll: float = option(
         0.25, "How often a shard is asked that had nothing new.", parse=parse_duration, shown_default="250ms"
     )

@@ -135,13 +135,13 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         self._following = following
         self._tail: ShardReader | None = None
         self._given: ShardReadLimit | None = None
-        """What Spark was told last, or began with: what the tail knows may be more, as shards come."""
+        """The end of the last batch, or the start; the reader may know more shards by now."""
         self._until: float | None = None
         self._last: int | None = None
         """The same, by the clock of the service and in milliseconds."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a new query begins. Shards are looked up later: this is asked twice, and must be told the same."""
+        """Where a new query begins. Shards are looked up later: Spark calls this twice, and needs the same answer."""
         try:
             about = self._following.door.stream(self._following.stream)
             return ShardReadLimit(about.name, about.created, self._following.since).to_json()
@@ -178,7 +178,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return self._given
 
     def _at(self, start: ShardReadLimit) -> ShardReader:
-        """What follows the stream from a reach on; begun anew where Spark starts from another than it was given."""
+        """Return the reader at a position; open another if Spark does not start at the last end."""
         if self._tail is None or start != self._given:
             self.stop()
             own = self._following
@@ -222,8 +222,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
 def stream_source(following: ShardSourceSpec) -> type[DataSource]:
     """A data source for one stream. It is a class of its own: options would be shown in Spark's plans and logs."""
-    told = repr((following.door.where, following))
-    own = "kinesis_" + sha256(told.encode()).hexdigest()[:12]
+    key = repr((following.door.where, following))
+    own = "kinesis_" + sha256(key.encode()).hexdigest()[:12]
 
     class KinesisStream(DataSource):  # type: ignore[misc]
         """One stream of Kinesis."""

@@ -201,7 +201,7 @@ def _every(where: DeadLetterStores, topic: str | None) -> Iterator[StoredDeadLet
         cluster = where.cluster()
         names = [name for name in where.topics(cluster) if topic in (None, name)]
         marks = redrive_markers_in_topics(cluster, names)
-        with closing(letters_in_topics(cluster, names, marks=marks)) as found:  # type: ignore[type-var]
+        with closing(letters_in_topics(cluster, names, markers=marks)) as found:  # type: ignore[type-var]
             yield from found
     for folder in where.folders() if topic is None else ():
         yield from letters_in_folder(folder)

@@ -54,7 +54,7 @@ def list_(*, every: All = False, as_json: AsJson = False, where: DeadLetterOptio
     topics = dead_topics(cluster) if cluster else []
     counts = {topic: DeadLetterSummary() for topic in topics}
     for letter in (
-        letters_in_topics(cluster, topics, marks=redrive_markers_in_topics(cluster, topics)) if cluster else ()
+        letters_in_topics(cluster, topics, markers=redrive_markers_in_topics(cluster, topics)) if cluster else ()
     ):
         counts[letter.location].add(letter)
     for folder in dead_folders(STATE.value(where.state)):

@@ -159,8 +159,10 @@ class DeadLetterSelection:
             foreign += 1
 
         if self.cluster:
-            marks = redrive_markers_in_topics(self.cluster, self.topics)
-            yield from self._counted(letters_in_topics(self.cluster, self.topics, count_foreign, marks=marks), redriven)
+            markers = redrive_markers_in_topics(self.cluster, self.topics)
+            yield from self._counted(
+                letters_in_topics(self.cluster, self.topics, count_foreign, markers=markers), redriven
+            )
         for folder in self.folders:
             yield from self._counted(letters_in_folder(folder), redriven)
         if foreign and self.pipeline is None:
