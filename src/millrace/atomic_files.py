@@ -55,13 +55,13 @@ class AtomicFile:
 
 def write_whole(path: Path, content: str | bytes, *, private: bool = False) -> None:
     """Write a file, and its folder if that is missing; it has the old content or the new one, never less."""
-    told = content.encode() if isinstance(content, str) else content
+    encoded = content.encode() if isinstance(content, str) else content
     if isinstance(path, StorePath):  # stores know nothing else
-        path.write_bytes(told)
+        path.write_bytes(encoded)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with AtomicFile(path, private=private) as draft:
-        draft.file.write(told)
+        draft.file.write(encoded)
 
 
 def sync_folder(folder: Path) -> None:

@@ -12,21 +12,21 @@ from types import TracebackType
 class FolderLock:
     """An advisory lock on `FOLDER/lock`.
 
-    The system ties the lock to the open file: a child that inherits `fd` goes on holding it when its parent
+    The system ties the lock to the open file: a child that inherits `fd` still holds it when its parent
     dies, and the lock is free when the last of them has ended. No stale lock is possible.
     """
 
     NAME = "lock"
 
     def __init__(self, folder: Path, *, make: bool = True) -> None:
-        """Open the lock; the folder is made if it is missing, unless `make` says not to."""
+        """Open the lock; create the folder if it is missing and `make` is set."""
         if make:
             folder.mkdir(parents=True, exist_ok=True)
         self.fd = os.open(folder / self.NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
 
-    def try_acquire(self, patience: float = 0.0) -> bool:
-        """Take the lock if nobody has it, or lets go of it within so many seconds."""
-        deadline = time.monotonic() + patience
+    def try_acquire(self, timeout_s: float = 0.0) -> bool:
+        """Take the lock if it is free, or becomes free within `timeout_s`; return whether it was taken."""
+        deadline = time.monotonic() + timeout_s
         while True:
             try:
                 fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 MASK = "***"
 _SHORTEST = 6
 _COMMON = re.compile(r"[A-Za-z]{1,10}|[\d.+-]*")
-"""A word or a number, which texts have for other reasons too; to hide it everywhere would tell it, and break them."""
+"""A common word or number: to mask it everywhere would reveal it, and break texts."""
 _USERINFO = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
 _NAMED = re.compile(
     r"(?i)((?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&]+)"
@@ -25,7 +25,7 @@ _INSIDE = re.compile(
 
 
 class _SecretRegistry:
-    """The secrets that are known, in every form, the longest first: one may be a part of another."""
+    """The registered secrets, in every form, the longest first: one may be part of another."""
 
     texts: tuple[str, ...] = ()
     encoded: tuple[bytes, ...] = ()
@@ -33,7 +33,7 @@ class _SecretRegistry:
 
 
 def register_secret(value: str) -> None:
-    """From now on a value is not shown, in any of the forms that texts may have it in."""
+    """Register a secret, in all forms that it may have in texts."""
     if value in _SecretRegistry.texts or not _is_telling(value):
         return
     with _SecretRegistry.writing:
@@ -45,7 +45,7 @@ def register_secret(value: str) -> None:
 
 
 def without_secrets(text: str) -> str:
-    """A text without the secrets that are known."""
+    """Return a text without the registered secrets."""
     for secret in _SecretRegistry.texts:
         if secret in text:
             text = text.replace(secret, MASK)
@@ -53,7 +53,7 @@ def without_secrets(text: str) -> str:
 
 
 def bytes_without_secrets(text: bytes) -> bytes:
-    """The same for text that is encoded already."""
+    """Return the same for encoded text."""
     for secret in _SecretRegistry.encoded:
         if secret in text:
             text = text.replace(secret, MASK.encode())
@@ -61,12 +61,12 @@ def bytes_without_secrets(text: bytes) -> bytes:
 
 
 def without_passwords(text: str) -> str:
-    """The same, and without the passwords of addresses, known or not."""
+    """Return the same, also without the passwords in URLs."""
     return _USERINFO.sub(rf"\1{MASK}@", without_secrets(text))
 
 
 def masked(text: str) -> str:
-    """The same, and without whatever stands after `password=` and its like: for texts that others wrote."""
+    """Return the same, also without the values after `password=` and similar names: for texts of other programs."""
     return _NAMED.sub(rf"\1{MASK}", without_passwords(text))
 
 
@@ -75,7 +75,7 @@ def _is_telling(value: str) -> bool:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """How it looks within JSON, a Python literal, a URL and an HTTP header; and the secret parts that it has itself."""
+    """Yield the forms of a secret in JSON, a Python literal, a URL and an HTTP header, and the secrets within it."""
     yield from (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], str.__repr__(value)[1:-1])
     yield quote(value, safe="")
     yield b64encode(value.encode("utf-8", "surrogatepass")).decode()

@@ -60,38 +60,38 @@ def mounted(store: Store) -> Iterator[None]:
 
 
 def is_mounted() -> bool:
-    """Whether paths of stores can be used now."""
+    """Return whether paths of stores can be used now."""
     return bool(_mounted)
 
 
 def is_url(text: str) -> bool:
-    """Whether a text names a place on a store; file:// is the disk."""
+    """Return whether a text is a URL of a store; file:// is the disk."""
     return bool(_URL.match(text)) and not text.startswith("file:")
 
 
 def names_authority(url: str) -> bool:
-    """Whether a URL says whose store it is; where it does not (hdfs:///out), Hadoop's own settings do."""
+    """Return whether a URL names its store; otherwise (hdfs:///out) Hadoop's settings do."""
     return not url.partition("://")[2].startswith("/")
 
 
 def path_of(text: str) -> Path:
-    """A path, on a store or on the disk."""
+    """Return a path on a store or on the disk."""
     if not is_url(text):
         return Path(text.removeprefix("file://")).expanduser()
     if not names_authority(text):
-        raise FileUnusable(f"{text} does not say whose store it is", hint="write it as hdfs://HOST:PORT/FOLDER")
+        raise FileUnusable(f"{text} does not name its store", hint="write it as hdfs://HOST:PORT/FOLDER")
     return StorePath(text)
 
 
 def state_path(text: str) -> Path:
-    """A path for a state, which never is all of a store."""
+    """Return the path of a state directory, which is never a whole store."""
     if is_url(text) and "/" not in text.partition("://")[2].strip("/"):
         raise FileUnusable(f"{text} names no folder of a store", hint="write it as s3a://BUCKET/FOLDER")
     return path_of(text)
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove what is at a path, if anything is."""
+    """Remove a folder, if it exists."""
     import shutil
 
     if isinstance(folder, StorePath):
@@ -159,7 +159,7 @@ class StorePath(PosixPath):
                 yield from one.glob(rest) if rest else (one,)
 
     def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
-        """Nothing: a folder is there when something is in it."""
+        """Do nothing: a folder of a store exists if it has files."""
 
     def touch(self, mode: int = 0o666, exist_ok: bool = True) -> None:
         del mode

@@ -87,7 +87,7 @@ class PluginRegistry(Generic[T]):
         return sorted(installed.union(self._built_in()))
 
     def load(self, name: str) -> type[T]:
-        """The class that a name stands for."""
+        """Return the class of a name."""
         found = self._defined_in(self._module(name))
         if found is None and name.endswith(".py"):
             raise FileUnusable(f"{name} defines no {self.noun}", hint=f"it needs one subclass of {self.kind.__name__}")
@@ -96,7 +96,7 @@ class PluginRegistry(Generic[T]):
         return found
 
     def name_of(self, kind: type) -> str:
-        """The name that stands for a class."""
+        """Return the name of a class."""
         own = f"{self.package}."
         module = kind.__module__
         return module.removeprefix(own).partition(".")[0] if module.startswith(own) else module.rpartition(".")[2]

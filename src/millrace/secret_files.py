@@ -1,4 +1,4 @@
-"""Secrets that lie in files of their own, as Docker, Kubernetes and systemd hand them out."""
+"""Secrets in files of their own, as Docker, Kubernetes and systemd provide them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from millrace.limited_files import read_limited_text
 SUFFIX = "_FILE"
 """`NAME_FILE` names the file that holds what `NAME` would."""
 _HANDED_OUT = ("/run/secrets/", "/var/run/secrets/")
-"""Where containers have them: there everybody may read, and there is nobody else."""
+"""Where containers have them: readable by all users, and there is only one."""
 _LARGEST_BYTES = 1024 * 1024
 
 
 def read_secret(path: str | Path) -> str:
-    """What a file holds (at most 1 MB; a pipe as well), without the line's end that editors put there."""
+    """Return the content of a file or pipe (at most 1 MB) without the newline at its end."""
     file = Path(path).expanduser()
     try:
         return read_limited_text(file, _LARGEST_BYTES).rstrip("\r\n")
@@ -29,7 +29,7 @@ def read_secret(path: str | Path) -> str:
 
 
 def read_variable_or_file(name: str, environment: Mapping[str, str]) -> str | None:
-    """The value of a variable, or what the file holds that the variable `NAME_FILE` names; None without either."""
+    """Return the value of a variable, or the content of the file that `NAME_FILE` names; None without either."""
     if name in environment:
         return environment[name]
     file = environment.get(name + SUFFIX)
@@ -37,12 +37,12 @@ def read_variable_or_file(name: str, environment: Mapping[str, str]) -> str | No
 
 
 def exposure_warning(path: str | Path) -> str | None:
-    """A sentence when everybody on this machine can read a file; None when not, or when it cannot be seen."""
+    """Return a warning if all users of this machine can read a file; else None."""
     file = Path(path).expanduser()
     try:
-        anyone = file.stat().st_mode & stat.S_IROTH
+        readable_by_all = file.stat().st_mode & stat.S_IROTH
     except OSError:
         return None
-    if not anyone or str(file.absolute()).startswith(_HANDED_OUT):
+    if not readable_by_all or str(file.absolute()).startswith(_HANDED_OUT):
         return None
-    return f"everybody on this machine can read {file}, which holds a secret: chmod 600 {file}"
+    return f"all users of this machine can read {file}, which holds a secret: chmod 600 {file}"

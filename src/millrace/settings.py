@@ -87,10 +87,10 @@ def _count(text: str) -> int:
 
 
 def _yes(text: str) -> bool:
-    said = text.lower()
-    if said not in (*_ON, *_OFF):
+    word = text.lower()
+    if word not in (*_ON, *_OFF):
         raise InvalidOption(f"{text!r} is neither on nor off", hint="write on or off")
-    return said in _ON
+    return word in _ON
 
 
 def _positive_duration(text: str) -> float:
@@ -127,9 +127,7 @@ KAFKA_DATA = Setting(
     "kafka_data", _path, Path(".millrace/kafka"), "Where our own Kafka keeps its data.", ".millrace/kafka"
 )
 KAFKA_HEAP = Setting("kafka_heap", parse_heap, "512m", "How much memory each of our brokers may use for its heap.")
-KAFKA_TIMEOUT = Setting(
-    "kafka_timeout", parse_duration, 10.0, "How long to wait for a broker to answer before giving up.", "10s"
-)
+KAFKA_TIMEOUT = Setting("kafka_timeout", parse_duration, 10.0, "How long to wait for an answer of a broker.", "10s")
 CASSANDRA = Setting[str | None](
     "cassandra", str, None, "An outside Cassandra to use, as HOST:PORT[,HOST:PORT…].", "the one running here"
 )
@@ -151,7 +149,7 @@ CASSANDRA_HEAP = Setting(
     "cassandra_heap", parse_heap, "384m", "How much memory our own Cassandra may use for its heap."
 )
 CASSANDRA_TIMEOUT = Setting(
-    "cassandra_timeout", parse_duration, 10.0, "How long to wait for an answer of Cassandra's before giving up.", "10s"
+    "cassandra_timeout", parse_duration, 10.0, "How long to wait for an answer of Cassandra.", "10s"
 )
 CACHE = Setting(
     "cache",
@@ -164,9 +162,9 @@ IVY_SETTINGS = Setting[Path | None](
     "ivy_settings", _path, None, "An Ivy settings file, to fetch jars from a company mirror.", "Maven Central"
 )
 JAVA = Setting[Path | None]("java", _path, None, "The java program to use.", "JAVA_HOME's, else the first on the PATH")
-STATE = Setting("state", _path, Path(".millrace"), "Where runs and feeds remember how far they are.", ".millrace")
+STATE = Setting("state", _path, Path(".millrace"), "State directory: how far runs and feeds have read.", ".millrace")
 RESTARTS = Setting(
-    "restarts", _count, 5, "How often in a row a query that fails is started again before it is given up."
+    "restarts", _count, 5, "How often in a row a failing query is restarted before it fails permanently."
 )
 STOP_TIMEOUT = Setting(
     "stop_timeout",
@@ -180,7 +178,7 @@ ALERT = Setting[str | None](
     "alert",
     str,
     None,
-    "A URL or a command that is told of failures, recoveries, lag and dead letters.",
+    "A URL or a command that gets failures, recoveries, lag and dead letters.",
     "none",
     secret=True,
 )
@@ -194,7 +192,7 @@ TOKEN = Setting[str | None](
     "token",
     _token,
     None,
-    "What a request to the dashboard must know that comes from elsewhere, or from another account of this machine.",
+    "The token for requests to the dashboard from other machines or other accounts of this machine.",
     "made for each run whose dashboard other machines reach",
     secret=True,
 )
@@ -205,14 +203,14 @@ BULK_READER = Setting(
     "bulk_reader",
     _when,
     "auto",
-    "Whether batches of topics are read in columns, past Spark's own source: on, off, or auto, where it is worth it.",
+    "Whether batches of topics are read in columns, without Spark's own source: on, off, or auto (large batches only).",
     old_name="bulk",
 )
 STATE_KEYS = Setting[int | None](
     "state_keys",
     _count,
     None,
-    "About how many keys a pipeline will remember; a state that is cheaper on disk is begun in RocksDB.",
+    "About how many keys a pipeline will remember; a large state starts in RocksDB.",
     "few",
 )
 CHECK_TIMEOUT = Setting(

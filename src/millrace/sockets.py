@@ -1,4 +1,4 @@
-"""Sockets that listen, for whoever is sent to: feeds, and the page's server."""
+"""Listening sockets of feeds and of the dashboard's server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from millrace.errors import InvalidOption, PortInUse
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens there; whoever asks closes it."""
+    """Return a socket that listens on an address; the caller closes it."""
     family, address = address_of(host, port)
     # Named as TCP, because asyncio sends small answers at once only on sockets that say they are.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

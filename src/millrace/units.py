@@ -65,7 +65,7 @@ def parse_rate_with_unit(text: str) -> float:
 
 
 class Backlog(NamedTuple):
-    """How far something is behind: so many records, or so many seconds."""
+    """A lag, in records or in seconds."""
 
     records: int | None = None
     seconds: float | None = None

@@ -1,6 +1,6 @@
 """Lines of text as records.
 
-The bytes of a file, a named pipe or standard input, as they come, until told to stop.
+The bytes of a file, a named pipe or standard input, as they come, until `stop` is set.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LineFormat:
         if self.key is not None and self.key_separator is not None:
             raise InvalidOption("--key and --key-separator cannot go together", hint="choose one of them")
         if self.key_separator == "":
-            raise InvalidOption("--key-separator is empty", hint="write what stands between key and value, as ':'")
+            raise InvalidOption("--key-separator is empty", hint="write the text between key and value, as ':'")
         texts = (self.key, self.key_separator, self.null, *(text for pair in self.headers for text in pair))
         try:
             "".join(text or "" for text in texts).encode()
@@ -109,7 +109,7 @@ def _split(lines: list[bytes], form: LineFormat, before: int) -> tuple[list[Reco
         if not found:
             return good, InvalidOption(
                 f"line {number} has no {form.key_separator!r} between key and value",
-                hint="mend the line, or choose another --key-separator",
+                hint="fix the line, or choose another --key-separator",
             )
         good.append(Record(None if text == null else text, key, None, headers, form.partition))
     return good, None
@@ -131,13 +131,13 @@ def _not_utf8(line: bytes, number: int) -> NotUtf8:
     return NotUtf8(
         f"line {number} is not UTF-8",
         why=f"{where}: {line[:40]!r}",
-        hint="the lines before it were sent, unless in a transaction; mend it and send the rest, or use --raw",
+        hint="the lines before it were sent, unless in a transaction; fix it and send the rest, or use --raw",
     )
 
 
 STANDARD_INPUT = "-"
 _BLOCK = 1 << 18
-_PATIENCE = 0.1
+_POLL_TIMEOUT_S = 0.1
 """Seconds between two looks at whether to stop."""
 
 
@@ -164,7 +164,7 @@ def input_chunks(descriptor: int, stop: threading.Event) -> Iterator[bytes]:
     """What there is to read, as soon as there is something; a read that blocks could not be stopped."""
     while not stop.is_set():
         try:
-            ready, _, _ = select.select([descriptor], [], [], _PATIENCE)
+            ready, _, _ = select.select([descriptor], [], [], _POLL_TIMEOUT_S)
             block = os.read(descriptor, _BLOCK) if ready else None
         except BlockingIOError:  # another reader of the same pipe was faster
             continue

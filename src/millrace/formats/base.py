@@ -14,7 +14,7 @@ from millrace.errors import InvalidOption, InvalidSchema
 from millrace.pipeline.schema import Array, Field, Map, Schema, Simple, Struct, Type
 from millrace.plugins import PluginRegistry
 
-if TYPE_CHECKING:  # pyarrow takes a while to load, and whoever only checks a pipeline decodes nothing
+if TYPE_CHECKING:  # pyarrow is slow to import, and a check of a pipeline decodes nothing
     import pyarrow as pa
 
 
@@ -77,7 +77,7 @@ class Format(ABC):
 
 
 def require_schema(schema: Schema | None, name: str) -> Schema:
-    """The schema, or an error that says that this format needs one."""
+    """Return the schema; raise if there is none, which this format needs."""
     if schema is None:
         raise InvalidSchema(
             f"the format {name} needs a schema", hint="for example: schema: id string NOT NULL, at timestamp"

@@ -223,7 +223,7 @@ def _decimal(kind: Decimal, exact: Converter) -> Converter:
 
 
 def integer(name: str) -> Converter:
-    """Whole numbers of so many bits."""
+    """Return the converter of integers of a type."""
     limit = 1 << (_BITS[name] - 1)
 
     def convert(value: Any) -> Any:

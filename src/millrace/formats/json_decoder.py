@@ -7,7 +7,7 @@ JSON lines through pyarrow's reader: quick, all or nothing, and made to accept n
 What pyarrow's reader would let through is kept from it (NaN and deep nesting, see `json_decoder`), read as another
 type that is then cast (dates, floats, decimals that would wrap around), or refused afterwards (times out of range).
 
-Messages that may be read as JSON lines by pyarrow, told from those that must be looked at one by one.
+Messages that pyarrow may read as JSON lines, and those that must be parsed one by one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Unreadable(Exception):
 
 
 class _Reading(NamedTuple):
-    """A type as the reader is told to read it, and what then makes it the type it should be."""
+    """The type in which pyarrow reads a column, and the conversion to the type of the schema."""
 
     kind: pa.DataType
     finish: Callable[[Any], Any] | None = None
@@ -57,8 +57,8 @@ class JsonReader:
     def __init__(self, schema: Schema, times: str = TIMES[0]) -> None:
         self._schema = arrow_schema(schema)
         self._readings = [_reading(field.type, times) for field in schema.fields]
-        told = [pa.field(field.name, way.kind) for field, way in zip(schema.fields, self._readings, strict=True)]
-        self._options = pj.ParseOptions(explicit_schema=pa.schema(told), unexpected_field_behavior="ignore")
+        fields_ = [pa.field(field.name, way.kind) for field, way in zip(schema.fields, self._readings, strict=True)]
+        self._options = pj.ParseOptions(explicit_schema=pa.schema(fields_), unexpected_field_behavior="ignore")
 
     @staticmethod
     def reads(schema: Schema) -> bool:
@@ -148,8 +148,8 @@ def _struct(kind: Struct, times: str) -> _Reading:
             inner.append(reading.finish(values) if reading.finish else values)
         return pa.StructArray.from_arrays(inner, fields=fields, mask=empty)
 
-    told = [pa.field(field.name, reading.kind) for field, reading in zip(fields, readings, strict=True)]
-    return _Reading(pa.struct(told), finish)
+    fields_ = [pa.field(field.name, reading.kind) for field, reading in zip(fields, readings, strict=True)]
+    return _Reading(pa.struct(fields_), finish)
 
 
 def _of_base64(column: Any) -> Any:
@@ -316,7 +316,7 @@ class JsonDecoder(Decoder):
         return missing
 
     def _slowly(self, portion: _Portion, harvest: ColumnCollector) -> bool:
-        """Record by record; says whether all were good."""
+        """Decode record by record; return whether all were valid."""
         values, indices = portion
         records, bad = self._records(values.to_pylist())
         for place, reason in bad.items():
@@ -361,7 +361,7 @@ def _why(value: bytes | None, error: Exception) -> str:
 
 
 def _load_exactly(value: bytes) -> Any:
-    """As orjson does, and it says what is JSON; but with all digits of a number, for decimals."""
+    """Parse as orjson does, but with all digits of a number, for decimals."""
     orjson.loads(value)
     return json.loads(value.decode(), parse_float=_number)
 
@@ -369,7 +369,7 @@ def _load_exactly(value: bytes) -> Any:
 def _number(text: str) -> Number | float:
     try:
         return Number(text)
-    except InvalidOperation:  # nearer to 0 than a Decimal can tell
+    except InvalidOperation:  # nearer to 0 than a Decimal can be
         return 0.0
 
 

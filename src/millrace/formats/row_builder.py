@@ -67,7 +67,7 @@ class Rows:
         return picked
 
     def of_columns(self, columns: Sequence[Sequence[Any]], count: int) -> DecodedTable:
-        """A table of columns in the schema's order, each with so many values."""
+        """Return a table of columns in the schema's order, each with `count` values."""
         bad: dict[int, str] = {}
         arrays = [column.array(values, bad) for column, values in zip(self._columns, columns, strict=True)]
         rows = pa.RecordBatch.from_arrays(arrays, schema=self.arrow)

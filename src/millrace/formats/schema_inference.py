@@ -25,7 +25,7 @@ _WIDER = {
 }
 _BIGGEST = 1 << 63
 DEEPEST_LEVEL = 30
-"""How deep lists and objects are told apart; below that everything is text."""
+"""How deep lists and objects have types of their own; below that everything is text."""
 
 
 class _Object(dict[str, "_Kind"]):

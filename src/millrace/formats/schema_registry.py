@@ -48,7 +48,7 @@ def registry_at(address: str) -> Registry:
 
 
 class Registry:
-    """Fetches and registers schemas, and keeps what it was told: an id never changes its meaning."""
+    """Fetches and registers schemas, and caches them: the schema of an id never changes."""
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(checked_address(address))
@@ -97,7 +97,7 @@ class Registry:
         return read_avro(answer["schema"], named)
 
     def _ask(self, method: str, path: str, body: dict[str, str] | None = None) -> dict[str, Any] | None:
-        """The registry's answer, or None when it says that it does not have what was asked for."""
+        """Return the registry's answer, or None if it does not have the schema."""
         if self._client is None:
             transport = httpx.HTTPTransport(retries=2)
             headers = {"accept": _TYPE, "content-type": _TYPE}

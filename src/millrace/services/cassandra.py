@@ -29,8 +29,8 @@ from millrace.services.java import Java
 from millrace.services.lifecycle import (
     Description,
     Embedded,
+    Notify,
     PortTakenError,
-    Tell,
     client_properties,
     process_identity,
     stop_service,
@@ -144,7 +144,7 @@ class CassandraNode(Description):
         path.write_text(yaml.safe_dump(self._configuration(folder, certificates)), "utf-8")
 
     def command(self, folder: Path, java: Java, classpath: str, heap: str) -> list[str | Path]:
-        """How it is started; the folder as the last word tells it from any other."""
+        """Return the command of the node; the folder as its last argument identifies the process."""
         conf = folder / "conf"
         return [
             java.path, f"-Xmx{heap}", "-Xms128m", "-Xss256k", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError",
@@ -203,7 +203,7 @@ class CassandraNode(Description):
             "batch_size_warn_threshold": "64KiB",
             "batch_size_fail_threshold": "1024KiB",
             "unlogged_batch_across_partitions_warn_threshold": 1000,
-            # What cannot go on ends, and is noticed.
+            # A node that cannot continue ends, and that is noticed.
             "disk_failure_policy": "die",
             "commit_failure_policy": "die",
             **(self._security(certificates) if certificates else {}),
@@ -226,7 +226,7 @@ class CassandraNode(Description):
         }
 
 
-_LOOK = 0.1
+_POLL_INTERVAL_S = 0.1
 _FIRST_USER = {"user": "cassandra", "password": "cassandra"}
 """Who a new Cassandra lets in."""
 
@@ -274,16 +274,16 @@ class CassandraService(Embedded[CassandraNode, Cassandra]):
         """How clients reach it."""
         return client_of(self.folder, self.require_layout())
 
-    def _start(self, java: Java, classpath: str, before: CassandraNode | None, tell: Tell) -> None:
+    def _start(self, java: Java, classpath: str, before: CassandraNode | None, notify: Notify) -> None:
         ring = self.layout = CassandraNode.planned(before, self.options.port, self.options.secure)
         certificates = None
         if ring.secure:
-            tell("making certificates")
+            notify("making certificates")
             certificates = Certificates.ensure(self.folder / "tls", java)
             write_client_properties(self.folder, _properties(ring, certificates))
         ring.save(self.folder)  # first, so that a start that fails can be tried again
         ring.write(self.folder, certificates)
-        tell("starting Cassandra")
+        notify("starting Cassandra")
         command = ring.command(self.folder, java, classpath, self.options.heap)
         self._launch(NODE, "Cassandra", command, self.folder / "console.log")
         self._wait_until(self._answers)
@@ -298,7 +298,7 @@ class CassandraService(Embedded[CassandraNode, Cassandra]):
                 return True
         except (CassandraUnreachable, CassandraFailed, CassandraDenied):
             pass  # it listens, and is not ready yet
-        time.sleep(_LOOK)
+        time.sleep(_POLL_INTERVAL_S)
         return False
 
     def _settle(self, ring: CassandraNode) -> None:
@@ -330,7 +330,7 @@ def running(folder: Path) -> CassandraNode | None:
 
 
 def stop(folder: Path) -> None:
-    """Stop the Cassandra of a folder, whoever started it."""
+    """Stop the Cassandra of a folder, also if another process started it."""
     stop_service(CassandraService, CassandraNode, folder)
 
 

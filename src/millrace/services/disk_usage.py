@@ -34,9 +34,9 @@ def sizes_on_disk(folder: Path, names: Sequence[str]) -> Sizes:
 
 
 def sizes_by_tool(cluster: Cluster, names: Sequence[str]) -> Sizes | None:
-    """The sizes that an outside cluster tells to Kafka's own tool; None when it does not tell.
+    """Return the sizes that an outside cluster reports to Kafka's own tool; None if it does not.
 
-    The Python client has no such request, so the tool asks, if its jars and a Java are there already.
+    The Python client has no such request, so the tool is used if its jars and a Java are installed.
     """
     tools = jars.jar_set("kafka")
     if not tools.present():

@@ -1,4 +1,4 @@
-"""Whether this machine has what Millrace needs: one small check a thing, each with the command that mends it."""
+"""Checks whether this machine has what Millrace needs, each with the command that fixes it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MEMORY = 2_000_000_000
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found: `ok`, `warn` (works, with less) or `bad`, and what mends it."""
+    """The result of a check: `ok`, `warn` (works, with less) or `bad`, and a fix."""
 
     name: str
     verdict: str
@@ -99,18 +99,18 @@ def _ports() -> Finding:
 def _disk() -> Finding:
     free = {folder: shutil.disk_usage(_existing(folder)).free for folder in (CACHE.value(), Path.cwd())}
     folder, least = min(free.items(), key=lambda item: item[1])
-    told = f"{format_bytes(least)} free for {folder}"
+    text = f"{format_bytes(least)} free for {folder}"
     if least < _DISK:
-        return Finding("disk", "warn", told, f"free some space, or set {CACHE.variable} and {KAFKA_DATA.variable}")
-    return Finding("disk", "ok", told)
+        return Finding("disk", "warn", text, f"free some space, or set {CACHE.variable} and {KAFKA_DATA.variable}")
+    return Finding("disk", "ok", text)
 
 
 def _memory() -> Finding:
     free = psutil.virtual_memory().available
-    told = f"{format_bytes(free)} available"
+    text = f"{format_bytes(free)} available"
     if free < _MEMORY:
-        return Finding("memory", "warn", told, "close something; Spark and one broker want about 2 GB")
-    return Finding("memory", "ok", told)
+        return Finding("memory", "warn", text, "close something; Spark and one broker want about 2 GB")
+    return Finding("memory", "ok", text)
 
 
 def _kafka() -> Finding:

@@ -72,13 +72,13 @@ class JarSet:
 
     @cached_property
     def folder(self) -> Path:
-        """Where the set lies once it is fetched; another version of the set is another folder."""
+        """The folder of the set; another version of the set has another folder."""
         pinned = "\n".join(f"{jar.coordinates} {jar.sha256}" for jar in self.artifacts)
         digest = hashlib.sha256(pinned.encode()).hexdigest()[:12]
         return CACHE.value().absolute() / "jars" / f"{self.name}-{digest}"
 
     def present(self) -> bool:
-        """Whether every jar of the set is there."""
+        """Whether every jar of the set is present."""
         return all((self.folder / jar.file).is_file() for jar in self.artifacts)
 
     def size(self) -> int:
@@ -214,7 +214,7 @@ class _Silence:
         self._timer = self._start()
 
     def broken(self) -> None:
-        """Something was said; wait anew."""
+        """Start the timeout again after output."""
         self._timer.cancel()
         self._timer = self._start()
 

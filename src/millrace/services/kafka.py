@@ -27,8 +27,8 @@ from millrace.services.java import Java, find_java
 from millrace.services.lifecycle import (
     Description,
     Embedded,
+    Notify,
     PortTakenError,
-    Tell,
     client_properties,
     process_identity,
     stop_service,
@@ -204,7 +204,7 @@ def _roles(layout: ClusterLayout, node: Node, home: Path, doors: Mapping[str, Li
         "log.dirs": str(home / "data"),
         # A name that is mistyped must be an error, not a new topic.
         "auto.create.topics.enable": "false",
-        # By time nothing goes, unless a topic says so: records may carry times of long ago, as those of a file that is
+        # Nothing is deleted by time unless a topic is set so: old timestamps are usual, as in a file that is
         # replayed, and Kafka would remove them within minutes.
         "log.retention.ms": "-1",
         # One machine, few groups: little to load at start and little memory.
@@ -294,18 +294,18 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
 
     cluster = client
 
-    def _start(self, java: Java, classpath: str, before: ClusterLayout | None, tell: Tell) -> None:
+    def _start(self, java: Java, classpath: str, before: ClusterLayout | None, notify: Notify) -> None:
         options = self.options
         layout = self.layout = plan_layout(before, options.brokers, options.port, options.secure)
         if layout.secure:
-            tell("making certificates")
+            notify("making certificates")
             self._certificates = Certificates.ensure(self.folder / "tls", java)
             write_client_properties(self.folder, _properties(layout, self._certificates))
         layout.save(self.folder)  # first, so that a start that fails can be tried again
         for node in layout.nodes:
             write_node(self.folder, layout, node, self._certificates, options.properties or {}, options.doors)
-        self._format(java, classpath, tell)
-        tell(f"starting {format_count(len(layout.nodes), 'broker')}")
+        self._format(java, classpath, notify)
+        notify(f"starting {format_count(len(layout.nodes), 'broker')}")
         for node in layout.nodes:
             self._launch_node(node, java, classpath)
         inside = Cluster(layout.internal, timeout=1.0)
@@ -313,12 +313,12 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
         if layout.secure:
             self._add_scram_user()
 
-    def _format(self, java: Java, classpath: str, tell: Tell) -> None:
+    def _format(self, java: Java, classpath: str, notify: Notify) -> None:
         layout = self.require_layout()
         fresh = [node for node in layout.nodes if not (self._home(node) / "data" / "meta.properties").exists()]
         if not fresh:
             return
-        tell("formatting storage")
+        notify("formatting storage")
         with ThreadPoolExecutor(len(fresh)) as pool:
             list(pool.map(lambda node: self._format_node(node, java, classpath), fresh))
 
@@ -335,7 +335,7 @@ class KafkaCluster(Embedded[ClusterLayout, Cluster]):
             raise ServiceFailed(
                 f"Kafka could not format {home / 'data'}",
                 why=f"its StorageTool says{quote_output(ran.stderr or ran.stdout)}",
-                hint="is the disk full or the folder not writable? millrace doctor tells",
+                hint="is the disk full or the folder not writable? see millrace doctor",
             )
 
     def _launch_node(self, node: Node, java: Java, classpath: str) -> None:
@@ -375,7 +375,7 @@ def _answer(cluster: Cluster, brokers: int) -> bool:
 
 
 def cluster_of(folder: Path, layout: ClusterLayout) -> Cluster:
-    """How clients reach the cluster that lies in a folder."""
+    """Return the address and properties of the cluster of a folder."""
     properties = client_properties(folder)
     return Cluster.at(layout.address, properties if layout.secure else None)
 
@@ -386,7 +386,7 @@ def running(folder: Path) -> ClusterLayout | None:
 
 
 def stop(folder: Path) -> list[int]:
-    """Stop the cluster of a folder, whoever started it; gives the nodes that ran."""
+    """Stop the cluster of a folder, also if another process started it; return the nodes that ran."""
     return stop_service(KafkaCluster, ClusterLayout, folder)
 
 

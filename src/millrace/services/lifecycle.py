@@ -25,7 +25,7 @@ from millrace.services.process import Child, Identity
 
 @dataclass(frozen=True, kw_only=True)
 class Description(ABC):
-    """A service as it lies on disk; its processes are known by numbers."""
+    """The description of a service on disk; its processes have numbers."""
 
     file: ClassVar[str]
     what: ClassVar[str]
@@ -56,7 +56,7 @@ class Description(ABC):
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
-        """The service that lies in a folder, or None when the folder is new."""
+        """Return the service of a folder, or None if the folder is new."""
         path = folder / cls.file
         if not path.exists():
             cls._require_empty(folder)
@@ -82,7 +82,7 @@ class Description(ABC):
         return {number: one for number, one in self.processes().items() if one.process()}
 
     def stop(self, folder: Path) -> list[int]:
-        """Stop what runs, whoever started it; gives the numbers of those that did."""
+        """Stop its processes, also if another process started them; return the numbers of those that ran."""
         found, left = self.alive(), self
         with ThreadPoolExecutor(max(1, len(found))) as pool:
             list(pool.map(Identity.stop, found.values()))
@@ -112,7 +112,7 @@ def process_identity(found: dict[str, Any] | None) -> Identity | None:
 _TRIES = 3
 """How often a start is tried when somebody takes a free port between its choice and its use."""
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 Layout = TypeVar("Layout", bound=Description)
 Client = TypeVar("Client")
 
@@ -147,7 +147,7 @@ class Embedded(ABC, Generic[Layout, Client]):
         self._lock: FolderLock | None = None
 
     @abstractmethod
-    def _start(self, java: Java, classpath: str, before: Layout | None, tell: Tell) -> None:
+    def _start(self, java: Java, classpath: str, before: Layout | None, notify: Notify) -> None:
         """Set the layout, save it, write what is needed, launch the processes and wait until they are ready."""
 
     @abstractmethod
@@ -158,9 +158,9 @@ class Embedded(ABC, Generic[Layout, Client]):
     def _start_failure(self, child: Child) -> Exception:
         """Why a process has ended at the start; `PortTakenError` if another port may help."""
 
-    def start(self, say: Tell | None = None, progress: jars.Progress | None = None) -> Client:
+    def start(self, print_line: Notify | None = None, progress: jars.Progress | None = None) -> Client:
         """Start it and wait until it answers; leaves nothing behind when that fails."""
-        tell = say or (lambda _: None)
+        notify = print_line or (lambda _: None)
         java = find_java()
         self._take_folder()
         try:
@@ -168,7 +168,7 @@ class Embedded(ABC, Generic[Layout, Client]):
             classpath = jars.ensure(self.name.lower(), progress).classpath()
             for attempt in range(1, _TRIES + 1):
                 try:
-                    self._start(java, classpath, self.layout or before, tell)
+                    self._start(java, classpath, self.layout or before, notify)
                     return self.client()
                 except PortTakenError as taken:
                     self._stop_children()
@@ -252,7 +252,7 @@ class Embedded(ABC, Generic[Layout, Client]):
         self.layout.save(self.folder)
 
     def _wait_until(self, ready: Callable[[], bool]) -> None:
-        """Ask again and again; whoever answers takes a moment to say no."""
+        """Poll until the service answers; raise at the timeout."""
         deadline = time.monotonic() + self.patience
         while time.monotonic() < deadline:
             child = self.died()
@@ -297,7 +297,7 @@ def write_client_properties(folder: Path, properties: Mapping[str, str]) -> None
 
 
 def stop_service(service: type[Embedded[Layout, Client]], kind: type[Layout], folder: Path) -> list[int]:
-    """Stop the service of a folder, whoever started it; gives the numbers of the processes that ran."""
+    """Stop the service of a folder, also of another process; return the numbers of the processes that ran."""
     found = kind.running(folder)
     if found is None:
         raise service.none(f"no {service.name} of ours runs in {folder}", hint="give its folder with --data")

@@ -1,4 +1,4 @@
-"""Runs a program and ends it as soon as whoever started this guard is gone.
+"""Runs a program and ends it as soon as the parent process has ended.
 
 Started as a script (`python guard.py GRACE PROGRAM ARGS…`) so that it needs nothing but the standard library.
 Standard input is a pipe from the parent: its end, for whatever reason, means stop. Standard output tells the

@@ -20,11 +20,11 @@ from millrace.errors import PortInUse, ServiceFailed
 from millrace.services import parent_watchdog
 
 _FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
-"""A line of a Java stack trace, which says nothing to a user."""
+"""A line of a Java stack trace."""
 STOP_GRACE = 30.0
 """Seconds that a process may take to stop before it is killed."""
 _PORTS = range(20_000, 30_000)
-"""Below those that systems hand out unless they are told otherwise (Linux from 32768), and those of Kubernetes' nodes.
+"""Below those that systems assign by default (Linux from 32768), and those of Kubernetes' nodes.
 Among these a server that is away for a moment may find its port taken, and its clients talk to a stranger meanwhile."""
 _chance = random.SystemRandom()
 """Not of a seed that two processes may share."""
@@ -32,7 +32,7 @@ _chance = random.SystemRandom()
 
 @dataclass(frozen=True)
 class Identity:
-    """A process that can be told from another one that has got its pid since: by an argument of its command.
+    """A process, identified by its pid and an argument of its command: the pid may be used again.
 
     Not by its start time: that is counted from a boot time which moves when the clock is set.
     """
@@ -65,7 +65,7 @@ class Child:
     """A program with its output in a log file.
 
     Unless detached, it is run by a guard and ends when this process does, even when this process is killed.
-    A detached one goes on by itself; its identity is all that is needed to stop it later.
+    A detached one continues by itself; its identity is enough to stop it later.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ def port_is_free(port: int) -> bool:
 
 
 def require_free(port: int) -> None:
-    """Raise when another process has the port, naming it where the system tells."""
+    """Raise PortInUse if another process has the port, with its name if the system has it."""
     if not port_is_free(port):
         raise PortInUse(
             f"port {port} of 127.0.0.1 is in use",

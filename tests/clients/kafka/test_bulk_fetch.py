@@ -130,7 +130,7 @@ def test_what_is_gone_is_told_or_passed_over(cluster: Cluster, lane: str, put: P
         rows(fetch_records(cluster, span))
     assert [one[0] for one in rows(fetch_records(cluster, span, go_on=True))] == list(range(4, 10))
     assert rows(fetch_records(cluster, FetchRange(lane, 0, 0, 4, span.leader), go_on=True)) == []
-    with pytest.raises(OffsetsGone, match="the topic ends before"):
+    with pytest.raises(OffsetsGone, match="after the end of the topic"):
         rows(fetch_records(cluster, FetchRange(lane, 0, 50, 60, span.leader)))
 
 
@@ -153,7 +153,7 @@ def test_a_connection_that_was_cut_is_made_anew(cluster: Cluster, lane: str, put
     span = range_of(cluster, lane)
     assert span.leader
     rows(fetch_records(cluster, span))
-    with bulk_fetch._lent(cluster, span.leader) as wire:
+    with bulk_fetch._borrow_connection(cluster, span.leader) as wire:
         wire.close()
     assert len(rows(fetch_records(cluster, span))) == 2
 
@@ -168,7 +168,7 @@ def batch_of(cluster: Cluster, lane: str, put: Put) -> bytearray:
     span = range_of(cluster, lane)
     found: list[memoryview] = []
     assert span.leader
-    with bulk_fetch._lent(cluster, span.leader) as wire:
+    with bulk_fetch._borrow_connection(cluster, span.leader) as wire:
         wire.ask_records(bulk_fetch.FetchRequest(lane, 0, 0, committed=True, most=1000))
         found.append(wire.records().records)
     return bytearray(found[0])
@@ -224,7 +224,7 @@ def test_lengths_of_records_of_any_size() -> None:
     starts: list[int] = []
     record_batch._note_starts(memoryview(data), 0, len(sizes), starts)
     assert starts == expected
-    assert struct.calcsize(record_batch._HEAD.format) == 61
+    assert struct.calcsize(record_batch._HEADER.format) == 61
 
 
 def test_records_that_are_here_are_handed_on_when_the_next_cannot_be_asked_for(
@@ -240,7 +240,7 @@ def test_records_that_are_here_are_handed_on_when_the_next_cannot_be_asked_for(
         ask(wire, what)
 
     monkeypatch.setattr(BrokerConnection, "ask_records", fails_now_and_then)
-    monkeypatch.setattr(bulk_fetch, "_MOST", 65_536)
+    monkeypatch.setattr(bulk_fetch, "_MAX_RESPONSE_BYTES", 65_536)
     found = rows(fetch_records(cluster, range_of(cluster, lane)))
     assert [one[0] for one in found] == list(range(2000))
     assert len(asked) >= 3
@@ -248,7 +248,7 @@ def test_records_that_are_here_are_handed_on_when_the_next_cannot_be_asked_for(
 
 def test_a_reader_over_its_quota_waits(cluster: Cluster, lane: str, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker says for how long, and nothing else."""
-    told = protocol._answer(memoryview(struct.pack(">iii", 1, 250, 0)))
+    told = protocol._read_response(memoryview(struct.pack(">iii", 1, 250, 0)))
     assert (told.throttled, told.error, len(told.records)) == (0.25, 0, 0)
     put(lane, b"1")
     answers, real = [told._replace(throttled=0.001)], BrokerConnection.records
@@ -276,7 +276,7 @@ def test_a_mark_that_compaction_has_emptied_says_nothing(cluster: Cluster, lane:
     transact(cluster, lane, "a", [b"kept"], end="commit")
     span = range_of(cluster, lane)
     assert span.leader
-    with bulk_fetch._lent(cluster, span.leader) as line:
+    with bulk_fetch._borrow_connection(cluster, span.leader) as line:
         line.ask_records(bulk_fetch.FetchRequest(lane, 0, 0, committed=True, most=10_000))
         data, mark = record_batch._all(line.records().records)
     assert mark.attributes & record_batch._CONTROL
@@ -288,7 +288,7 @@ def test_a_mark_that_compaction_has_emptied_says_nothing(cluster: Cluster, lane:
 
 def test_many_bytes_that_were_few_come_in_parts(cluster: Cluster, lane: str, monkeypatch: pytest.MonkeyPatch) -> None:
     produce(cluster, lane, [Record(b"x" * 10_000)] * 500, compression_type="zstd", batch_num_messages=50)
-    monkeypatch.setattr(record_batch, "_ENOUGH", 600_000)
+    monkeypatch.setattr(record_batch, "_TARGET_ARRAY_BYTES", 600_000)
     parts = [len(one.offsets) for one in fetch_records(cluster, range_of(cluster, lane))]
     assert (sum(parts), max(parts) <= 150) == (500, True)
 

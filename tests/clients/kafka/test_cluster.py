@@ -165,7 +165,7 @@ def test_a_cluster_that_names_no_broker_is_unreachable() -> None:
             return 0
 
     cluster, empty = Cluster("127.0.0.1:1", timeout=0.1), Empty()
-    cluster.__dict__["_link"] = (empty, [])
+    cluster.__dict__["_admin_client"] = (empty, [])
     with pytest.raises(KafkaUnreachable) as raised:
         cluster.connect()
     assert raised.value.hint

@@ -1,4 +1,8 @@
-"""Partitions of topics in bulk: where they end, and all records of a range, whichever broker leads."""
+"""Bulk reads of partitions, without confluent-kafka.
+
+- `partition_leaders` and `partition_ends` find the leader and the end offset of partitions.
+- `fetch_records` reads all records of a range, in columns, and follows a partition to a new leader.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from dataclasses import dataclass
 
 from millrace.clients.kafka import record_batch
 from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.offsets import Offsets, PartitionId
 from millrace.clients.kafka.protocol import (
     EARLIEST,
     LATEST,
@@ -24,29 +29,27 @@ from millrace.clients.kafka.protocol import (
 from millrace.clients.pool import Pool
 from millrace.errors import AccessDenied, KafkaFailed, KafkaUnreachable, MillraceError, OffsetsGone
 
-Place = tuple[str, int]
-"""A topic and a partition."""
 Address = tuple[str, int]
 """A host and a port."""
 
 FETCH_TIMEOUT_S = 60.0
-"""Seconds that a broker may be away, or a partition be without a leader."""
-_AGAIN = 0.1
-_MOST = 4 * 1024 * 1024
-"""Bytes of one answer: large enough for pyarrow to be quick, small enough to stay in the processor's cache."""
-_LEAST, _RECORD = 64 * 1024, 1024
-"""Bytes of an answer for a short range: at least, and for each of its records."""
-_WAIT, _LONGEST = 0.5, 30.0
-"""Seconds that a broker may wait for a record, and that we wait when it says so."""
+"""How long a broker may be unreachable, or a partition be without a leader."""
+_RETRY_DELAY_S = 0.1
+_MAX_RESPONSE_BYTES = 4 * 1024 * 1024
+"""Large enough for pyarrow to be quick, small enough to stay in the processor's cache."""
+_MIN_RESPONSE_BYTES, _BYTES_PER_RECORD = 64 * 1024, 1024
+"""The response for a short range: its least size, and the size for each record."""
+_MAX_WAIT_S, _MAX_THROTTLE_S = 0.5, 30.0
+"""How long a broker waits for a record, and how long we wait when it throttles us."""
 _DENIED = {29, 30, 31}
-_OTHERWISE = "MILLRACE_BULK_READER=off reads topics by Spark's own source instead"
-_wires: Pool[BrokerConnection] = Pool(16)
-"""Of this process, by the broker."""
+_HINT = "MILLRACE_BULK_READER=off reads topics by Spark's own source instead"
+_connections: Pool[BrokerConnection] = Pool(16)
+"""Connections of this process, by broker."""
 
 
 @dataclass(frozen=True)
 class FetchRange:
-    """Records of a partition from an offset on and before another, and the broker that led it when somebody looked."""
+    """The records of a partition from `start` to before `stop`, and the last known leader."""
 
     topic: str
     partition: int
@@ -59,58 +62,60 @@ class FetchRange:
 
 
 def is_plaintext(cluster: Cluster) -> bool:
-    """Whether the cluster takes connections without TLS and passwords: others this room does not make."""
+    """Return whether the cluster takes connections without TLS and passwords: this module makes no others."""
     return str(cluster.config().get("security.protocol", "PLAINTEXT")).upper() == "PLAINTEXT"
 
 
-def partition_leaders(cluster: Cluster, topics: Sequence[str] | None = None) -> dict[Place, Address | None]:
-    """Every partition of topics (of all, if none are named), and the broker that leads it; None while nobody does."""
-    known = cluster.connect()
-    addresses = {number: (str(one.host), one.port) for number, one in known.brokers.items()}
-    names = sorted(known.topics) if topics is None else [name for name in topics if name in known.topics]
+def partition_leaders(cluster: Cluster, topics: Sequence[str] | None = None) -> dict[PartitionId, Address | None]:
+    """Return the leader of every partition of some topics, or of all; None while a partition has none."""
+    metadata = cluster.connect()
+    addresses = {number: (str(broker.host), broker.port) for number, broker in metadata.brokers.items()}
+    names = sorted(metadata.topics) if topics is None else [name for name in topics if name in metadata.topics]
     return {
-        (name, number): addresses.get(about.leader)
+        (name, number): addresses.get(partition.leader)
         for name in names
-        for number, about in sorted(known.topics[name].partitions.items())
+        for number, partition in sorted(metadata.topics[name].partitions.items())
     }
 
 
-def partition_ends(cluster: Cluster, led: Mapping[Place, Address | None], *, committed: bool) -> dict[Place, int]:
-    """Where each partition ends; with `committed` before the first transaction that is open.
+def partition_ends(
+    cluster: Cluster, leaders: Mapping[PartitionId, Address | None], *, committed: bool
+) -> dict[PartitionId, int]:
+    """Return the end offset of each partition; with `committed` before the first transaction that is open.
 
-    Raises `LeaderChanged` where somebody who is asked does not lead any more.
+    Raise LeaderChanged if a broker does not lead its partition any more.
     """
-    found: dict[Place, int] = {}
-    for address in {one for one in led.values() if one}:
-        places: dict[str, list[int]] = {}
-        for (topic, number), leader in led.items():
+    ends: Offsets = {}
+    for address in {leader for leader in leaders.values() if leader}:
+        numbers: dict[str, list[int]] = {}
+        for (topic, number), leader in leaders.items():
             if leader == address:
-                places.setdefault(topic, []).append(number)
-        with _lent(cluster, address) as wire:
-            answers = wire.offsets(places, LATEST, committed=committed)
-        for place, (error, offset) in answers.items():
+                numbers.setdefault(topic, []).append(number)
+        with _borrow_connection(cluster, address) as connection:
+            answers = connection.offsets(numbers, LATEST, committed=committed)
+        for partition, (error, offset) in answers.items():
             if error:
-                _refuse(error, FetchRange(*place, 0, 0, address))
-            found[place] = offset
-    if len(found) < len(led):
-        raise LeaderChanged(next(str(FetchRange(*one, 0, 0)) for one in led if one not in found) + ": nobody leads it")
-    return found
+                _raise_error(error, FetchRange(*partition, 0, 0, address))
+            ends[partition] = offset
+    if missing := leaders.keys() - ends.keys():
+        raise LeaderChanged(f"{FetchRange(*min(missing), 0, 0)}: it has no leader")
+    return ends
 
 
 class LeaderChanged(Exception):
-    """A partition is led by another broker, or by none at this moment: worth another look."""
+    """A partition has another leader, or none at this moment: a retry may succeed."""
 
 
 def fetch_records(
     cluster: Cluster, span: FetchRange, *, committed: bool = True, go_on: bool = False
 ) -> Iterator[record_batch.RecordColumns]:
-    """All records of a range, some at a time; raises when they are gone, unless it goes on without them."""
+    """Yield all records of a range; raise OffsetsGone if records are lost, unless `go_on` skips them."""
     reading = _Reading(cluster, span, committed=committed, go_on=go_on)
     while not reading.done:
         try:
             yield from reading.some()
-        except (ConnectionLost, LeaderChanged) as trouble:
-            reading.look_again(str(trouble))
+        except (ConnectionLost, LeaderChanged) as failure:
+            reading.find_leader(str(failure))
 
 
 class _Reading:
@@ -118,142 +123,140 @@ class _Reading:
         self._cluster = cluster
         self._span = span
         self._committed = committed
-        self._go_on = go_on
+        self._skips_lost = go_on
         self._at = span.start
         self._leader = span.leader
-        self._troubled: float | None = None
-        """Since when nothing has come."""
+        self._failing_since: float | None = None
+        """Since when no record has arrived."""
 
     @property
     def done(self) -> bool:
         return self._at >= self._span.stop
 
     def some(self) -> Iterator[record_batch.RecordColumns]:
-        """Records for as long as the broker gives some; the next are asked for before these are handed on."""
+        """Yield records while the broker has some; the next are requested before these are yielded."""
         if self._leader is None:
-            raise LeaderChanged("nobody leads it")
-        with _lent(self._cluster, self._leader) as wire:
-            wire.ask_records(self._asked())
+            raise LeaderChanged("it has no leader")
+        with _borrow_connection(self._cluster, self._leader) as connection:
+            connection.ask_records(self._request())
             while not self.done:
-                since, answer = self._at, wire.records()
+                since, answer = self._at, connection.records()
                 if answer.error == OUT_OF_RANGE:
-                    self._pass_over(wire)
-                    found = []
+                    self._skip_lost(connection)
+                    batches = []
                 else:
-                    found = self._found(answer)
-                trouble = None if self.done else self._ask_ahead(wire)
-                for records in self._read(found):
-                    yield records.between(since, self._span.stop)  # a batch may begin before what was asked for
-                if trouble:
-                    raise trouble
+                    batches = self._batches(answer)
+                failure = None if self.done else self._request_next(connection)
+                for records in self._read(batches):
+                    yield records.between(since, self._span.stop)  # a batch may start before the requested offset
+                if failure:
+                    raise failure
 
-    def _asked(self) -> FetchRequest:
-        most = min(_MOST, max(_LEAST, (self._span.stop - self._at) * _RECORD))
-        wait = min(_WAIT, self._cluster.timeout / 2)
+    def _request(self) -> FetchRequest:
+        most = min(_MAX_RESPONSE_BYTES, max(_MIN_RESPONSE_BYTES, (self._span.stop - self._at) * _BYTES_PER_RECORD))
+        wait = min(_MAX_WAIT_S, self._cluster.timeout / 2)
         return FetchRequest(self._span.topic, self._span.partition, self._at, self._committed, most, wait)
 
-    def _ask_ahead(self, wire: BrokerConnection) -> ConnectionLost | None:
-        """Ask for what comes next. A failure waits until what is here is handed on: nobody asks for that again."""
+    def _request_next(self, connection: BrokerConnection) -> ConnectionLost | None:
+        """Request the next records. A failure is returned, to be raised after the present records are yielded."""
         try:
-            wire.ask_records(self._asked())
-        except ConnectionLost as trouble:
-            return trouble
+            connection.ask_records(self._request())
+        except ConnectionLost as failure:
+            return failure
         return None
 
-    def _found(self, answer: FetchResponse) -> list[record_batch.RecordBatch]:
+    def _batches(self, answer: FetchResponse) -> list[record_batch.RecordBatch]:
         if answer.error:
-            _refuse(answer.error, self._span)
+            _raise_error(answer.error, self._span)
         if answer.throttled:
-            time.sleep(min(answer.throttled, _LONGEST))
-        found = []
+            time.sleep(min(answer.throttled, _MAX_THROTTLE_S))
+        batches = []
         try:
             for batch in record_batch.batches(answer.records, answer.aborted):
                 if batch.base >= self._span.stop:
                     self._at = self._span.stop
                     break
-                found.append(batch)
+                batches.append(batch)
                 self._at = max(self._at, batch.last + 1)
         except record_batch.DamagedBatch as error:
             raise _damaged(self._span, error) from error
-        if found or self.done or answer.throttled:
-            self._troubled = None
+        if batches or self.done or answer.throttled:
+            self._failing_since = None
         elif self._waited() > FETCH_TIMEOUT_S:
             raise KafkaUnreachable(
                 f"{self._span}: the broker has no record at offset {self._at}",
-                why=f"it says that the partition ends at {answer.stable}, and {self._span.stop} was told before",
-                hint="a broker may have lost what it had not copied; see its log, and that of the one before it",
+                why=f"it reports the end offset {answer.stable}, after {self._span.stop} before",
+                hint="a broker may have lost records that were not replicated; see the logs of the brokers",
             )
-        return found
+        return batches
 
-    def _read(self, found: list[record_batch.RecordBatch]) -> Iterator[record_batch.RecordColumns]:
+    def _read(self, batches: list[record_batch.RecordBatch]) -> Iterator[record_batch.RecordColumns]:
         try:
-            yield from record_batch.read(found)
+            yield from record_batch.read(batches)
         except record_batch.DamagedBatch as error:
             raise _damaged(self._span, error) from error
 
-    def _pass_over(self, wire: BrokerConnection) -> None:
-        """Go on after what is gone, or say that it is."""
-        place = {self._span.topic: [self._span.partition]}
-        error, first = wire.offsets(place, EARLIEST, committed=False)[self._span.topic, self._span.partition]
+    def _skip_lost(self, connection: BrokerConnection) -> None:
+        """Continue after records that are lost, or raise OffsetsGone."""
+        partition = {self._span.topic: [self._span.partition]}
+        error, first = connection.offsets(partition, EARLIEST, committed=False)[self._span.topic, self._span.partition]
         if error:
-            _refuse(error, self._span)
-        if not self._go_on:
-            raise _gone(self._span, self._at, first)
+            _raise_error(error, self._span)
+        if not self._skips_lost:
+            raise _lost(self._span, self._at, first)
         self._at = first if self._at < first < self._span.stop else self._span.stop
 
-    def look_again(self, why: str) -> None:
-        """Find out who leads the partition now; raises when nobody has for long."""
+    def find_leader(self, why: str) -> None:
+        """Look up the leader of the partition; raise KafkaUnreachable if that has failed for too long."""
         if self._waited() > FETCH_TIMEOUT_S:
-            raise KafkaUnreachable(
-                f"{self._span} cannot be read", why=why, hint="look at the brokers: millrace kafka status"
-            )
-        time.sleep(_AGAIN)
+            raise KafkaUnreachable(f"{self._span} cannot be read", why=why, hint="see millrace kafka status")
+        time.sleep(_RETRY_DELAY_S)
         try:
             self._leader = partition_leaders(self._cluster, [self._span.topic]).get(
                 (self._span.topic, self._span.partition)
             )
         except KafkaUnreachable:
-            self._leader = None  # the one that has the patience is here
+            self._leader = None  # retried until FETCH_TIMEOUT_S
 
     def _waited(self) -> float:
-        """Seconds since the first trouble; this one, if there was none."""
-        self._troubled = self._troubled or time.monotonic()
-        return time.monotonic() - self._troubled
+        """Return the seconds since the first failure in a row; this one may be the first."""
+        self._failing_since = self._failing_since or time.monotonic()
+        return time.monotonic() - self._failing_since
 
 
 def records_lost(what: str) -> OffsetsGone:
-    """The error for records that are gone before they were read."""
+    """Return the error for records that were deleted before they were read."""
     return OffsetsGone(
         what,
-        why="Kafka deleted them (retention.ms, retention.bytes), or the topic was deleted and made anew",
+        why="Kafka deleted them (retention.ms, retention.bytes), or the topic was deleted and created again",
         hint="to continue with what is left set `on_data_loss: continue` on the source, or choose another --state; "
         "to keep more raise the topic's retention.ms",
     )
 
 
-def _gone(span: FetchRange, at: int, first: int) -> OffsetsGone:
+def _lost(span: FetchRange, at: int, first: int) -> OffsetsGone:
     if at >= first:
-        return records_lost(f"{span}: the query is at offset {at}, and the topic ends before")
+        return records_lost(f"{span}: the query is at offset {at}, after the end of the topic")
     which = f"offset {at} is" if at == first - 1 else f"offsets {at} to {first - 1} are"
     return records_lost(f"{span}: {which} gone, the first that exists is {first}")
 
 
-def _refuse(error: int, span: FetchRange) -> None:
+def _raise_error(error: int, span: FetchRange) -> None:
     if error == UNKNOWN:
         raise LeaderChanged(f"{span}: the broker does not know it")
     if error in MOVED:
         raise LeaderChanged(f"{span}: the broker does not lead it (error {error})")
     if error in _DENIED:
-        raise AccessDenied(f"the cluster refuses us: {span}", hint="ask for the right to read the topic")
-    why = "it is compressed in a way" if error == UNSUPPORTED_CODEC else "the broker says an error"
-    raise KafkaFailed(
-        f"{span} cannot be read", why=f"{why} that this way of asking does not know ({error})", hint=_OTHERWISE
-    )
+        raise AccessDenied(f"the cluster refuses us: {span}", hint="the user needs the right to read the topic")
+    why = "a compression" if error == UNSUPPORTED_CODEC else "an error"
+    raise KafkaFailed(f"{span} cannot be read", why=f"{why} that bulk reading does not know ({error})", hint=_HINT)
 
 
 def _damaged(span: FetchRange, error: record_batch.DamagedBatch) -> MillraceError:
-    return KafkaFailed(f"{span} cannot be read: {error}", hint=_OTHERWISE)
+    return KafkaFailed(f"{span} cannot be read: {error}", hint=_HINT)
 
 
-def _lent(cluster: Cluster, address: Address) -> AbstractContextManager[BrokerConnection]:
-    return _wires.borrow(address, lambda: BrokerConnection(*address, cluster.timeout), lambda wire: wire.idle)
+def _borrow_connection(cluster: Cluster, address: Address) -> AbstractContextManager[BrokerConnection]:
+    return _connections.borrow(
+        address, lambda: BrokerConnection(*address, cluster.timeout), lambda connection: connection.idle
+    )

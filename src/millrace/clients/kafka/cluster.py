@@ -1,11 +1,11 @@
-"""Where a Kafka cluster is and how to speak to it; ours and an outside one are the same from here on.
+"""A Kafka cluster: its address, the properties of its clients, and its errors in our words.
 
-Questions to the coordinators of groups: how long they are waited for is decided here, not by the client.
+- `Cluster` makes the configuration of clients, connects, and translates errors of Kafka.
+- `Coordinators` sends requests to the coordinators of groups, with timeouts of our own.
 
-librdkafka has a fault (its issue 4605, still in 2.16). When the time of such a question is over while the coordinator
-is away, the client frees the question and does not forget it. Once the coordinator is there again it goes on with what
-is freed: the process ends with an abort, if nothing worse. So a question gets a time that is never over; whoever gives
-up closes the client, and its questions with it.
+librdkafka has a bug (its issue 4605, still in 2.16): when such a request times out while the coordinator is away, the
+client frees the request but still uses it once the coordinator is back, and the process aborts. So requests have no
+timeout for the client; at our timeout the client is closed, and its requests with it.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from millrace.settings import KAFKA, KAFKA_TIMEOUT, VERBOSE
 
 T = TypeVar("T")
 Question = Callable[[AdminClient, float], dict[str, Future[T]]]
-"""Asks, with a time limit for the client, for something of each of some groups."""
+"""Sends a request for each of some groups, with a timeout of the client."""
 
-_NEVER = 3600.0
-"""Seconds: the longest limit that the client takes."""
-_LONGEST = 1200.0
-"""Seconds after which we give up, however much time was asked for: well before the client would."""
+_NO_TIMEOUT_S = 3600.0
+"""The longest timeout that the client accepts."""
+_MAX_WAIT_S = 1200.0
+"""The longest timeout of our own: well before that of the client."""
 
 
 class Coordinators:
-    """A client that asks coordinators and does nothing else, so that it can be closed without harm to others."""
+    """A client only for requests to coordinators, so that closing it affects nothing else."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._open = ExitStack()
         self._client = self._open.enter_context(AdminClient(config))
 
     def ask(self, question: Question[T], seconds: float) -> dict[str, Future[T]]:
-        """Answers that are there, or have failed; raises when for so many seconds none comes.
+        """Return the answers, or their errors; raise KafkaException if none comes for some seconds.
 
-        A client that has raised is closed. That it is closed, and not only left, matters: who keeps an exception
-        keeps the frames that it came through, and what is in them.
+        The client is closed after an error. It must be closed, not only dropped: the frames of an exception that is
+        kept would keep it alive.
         """
         try:
-            asked = question(self._client, _NEVER)
-            _await(asked.values(), min(seconds, _LONGEST))
+            asked = question(self._client, _NO_TIMEOUT_S)
+            _await(asked.values(), min(seconds, _MAX_WAIT_S))
         except BaseException:
             self._open.close()
             raise
@@ -63,7 +63,7 @@ class Coordinators:
 
 
 def _await(asked: Collection[Future[T]], seconds: float) -> None:
-    deadline = time.monotonic() + _LONGEST
+    deadline = time.monotonic() + _MAX_WAIT_S
     late = set(asked)
     while late:
         come, late = wait(late, seconds)
@@ -80,9 +80,9 @@ _DENIED = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     KafkaError._SSL,
 }
-_SOON = 2.0
-_VAGUE = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
-_NOBODY = {KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._BAD_MSG}
+_MIN_RETRY_S = 2.0
+_UNSPECIFIC = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
+_NO_BROKER = {KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._BAD_MSG}
 _UNREACHABLE = {
     KafkaError._BAD_MSG,
     KafkaError._TRANSPORT,
@@ -93,11 +93,11 @@ _UNREACHABLE = {
 }
 FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 REFUSED = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD}
-"""What is said of a record that will never be taken, however often it is sent."""
-_STAYS = {"_link", "_sound", "_coordinators"}
+"""Errors of a record that a retry cannot deliver."""
+_UNPICKLED = {"_admin_client", "_properties", "_coordinators"}
 PREFIX = KAFKA.variable + "_"
 """MILLRACE_KAFKA_SASL_PASSWORD is the client property sasl.password."""
-_LONGEST_TIMEOUT = 3600.0
+_MAX_TIMEOUT_S = 3600.0
 _SILENT = logging.getLogger("millrace.silent")
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
@@ -105,7 +105,7 @@ _SILENT.propagate = False
 
 @dataclass(frozen=True)
 class Cluster:
-    """An address and the client properties that go with it."""
+    """An address and the client properties for it."""
 
     bootstrap: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -127,45 +127,45 @@ class Cluster:
         """
         options = client_properties(config, PREFIX if environment else None, is_access, notify)
         wait = KAFKA_TIMEOUT.value() if timeout is None else timeout
-        return cls(tidy_addresses(address, "Kafka"), options, min(wait, _LONGEST_TIMEOUT))
+        return cls(tidy_addresses(address, "Kafka"), options, min(wait, _MAX_TIMEOUT_S))
 
     def config(self, **extra: Any) -> dict[str, Any]:
-        """The configuration for a client of confluent-kafka; keys of `extra` use _ for the dot."""
+        """Return the configuration for a client of confluent-kafka; keys of `extra` use _ for the dot."""
         quiet = {} if VERBOSE.value() else {"log_level": 0, "logger": _SILENT}
-        mine = {key.replace("_", "."): value for key, value in extra.items() if not key.endswith("_cb")}
+        own = {key.replace("_", "."): value for key, value in extra.items() if not key.endswith("_cb")}
         callbacks = {key: value for key, value in extra.items() if key.endswith("_cb")}
         return {
             "bootstrap.servers": self.bootstrap,
             "client.id": "millrace",
-            "reconnect.backoff.ms": 10,  # half of it is waited before the first connection too; it grows by itself
+            "reconnect.backoff.ms": 10,  # half of it passes before the first connection too; it grows by itself
             **quiet,
-            **self._sound,
-            **mine,
+            **self._properties,
+            **own,
             **callbacks,
         }
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells its connections from those to another cluster, or of another user."""
+        """Identifies connections to this cluster with these properties."""
         return (self.bootstrap, *sorted(self.options.items()))
 
     def java_properties(self) -> dict[str, str]:
-        """The same properties as Java's clients (Kafka's tools, Spark) write them."""
+        """Return the same properties for Java's clients (Kafka's tools, Spark)."""
         return for_java(self.options)
 
     @cached_property
-    def _sound(self) -> dict[str, str]:
+    def _properties(self) -> dict[str, str]:
         return completed_properties(self.options)
 
     def admin(self) -> AdminClient:
-        """The client for administration, the same one each time; raises when a property is not one.
+        """Return the admin client, the same one each time; raise InvalidOption if a property is not valid.
 
-        What the coordinators of groups know it must not be asked: `ask_coordinators` does that.
+        Requests to the coordinators of groups need `ask_coordinators`.
         """
-        return self._link[0]
+        return self._admin_client[0]
 
     def ask_coordinators(self, doing: str, question: Question[T]) -> dict[str, Future[T]]:
-        """The answers of groups' coordinators, by group; raises when they do not come."""
+        """Return the answers of coordinators by group; raise KafkaUnreachable at the timeout."""
         with self.translated_errors(doing), self._coordinators.borrow("", self._open_coordinators) as coordinators:
             return coordinators.ask(question, self.timeout)
 
@@ -177,66 +177,68 @@ class Cluster:
         return Coordinators(self.config(reconnect_backoff_max_ms=500))
 
     @cached_property
-    def _link(self) -> tuple[AdminClient, list[KafkaError]]:
-        """A client and the errors that it has told: one for all, since each takes time to find the brokers."""
-        seen: list[KafkaError] = []
+    def _admin_client(self) -> tuple[AdminClient, list[KafkaError]]:
+        """A client and its errors: one for all uses, since a new one takes time to find the brokers."""
+        errors: list[KafkaError] = []
         with self.translated_errors("open a connection"):
-            return AdminClient(self.config(error_cb=seen.append, reconnect_backoff_max_ms=500)), seen
+            return AdminClient(self.config(error_cb=errors.append, reconnect_backoff_max_ms=500)), errors
 
     def __getstate__(self) -> dict[str, Any]:
-        """It travels without its open connections, which cannot."""
-        return {name: value for name, value in self.__dict__.items() if name not in _STAYS}
+        """Leave open connections out, which cannot be pickled."""
+        return {name: value for name, value in self.__dict__.items() if name not in _UNPICKLED}
 
     def connect(self) -> ClusterMetadata:
-        """Who is in the cluster and which topics it has; raises when nobody answers or we are refused."""
-        again = "_link" in self.__dict__
-        admin, seen = self._link
-        # What was told before is of the past; but a new client may say at once, and only once, that it gets no token.
+        """Return the brokers and topics; raise KafkaUnreachable or AccessDenied if there is no connection."""
+        again = "_admin_client" in self.__dict__
+        admin, errors = self._admin_client
+        # Old errors do not count; but a new client may report at once, and only once, that it gets no token.
         if again:
             admin.poll(0)
-            seen.clear()
+            errors.clear()
         started = time.monotonic()
         while True:
             left = self.timeout - (time.monotonic() - started)
             try:
-                found = admin.list_topics(timeout=max(0.1, min(1.0, left)))
-                if found.brokers:
-                    return found
+                metadata = admin.list_topics(timeout=max(0.1, min(1.0, left)))
+                if metadata.brokers:
+                    return metadata
                 if left <= 0:
-                    raise self._empty()
-                time.sleep(0.05)  # one that was away for long, and is not let in again yet
+                    raise self._no_brokers()
+                time.sleep(0.05)  # a broker that was away for long has not joined the cluster again yet
             except KafkaException as error:
                 admin.poll(0)
-                problem = self._verdict([*seen, error.args[0]], time.monotonic() - started, left)
+                problem = self._final_error([*errors, error.args[0]], time.monotonic() - started, left)
                 if problem is not None:
                     raise self.error(problem, "connect") from None
 
-    def _empty(self) -> KafkaUnreachable:
+    def _no_brokers(self) -> KafkaUnreachable:
         return KafkaUnreachable(
             f"the cluster at {self.bootstrap} answers but names no broker: could not connect",
-            why=f"no broker was let in within {self.timeout:g} s",
-            hint="try again when a broker is up, see its log, or wait longer (MILLRACE_KAFKA_TIMEOUT)",
+            why=f"no broker has joined within {self.timeout:g} s",
+            hint="try again when a broker runs, see its log, or raise MILLRACE_KAFKA_TIMEOUT",
         )
 
-    def _verdict(self, seen: list[KafkaError], waited: float, left: float) -> KafkaError | None:
-        """The error to give up with, or None to try again: a refusal at once, an address where nobody is soon."""
-        denied = next((problem for problem in seen if problem.code() in _DENIED), None)
+    def _final_error(self, errors: list[KafkaError], waited: float, left: float) -> KafkaError | None:
+        """Return the error to raise, or None to retry: a denial is raised at once, a wrong address soon."""
+        denied = next((problem for problem in errors if problem.code() in _DENIED), None)
         if denied:
             return denied
-        hopeless = waited >= _SOON and any(problem.code() in _NOBODY for problem in seen)
+        hopeless = waited >= _MIN_RETRY_S and any(problem.code() in _NO_BROKER for problem in errors)
         if left > 0 and not hopeless:
             return None
         # "All brokers are down" says less than what happened to each of them.
-        return next((problem for problem in seen if problem.code() not in _VAGUE), seen[-1])
+        return next((problem for problem in errors if problem.code() not in _UNSPECIFIC), errors[-1])
 
-    def translated_errors(self, doing: str) -> _Speaking:
-        """A block in which Kafka's exceptions become ours; `doing` completes the words 'could not …'."""
-        return _Speaking(self, doing)
+    def translated_errors(self, doing: str) -> _TranslatedErrors:
+        """Return a context that translates Kafka's exceptions; `doing` completes the words 'could not …'."""
+        return _TranslatedErrors(self, doing)
 
     def error(self, problem: KafkaError, doing: str) -> MillraceError:
-        """Our error for one of Kafka's."""
+        """Return our error for one of Kafka's."""
         code, text = problem.code(), problem.str()
-        denied = access_denied(text, self.bootstrap, self._sound, doing) if code in _DENIED | _UNREACHABLE else None
+        denied = (
+            access_denied(text, self.bootstrap, self._properties, doing) if code in _DENIED | _UNREACHABLE else None
+        )
         if denied:
             return denied
         if code in _DENIED:
@@ -254,18 +256,18 @@ class Cluster:
         if code in (KafkaError._INVALID_ARG, KafkaError._CONFLICT):
             return InvalidOption(
                 f"could not {doing}: {text}",
-                hint="look at the client properties in the file given by --kafka-config",
+                hint="check the client properties in the file given by --kafka-config",
             )
         if code in FENCED:
             return KafkaFailed(
-                f"could not {doing}: another producer has taken over",
+                f"could not {doing}: another producer has fenced this one",
                 why=text,
                 hint="two producers use the same transactional id: give each its own",
             )
         return KafkaFailed(f"could not {doing}: {_reason(text)}", why=problem.name())
 
 
-class _Speaking:
+class _TranslatedErrors:
     def __init__(self, cluster: Cluster, doing: str) -> None:
         self.cluster = cluster
         self.doing = doing
@@ -279,5 +281,5 @@ class _Speaking:
 
 
 def _reason(text: str) -> str:
-    """librdkafka's words, without the mark that the error is its own."""
+    """Return the text of an error without librdkafka's mark for its own errors."""
     return text.removeprefix("Local: ").strip()

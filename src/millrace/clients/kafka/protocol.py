@@ -1,8 +1,8 @@
-"""Kafka's own protocol as far as bulk reading needs it: where a partition ends, and its records as the broker has them.
+"""Kafka's protocol as far as bulk reads need it: Fetch and ListOffsets.
 
-confluent-kafka makes an object of each record, which costs more than decoding it; here they stay in the bytes of an
-answer (`log` finds them there). The versions of the requests are the oldest that Kafka 4 speaks, so that every broker
-since 0.11 does.
+confluent-kafka creates an object for each record, which costs more than decoding it; here records stay in the bytes of
+a response (`record_batch` reads them). The versions of the requests are the oldest that Kafka 4 supports, so that every
+broker since 0.11 supports them.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import NamedTuple
 _FETCH, _LIST_OFFSETS = (1, 4), (2, 2)
 _CLIENT = b"millrace"
 LATEST, EARLIEST = -1, -2
-"""Times that mean the end and the beginning of a partition."""
+"""Timestamps that mean the end and the start of a partition."""
 OUT_OF_RANGE, UNKNOWN = 1, 3
 UNSUPPORTED_CODEC = 76
 MOVED = {5, 6, 7, 9, 13, 56, 74, 75, 78}
-"""Codes of errors that pass: no leader, another leader, one that is not ready; then a new look at the cluster helps."""
+"""Transient error codes: no leader, another leader, or a leader that is not ready."""
 
 
 class ConnectionLost(Exception):
-    """The connection is of no use any more."""
+    """The connection cannot be used any more."""
 
 
 @dataclass(frozen=True)
@@ -37,28 +37,28 @@ class FetchRequest:
     offset: int
     committed: bool
     most: int
-    """Bytes; at least one batch of records comes, however large it is."""
+    """Bytes; at least one record batch is returned, however large it is."""
     wait: float = 0.5
     """Seconds that the broker may wait for a record."""
 
 
 class FetchResponse(NamedTuple):
-    """What a broker has of a partition from an offset on."""
+    """The records of a partition from an offset on."""
 
     throttled: float
-    """Seconds for which the broker wants to be left alone; then the answer may say nothing else."""
+    """Seconds to wait before the next request; the response may have no records then."""
     error: int
     end: int
-    """The offset of the next record that will be there for everybody."""
+    """The high watermark."""
     stable: int
-    """The same without what is in open transactions."""
+    """The last stable offset: before the first open transaction."""
     aborted: list[tuple[int, int]]
-    """Producers whose transactions were aborted, and the first offset of each."""
+    """The producer id and first offset of each aborted transaction."""
     records: memoryview
 
 
 class BrokerConnection:
-    """A connection to one broker. Answers come in the order of the requests, which may be sent ahead of them."""
+    """A connection to a broker. Responses come in the order of the requests; several requests may be in flight."""
 
     def __init__(self, host: str, port: int, timeout: float) -> None:
         self.where = f"{host}:{port}"
@@ -67,46 +67,46 @@ class BrokerConnection:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is on its way."""
+        """Whether no request is in flight."""
         return self._sent == self._received
 
     def ask_records(self, asked: FetchRequest) -> None:
-        """Send a request for records; `records` takes its answer."""
+        """Send a Fetch request; `records` receives its response."""
         whose = _text(asked.topic) + struct.pack(">iiqi", 1, asked.partition, asked.offset, asked.most)
         head = struct.pack(">iiiib", -1, round(asked.wait * 1000), 1, asked.most, asked.committed)
         self._send(_FETCH, head + struct.pack(">i", 1) + whose)
 
     def records(self) -> FetchResponse:
-        """The next answer to a request for records."""
+        """Return the response to the next Fetch request."""
         body = self._receive()
         try:
-            return _answer(body)
+            return _read_response(body)
         except (struct.error, IndexError) as error:
-            raise ConnectionLost(f"{self.where}: an answer that cannot be read") from error
+            raise ConnectionLost(f"{self.where}: a response that cannot be read") from error
 
     def offsets(
-        self, places: Mapping[str, Sequence[int]], moment: int, *, committed: bool
+        self, partitions: Mapping[str, Sequence[int]], moment: int, *, committed: bool
     ) -> dict[tuple[str, int], tuple[int, int]]:
-        """For each partition the code of an error, and the offset that a time means; the end is as `committed` says."""
+        """Return an error code and the offset of a timestamp for each partition."""
         asked = b"".join(
             _text(topic)
             + struct.pack(">i", len(numbers))
-            + b"".join(struct.pack(">iq", one, moment) for one in numbers)
-            for topic, numbers in places.items()
+            + b"".join(struct.pack(">iq", number, moment) for number in numbers)
+            for topic, numbers in partitions.items()
         )
-        self._send(_LIST_OFFSETS, struct.pack(">ibi", -1, committed, len(places)) + asked)
+        self._send(_LIST_OFFSETS, struct.pack(">ibi", -1, committed, len(partitions)) + asked)
         body = self._receive()
         try:
             return dict(_offsets(body))
         except (struct.error, IndexError) as error:
-            raise ConnectionLost(f"{self.where}: an answer that cannot be read") from error
+            raise ConnectionLost(f"{self.where}: a response that cannot be read") from error
 
     def close(self) -> None:
         """Hang up."""
         self._socket.close()
 
     def __del__(self) -> None:
-        with suppress(AttributeError):  # it was never open
+        with suppress(AttributeError):  # the connection failed
             self.close()
 
     def _send(self, kind: tuple[int, int], body: bytes) -> None:
@@ -118,12 +118,12 @@ class BrokerConnection:
             raise ConnectionLost(f"{self.where}: {error}") from error
 
     def _receive(self) -> memoryview:
-        """The next answer, from its number on."""
+        """Return the next response, from its correlation id on."""
         (size,) = struct.unpack(">i", self._exactly(4))
         body = self._exactly(size)
         self._received += 1
         if struct.unpack_from(">i", body)[0] != self._received:
-            raise ConnectionLost(f"{self.where}: an answer to another question")
+            raise ConnectionLost(f"{self.where}: a response to another request")
         return body
 
     def _exactly(self, size: int) -> memoryview:
@@ -140,9 +140,9 @@ class BrokerConnection:
         return body
 
 
-def _answer(body: memoryview) -> FetchResponse:
+def _read_response(body: memoryview) -> FetchResponse:
     throttled, topics = struct.unpack_from(">ii", body, 4)
-    if not topics:  # over its quota a reader is told nothing else
+    if not topics:  # a throttled response has no topics
         return FetchResponse(throttled / 1000, 0, -1, -1, [], body[:0])
     at = 12 + 2 + struct.unpack_from(">h", body, 12)[0]
     error, end, stable, count = struct.unpack_from(">hqqi", body, at + 8)
@@ -166,14 +166,14 @@ def _offsets(body: memoryview) -> Iterator[tuple[tuple[str, int], tuple[int, int
 
 
 def _text(text: str) -> bytes:
-    told = text.encode()
-    return struct.pack(">h", len(told)) + told
+    encoded = text.encode()
+    return struct.pack(">h", len(encoded)) + encoded
 
 
 def _connected(host: str, port: int, timeout: float) -> socket.socket:
     try:
-        made = socket.create_connection((host, port), timeout)
+        connection = socket.create_connection((host, port), timeout)
     except OSError as error:
         raise ConnectionLost(f"{host}:{port}: {error}") from error
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection

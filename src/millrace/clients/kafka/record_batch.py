@@ -1,4 +1,8 @@
-"""Record batches as Kafka keeps them (format 2), to columns: no record becomes an object of its own."""
+"""Record batches of Kafka (magic 2) as columns, without an object for each record.
+
+- `batches` splits a response into record batches, and leaves aborted transactions out.
+- `read` makes `RecordColumns` of them: offsets, times, keys, values and headers, decompressed where needed.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +19,23 @@ if TYPE_CHECKING:
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
 
-_HEAD = struct.Struct(">qiibIhiqqqhii")
+_HEADER = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, epoch of the leader, format, checksum, attributes, last offset from the base, first and last
 time, producer, its epoch, its sequence, number of records."""
-_CHECKED = 21
-"""The checksum is over what comes after it."""
-_FORMAT = 2
-_ENOUGH, _MOST = 32 * 2**20, 2**31 - 1
-"""Bytes of records that are no longer compressed: of one array about, and at most."""
-_CODEC, _APPENDED, _TRANSACTIONAL, _CONTROL = 0b111, 1 << 3, 1 << 4, 1 << 5
+_CRC_START = 21
+"""The checksum covers the bytes after it."""
+_MAGIC = 2
+_TARGET_ARRAY_BYTES, _MAX_ARRAY_BYTES = 32 * 2**20, 2**31 - 1
+"""Size of an array of decompressed records: about, and at most."""
+_CODEC, _LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0b111, 1 << 3, 1 << 4, 1 << 5
 
 
 class DamagedBatch(Exception):
-    """Bytes that are no record batch, or not as they were written."""
+    """Bytes that are not a valid record batch."""
 
 
 class RecordBatch(NamedTuple):
-    """Records that were written together, as they lie there; without any where they are nobody's business."""
+    """A record batch as it is stored; without records if these are not to be read."""
 
     base: int
     last: int
@@ -51,23 +55,23 @@ class RecordColumns(NamedTuple):
     times: Numbers
     """Milliseconds since 1970."""
     keys: tuple[Numbers, Numbers]
-    """Where each begins in the data, and its length: -1 for none."""
+    """The start of each in the data, and its length: -1 for null."""
     values: tuple[Numbers, Numbers]
     headers: tuple[Numbers, Numbers]
-    """Where the headers begin, and how many there are."""
+    """The start of the headers, and their number."""
 
     def between(self, start: int, stop: int) -> RecordColumns:
-        """Those with offsets from `start` on and before `stop`."""
+        """Return the records with offsets from `start` to before `stop`."""
         if not len(self.offsets) or (self.offsets[0] >= start and self.offsets[-1] < stop):
             return self
         kept = slice(*np.searchsorted(self.offsets, (start, stop)).tolist())
-        pairs = [(one[0][kept], one[1][kept]) for one in (self.keys, self.values, self.headers)]
+        pairs = [(starts[kept], lengths[kept]) for starts, lengths in (self.keys, self.values, self.headers)]
         return RecordColumns(self.data, self.offsets[kept], self.times[kept], *pairs)
 
     def bytes_of(self, which: tuple[Numbers, Numbers]) -> pa.Array:
-        """Keys or values as an array of bytes.
+        """Return keys or values as an array of bytes.
 
-        What lies between two of them is an element of an array over all the data, so that Arrow takes every second.
+        The array over all the data has the bytes between two values as elements too, so every second one is taken.
         """
         import pyarrow as pa
 
@@ -83,22 +87,22 @@ class RecordColumns(NamedTuple):
         return pa.Array.from_buffers(pa.binary(), 2 * len(starts), buffers).take(chosen)
 
     def headers_of(self) -> list[list[dict[str, Any]] | None]:
-        """The headers of each record as Spark tells them: None where there are none."""
+        """Return the headers of each record as Spark has them: None if there are none."""
         return [_headers(self.data, at, count) if count else None for at, count in zip(*self.headers, strict=True)]
 
 
 def batches(answer: memoryview, aborted: Sequence[tuple[int, int]]) -> Iterator[RecordBatch]:
-    """The batches of an answer without those of aborted transactions and the marks of their ends.
+    """Yield the batches of a response; those of aborted transactions and control batches come without records.
 
-    What is left out still counts for the offset that comes next: such a batch comes without records.
+    They still count for the next offset.
     """
-    waiting = sorted(aborted, key=lambda one: one[1], reverse=True)
+    waiting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
     dropped: set[int] = set()
     for batch in _all(answer):
         while waiting and waiting[-1][1] <= batch.last:
             dropped.add(waiting.pop()[0])
         if batch.attributes & _CONTROL:
-            if batch.size and _is_abort(batch):  # a mark that compaction has emptied says nothing
+            if batch.size and _is_abort(batch):  # compaction may have removed the marker
                 dropped.discard(batch.producer)
         elif not (batch.attributes & _TRANSACTIONAL and batch.producer in dropped):
             yield batch
@@ -106,41 +110,41 @@ def batches(answer: memoryview, aborted: Sequence[tuple[int, int]]) -> Iterator[
         yield batch._replace(size=0, records=batch.records[:0])
 
 
-def read(found: Sequence[RecordBatch]) -> Iterator[RecordColumns]:
-    """The records of batches of one answer, in columns."""
-    some = [one for one in found if one.size]
-    if any(one.attributes & _CODEC for one in some):
-        for group in _groups(some):
-            yield _together(group)
-    elif some:
-        yield _in_place(some)
+def read(batches: Sequence[RecordBatch]) -> Iterator[RecordColumns]:
+    """Yield the records of the batches of a response, in columns."""
+    filled = [batch for batch in batches if batch.size]
+    if any(batch.attributes & _CODEC for batch in filled):
+        for group in _groups(filled):
+            yield _join(group)
+    elif filled:
+        yield _in_place(filled)
 
 
-def _in_place(found: Sequence[RecordBatch]) -> RecordColumns:
-    """Records that lie in the bytes of the answer as they are."""
-    whole = memoryview(found[0].records.obj)
+def _in_place(batches: Sequence[RecordBatch]) -> RecordColumns:
+    """Return the columns of batches that are not compressed, without a copy."""
+    whole = memoryview(batches[0].records.obj)
     base = _address(whole)
-    return _columns(found, whole, [_address(one.records) - base for one in found])
+    return _columns(batches, whole, [_address(batch.records) - base for batch in batches])
 
 
-def _groups(found: Sequence[RecordBatch]) -> Iterator[list[tuple[RecordBatch, bytes]]]:
-    """Batches that were compressed with their bytes, together only as long as these are not many."""
+def _groups(batches: Sequence[RecordBatch]) -> Iterator[list[tuple[RecordBatch, bytes]]]:
+    """Yield groups of batches with their decompressed bytes, limited in size."""
     group: list[tuple[RecordBatch, bytes]] = []
-    for one in found:
-        group.append((one, _decompressed(one)))
-        if sum(len(content) for _, content in group) > _ENOUGH:
+    for batch in batches:
+        group.append((batch, _decompressed(batch)))
+        if sum(len(content) for _, content in group) > _TARGET_ARRAY_BYTES:
             yield group
             group = []
     if group:
         yield group
 
 
-def _together(group: Sequence[tuple[RecordBatch, bytes]]) -> RecordColumns:
-    """Records whose bytes come one after the other."""
+def _join(group: Sequence[tuple[RecordBatch, bytes]]) -> RecordColumns:
+    """Return the columns of batches whose bytes are joined."""
     ends = np.cumsum([0, *(len(content) for _, content in group)]).tolist()
-    if ends[-1] >= _MOST:
+    if ends[-1] >= _MAX_ARRAY_BYTES:
         raise DamagedBatch(f"the batch at offset {group[-1][0].base} is larger than Arrow's arrays")
-    return _columns([one for one, _ in group], memoryview(b"".join(content for _, content in group)), ends[:-1])
+    return _columns([batch for batch, _ in group], memoryview(b"".join(content for _, content in group)), ends[:-1])
 
 
 def _address(view: memoryview) -> int:
@@ -149,37 +153,37 @@ def _address(view: memoryview) -> int:
 
 def _all(answer: memoryview) -> Iterator[RecordBatch]:
     at, size = 0, len(answer)
-    while at + _HEAD.size <= size:
+    while at + _HEADER.size <= size:
         base, length, _, form, checksum, attributes, last, first_time, last_time, producer, _, _, count = (
-            _HEAD.unpack_from(answer, at)
+            _HEADER.unpack_from(answer, at)
         )
-        if form != _FORMAT:
+        if form != _MAGIC:
             raise DamagedBatch(f"the batch at offset {base} has the format {form} of an old Kafka")
         end = at + 12 + length
         if end > size:
-            return  # the answer ends in the middle of a batch, which comes again
-        if google_crc32c.value(bytes(answer[at + _CHECKED : end])) != checksum:
+            return  # the response ends within a batch, which is fetched again
+        if google_crc32c.value(bytes(answer[at + _CRC_START : end])) != checksum:
             raise DamagedBatch(f"the checksum of the batch at offset {base} is wrong")
-        records = answer[at + _HEAD.size : end]
+        records = answer[at + _HEADER.size : end]
         yield RecordBatch(base, base + last, attributes, first_time, last_time, producer, count, records)
         at = end
 
 
 def _is_abort(batch: RecordBatch) -> bool:
-    """Whether the only record of a control batch says that a transaction was aborted: its key is a version and a 0."""
+    """Return whether a control batch is an abort marker: its key is a version and a 0."""
     at = _varint(batch.records, 0)[1] + 1
     for _ in range(3):  # time, offset, length of the key
         _, at = _varint(batch.records, at)
     return bytes(batch.records[at + 2 : at + 4]) == b"\0\0"
 
 
-def _columns(found: Sequence[RecordBatch], data: memoryview, begins: Sequence[int]) -> RecordColumns:
+def _columns(batches: Sequence[RecordBatch], data: memoryview, begins: Sequence[int]) -> RecordColumns:
     starts: list[int] = []
-    for batch, begin in zip(found, begins, strict=True):
+    for batch, begin in zip(batches, begins, strict=True):
         _note_starts(data, begin, batch.size, starts)
-    counts = [one.size for one in found]
+    counts = [batch.size for batch in batches]
     whole = np.frombuffer(data, np.uint8)
-    at = np.array(starts, np.int64) + 1  # after the attributes, which mean nothing yet
+    at = np.array(starts, np.int64) + 1  # after the attributes, which are unused
     since, at = _varints(whole, at)
     after, at = _varints(whole, at)
     keys, at = _varints(whole, at)
@@ -187,16 +191,16 @@ def _columns(found: Sequence[RecordBatch], data: memoryview, begins: Sequence[in
     values, at = _varints(whole, at)
     value_starts, at = at, at + np.maximum(values, 0)
     headers, at = _varints(whole, at)
-    appended = np.repeat([bool(one.attributes & _APPENDED) for one in found], counts)
-    times = np.repeat(np.array([one.first_time for one in found], np.int64), counts) + since
+    appended = np.repeat([bool(batch.attributes & _LOG_APPEND_TIME) for batch in batches], counts)
+    times = np.repeat(np.array([batch.first_time for batch in batches], np.int64), counts) + since
     if appended.any():
-        times = np.where(appended, np.repeat(np.array([one.last_time for one in found], np.int64), counts), times)
-    offsets = np.repeat(np.array([one.base for one in found], np.int64), counts) + after
+        times = np.where(appended, np.repeat(np.array([batch.last_time for batch in batches], np.int64), counts), times)
+    offsets = np.repeat(np.array([batch.base for batch in batches], np.int64), counts) + after
     return RecordColumns(data, offsets, times, (key_starts, keys), (value_starts, values), (at, headers))
 
 
 def _note_starts(data: memoryview, at: int, count: int, starts: list[int]) -> None:
-    """Where each record of a batch begins, after its length; in steps, since each says where the next one is."""
+    """Append the start of each record of a batch, after its length."""
     append = starts.append
     for _ in range(count):
         length, at = data[at], at + 1
@@ -213,7 +217,7 @@ def _note_starts(data: memoryview, at: int, count: int, starts: list[int]) -> No
 
 
 def _varints(data: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
-    """The number at each place, and the places after them."""
+    """Return the varint at each position, and the positions after them."""
     byte = data[at]
     value = (byte & 127).astype(np.int64)
     at = at + 1
@@ -239,18 +243,18 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _headers(data: memoryview, at: int, count: int) -> list[dict[str, Any]]:
-    found = []
+    headers = []
     for _ in range(count):
         length, at = _varint(data, at)
         name, at = bytes(data[at : at + length]).decode("utf-8", "replace"), at + length
         length, at = _varint(data, at)
-        found.append({"key": name, "value": bytes(data[at : at + length]) if length >= 0 else None})
+        headers.append({"key": name, "value": bytes(data[at : at + length]) if length >= 0 else None})
         at += max(length, 0)
-    return found
+    return headers
 
 
 def _decompressed(batch: RecordBatch) -> bytes:
-    """The records of a batch, no longer compressed."""
+    """Return the decompressed records of a batch."""
     codec = batch.attributes & _CODEC
     if not codec or not batch.size:
         return bytes(batch.records)
@@ -276,18 +280,18 @@ _XERIAL = b"\x82SNAPPY\x00"
 
 
 def _snappy(packed: memoryview) -> bytes:
-    """One piece, or the pieces of the Java library's own framing."""
+    """Decompress one block, or the blocks of the Java library's own framing."""
     if bytes(packed[:8]) != _XERIAL:
-        return _unsnapped(packed)
+        return _decompress_snappy_block(packed)
     pieces, at = [], 16
     while at < len(packed):
         (size,) = struct.unpack_from(">i", packed, at)
-        pieces.append(_unsnapped(packed[at + 4 : at + 4 + size]))
+        pieces.append(_decompress_snappy_block(packed[at + 4 : at + 4 + size]))
         at += 4 + size
     return b"".join(pieces)
 
 
-def _unsnapped(packed: memoryview) -> bytes:
+def _decompress_snappy_block(packed: memoryview) -> bytes:
     import pyarrow as pa
 
     size = shift = at = 0  # the length comes first, as an unsigned varint

@@ -1,4 +1,8 @@
-"""Who we are to a Kafka cluster: its security properties made sure of, and said again as Java's clients want them."""
+"""Security properties of Kafka clients.
+
+- `completed_properties` checks them, and adds those that follow from others.
+- `for_java` translates them for Java's clients: Kafka's tools and Spark.
+"""
 
 from __future__ import annotations
 
@@ -15,53 +19,53 @@ _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _OAUTH = "sasl.oauthbearer"
 _FILES = (*(f"ssl.{name}.location" for name in ("ca", "certificate", "key", "keystore")), "https.ca.location")
 _LOGIN = "org.apache.kafka.common.security"
-_UNSAID = frozenset(
+_NOT_FOR_JAVA = frozenset(
     {
         "https.ca.location",
-        "ssl.cipher.suites",  # Java's names for them are others
+        "ssl.cipher.suites",  # Java has other names for them
         *(f"{_OAUTH}.{name}" for name in ("method", "grant.type", "client.id", "client.secret", "scope", "extensions")),
     }
 )
-"""What Java's clients are told otherwise, or not at all."""
+"""Properties that Java's clients have under other names, or not at all."""
 _PKCS8 = re.compile(r"-----BEGIN (?:ENCRYPTED )?PRIVATE KEY-----")
 
 
 def is_access(name: str) -> bool:
-    """Whether a client property says how one is let in."""
+    """Return whether a client property is one of access."""
     return name == "security.protocol" or name.startswith(("sasl.", "ssl.", "https."))
 
 
 def completed_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """The properties, completed where one follows from another; raises when they contradict each other."""
-    made = dict(options)
-    if "sasl.mechanisms" in made:  # librdkafka's other name for it
-        made["sasl.mechanism"] = made.pop("sasl.mechanisms")
-    protocol = made.get("security.protocol", "PLAINTEXT").upper()
+    """Return the properties with those that follow from others; raise InvalidOption if they contradict each other."""
+    properties = dict(options)
+    if "sasl.mechanisms" in properties:  # librdkafka's other name for it
+        properties["sasl.mechanism"] = properties.pop("sasl.mechanisms")
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         hint = did_you_mean(protocol, _PROTOCOLS) or f"one of {', '.join(_PROTOCOLS)}"
         raise InvalidOption(f"there is no security.protocol {protocol!r}", hint=hint)
-    _require_protocol(made, protocol)
+    _require_protocol(properties, protocol)
     if "SASL" in protocol:
-        _require_login(made)
+        _require_login(properties)
     for name in _FILES:
-        _require_file(name, made.get(name))
-    if ("ssl.certificate.location" in made) != ("ssl.key.location" in made):
+        _require_file(name, properties.get(name))
+    if ("ssl.certificate.location" in properties) != ("ssl.key.location" in properties):
         raise InvalidOption("ssl.certificate.location and ssl.key.location go together", hint="both are PEM files")
-    return made
+    return properties
 
 
 def for_java(options: Mapping[str, str]) -> dict[str, str]:
-    """The same properties in the words of Java's clients: Kafka's tools and Spark."""
-    mine = {name: value for name, value in completed_properties(options).items() if name not in _UNSAID}
-    mine |= _login(options, mine)
-    mine |= _certificates(mine)
-    if mine.get("ssl.endpoint.identification.algorithm", "").lower() == "none":
-        mine["ssl.endpoint.identification.algorithm"] = ""
-    return mine
+    """Return the same properties with the names of Java's clients."""
+    java = {name: value for name, value in completed_properties(options).items() if name not in _NOT_FOR_JAVA}
+    java |= _login(options, java)
+    java |= _certificates(java)
+    if java.get("ssl.endpoint.identification.algorithm", "").lower() == "none":
+        java["ssl.endpoint.identification.algorithm"] = ""
+    return java
 
 
 def java_flags(options: Mapping[str, str]) -> list[str]:
-    """What a Java of Kafka 4 must be started with: it asks only token endpoints that it was told of there."""
+    """Return the flags for a JVM with Kafka 4, which only uses token endpoints that are listed there."""
     url = options.get(f"{_OAUTH}.token.endpoint.url")
     return [f"-D{ALLOWED_URLS}={url}"] if url else []
 
@@ -70,9 +74,9 @@ def _require_protocol(options: Mapping[str, str], protocol: str) -> None:
     for start, wanted in (("sasl.", "SASL"), ("ssl.", "SSL")):
         named = next((name for name in options if name.startswith(start)), None)
         if named and wanted not in protocol and named != "ssl.endpoint.identification.algorithm":
-            said = f"{named} has no effect with security.protocol={protocol}"
+            text = f"{named} has no effect with security.protocol={protocol}"
             better = "SASL_SSL, or to SASL_PLAINTEXT" if wanted == "SASL" else "SSL, or to SASL_SSL"
-            raise InvalidOption(said, hint=f"set it to {better}")
+            raise InvalidOption(text, hint=f"set it to {better}")
     if options.get("enable.ssl.certificate.verification", "true").lower() in ("false", "0", "f"):
         hint = "trust its authority with ssl.ca.location; ssl.endpoint.identification.algorithm=none allows any host"
         raise InvalidOption("Spark's client always verifies certificates: it cannot be switched off", hint=hint)
@@ -81,8 +85,8 @@ def _require_protocol(options: Mapping[str, str], protocol: str) -> None:
 def _require_login(options: dict[str, str]) -> None:
     mechanism = options.get("sasl.mechanism", "").upper()
     if mechanism not in _MECHANISMS:
-        said = f"there is no sasl.mechanism {mechanism!r} here" if mechanism else "sasl.mechanism is not set"
-        raise InvalidOption(said, hint=f"one of {', '.join(_MECHANISMS)}")
+        text = f"there is no sasl.mechanism {mechanism!r} here" if mechanism else "sasl.mechanism is not set"
+        raise InvalidOption(text, hint=f"one of {', '.join(_MECHANISMS)}")
     options["sasl.mechanism"] = mechanism
     needed = ["sasl.username", "sasl.password"]
     if mechanism == "OAUTHBEARER":
@@ -107,9 +111,9 @@ def _require_file(name: str, path: str | None) -> None:
         raise FileUnusable(f"{name} is no PEM file: {path}", hint="it has lines like -----BEGIN CERTIFICATE-----")
 
 
-def _login(options: Mapping[str, str], mine: dict[str, str]) -> dict[str, str]:
-    user, password = mine.pop("sasl.username", ""), mine.pop("sasl.password", "")
-    mechanism = mine.get("sasl.mechanism", "")
+def _login(options: Mapping[str, str], java: dict[str, str]) -> dict[str, str]:
+    user, password = java.pop("sasl.username", ""), java.pop("sasl.password", "")
+    mechanism = java.get("sasl.mechanism", "")
     if mechanism == "OAUTHBEARER":
         handler = f"{_LOGIN}.oauthbearer.OAuthBearerLoginCallbackHandler"
         line = _jaas("oauthbearer.OAuthBearerLoginModule", _token_options(options))
@@ -121,42 +125,45 @@ def _login(options: Mapping[str, str], mine: dict[str, str]) -> dict[str, str]:
 
 
 def _token_options(options: Mapping[str, str]) -> dict[str, str]:
-    said = {"clientId": options[f"{_OAUTH}.client.id"], "clientSecret": options[f"{_OAUTH}.client.secret"]}
+    text = {"clientId": options[f"{_OAUTH}.client.id"], "clientSecret": options[f"{_OAUTH}.client.secret"]}
     if scope := options.get(f"{_OAUTH}.scope"):
-        said["scope"] = scope
+        text["scope"] = scope
     for pair in filter(None, options.get(f"{_OAUTH}.extensions", "").split(",")):
         name, _, value = pair.partition("=")
-        said[f"extension_{name.strip()}"] = value.strip()
+        text[f"extension_{name.strip()}"] = value.strip()
     if authority := options.get("https.ca.location"):
-        said |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
-    return said
+        text |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
+    return text
 
 
-def _jaas(module: str, said: Mapping[str, str]) -> Secret:
-    inside = " ".join(f"{name}={_quoted(value)}" for name, value in said.items())
+def _jaas(module: str, text: Mapping[str, str]) -> Secret:
+    inside = " ".join(f"{name}={_quoted(value)}" for name, value in text.items())
     return Secret(f"{_LOGIN}.{module} required {inside};")
 
 
-def _certificates(mine: dict[str, str]) -> dict[str, str]:
-    made: dict[str, str] = {}
-    authority, inline = mine.pop("ssl.ca.location", None), mine.pop("ssl.ca.pem", None)
+def _certificates(java: dict[str, str]) -> dict[str, str]:
+    properties: dict[str, str] = {}
+    authority, inline = java.pop("ssl.ca.location", None), java.pop("ssl.ca.pem", None)
     if inline:
-        made |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": inline}
+        properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": inline}
     elif authority and authority != "probe":
-        made |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
-    chain, key = mine.pop("ssl.certificate.pem", None), mine.pop("ssl.key.pem", None)
-    certificate, secret = mine.pop("ssl.certificate.location", None), mine.pop("ssl.key.location", None)
+        properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
+    chain, key = java.pop("ssl.certificate.pem", None), java.pop("ssl.key.pem", None)
+    certificate, secret = (
+        java.pop("ssl.certificate.location", None),
+        java.pop("ssl.key.location", None),
+    )
     if certificate and secret:
         chain, key = _pem(certificate), _pem(secret)
     if chain and key:
         if not _PKCS8.search(key):
             hint = "openssl pkcs8 -topk8 -in OLD -out NEW makes one of any other"
             raise FileUnusable("Spark's client needs the private key in PKCS#8 (BEGIN PRIVATE KEY)", hint=hint)
-        made |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": _one_line(chain)}
-        made["ssl.keystore.key"] = Secret(_one_line(key))
-    if "ssl.keystore.location" in mine:
-        made["ssl.keystore.type"] = "PKCS12"
-    return made
+        properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": _one_line(chain)}
+        properties["ssl.keystore.key"] = Secret(_one_line(key))
+    if "ssl.keystore.location" in java:
+        properties["ssl.keystore.type"] = "PKCS12"
+    return properties
 
 
 def _pem(path: str) -> str:
@@ -168,5 +175,5 @@ def _one_line(pem: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Text as a JAAS configuration wants it."""
+    """Return text quoted for a JAAS configuration."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

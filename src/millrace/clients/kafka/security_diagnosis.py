@@ -1,6 +1,7 @@
-"""Why a Kafka cluster does not let us in, in one sentence: whatever client says so, and in whatever words.
+"""Why a Kafka cluster denies access.
 
-A look at why TLS with a broker fails: Kafka's clients say only that it does, Python's own TLS says what is wrong.
+- `access_denied` makes one error of what the different clients of Kafka report.
+- `tls_problem` finds out why TLS with a broker fails, with Python's own TLS: Kafka's clients give no reason.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from urllib.parse import urlsplit
 
 from millrace.errors import AccessDenied, KafkaUnreachable, MillraceError
 
-_PATIENCE = 2.0
-_NUMBER = b"mill"
-_QUESTION = b"\x00\x00\x00\x0a" + b"\x00\x12\x00\x00" + _NUMBER + b"\xff\xff"
-"""ApiVersions, version 0: its length, what is asked, a number that the answer has too, no name."""
-_ANSWER = 0.5
-"""Seconds in which a broker says that it does not take our certificate."""
+_CONNECT_TIMEOUT_S = 2.0
+_CORRELATION_ID = b"mill"
+_API_VERSIONS_REQUEST = b"\x00\x00\x00\x0a" + b"\x00\x12\x00\x00" + _CORRELATION_ID + b"\xff\xff"
+"""ApiVersions, version 0: length, API key and version, correlation id, no client id."""
+_ALERT_TIMEOUT_S = 0.5
+"""How long a broker may take to refuse our certificate."""
 
 
 class ProblemKind(Enum):
-    """What can be wrong."""
+    """Kinds of problems with TLS."""
 
     EXPIRED = auto()
     HOST = auto()
@@ -38,48 +39,54 @@ class ProblemKind(Enum):
 
 @dataclass(frozen=True)
 class TlsProblem:
-    """What is wrong with TLS at an address, and in whose words."""
+    """A problem with TLS at an address, and the reason."""
 
-    trouble: ProblemKind
+    kind: ProblemKind
     why: str
 
 
 def tls_problem(address: str, options: Mapping[str, str]) -> TlsProblem | None:
-    """What is wrong with TLS at HOST:PORT for a client with these properties; None when nothing is, or nobody is."""
+    """Return the problem with TLS at HOST:PORT for a client with these properties; None if none was found."""
     parts = urlsplit(f"//{address}")
-    place = (parts.hostname or "", parts.port or 0)
+    host_port = (parts.hostname or "", parts.port or 0)
     wanted = options.get("security.protocol", "PLAINTEXT").upper().endswith("SSL")
     try:
-        context = _context(options) if wanted else _trusting()
-        with socket.create_connection(place, _PATIENCE) as connection:
-            seen = _greeted(connection, context, place[0], wanted)
-        if seen and seen.trouble is ProblemKind.CERTIFICATE_REFUSED and "ssl.certificate.location" not in options:
+        context = _context(options) if wanted else _context_without_verification()
+        with socket.create_connection(host_port, _CONNECT_TIMEOUT_S) as connection:
+            problem = _handshake_problem(connection, context, host_port[0], wanted)
+        if problem and problem.kind is ProblemKind.CERTIFICATE_REFUSED and "ssl.certificate.location" not in options:
             return TlsProblem(ProblemKind.WANTS_CERTIFICATE, "it asks for one, and none was sent")
-        # A broker that is going away closes connections too: only one that speaks Kafka plainly has no TLS.
-        if wanted and seen is None and _speaks_plainly(place):
+        # A broker that shuts down closes connections too: only one that answers without TLS has none.
+        if wanted and problem is None and _answers_without_tls(host_port):
             return TlsProblem(ProblemKind.NO_TLS, "it answers Kafka's requests without TLS")
     except OSError:
         return None
-    return seen
+    return problem
 
 
-def _greeted(connection: socket.socket, context: ssl.SSLContext, host: str, wanted: bool) -> TlsProblem | None:
+def _handshake_problem(
+    connection: socket.socket, context: ssl.SSLContext, host: str, wanted: bool
+) -> TlsProblem | None:
     try:
         with context.wrap_socket(connection, server_hostname=host) as tls:
-            return _after(tls) if wanted else TlsProblem(ProblemKind.WANTS_TLS, f"it answers in {tls.version()}")
+            return (
+                _problem_after_handshake(tls)
+                if wanted
+                else TlsProblem(ProblemKind.WANTS_TLS, f"it answers in {tls.version()}")
+            )
     except ssl.SSLCertVerificationError as error:
         return _unverified(error)
     except OSError as error:
         return _refused(error) if wanted else None
 
 
-def _speaks_plainly(place: tuple[str, int]) -> bool:
-    """Whether a question of Kafka's protocol (which versions it knows) is answered as it is."""
-    with socket.create_connection(place, _PATIENCE) as connection:
-        connection.settimeout(_PATIENCE)
-        connection.sendall(_QUESTION)
+def _answers_without_tls(host_port: tuple[str, int]) -> bool:
+    """Return whether a request of Kafka's protocol is answered without TLS."""
+    with socket.create_connection(host_port, _CONNECT_TIMEOUT_S) as connection:
+        connection.settimeout(_CONNECT_TIMEOUT_S)
+        connection.sendall(_API_VERSIONS_REQUEST)
         answer = connection.recv(8)
-    return answer[4:8] == _NUMBER
+    return answer[4:8] == _CORRELATION_ID
 
 
 def _context(options: Mapping[str, str]) -> ssl.SSLContext:
@@ -95,16 +102,16 @@ def _context(options: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-def _trusting() -> ssl.SSLContext:
-    """Only asks whether TLS is spoken; nothing is sent through it."""
+def _context_without_verification() -> ssl.SSLContext:
+    """Return a context that only finds out whether the server uses TLS; no data is sent through it."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
-def _after(tls: ssl.SSLSocket) -> TlsProblem | None:
-    """A broker tells only after the handshake that it wants another certificate."""
-    tls.settimeout(_ANSWER)
+def _problem_after_handshake(tls: ssl.SSLSocket) -> TlsProblem | None:
+    """A broker refuses a client certificate only after the handshake."""
+    tls.settimeout(_ALERT_TIMEOUT_S)
     try:
         with suppress(TimeoutError):
             tls.recv(1)
@@ -116,26 +123,26 @@ def _after(tls: ssl.SSLSocket) -> TlsProblem | None:
 
 
 def _unverified(error: ssl.SSLCertVerificationError) -> TlsProblem:
-    said = error.verify_message
-    if "expired" in said or "not yet valid" in said:
-        return TlsProblem(ProblemKind.EXPIRED, said)
-    if "mismatch" in said:
-        return TlsProblem(ProblemKind.HOST, said)
-    return TlsProblem(ProblemKind.AUTHORITY, said)
+    text = error.verify_message
+    if "expired" in text or "not yet valid" in text:
+        return TlsProblem(ProblemKind.EXPIRED, text)
+    if "mismatch" in text:
+        return TlsProblem(ProblemKind.HOST, text)
+    return TlsProblem(ProblemKind.AUTHORITY, text)
 
 
 def _refused(error: OSError) -> TlsProblem | None:
     text = str(error).lower()
     if "alert" in text and any(word in text for word in ("certificate", "unknown_ca", "unknown ca")):
-        return TlsProblem(ProblemKind.CERTIFICATE_REFUSED, _last_words(str(error)))
+        return TlsProblem(ProblemKind.CERTIFICATE_REFUSED, _alert_text(str(error)))
     return None
 
 
-def _last_words(text: str) -> str:
+def _alert_text(text: str) -> str:
     return text.rpartition("] ")[2].partition(" (_ssl")[0]
 
 
-_PLACE = re.compile(r"(?:sasl_|_)?(?:ssl|plaintext)(?:://)([\w.-]+:\d+|\[[0-9a-fA-F:]+\]:\d+)/")
+_BROKER = re.compile(r"(?:sasl_|_)?(?:ssl|plaintext)(?:://)([\w.-]+:\d+|\[[0-9a-fA-F:]+\]:\d+)/")
 _TLS = re.compile(r"(?i)\bssl\b|tls|certificate|handshake|disconnect|invalid response size|parse error|InvalidReceive")
 _TOKEN = re.compile(r"(?i)OIDC|(?:retrieve|acquire) .*token|token endpoint|OAuthBearerLogin|JwtRetriever|AccessToken")
 _REFUSED = re.compile(r"(?i)\(4\d\d\)|(?:code|status)\D{0,10}4\d\d|invalid_|unauthorized")
@@ -150,9 +157,9 @@ _WHERE = "the client properties (--kafka-config, or MILLRACE_KAFKA_SASL_… and 
 
 
 def access_denied(text: str, bootstrap: str, options: Mapping[str, str], doing: str) -> MillraceError | None:
-    """The error for what a client of Kafka says; None when that is not about being let in."""
-    found = _PLACE.search(text)
-    where = found[1] if found else bootstrap.partition(",")[0]
+    """Return the error for the message of a Kafka client; None if it is not about access."""
+    broker = _BROKER.search(text)
+    where = broker[1] if broker else bootstrap.partition(",")[0]
     if options.get("sasl.mechanism") == "OAUTHBEARER" and _TOKEN.search(text):
         return _no_token(text, options)
     if _MECHANISM.search(text):
@@ -160,19 +167,19 @@ def access_denied(text: str, bootstrap: str, options: Mapping[str, str], doing: 
     if _LOGIN.search(text) and "SSL handshake" not in text:
         return _no_user(text, where, options)
     if doing == "connect" or _TLS.search(text):
-        seen = tls_problem(where, options)
-        return _no_tls(seen, where, options, doing) if seen else None
+        problem = tls_problem(where, options)
+        return _no_tls(problem, where, options, doing) if problem else None
     return None
 
 
 def _no_token(text: str, options: Mapping[str, str]) -> MillraceError:
     url = options.get("sasl.oauthbearer.token.endpoint.url", "the token endpoint")
-    said = f"no token for client {options.get('sasl.oauthbearer.client.id', '')!r} came from {url}"
-    if not _REFUSED.search(text):  # it may come when the endpoint is there again
+    text = f"no token for client {options.get('sasl.oauthbearer.client.id', '')!r} came from {url}"
+    if not _REFUSED.search(text):  # the endpoint may be back later
         hint = "check that it runs, sasl.oauthbearer.token.endpoint.url, and https.ca.location for its certificate"
-        return KafkaUnreachable(said, why=_short(text), hint=hint)
+        return KafkaUnreachable(text, why=_short(text), hint=hint)
     hint = f"check sasl.oauthbearer.client.id, .client.secret and .scope in {_WHERE}"
-    return AccessDenied(said, why=_short(text), hint=hint)
+    return AccessDenied(text, why=_short(text), hint=hint)
 
 
 def _no_mechanism(text: str, where: str, options: Mapping[str, str]) -> AccessDenied:
@@ -199,13 +206,13 @@ def _no_user(text: str, where: str, options: Mapping[str, str]) -> AccessDenied:
     )
 
 
-def _no_tls(seen: TlsProblem, where: str, options: Mapping[str, str], doing: str) -> AccessDenied:
-    says, hint = _WORDS[seen.trouble]
+def _no_tls(problem: TlsProblem, where: str, options: Mapping[str, str], doing: str) -> AccessDenied:
+    says, hint = _MESSAGES[problem.kind]
     protocol = options.get("security.protocol", "PLAINTEXT").upper()
     trusted = options.get("ssl.ca.location", "the authorities of this system")
     other = _OTHER.get(protocol, protocol)
     filled = hint.format(trusted=trusted, protocol=protocol, other=other, where=_WHERE)
-    return AccessDenied(f"{says.format(where=where)}: could not {doing}", why=seen.why, hint=filled)
+    return AccessDenied(f"{says.format(where=where)}: could not {doing}", why=problem.why, hint=filled)
 
 
 _OTHER = {
@@ -214,7 +221,7 @@ _OTHER = {
     "PLAINTEXT": "SSL (SASL_SSL where it wants a password as well)",
     "SASL_PLAINTEXT": "SASL_SSL",
 }
-_WORDS = {
+_MESSAGES = {
     ProblemKind.EXPIRED: (
         "the certificate of the broker at {where} is not valid now",
         "renew it on the broker; or is the clock of this machine wrong?",
@@ -247,6 +254,6 @@ _WORDS = {
 
 
 def _short(text: str) -> str:
-    """A client's words without its state, the addresses and the classes of its own."""
+    """Return the message of a client without its state, addresses and class names."""
     first = text.strip().partition("\n")[0]
-    return _STATE.sub("", _CLASS.sub("", _PLACE.sub("", first)).removeprefix("bootstrap: ")).strip()[:300]
+    return _STATE.sub("", _CLASS.sub("", _BROKER.sub("", first)).removeprefix("bootstrap: ")).strip()[:300]

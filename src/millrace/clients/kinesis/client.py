@@ -49,8 +49,10 @@ def read_quickly(session: Any) -> None:
                 raise ResponseParserError(f"the answer has no records that can be read: {error}") from None
             return answer
 
-        def _moment(self, told: Any) -> Any:
-            return datetime.fromtimestamp(told, UTC) if isinstance(told, int | float) else self._timestamp_parser(told)
+        def _moment(self, value: Any) -> Any:
+            if isinstance(value, int | float):
+                return datetime.fromtimestamp(value, UTC)
+            return self._timestamp_parser(value)
 
     class Parsers(ResponseParserFactory):  # type: ignore[misc]
         def create_parser(self, protocol_name: str) -> Any:
@@ -60,8 +62,8 @@ def read_quickly(session: Any) -> None:
 
 
 CONNECTIONS = 16
-"""At most so many requests of a process at once."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+"""Maximum number of concurrent requests of a process."""
+_MIN_RETRY_DELAY_S, _MAX_RETRY_DELAY_S = 0.05, 5.0
 _BUSY = {
     "ProvisionedThroughputExceededException",
     "LimitExceededException",
@@ -100,11 +102,11 @@ class Shard:
 
 @dataclass(frozen=True)
 class Stream:
-    """What is told about a stream."""
+    """A stream, as the service describes it."""
 
     name: str
     created: int
-    """When it was made, in milliseconds: one that is made anew has the same names of shards."""
+    """Creation time in milliseconds: a stream that is deleted and created again has the same names of shards."""
     retention: int
     """How long records are kept, in milliseconds."""
 
@@ -191,7 +193,7 @@ class Kinesis:
 
     def call_with_retries(self, ask: Callable[..., Any], doing: str, **asked: Any) -> Any:
         """What a call gives, asked again with growing pauses while the service is away or refuses for now."""
-        began, pause = time.monotonic(), _FIRST_PAUSE
+        began, pause = time.monotonic(), _MIN_RETRY_DELAY_S
         while True:
             try:
                 return ask(**asked)
@@ -200,12 +202,12 @@ class Kinesis:
                 if not is_transient(error) or waited + pause > self.patience:
                     raise self.explain(error, doing, waited) from error
             time.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _MAX_RETRY_DELAY_S)
 
     def stream(self, name: str) -> Stream:
         """What there is to know about a stream."""
-        told = self.call_with_retries(self.client().describe_stream_summary, f"find stream {name!r}", StreamName=name)
-        about = told["StreamDescriptionSummary"]
+        answer = self.call_with_retries(self.client().describe_stream_summary, f"find stream {name!r}", StreamName=name)
+        about = answer["StreamDescriptionSummary"]
         made = about.get("StreamCreationTimestamp")
         created = round(made.timestamp() * 1000) if made else 0
         return Stream(name, created, about.get("RetentionPeriodHours", 24) * 3_600_000)
@@ -228,13 +230,13 @@ class Kinesis:
             asked = {"NextToken": page["NextToken"]}
 
     def now(self, name: str) -> int:
-        """The time of the service, in milliseconds: it tells seconds, and our own clock the rest where it agrees."""
-        told = self.call_with_retries(self.client().describe_stream_summary, f"find stream {name!r}", StreamName=name)
+        """Return the time of the service in milliseconds: its seconds, and the rest of our clock if that agrees."""
+        answer = self.call_with_retries(self.client().describe_stream_summary, f"find stream {name!r}", StreamName=name)
         ours = int(time.time() * 1000)
-        said = told["ResponseMetadata"]["HTTPHeaders"].get("date")
-        if not said:
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        if not date:
             return ours
-        theirs = int(parsedate_to_datetime(said).timestamp() * 1000)
+        theirs = int(parsedate_to_datetime(date).timestamp() * 1000)
         return min(max(ours, theirs), theirs + 999)
 
     def explain(self, error: BaseException, doing: str, waited: float = 0.0) -> MillraceError:
@@ -288,15 +290,15 @@ def boto_time(milliseconds: int) -> datetime:
 
 def _said(error: BaseException) -> str:
     response = getattr(error, "response", None)
-    told = response.get("Error", {}).get("Message") if isinstance(response, dict) else None
+    message = response.get("Error", {}).get("Message") if isinstance(response, dict) else None
     code = code_of(error)
-    return f"{code}: {told}" if told and code else (code or str(error).splitlines()[0] if str(error) else code)
+    return f"{code}: {message}" if message and code else (code or str(error).splitlines()[0] if str(error) else code)
 
 
 def _require_whole(http_response: Any, **_: Any) -> None:
-    """An answer that breaks off is none; boto3 would take it for one that says nothing."""
-    told = http_response.headers.get("Content-Length")
-    if told and not http_response.headers.get("Content-Encoding") and int(told) != len(http_response.content):
+    """Raise if a response is incomplete; boto3 would take it for an empty one."""
+    length = http_response.headers.get("Content-Length")
+    if length and not http_response.headers.get("Content-Encoding") and int(length) != len(http_response.content):
         raise ConnectionError("the answer broke off")
 
 

@@ -32,7 +32,7 @@ class Leases(ABC):
 
     @abstractmethod
     def save(self, reach: ShardReadLimit, listed: Mapping[str, Shard], *, briefly: bool = False) -> None:
-        """Everything up to here is done; `briefly` where it can be told another time, and others wait."""
+        """Save how far shards are read; `briefly` limits the time, if it can be saved later."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class FileLeases(Leases):
     path: Path
 
     def load(self, stream: Stream) -> ShardReadLimit | None:
-        """What the file says."""
+        """Return the positions of the file."""
         try:
             known = ShardReadLimit.of(json.loads(self.path.read_text("utf-8")))
         except FileNotFoundError:
@@ -50,7 +50,7 @@ class FileLeases(Leases):
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FileUnusable(f"{self.path} does not say how far {stream.name!r} is read", why=str(error)) from None
         if known.stream != stream.name:
-            what = f"{self.path} says how far {known.stream!r} is read, not {stream.name!r}"
+            what = f"{self.path} has the positions of {known.stream!r}, not {stream.name!r}"
             raise FileUnusable(what, hint="give each stream an application's name of its own")
         return known
 

@@ -1,4 +1,4 @@
-"""How far the shards of a stream are read: told as JSON, and moved on as shards are split and merged."""
+"""How far the shards of a stream are read, also as JSON; positions follow the splits and merges of shards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ShardPosition:
     """Whether the shard was closed by a split or a merge, and is read to its end."""
 
     def to_json(self) -> dict[str, Any]:
-        """For JSON, without what says nothing."""
+        """Return it for JSON, without empty fields."""
         return {name: value for name, value in vars(self).items() if value not in (None, False)}
 
 
@@ -51,14 +51,14 @@ class ShardReadLimit:
         }
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> ShardReadLimit:
+    def of(cls, fields: Mapping[str, Any]) -> ShardReadLimit:
         """From JSON."""
-        shards = {name: ShardPosition(**one) for name, one in told["shards"].items()}
-        return cls(told["stream"], told["created"], told.get("since"), shards)
+        shards = {name: ShardPosition(**position) for name, position in fields["shards"].items()}
+        return cls(fields["stream"], fields["created"], fields.get("since"), shards)
 
     def is_of(self, stream: Stream) -> bool:
         """Whether the stream is still the one that was read."""
-        return abs(self.created - stream.created) < 1000  # some tell it to the second only
+        return abs(self.created - stream.created) < 1000  # some services have seconds only
 
     def grown(self, listed: Sequence[Shard], now: int) -> ShardReadLimit:
         """With shards that are listed for the first time; without those that are read to their end and listed no more.

@@ -21,11 +21,11 @@ Record = dict[str, Any]
 
 MAX_RECORDS = 10_000
 """Records that one request may ask for."""
-_AHEAD = 48 * 1024 * 1024
+_MAX_BUFFER_BYTES = 48 * 1024 * 1024
 """Bytes that are read ahead, of all shards: then nobody asks for more until some are taken."""
-_RELIST, _RELIST_SOON = 60.0, 0.5
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_MARGIN = 300_000
+_LIST_INTERVAL_S, _MIN_LIST_INTERVAL_S = 60.0, 0.5
+_MIN_RETRY_DELAY_S, _MAX_RETRY_DELAY_S = 0.1, 5.0
+_RETENTION_MARGIN_MS = 300_000
 """Milliseconds by which clocks may differ."""
 _LISTING = ""
 """Stands for the list of shards where the names of shards do."""
@@ -78,7 +78,7 @@ class ShardReader:
         self._stream = door.stream(start.stream)
         self._reach = self._same(start)
         self._listed: list[Shard] = []
-        self._lanes: dict[str, _ShardState] = {}
+        self._shard_states: dict[str, _ShardState] = {}
         self._taken: dict[str, list[Record]] = {}
         self._changed = threading.Condition()
         self._due: list[tuple[float, str]] = []
@@ -88,7 +88,7 @@ class ShardReader:
         self._list()
         self._threads = [
             threading.Thread(target=self._work, name=f"kinesis-{number}", daemon=True)
-            for number in range(min(CONNECTIONS, max(2, len(self._lanes))))
+            for number in range(min(CONNECTIONS, max(2, len(self._shard_states))))
         ]
         for thread in self._threads:
             thread.start()
@@ -105,20 +105,22 @@ class ShardReader:
             return {one.id: one for one in self._listed}
 
     def take(self, most: int | None = None) -> ShardReadLimit:
-        """Move on over what is there, at most so many records, each shard its part."""
+        """Move on over buffered records, at most `most`, evenly by shard."""
         with self._changed:
             self._require_well()
-            lanes = sorted((one for one in self._lanes.values()), key=lambda one: len(one.records))
+            shards = sorted((one for one in self._shard_states.values()), key=lambda one: len(one.records))
             left, positions = most, dict(self._reach.shards)
             self._taken = {}
-            for number, lane in enumerate(lanes):  # the fuller ones last: they get what the others leave
-                share = len(lane.records) if left is None else min(len(lane.records), -(-left // (len(lanes) - number)))
-                positions[lane.shard] = self._handed_out(lane, share)
+            for number, shard in enumerate(shards):  # the fuller ones last: they get what the others leave
+                share = (
+                    len(shard.records) if left is None else min(len(shard.records), -(-left // (len(shards) - number)))
+                )
+                positions[shard.shard] = self._handed_out(shard, share)
                 left = None if left is None else left - share
-            ended = [name for name in self._lanes if positions[name].ended]
+            ended = [name for name in self._shard_states if positions[name].ended]
             self._reach = replace(self._reach, shards=positions)
             for name in ended:
-                del self._lanes[name]
+                del self._shard_states[name]
             if ended:
                 self._open_children()
                 self._again(_LISTING, 0.0)
@@ -149,14 +151,14 @@ class ShardReader:
         """Whether all that came before a time (in seconds since 1970) is taken."""
         with self._changed:
             self._require_well()
-            done = {name for name, lane in self._lanes.items() if not lane.records and lane.late}
+            done = {name for name, shard in self._shard_states.items() if not shard.records and shard.late}
             for one in sorted(self._listed, key=lambda one: one.id):  # what children have came after all of a parent's
                 if done.intersection(one.parents):
                     done.add(one.id)
             done |= {
                 name
-                for name, lane in self._lanes.items()
-                if lane.caught >= since and not lane.records and not lane.closed
+                for name, shard in self._shard_states.items()
+                if shard.caught >= since and not shard.records and not shard.closed
             }
             left = {name for name, one in self._reach.shards.items() if not one.ended} - done
             return not left and not self._reach.childless(self._listed)
@@ -170,10 +172,10 @@ class ShardReader:
     def _same(self, start: ShardReadLimit) -> ShardReadLimit:
         if start.is_of(self._stream):
             return start
-        what = f"stream {start.stream!r} was deleted and made anew since it was read"
+        what = f"stream {start.stream!r} was deleted and created again since it was read"
         if not self._go_on:
             why = "the sequence numbers that are known are those of other records"
-            raise RecordsGone(what, why=why, hint=_hint("start anew with another --state"))
+            raise RecordsGone(what, why=why, hint=_hint("start from scratch with another --state"))
         _LOG.warning("%s: it is read from its oldest record", what)
         return ShardReadLimit(start.stream, self._stream.created)
 
@@ -184,49 +186,49 @@ class ShardReader:
             self._reach = self._reach.grown(listed, int(time.time() * 1000))
             self._open_children()
             soon = self._reach.childless(listed)
-            self._again(_LISTING, _RELIST_SOON if soon else _RELIST)
+            self._again(_LISTING, _MIN_LIST_INTERVAL_S if soon else _LIST_INTERVAL_S)
 
     def _open_children(self) -> None:
         """Begin to read what no longer waits for its parents."""
         waiting = self._reach.waiting(self._listed)
         for name, position in self._reach.shards.items():
-            if not position.ended and name not in waiting and name not in self._lanes:
-                self._lanes[name] = _ShardState(name, position, newest=position.after)
+            if not position.ended and name not in waiting and name not in self._shard_states:
+                self._shard_states[name] = _ShardState(name, position, newest=position.after)
                 self._again(name, 0.0)
 
-    def _handed_out(self, lane: _ShardState, count: int) -> ShardPosition:
-        taken = [lane.records.popleft() for _ in range(count)]
-        position = lane.position
+    def _handed_out(self, shard: _ShardState, count: int) -> ShardPosition:
+        taken = [shard.records.popleft() for _ in range(count)]
+        position = shard.position
         if taken:
-            size = sum(len(one["Data"]) for one in taken) if lane.records else lane.size
-            lane.size -= size
+            size = sum(len(one["Data"]) for one in taken) if shard.records else shard.size
+            shard.size -= size
             self._held -= size
-            self._taken[lane.shard] = taken
+            self._taken[shard.shard] = taken
             position = ShardPosition(taken[-1]["SequenceNumber"], taken[0]["SequenceNumber"], seen=_arrived(taken[-1]))
-        if not lane.records and lane.closed:
+        if not shard.records and shard.closed:
             position = replace(position, ended=True, since=None)
         # That nothing came is worth noting only now and then: each note is a batch.
-        elif not lane.records and lane.caught * 1000 > position.seen + (0 if taken else self._stream.retention / 4):
-            position = replace(position, seen=max(position.seen, int(lane.caught * 1000)))
-        lane.position = position
+        elif not shard.records and shard.caught * 1000 > position.seen + (0 if taken else self._stream.retention / 4):
+            position = replace(position, seen=max(position.seen, int(shard.caught * 1000)))
+        shard.position = position
         return position
 
     def _has_more(self) -> bool:
         quiet = self._stream.retention / 4
         return any(
-            lane.records or lane.closed or lane.caught * 1000 > lane.position.seen + quiet
-            for lane in self._lanes.values()
+            shard.records or shard.closed or shard.caught * 1000 > shard.position.seen + quiet
+            for shard in self._shard_states.values()
         )
 
     def _nothing_there(self) -> bool:
-        return all(lane.caught or lane.late for lane in self._lanes.values())
+        return all(shard.caught or shard.late for shard in self._shard_states.values())
 
     def _require_well(self) -> None:
         if self._failure:
             raise self._failure
 
     def _again(self, name: str, seconds: float) -> None:
-        if name == _LISTING:  # due once, however many ask for it: each of them would go on forever
+        if name == _LISTING:  # scheduled once: each schedule repeats itself
             self._due = [one for one in self._due if one[1] != _LISTING]
             heapify(self._due)
         heappush(self._due, (time.monotonic() + seconds, name))
@@ -237,9 +239,9 @@ class ShardReader:
             try:
                 if name == _LISTING:
                     self._list()
-                elif (lane := self._lanes.get(name)) is not None:
-                    self._read(lane)
-            except BaseException as error:  # told to whoever takes or waits next; nothing goes on after it
+                elif (shard := self._shard_states.get(name)) is not None:
+                    self._read(shard)
+            except BaseException as error:  # raised by the next `take` or `wait`; reading ends here
                 with self._changed:
                     self._failure = self._failure or error
                     self._changed.notify_all()
@@ -248,7 +250,7 @@ class ShardReader:
         """What is due; None when it is over."""
         with self._changed:
             while not self._over and not self._failure:
-                if not self._due or self._held >= _AHEAD:
+                if not self._due or self._held >= _MAX_BUFFER_BYTES:
                     self._changed.wait()
                 elif (wait := self._due[0][0] - time.monotonic()) > 0:
                     self._changed.wait(wait)
@@ -256,98 +258,98 @@ class ShardReader:
                     return heappop(self._due)[1]
             return None
 
-    def _read(self, lane: _ShardState) -> None:
+    def _read(self, shard: _ShardState) -> None:
         asked = time.time()
         try:
-            if lane.iterator is None:
-                lane.iterator = self._iterator(lane)
-            answer = self._door.client().get_records(ShardIterator=lane.iterator, Limit=self._most)
+            if shard.iterator is None:
+                shard.iterator = self._iterator(shard)
+            answer = self._door.client().get_records(ShardIterator=shard.iterator, Limit=self._most)
         except Exception as error:
-            self._refused(lane, error)
+            self._refused(shard, error)
             return
-        found = self._proven(lane, answer)
+        found = self._proven(shard, answer)
         records = found if self._until is None else list(takewhile(self._is_in_time, found))
         with self._changed:
-            lane.iterator, lane.failing, lane.pause = answer.get("NextShardIterator"), None, 0.0
-            lane.late = len(records) < len(found)
-            lane.closed = lane.iterator is None and not lane.late
-            lane.records.extend(records)
+            shard.iterator, shard.failing, shard.pause = answer.get("NextShardIterator"), None, 0.0
+            shard.late = len(records) < len(found)
+            shard.closed = shard.iterator is None and not shard.late
+            shard.records.extend(records)
             size = sum(len(one["Data"]) for one in records)
-            lane.size += size
+            shard.size += size
             self._held += size
             if records:
-                lane.newest = records[-1]["SequenceNumber"]
-            # A full answer is not the last one, whatever it says of itself: emulators say that it is.
+                shard.newest = records[-1]["SequenceNumber"]
+            # A full answer is never the last one, although emulators mark it so.
             at_the_end = not answer.get("MillisBehindLatest") and len(answer["Records"]) < self._most
-            if at_the_end and not lane.late:
-                lane.caught = asked
-            if not lane.closed and not lane.late:
-                self._again(lane.shard, self._poll if at_the_end else 0.0)
+            if at_the_end and not shard.late:
+                shard.caught = asked
+            if not shard.closed and not shard.late:
+                self._again(shard.shard, self._poll if at_the_end else 0.0)
             self._changed.notify_all()
 
     def _is_in_time(self, record: Record) -> bool:
         return self._until is None or _arrived(record) <= self._until
 
-    def _iterator(self, lane: _ShardState) -> str:
-        asked: dict[str, Any] = {"StreamName": self._stream.name, "ShardId": lane.shard}
-        old = lane.position.seen + self._stream.retention < time.time() * 1000 + _MARGIN
-        if lane.newest is not None:
-            lane.proof = old and lane.newest == lane.position.after
-            kind = "AT_SEQUENCE_NUMBER" if lane.proof else "AFTER_SEQUENCE_NUMBER"
-            asked |= {"ShardIteratorType": kind, "StartingSequenceNumber": lane.newest}
+    def _iterator(self, shard: _ShardState) -> str:
+        asked: dict[str, Any] = {"StreamName": self._stream.name, "ShardId": shard.shard}
+        old = shard.position.seen + self._stream.retention < time.time() * 1000 + _RETENTION_MARGIN_MS
+        if shard.newest is not None:
+            shard.proof = old and shard.newest == shard.position.after
+            kind = "AT_SEQUENCE_NUMBER" if shard.proof else "AFTER_SEQUENCE_NUMBER"
+            asked |= {"ShardIteratorType": kind, "StartingSequenceNumber": shard.newest}
         elif old:
-            self._lost(lane)
+            self._lost(shard)
             asked["ShardIteratorType"] = "TRIM_HORIZON"
-        elif lane.position.since is not None:
-            asked |= {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": boto_time(lane.position.since)}
+        elif shard.position.since is not None:
+            asked |= {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": boto_time(shard.position.since)}
         else:
             asked["ShardIteratorType"] = "TRIM_HORIZON"
         return str(self._door.client().get_shard_iterator(**asked)["ShardIterator"])
 
-    def _proven(self, lane: _ShardState, answer: Any) -> list[Record]:
+    def _proven(self, shard: _ShardState, answer: Any) -> list[Record]:
         """The records of an answer; raises where those before them are gone that were not read."""
         records: list[Record] = answer["Records"]
-        if not lane.proof or (not records and answer.get("MillisBehindLatest") and answer.get("NextShardIterator")):
+        if not shard.proof or (not records and answer.get("MillisBehindLatest") and answer.get("NextShardIterator")):
             return records
-        lane.proof = False
-        if records and records[0]["SequenceNumber"] == lane.position.after:
+        shard.proof = False
+        if records and records[0]["SequenceNumber"] == shard.position.after:
             return records[1:]
-        self._lost(lane)
+        self._lost(shard)
         return records
 
-    def _lost(self, lane: _ShardState) -> None:
-        place = f"after {lane.position.after}" if lane.position.after else "first"
-        what = f"stream {self._stream.name!r}, {lane.shard}: what came {place} may be gone"
+    def _lost(self, shard: _ShardState) -> None:
+        place = f"after {shard.position.after}" if shard.position.after else "first"
+        what = f"stream {self._stream.name!r}, {shard.shard}: what came {place} may be gone"
         if not self._go_on:
-            kept, since = self._stream.retention // 3_600_000, boto_time(lane.position.seen)
+            kept, since = self._stream.retention // 3_600_000, boto_time(shard.position.seen)
             why = f"Kinesis keeps records for {kept} h, and nobody has looked since {since:%F %T} UTC"
             raise RecordsGone(what, why=why, hint=_hint("raise the retention of the stream for the next time"))
-        _LOG.warning("%s: it goes on with what is there", what)
+        _LOG.warning("%s: reading continues with the records that are left", what)
 
-    def _refused(self, lane: _ShardState, error: Exception) -> None:
-        """Come again later, a little later each time; raises when that has no sense or goes on for too long."""
-        doing = f"read {lane.shard} of stream {self._stream.name!r}"
+    def _refused(self, shard: _ShardState, error: Exception) -> None:
+        """Schedule a retry with a growing delay; raise if a retry is useless, or the timeout has passed."""
+        doing = f"read {shard.shard} of stream {self._stream.name!r}"
         code, now = code_of(error), time.monotonic()
-        if code == "ResourceNotFoundException" and lane.shard not in self.listed:
-            self._lost(lane)  # it was deleted with all that was in it
+        if code == "ResourceNotFoundException" and shard.shard not in self.listed:
+            self._lost(shard)  # it was deleted with all that was in it
             with self._changed:
-                lane.closed = True
+                shard.closed = True
                 self._changed.notify_all()
             return
         if code == "ExpiredIteratorException":
-            lane.iterator = None
+            shard.iterator = None
             pause = 0.0
         elif is_transient(error) or (code == "InvalidArgumentException" and "cannot be greater than" in str(error)):
-            lane.failing = lane.failing or now
-            if now - lane.failing > self._door.patience:
-                raise self._door.explain(error, doing, now - lane.failing) from error
-            lane.iterator = lane.iterator if is_busy(error) else None
-            lane.pause = min(2 * lane.pause, _LONGEST_PAUSE) or _FIRST_PAUSE
-            pause = lane.pause * random.uniform(0.5, 1.0)
+            shard.failing = shard.failing or now
+            if now - shard.failing > self._door.patience:
+                raise self._door.explain(error, doing, now - shard.failing) from error
+            shard.iterator = shard.iterator if is_busy(error) else None
+            shard.pause = min(2 * shard.pause, _MAX_RETRY_DELAY_S) or _MIN_RETRY_DELAY_S
+            pause = shard.pause * random.uniform(0.5, 1.0)
         else:
             raise self._door.explain(error, doing) from error
         with self._changed:
-            self._again(lane.shard, pause)
+            self._again(shard.shard, pause)
 
 
 def read_again(door: Kinesis, stream: str, span: SequenceRange, *, go_on: bool = False) -> list[Record]:
@@ -382,7 +384,7 @@ def read_again(door: Kinesis, stream: str, span: SequenceRange, *, go_on: bool =
         raise RecordsGone(
             f"stream {stream!r}, {span.shard}: not all records from {span.first} to {span.last} are there any more",
             why="a batch that was begun must be read again, and Kinesis has deleted a part of it",
-            hint=_hint("start anew with another --state"),
+            hint=_hint("start from scratch with another --state"),
         )
     return found
 
@@ -393,4 +395,4 @@ def _arrived(record: Record) -> int:
 
 def _hint(other: str) -> str:
     go_on = "set `on_data_loss: continue` on the source (in a DStream program spark.millrace.kinesis.lost=go_on)"
-    return f"to go on with what is there {go_on}; or {other}"
+    return f"to continue with the records that are left {go_on}; or {other}"

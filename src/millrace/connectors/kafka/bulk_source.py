@@ -25,13 +25,13 @@ from millrace.clients.kafka.bulk_fetch import (
     FETCH_TIMEOUT_S,
     Address,
     FetchRange,
-    Place,
     fetch_records,
     partition_ends,
     partition_leaders,
     records_lost,
 )
 from millrace.clients.kafka.cluster import Cluster
+from millrace.clients.kafka.offsets import PartitionId
 from millrace.clients.kafka.protocol import ConnectionLost
 from millrace.clients.kafka.record_batch import RecordColumns
 from millrace.connectors.kafka.start_offsets import Offsets, by_topic
@@ -197,10 +197,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def __init__(self, following: BulkSourceSpec) -> None:
         self._following = following
-        self._led: dict[Place, Address | None] = {}
+        self._led: dict[PartitionId, Address | None] = {}
         self._looked = float("-inf")
-        self._latest: dict[Place, int] = {}
-        self._until: dict[Place, int] | None = None
+        self._latest: dict[PartitionId, int] = {}
+        self._until: dict[PartitionId, int] | None = None
         self._pace = AdaptiveBatchSize(following.interval)
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
@@ -261,14 +261,14 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
     def stop(self) -> None:
         """Nothing is open but connections, which go with the process."""
 
-    def _until_then(self, begun: Mapping[Place, int]) -> dict[Place, int]:
+    def _until_then(self, begun: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
         """The ends that were noted; where one is before what is read, or away, the topics are looked at once more."""
         noted = self._until or {}
         if any(offset > noted.get(place, -1) for place, offset in begun.items()):
             self._until = noted = self._ends(begun)
         return noted
 
-    def _ends(self, begun: Mapping[Place, int]) -> dict[Place, int]:
+    def _ends(self, begun: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
         """Where partitions end, none of them before where it was read to; asked again where a broker has gone."""
         deadline = time.monotonic() + FETCH_TIMEOUT_S
         while True:
@@ -298,7 +298,11 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
                 deadline = min(deadline, time.monotonic() + self._following.cluster.timeout)
 
     def _rewound(
-        self, back: Sequence[Place], away: Sequence[Place], begun: Mapping[Place, int], ends: Mapping[Place, int]
+        self,
+        back: Sequence[PartitionId],
+        away: Sequence[PartitionId],
+        begun: Mapping[PartitionId, int],
+        ends: Mapping[PartitionId, int],
     ) -> Exception:
         if away:
             named = ", ".join(f"{topic}-{number}" for topic, number in sorted(away))
@@ -351,11 +355,11 @@ def bulk_data_source(following: BulkSourceSpec) -> type[DataSource]:
     return KafkaTopics
 
 
-def _by_place(offsets: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
+def _by_place(offsets: Mapping[str, Mapping[str, int]]) -> dict[PartitionId, int]:
     return {(topic, int(number)): offset for topic, numbers in offsets.items() for number, offset in numbers.items()}
 
 
-def _capped(begun: Mapping[Place, int], ends: Mapping[Place, int], most: int) -> dict[Place, int]:
+def _capped(begun: Mapping[PartitionId, int], ends: Mapping[PartitionId, int], most: int) -> dict[PartitionId, int]:
     """Return end offsets that leave at most `most` records, each partition its share."""
     sizes = {place: max(0, end - begun.get(place, 0)) for place, end in ends.items()}
     total = sum(sizes.values())
