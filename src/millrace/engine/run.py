@@ -124,7 +124,9 @@ def _run(plan: Plan, settings: RunSettings, run_status: RunStatus, stop: threadi
                     plan.pipeline,
                     replace(context, session=opening.result(), lock=locks),
                     panels=panels,
-                    dead_letter_sources={query.undertakes.name for query in plan.queries if query.undertakes},
+                    dead_letter_sources={
+                        query.dead_letter_source.name for query in plan.queries if query.dead_letter_source
+                    },
                 )
                 settings.on_session_open(builder.spark)
                 if context.session is None:

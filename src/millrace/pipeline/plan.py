@@ -30,7 +30,7 @@ class Query:
     """The panels that look at its rows on their way."""
     infers: bool = False
     """Whether a panel is made up for its table: nobody declared one, and the page is served."""
-    undertakes: SourceDef | None = None
+    dead_letter_source: SourceDef | None = None
     """The source whose dead letters are all that this query is for: those that read it have no batches."""
 
     @property
@@ -41,13 +41,13 @@ class Query:
     @property
     def lasts(self) -> bool:
         """Whether what it does outlives the run; a query that only draws begins anew each time."""
-        return bool(self.sinks) or self.undertakes is not None
+        return bool(self.sinks) or self.dead_letter_source is not None
 
     @property
     def place(self) -> SourceLocation:
         """Where the user asked for it: its first sink, or its source or first panel where it has no sink."""
-        if self.undertakes:
-            return self.undertakes.place
+        if self.dead_letter_source:
+            return self.dead_letter_source.place
         return self.sinks[0].place if self.sinks else self.panels[0].panel.place
 
 
@@ -85,12 +85,15 @@ def with_letters(plan: Plan, connectors: Connectors) -> Plan:
     caught up, so that it is never behind what the others have passed by.
     """
     sources = [one for one in plan.pipeline.sources if one.name in unbatched(plan.pipeline) and not one.static]
-    buried = [one for one in sources if connectors.source(one.connection, False).letters]
-    names = {one.name for one in buried}
+    read_again = [one for one in sources if connectors.source(one.connection, False).letters]
+    names = {one.name for one in read_again}
     others = (replace(one, buries=tuple(name for name in one.buries if name not in names)) for one in plan.queries)
     trigger = Trigger("once") if all(query.trigger.kind == "once" for query in plan.queries) else _BESIDE
     # No table has a dot in its name, so no sink's query is called so.
-    own = (Query(f"dead.{one.name}", one.name, (), "append", trigger, (one.name,), undertakes=one) for one in buried)
+    own = (
+        Query(f"dead.{one.name}", one.name, (), "append", trigger, (one.name,), dead_letter_source=one)
+        for one in read_again
+    )
     return replace(plan, queries=(*own, *others))
 
 

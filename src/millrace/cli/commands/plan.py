@@ -96,7 +96,7 @@ def plan(
         "generation": chosen.number,
         "generations": generations,
         "queries": [query_report(pipeline, decision, folder, chosen.span) for decision in decisions],
-        "letters": {query.name: query.undertakes.name for query in made.queries if query.undertakes},
+        "letters": {query.name: query.dead_letter_source.name for query in made.queries if query.dead_letter_source},
         "unused": unused_checkpoints(folder, made),
         "kafka": kafka_report,
         "needs": _needs(made, kafka_report),

@@ -147,7 +147,9 @@ class QueryBuilder:
 
     def resumes(self, query: Query, writers: list[Sink]) -> bool:
         """Return whether a query resumes: not if its output is not kept, nor if its input cannot be read again."""
-        kept = query.name in self.started_queries or query.undertakes or any(writer.resumes for writer in writers)
+        kept = (
+            query.name in self.started_queries or query.dead_letter_source or any(writer.resumes for writer in writers)
+        )
         return bool(kept) and self.rereads(query)
 
     def rereads(self, query: Query) -> bool:
@@ -255,7 +257,7 @@ class QueryTables:
             reader = reader_of(source).resolved(site)
             if isinstance(reader, MessageSource) and source.name in unbatched(builder.pipeline):
                 reader = reader.by_spark()
-            if query.undertakes and isinstance(reader, KafkaSource):
+            if query.dead_letter_source and isinstance(reader, KafkaSource):
                 reader = replace(reader, max_per_batch=reader.max_per_batch or _MAX_RECORDS_PER_DEAD_LETTER_BATCH)
             rows = self._decoded(reader, site) if isinstance(reader, MessageSource) else reader.load(site)
             return with_watermark(rows, source.watermark)
@@ -319,7 +321,7 @@ def _without_sink(frame: DataFrame, query: Query) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    return frame.coalesce(1).filter(F.spark_partition_id() < 0) if query.undertakes else frame
+    return frame.coalesce(1).filter(F.spark_partition_id() < 0) if query.dead_letter_source else frame
 
 
 def with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:
