@@ -1,8 +1,10 @@
-"""The contracts of sources and sinks on Spark, and where they are found.
+"""The contracts of sources and sinks on Spark.
 
-A connector is one file in this folder (or one entry point in the group `millrace.connectors`, or a user's file). It
-defines a `Reader`, a `Sink` or both: frozen dataclasses whose fields, made with `option`, are what a pipeline may
-say. pyspark is imported inside their methods only, so that `check` needs no JVM.
+- `Source`, `MessageSource` and `Sink`: what a connector implements. pyspark is imported inside methods only, so that
+  `check` needs no JVM.
+- `RunContext` and `RunLock`: what a run shares with its connectors.
+- `READERS` and `WRITERS`: a connector is one file in `millrace.connectors`, an entry point in the group of that name,
+  or a user's file.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def no_cassandra() -> Cassandra:
-    """What a run has that names no Cassandra."""
+    """Raise, for a run that names no Cassandra."""
     raise NoCassandra(
         "there is no Cassandra to use",
         hint="start one with millrace cassandra up --detach, or name one with --cassandra",
@@ -196,13 +198,13 @@ class Source(ABC):
     realtime: ClassVar[bool] = False
     continuous: ClassVar[bool] = False
     resumes: ClassVar[bool] = True
-    """Whether what was read can be found again; if not, its queries start anew each time."""
+    """Whether what was read can be found again; if not, its queries start from scratch each time."""
     system: ClassVar[str] = ""
     """The connector's name of the system that has its records, where it reads them through another: `kafka`."""
 
     @property
     def continues_on_data_loss(self) -> bool:
-        """Whether it goes on where records are gone before they were read."""
+        """Whether it continues where records are gone before they were read."""
         return False
 
     @property
@@ -240,16 +242,16 @@ class Source(ABC):
         """The feed that must run while it is read, if one must."""
         return None
 
-    def prepare(self, site: RunContext) -> None:  # noqa: B027 - most have nothing to do
-        """Make what must be there before it is read; no Spark is needed."""
+    def prepare(self, context: RunContext) -> None:  # noqa: B027 - most have nothing to do
+        """Create what must exist before it is read; no Spark is needed."""
 
-    def resolved(self, site: RunContext) -> Source:
+    def resolved(self, context: RunContext) -> Source:
         """Itself with what had to be looked up, as the schema of files."""
-        del site
+        del context
         return self
 
     @abstractmethod
-    def load(self, site: RunContext) -> DataFrame:
+    def load(self, context: RunContext) -> DataFrame:
         """Its rows, before any decoding."""
 
 
@@ -301,17 +303,17 @@ class MessageSource(Source):
         """As the pipeline says, unless there is nothing to decode."""
         return self.when_bad == "dead_letter" and self.decoding != "whole"
 
-    def opened(self, site: RunContext, decoding: RecordDecoder | None) -> tuple[DataFrame, bool]:
-        """Its rows, and whether they are decoded already: by what is given, where they are read."""
+    def opened(self, context: RunContext, decoding: RecordDecoder | None) -> tuple[DataFrame, bool]:
+        """Return its rows, and whether `decoding` was applied where they are read."""
         del decoding
-        return self.load(site), False
+        return self.load(context), False
 
     def by_spark(self) -> MessageSource:
         """Itself, decoded by Spark's own functions wherever they can."""
         return self
 
     @abstractmethod
-    def dead_letter_target(self, site: RunContext) -> DeadLetterTarget:
+    def dead_letter_target(self, context: RunContext) -> DeadLetterTarget:
         """Where its dead letters go."""
 
 
@@ -342,7 +344,7 @@ class Sink(ABC):
     realtime: ClassVar[bool] = False
     continuous: ClassVar[bool] = False
     resumes: ClassVar[bool] = True
-    """Whether what it wrote is still there at the next run; if not, its query starts anew each time."""
+    """Whether what it wrote is still there at the next run; if not, its query starts from scratch each time."""
     exclusive_target: ClassVar[bool] = False
     """Whether no other sink may write to what it touches."""
     midway: ClassVar[bool] = True
@@ -354,8 +356,8 @@ class Sink(ABC):
         """What contradicts itself in the options."""
         return iter(())
 
-    def prepare(self, site: RunContext) -> None:  # noqa: B027 - most have nothing to do
-        """Make what must be there before it is written to; no Spark is needed."""
+    def prepare(self, context: RunContext) -> None:  # noqa: B027 - most have nothing to do
+        """Create what must exist before it is written to; no Spark is needed."""
 
     def resources(self, table: str) -> tuple[str, ...]:
         """What it writes for a table, in words that are equal for the same thing: `topic posts`, `folder out`."""
@@ -368,25 +370,25 @@ class Sink(ABC):
         return False
 
     def require_new(self) -> None:  # noqa: B027 - most can take more at any time
-        """Raise when it holds what a query that starts anew would not add to."""
+        """Raise if its output holds data that a query which starts from scratch cannot be added to."""
 
-    def require_newest(self, site: RunContext) -> None:  # noqa: B027 - most cannot tell
+    def require_newest(self, context: RunContext) -> None:  # noqa: B027 - most cannot tell
         """Raise when it holds what comes after the newest batch that its query knows: its checkpoint is an old one."""
 
-    def release(self, site: RunContext) -> None:  # noqa: B027 - most hold nothing
-        """Let go of what a batch that failed or was cut off still holds open; the run is about to end."""
+    def release(self, context: RunContext) -> None:  # noqa: B027 - most hold nothing
+        """Release what a batch that failed or was interrupted still holds open; the run is about to end."""
 
     def in_generation(self, number: int) -> Mapping[str, Any] | None:
         """The options by which it writes to a generation of its output; None where there can only be one."""
         del number
         return None
 
-    def is_there(self, site: RunContext) -> bool:
+    def is_there(self, context: RunContext) -> bool:
         """Whether something has the name of its output."""
-        del site
+        del context
         return False
 
-    def prepare_like(self, other: Sink, site: RunContext) -> None:  # noqa: B027 - most have nothing to do
+    def prepare_like(self, other: Sink, context: RunContext) -> None:  # noqa: B027 - most have nothing to do
         """Make its output as that of another is, of which it is a generation."""
 
     def shape(self, frame: DataFrame) -> DataFrame:
@@ -394,24 +396,24 @@ class Sink(ABC):
         return frame
 
     @abstractmethod
-    def write(self, frame: DataFrame, batch: int, site: RunContext) -> None:
+    def write(self, frame: DataFrame, batch: int, context: RunContext) -> None:
         """Write one batch of shaped rows; returns when it is safe, raises when it is not."""
 
-    def stream(self, rows: DataStreamWriter, site: RunContext) -> DataStreamWriter:
+    def stream(self, rows: DataStreamWriter, context: RunContext) -> DataStreamWriter:
         """Say to Spark where a stream of shaped rows goes: batch by batch, unless Spark has a way of its own."""
 
         def each(frame: DataFrame, batch: int) -> None:
-            site.check_lock()
-            self.write(frame, batch, site)
+            context.check_lock()
+            self.write(frame, batch, context)
 
         return rows.foreachBatch(each)
 
 
 def whole_batch(frame: DataFrame) -> DataFrame:
-    """Every row of a batch, computed once and kept for as long as somebody uses it.
+    """Return every row of a batch, computed once and kept as long as it is used.
 
-    Who looks at a few rows only would leave the others undone: not decoded, no dead letters, no state written. It is
-    not `persist`, which fails on sorted batches in Spark 4.3.
+    A sink that reads only a few rows would leave the others undone: not decoded, no dead letters, no state written. It
+    is not `persist`, which fails on sorted batches in Spark 4.3.
     """
     return frame.localCheckpoint(eager=True)
 
@@ -421,7 +423,7 @@ WRITERS = PluginRegistry("millrace.connectors", Sink, "sink")
 
 
 def require_no_mistakes(mistakes: list[OptionMistake], what: str, **more: Any) -> None:
-    """Raise the first mistake, for those who did not ask `check` before."""
+    """Raise the first mistake, where `check` did not run before."""
     if mistakes:
         first = mistakes[0]
         raise InvalidDefinition(f"{what}: {first.message}", hint=first.hint, why=first.why, **more)

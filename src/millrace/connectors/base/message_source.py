@@ -1,6 +1,7 @@
-"""What every source of messages may be told: their format, their schema, and what becomes of bad ones.
+"""Messages whose bytes have a format.
 
-Rows as message bytes, written by Spark itself where it can.
+- `DecodedSource`: the options of a source of messages: format, schema, what happens to bad ones.
+- `encoded_value` and `encoded_key`: rows as message bytes, by Spark's own functions where it has them.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ class DecodedSource(MessageSource):
     def bytes_format(self) -> Format:
         """What the bytes are; its own options are those that the source does not know."""
         mistakes: list[OptionMistake] = []
-        made = build(FORMATS.load(self.format), self.more, f"format {self.format}", mistakes)
-        if made is None:
+        chosen = build(FORMATS.load(self.format), self.more, f"format {self.format}", mistakes)
+        if chosen is None:
             raise InputError(mistakes[0].message, hint=mistakes[0].hint)
-        return made
+        return chosen
 
     @property
     def decoding(self) -> str:
@@ -109,18 +110,20 @@ class DecodedSource(MessageSource):
 
     def mistakes(self) -> Iterator[OptionMistake]:
         """An unknown format, a schema that is missing or does not parse, columns that clash."""
-        found = list(self._format_mistakes())
-        yield from found
-        if found:
+        mistakes = list(self._format_mistakes())
+        yield from mistakes
+        if mistakes:
             return
         if self.decoder == "spark" and (self.format not in ("json", "csv") or self.declared is None):
-            said = f"decoder: spark is for json and csv, not for {self.format}"
-            yield OptionMistake("option.invalid", said, "decoder", "leave decoder out")
+            message = f"decoder: spark is for json and csv, not for {self.format}"
+            yield OptionMistake("option.invalid", message, "decoder", "leave decoder out")
         names = [field.name.lower() for field in self._decoded().fields]
         for name in self.include or ():
             if name not in self.carried:
-                known = ", ".join(self.carried) or "nothing"
-                yield OptionMistake("option.invalid", f"there is no {name!r} to include", "include", f"it has: {known}")
+                columns = ", ".join(self.carried) or "nothing"
+                yield OptionMistake(
+                    "option.invalid", f"there is no {name!r} to include", "include", f"it has: {columns}"
+                )
             elif name.lower() in names:
                 yield OptionMistake("option.invalid", f"the schema has a column {name!r} already", "include")
 
@@ -131,15 +134,15 @@ class DecodedSource(MessageSource):
             yield OptionMistake("option.invalid", error.message, "format", error.hint)
             return
         mistakes: list[OptionMistake] = []
-        made = build(kind, self.more, f"{self._name()} in {self.format}", mistakes)
+        chosen = build(kind, self.more, f"{self._name()} in {self.format}", mistakes)
         for mistake in mistakes:
             yield self._of_source(mistake, kind) if mistake.condition == "option.unknown" else mistake
-        if made is None:
+        if chosen is None:
             return
         try:
             schema = self.declared
-            if made.needs_schema and schema is None:
-                made.columns(None)  # a format may know its columns by itself, as Avro does
+            if chosen.needs_schema and schema is None:
+                chosen.columns(None)  # a format may know its columns by itself, as Avro does
         except InputError as error:
             missing = self.schema is None
             yield OptionMistake(
@@ -153,9 +156,9 @@ class DecodedSource(MessageSource):
 
     def _of_source(self, mistake: OptionMistake, kind: type[Format]) -> OptionMistake:
         """An option that neither the format nor the source has: it may have been meant for either."""
-        own = [one.name for one in dataclasses.fields(self) if one.init and not one.metadata.get("rest")]
-        known = [*own, *(one.name for one in dataclasses.fields(kind) if one.init)]  # type: ignore[arg-type]
-        return dataclasses.replace(mistake, hint=did_you_mean(mistake.option or "", known))
+        own = [field.name for field in dataclasses.fields(self) if field.init and not field.metadata.get("rest")]
+        names = [*own, *(field.name for field in dataclasses.fields(kind) if field.init)]  # type: ignore[arg-type]
+        return dataclasses.replace(mistake, hint=did_you_mean(mistake.option or "", names))
 
     def _name(self) -> str:
         return READERS.name_of(type(self))
@@ -226,14 +229,14 @@ def _avro(frame: DataFrame, columns: Sequence[str], writer: Encoded) -> Column:
 
     fields = to_arrow_schema(frame.select(*columns).schema, timezone="UTC")
     chosen = Avro(avro_schema=writer.avro_schema, registry=writer.registry, subject=f"{writer.topic}-value")
-    made: list[Any] = []
+    encoders: list[Any] = []
 
     def encode(rows: Any) -> Any:
         import pyarrow as pa
 
-        if not made:
-            made.append(chosen.encoder(fields))
-        return made[0].encode(pa.RecordBatch.from_struct_array(rows))
+        if not encoders:
+            encoders.append(chosen.encoder(fields))
+        return encoders[0].encode(pa.RecordBatch.from_struct_array(rows))
 
     encode.__annotations__ = {}
     return F.arrow_udf(encode, "binary")(F.struct(*columns))

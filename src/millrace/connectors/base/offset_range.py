@@ -25,23 +25,23 @@ class ReplayRange:
     end: Offsets | None = None
     """The first offset of each partition that does not belong to it; None: it has no end."""
     most: int | None = None
-    """At most so many records in a batch."""
+    """The most records in a batch."""
 
     def knows(self, topics: Iterable[str]) -> bool:
-        """Whether it says anything of one of these topics."""
+        """Return whether it has offsets of one of these topics."""
         return any(topic in self.begin for topic in topics)
 
     def starting(self, places: Iterable[tuple[str, int]]) -> dict[str, dict[str, int]]:
-        """Where to begin in each of these partitions; what was not there when it was decided, at its beginning."""
-        found: dict[str, dict[str, int]] = {}
+        """Return where to begin in each of these partitions; at the beginning of those newer than the range."""
+        offsets: dict[str, dict[str, int]] = {}
         for topic, number in places:
-            found.setdefault(topic, {})[str(number)] = self.begin.get(topic, {}).get(str(number), _EARLIEST)
-        return found
+            offsets.setdefault(topic, {})[str(number)] = self.begin.get(topic, {}).get(str(number), _EARLIEST)
+        return offsets
 
     def part(self, rows: DataFrame, source: str) -> DataFrame:
-        """The records of a source that lie before the end; Spark tells how many they were in each batch.
+        """Return the records of a source before the end; Spark reports their number with each batch.
 
-        It fixes an end of its own when a query starts, which is later; what is between must not get further.
+        Spark fixes an end of its own when a query starts, which is later: the records between are left out.
         """
         from pyspark.sql import functions as F
 
@@ -50,14 +50,14 @@ class ReplayRange:
         return rows.where(self._within()).observe(f"{WITHIN}{source}", F.count(F.lit(1)).alias("rows"))
 
     def _within(self) -> Column:
-        """Whether a record lies before the end."""
+        """Return whether a record is before the end."""
         from pyspark.sql import functions as F
 
         ends = [(topic, _list(numbers)) for topic, numbers in (self.end or {}).items() if numbers]
         if not ends:
             return F.lit(False)
         limits = [
-            (topic, F.get(F.array(*(F.lit(one).cast("bigint") for one in own)), F.col("partition")))
+            (topic, F.get(F.array(*(F.lit(offset).cast("bigint") for offset in own)), F.col("partition")))
             for topic, own in ends
         ]
         limit = F.when(F.col("topic") == limits[0][0], limits[0][1])
@@ -67,5 +67,5 @@ class ReplayRange:
 
 
 def _list(numbers: Mapping[str, int]) -> list[int]:
-    """The ends by the number of their partition; where one is missing, nothing is within."""
+    """Return the ends by partition number; 0 where one is missing, so that no record is before it."""
     return [numbers.get(str(number), 0) for number in range(max(map(int, numbers)) + 1)]

@@ -1,4 +1,4 @@
-"""The private parts of Spark that tell what each task of a batch reads; written for Spark 4.3.
+"""The private parts of Spark that show what each task of a batch reads; written for Spark 4.3.
 
 The number of a task says nothing: a batch that is run again may list the partitions of its topics in another order. An
 exactly-once sink has to know which task wrote what, and Spark has no public call for it. So `task_inputs` walks the

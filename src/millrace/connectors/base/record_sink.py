@@ -1,7 +1,7 @@
 """The contract of a sink for records, and where sinks are found.
 
 A sink is one file in this folder (or one entry point in the group `millrace.connectors`) that defines one
-subclass of `Sink`. docs/extending.md shows a whole one.
+subclass of `RecordSink`. docs/extending.md shows a whole one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SinkTarget:
     path: str | None = None
     cluster: Callable[[], Cluster] | None = None
     say: Callable[[str], None] = lambda _: None
-    """Tells the user one line about what is being waited for."""
+    """Shows the user one line about what is being waited for."""
     stop: threading.Event = field(default_factory=threading.Event)
     """Set when the run is over: a sink that waits for room must not wait any longer. Set by it when it fails."""
     patience: float | None = None

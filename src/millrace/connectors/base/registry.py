@@ -1,10 +1,9 @@
-"""Options as a pipeline gives them become connectors, or mistakes that `check` tells all at once.
+"""Connectors by name.
 
-Connectors as a YAML file may name them, for its JSON Schema.
-
-Which outside system has the records of a pipeline's sources and sinks, as their connectors declare it.
-
-What `help(mr.kafka)` shows: the options of a connector as a source and as a sink.
+- `make_reader` and `make_writer`: options of a pipeline become connectors, or mistakes that `check` reports at once.
+- `source_forms` and `sink_forms`: connectors as a YAML file may name them, for its JSON Schema.
+- `system_of` and `uses_system`: which outside system has the records of a source or sink.
+- What `help(mr.kafka)` shows: the options of a connector as a source and as a sink.
 """
 
 from __future__ import annotations
@@ -118,16 +117,19 @@ def _make(room: PluginRegistry[T], connection: Connection) -> tuple[T | None, li
         mistakes.append(OptionMistake("option.unknown", f"{connection.connector} takes nothing but options", hint=hint))
     twice = sorted(name for alias, name in _aliases(kind).items() if alias in given and name in given)
     for name in twice:
-        said = f"{connection.connector}: {name} is given twice, once under its deprecated name"
-        mistakes.append(OptionMistake("option.invalid", said, name, f"keep {name}"))
+        message = f"{connection.connector}: {name} is given twice, once under its deprecated name"
+        mistakes.append(OptionMistake("option.invalid", message, name, f"keep {name}"))
     given = current_options(kind, given)
-    made = None if twice else build(kind, given, connection.connector, mistakes)
+    connector = None if twice else build(kind, given, connection.connector, mistakes)
     wrong = {mistake.option for mistake in mistakes}
-    sound = made or build(kind, {name: one for name, one in given.items() if name not in wrong}, "", [])
+    sound = connector or build(kind, {name: value for name, value in given.items() if name not in wrong}, "", [])
     if sound is not None:
         mistakes.extend(sound.mistakes())  # type: ignore[attr-defined]
     as_written = {name: alias for alias, name in _aliases(kind).items() if alias in dict(connection.options)}
-    return made, [dataclasses.replace(one, option=as_written.get(one.option or "", one.option)) for one in mistakes]
+    return connector, [
+        dataclasses.replace(mistake, option=as_written.get(mistake.option or "", mistake.option))
+        for mistake in mistakes
+    ]
 
 
 def build(kind: type[T], given: Mapping[str, Any], what: str, mistakes: list[OptionMistake]) -> T | None:
@@ -186,8 +188,8 @@ def _deprecated(room: PluginRegistry[Any], connection: Connection) -> tuple[Opti
             old, new = (
                 (name, current) if value == current_value else (f"{name}: {value}", f"{current}: {current_value}")
             )
-            said = f"{old} is deprecated and will be removed in the next release; write {new}"
-            notices.append(OptionMistake("option.deprecated", said, name))
+            message = f"{old} is deprecated and will be removed in the next release; write {new}"
+            notices.append(OptionMistake("option.deprecated", message, name))
     return tuple(notices)
 
 
@@ -365,7 +367,7 @@ def system_of(source: SourceDef) -> str:
     name = source.connection.connector
     try:
         return READERS.load(name).system or name
-    except InputError:  # there is none of that name, which is for `check` to tell
+    except InputError:  # there is none of that name, which `check` reports
         return name
 
 

@@ -104,8 +104,8 @@ class QueryBuilder:
         if not (folder / "offsets").exists():
             for writer in writers:
                 writer.require_new()
-        for writer, site in zip(writers, own, strict=True):
-            writer.require_newest(site)
+        for writer, context in zip(writers, own, strict=True):
+            writer.require_newest(context)
         written = _to_sink_shape(writers[0], frame, query.sinks[0]) if len(writers) == 1 else frame
         if writers:
             resuming.require(table, written, sources)
@@ -140,10 +140,10 @@ class QueryBuilder:
     def release(self, query: Query) -> None:
         """Release what the sinks of a query that has ended hold open; only while the pipeline's name is ours."""
         writers = [writer_of(sink) for sink in query.sinks]
-        for writer, site in zip(
+        for writer, context in zip(
             writers, sink_contexts(self.context, query, writers, self.checkpoint(query)), strict=True
         ):
-            writer.release(site)
+            writer.release(context)
 
     def resumes(self, query: Query, writers: list[Sink]) -> bool:
         """Return whether a query resumes: not if its output is not kept, nor if its input cannot be read again."""
@@ -206,14 +206,14 @@ class _MultiSink:
             self._sinks[0][1].lock.check()
             kept = whole_batch(frame)
             inputs = task_inputs(frame)  # which the kept rows do not know any more
-            for writer, site, sink in self._sinks:
-                writer.write(_to_sink_shape(writer, kept, sink), batch, replace(site, task_inputs=inputs))
+            for writer, context, sink in self._sinks:
+                writer.write(_to_sink_shape(writer, kept, sink), batch, replace(context, task_inputs=inputs))
         except Exception as error:
             raise to_transport(explain(error)) from None  # else only the text of a Java exception comes back
 
 
 class QueryTables:
-    """The DataFrames of one query, each built once."""
+    """Builds the DataFrames of one query, each once."""
 
     def __init__(self, builder: QueryBuilder, query: Query) -> None:
         self._builder = builder
@@ -240,7 +240,7 @@ class QueryTables:
     def _read(self, source: SourceDef) -> DataFrame:
         builder, query = self._builder, self._query
         interval = query.trigger.seconds or 0.0
-        site = replace(
+        context = replace(
             builder.context,
             name=source.name,
             static=source.static,
@@ -250,16 +250,16 @@ class QueryTables:
         )
         if builder.resumes(query, [writer_of(sink) for sink in query.sinks]):
             folder = builder.checkpoint(query)
-            site = replace(site, checkpoint=folder, next_offsets=next_offsets(folder))
+            context = replace(context, checkpoint=folder, next_offsets=next_offsets(folder))
         else:
-            site = replace(site, offset_range=None)  # a table in memory begins where the file says, each time
+            context = replace(context, offset_range=None)  # a table in memory begins where the file says, each time
         try:
-            reader = reader_of(source).resolved(site)
+            reader = reader_of(source).resolved(context)
             if isinstance(reader, MessageSource) and source.name in unbatched(builder.pipeline):
                 reader = reader.by_spark()
             if query.dead_letter_source and isinstance(reader, KafkaSource):
                 reader = replace(reader, max_per_batch=reader.max_per_batch or _MAX_RECORDS_PER_DEAD_LETTER_BATCH)
-            rows = self._decoded(reader, site) if isinstance(reader, MessageSource) else reader.load(site)
+            rows = self._decoded(reader, context) if isinstance(reader, MessageSource) else reader.load(context)
             return with_watermark(rows, source.watermark)
         except MillraceError as error:
             error.place = error.place or source.place
@@ -267,23 +267,23 @@ class QueryTables:
         except Exception as error:
             raise explain(error, place=source.place) from error
 
-    def _decoded(self, reader: MessageSource, site: RunContext) -> DataFrame:
+    def _decoded(self, reader: MessageSource, context: RunContext) -> DataFrame:
         if not self._query.batches:
-            if reader.keeps_dead_letters and site.name not in self._builder.dead_letter_sources:
+            if reader.keeps_dead_letters and context.name not in self._builder.dead_letter_sources:
                 raise InvalidDefinition(
-                    f"a query without batches keeps no dead letters of {site.name!r}",
+                    f"a query without batches keeps no dead letters of {context.name!r}",
                     why="Spark runs no Python in it, and no other query writes those of a static source",
                     hint="say on_bad: drop or on_bad: fail, or use another trigger",
                 )
-            return decode_in_jvm(reader, reader.load(site))
+            return decode_in_jvm(reader, reader.load(context))
         dead = self._builder.dead_letter_counts
-        owns = site.name in self._query.buries
-        if owns and not site.static and site.name not in dead:
-            dead[site.name] = site.spark.sparkContext.accumulator(DeadLetterCount(), DeadLetterCountParam())
+        owns = context.name in self._query.buries
+        if owns and not context.static and context.name not in dead:
+            dead[context.name] = context.spark.sparkContext.accumulator(DeadLetterCount(), DeadLetterCountParam())
         resumes = self._builder.resumes(self._query, [writer_of(sink) for sink in self._query.sinks])
-        policy = bad_record_policy(reader, site, owns=owns, count=dead.get(site.name) if owns else None)
+        policy = bad_record_policy(reader, context, owns=owns, count=dead.get(context.name) if owns else None)
         forget_repeated_batches(policy.target, self._builder.checkpoint(self._query), resumes=resumes)
-        return read_rows(reader, site, policy)
+        return read_rows(reader, context, policy)
 
     def _made(self, table: TableDef) -> DataFrame:
         try:
@@ -299,19 +299,19 @@ class QueryTables:
         from pyspark.sql import DataFrame
 
         read = {name: self._built[name] for name in table.reads}
-        made = table.sql if table.function is None else table.function(**read)
-        if isinstance(made, str):
+        result = table.sql if table.function is None else table.function(**read)
+        if isinstance(result, str):
             with VIEWS:
                 for name, frame in read.items():
                     frame.createOrReplaceTempView(name)
-                made = self._builder.spark.sql(made)
-        if not isinstance(made, DataFrame):
+                result = self._builder.spark.sql(result)
+        if not isinstance(result, DataFrame):
             raise InvalidDefinition(
-                f"table {table.name!r} returned {type(made).__name__}",
+                f"table {table.name!r} returned {type(result).__name__}",
                 place=table.place,
                 hint="return a DataFrame, or SQL text",
             )
-        return made
+        return result
 
 
 def _without_sink(frame: DataFrame, query: Query) -> DataFrame:
@@ -388,5 +388,5 @@ def _current_source(source: SourceDef, reader: Source | None, now: Mapping[str, 
 
 def _with_argument(source: SourceDef, option: str, value: str | tuple[str, ...]) -> SourceDef:
     old = source.connection
-    others = {name: one for name, one in old.options if name != option}
+    others = {name: given for name, given in old.options if name != option}
     return replace(source, connection=replace(old, argument=value, options=freeze(others)))

@@ -1,10 +1,10 @@
-"""Panels in Spark: what they need of a table is observed while its rows pass, and told with the batch's progress.
+"""Panels in Spark: what they need of a table is observed while its rows pass, and reported with the batch's progress.
 
 A panel costs no job, no copy of the batch and no sink: `observe` puts one more operator at the end of the plan, which
-keeps the few rows that matter (`max_by` of so many) and hands all rows on. So nothing that a panel does can fail a
+keeps the few rows that matter (`max_by` with a limit) and passes all rows on. So nothing that a panel does can fail a
 batch, and a checkpoint is the same with and without it.
 
-A table's columns as a page can show them: numbers, times, windows, and everything else as short text.
+`ColumnView` is a column as the dashboard can show it: numbers, times, windows, and everything else as short text.
 """
 
 from __future__ import annotations
@@ -110,12 +110,12 @@ def columns_of(frame: DataFrame) -> dict[str, ColumnView]:
     """The columns of a table by their names in small letters; of two that differ in capitals only, the first."""
     from pyspark.sql import functions as F
 
-    found: dict[str, ColumnView] = {}
-    for one in frame.schema.fields:
-        quoted = one.name.replace("`", "``")
-        look = ColumnView(one.name, _type(one.dataType), one.dataType.simpleString(), F.col(f"`{quoted}`"))
-        found.setdefault(one.name.lower(), look)
-    return found
+    views: dict[str, ColumnView] = {}
+    for field in frame.schema.fields:
+        quoted = field.name.replace("`", "``")
+        view = ColumnView(field.name, _type(field.dataType), field.dataType.simpleString(), F.col(f"`{quoted}`"))
+        views.setdefault(field.name.lower(), view)
+    return views
 
 
 def _type(kind: Any) -> str:
@@ -163,8 +163,8 @@ class PanelQuery:
         return rows.alias(name), F.count(F.lit(1)).alias(f"#{name}")
 
 
-def attach_panels(frame: DataFrame, query: Query, gallery: PanelRegistry) -> DataFrame:
-    """The table of a query with its panels looking at it; one that cannot is told on the panel."""
+def attach_panels(frame: DataFrame, query: Query, registry: PanelRegistry) -> DataFrame:
+    """Return the table of a query, observed by its panels; a panel that cannot be shows why."""
     from pyspark.sql import functions as F
 
     panels = query.panels or (inferred_panel(frame, query.table) if query.infers else ())
@@ -176,17 +176,17 @@ def attach_panels(frame: DataFrame, query: Query, gallery: PanelRegistry) -> Dat
             frame.observe(METRICS, *seen)  # which analyses it
         except MillraceError as error:
             error.place = error.place or one.panel.place
-            gallery.register(RegisteredPanel(one, query.name, query.mode, error=error))
+            registry.register(RegisteredPanel(one, query.name, query.mode, error=error))
             continue
         except Exception as error:
-            gallery.register(RegisteredPanel(one, query.name, query.mode, error=explain(error, place=one.panel.place)))
+            registry.register(RegisteredPanel(one, query.name, query.mode, error=explain(error, place=one.panel.place)))
             continue
         metrics += seen
         note = None if query.sinks else "a query of its own reads the source once more for this panel"
-        gallery.register(RegisteredPanel(one, query.name, query.mode, sight.picture, len(sight.columns), note=note))
+        registry.register(RegisteredPanel(one, query.name, query.mode, sight.picture, len(sight.columns), note=note))
     if not query.batches:
         return frame
-    # Many sinks do not count what they write, and the page tells how many rows come out.
+    # Many sinks do not count what they write, and the dashboard shows how many rows come out.
     return frame.observe(METRICS, *metrics, F.count(F.lit(1)).alias("#"))
 
 
