@@ -23,7 +23,6 @@ SMALL = {
     "connectors/kafka/topic_options.py": "imported by source and sink, which do not import each other",
     "connectors/rate.py": "one file a connector",
     "engine/queries/worker_daemon.py": "the program of Spark's Python workers",
-    "errors/kinesis.py": "one file a system",
     "formats/json.py": "one file a format",
     "formats/raw.py": "one file a format",
     "formats/single_column.py": "imported by two formats, which do not import each other",

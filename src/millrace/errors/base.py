@@ -11,12 +11,12 @@ from millrace.masking import without_passwords, without_secrets
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_LONGEST_TEXT = 1000
+_MAX_TEXT_CHARS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where something stands in the user's files."""
+    """A place in the user's files."""
 
     file: str
     line: int | None = None
@@ -42,7 +42,7 @@ class Problem:
                 object.__setattr__(self, name, without_secrets(said))
 
     def lines(self) -> list[str]:
-        """The problem as a compiler would tell it, without colour."""
+        """Return the problem as a compiler would print it, without colour."""
         at = f"{self.place}: " if self.place else ""
         shown = [f"{at}{self.severity}[{self.condition}]: {self.message}"]
         shown += [f"  why: {self.why}"] if self.why else []
@@ -67,7 +67,7 @@ class MillraceError(Exception):
         self.place = place
 
     def lines(self) -> list[str]:
-        """The message as it is shown, without colour."""
+        """Return the message as it is shown, without colour."""
         shown = [f"error[{self.condition}]: {self.message}"]
         shown += [f"  at:  {self.place}"] if self.place else []
         shown += [f"  why: {self.why}"] if self.why else []
@@ -94,7 +94,7 @@ def described(error: BaseException) -> str:
         name, text = str.__str__(type(error).__name__), str.__str__(str(error))
     except BaseException:  # whatever it raises is again an exception of the user's code
         return f"{object.__repr__(type(error))[1:-1]}, whose text cannot be shown"
-    text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    text = text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}…"
     return printable(f"{name}: {text}" if text else name)
 
 

@@ -1,10 +1,10 @@
-"""What was typed or given beside a pipeline: options, settings, names, files, ports."""
+"""Errors in what the user gave: options, settings, names, files, ports, and the pipeline with its state."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from millrace.errors.base import InputError, did_you_mean
+from millrace.errors.base import InputError, Problem, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,3 +56,81 @@ class MissingExtra(InputError):
     """A package that Millrace does not bring by itself is needed and not installed."""
 
     condition = "extra.missing"
+
+
+class InvalidDefinition(InputError):
+    """A pipeline's file cannot be read as one, or has problems that `check` lists."""
+
+    condition = "pipeline.invalid"
+    problems: tuple[Problem, ...] = ()
+    """All that is wrong, when it is more than the message says."""
+
+    @classmethod
+    def listing(cls, file: str, problems: Iterable[Problem]) -> Self:
+        """Return one error for several problems of a file."""
+        found = tuple(problems)
+        error = cls(f"{file} has {len(found)} problem{'s' if len(found) > 1 else ''}")
+        error.problems = found
+        return error
+
+    def lines(self) -> list[str]:
+        """The message, then every problem."""
+        return [*super().lines(), *(line for problem in self.problems for line in problem.lines())]
+
+
+class InvalidTest(InvalidDefinition):
+    """A test that cannot be run: its file is none, a source or table is not there, rows cannot be given."""
+
+    condition = "test.invalid"
+
+
+class InvalidSchema(InputError):
+    """A schema that cannot be parsed or used; `line` and `column` count from 1 within its text."""
+
+    condition = "schema.invalid"
+    line: int | None = None
+    column: int | None = None
+
+
+class InvalidSql(InputError):
+    """SQL that cannot be parsed; `line` and `column` count from 1 within the text."""
+
+    condition = "sql.invalid"
+    line = 1
+    column = 1
+
+
+class InvalidQuery(InputError):
+    """Spark cannot make a plan of what was written: an unknown column, types that do not fit, an operation refused."""
+
+    condition = "spark.analysis"
+
+
+class StateMismatch(InputError):
+    """A state folder holds the checkpoints of another pipeline, or another run uses it."""
+
+    condition = "state.mismatch"
+
+
+class CheckpointIncompatible(InputError):
+    """A query was changed in a way that its checkpoint cannot follow."""
+
+    condition = "checkpoint.incompatible"
+
+
+class CheckpointUnusable(InputError):
+    """The checkpoint of a DStream program cannot be read, or is not where it was made."""
+
+    condition = "checkpoint.unusable"
+
+
+class InvalidStreams(InputError):
+    """A DStream program asks for what cannot be: state without a checkpoint folder, windows of parts of batches."""
+
+    condition = "dstreams.invalid"
+
+
+class InvalidReplay(InputError):
+    """A replay, a switch or a generation that cannot be: nothing to read again, no such one, not finished."""
+
+    condition = "replay.invalid"
