@@ -1,4 +1,4 @@
-"""Errors of the systems that a pipeline uses: Kafka, Cassandra, Kinesis, the schema registry, feeds and dead letters."""
+"""Errors of the systems that a pipeline uses: Kafka, Cassandra, Kinesis, schema registry, feeds and dead letters."""
 
 from __future__ import annotations
 
