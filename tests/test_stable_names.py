@@ -120,8 +120,8 @@ from millrace.telemetry.publisher import EVENT_COLUMNS, HISTORY_COLUMNS
 from millrace.telemetry.query_status import Phase, RunStatus
 from millrace.telemetry.topology import Topology, topology_of
 from millrace.testing.memory_source import _TICK as TICK_COLUMN
-from millrace.testing.spec_file import _CASE as CASE_KEYS
-from millrace.testing.spec_file import _TOP as TEST_KEYS
+from millrace.testing.spec_file import _CASE_KEYS as CASE_KEYS
+from millrace.testing.spec_file import _TOP_KEYS as TEST_KEYS
 from millrace.testing.spec_file import ENDINGS
 from test_object_stores import Kept
 
